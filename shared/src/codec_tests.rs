@@ -1,0 +1,99 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    frame::{Command, Event, Request, Steps, StepSource, Summary},
+    histogram::Histogram,
+    id::{Pid, Rank, Step},
+    simulation::Simulation,
+    unit::Nanoseconds,
+};
+
+fn frames() -> Vec<Frame> {
+    let simulation = Simulation::new(7, 1, 2);
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    let mut durations = Histogram::new();
+    durations.record(Nanoseconds(102_400_000));
+    let steps = Steps { source: StepSource::Marked, completed: Step(5), at: Moment(8), durations };
+    let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
+    let mut all = simulation.snapshots(4);
+    all.extend(simulation.digests(5));
+    all.extend([
+        frame(Body::Summary(Summary { steps: Some(steps), ..Summary::default() })),
+        frame(Body::Goodbye),
+        frame(Body::Command(Command::Enable(false))),
+        frame(Body::Request(Request::Snapshot)),
+        frame(Body::Refusal("no".into())),
+        frame(Body::Event(life)),
+    ]);
+    all
+}
+
+#[test]
+fn every_kind_of_frame_comes_back_as_it_was() {
+    for frame in frames() {
+        assert_eq!(decode(&encode(&frame)), Ok(frame));
+    }
+}
+
+#[test]
+fn a_frame_of_another_version_says_so() {
+    let mut bytes = encode(&frames()[0]);
+    bytes[4] = 9;
+    assert_eq!(decode(&bytes), Err(DecodeError::Version { found: 9 }));
+}
+
+#[test]
+fn an_unknown_kind_is_named() {
+    let mut bytes = encode(&frames()[0]);
+    bytes[6] = 250;
+    assert_eq!(decode(&bytes), Err(DecodeError::Kind { kind: 250 }));
+}
+
+#[test]
+fn every_cut_is_refused() {
+    let bytes = encode(&frames()[0]);
+    for end in 0..bytes.len() {
+        assert!(decode(&bytes[..end]).is_err(), "cut at {end}");
+    }
+}
+
+/// A digest is what all ranks send for ever: it has a budget of 1 KiB.
+#[test]
+fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
+    let one = |ranks| encode(&Simulation::new(7, 1, ranks).digests(86_400).remove(0)).len();
+    let per_rank = (one(64) - one(8)) / 56;
+    assert!(per_rank <= 1024, "{per_rank} bytes");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_at_all_are_refused_or_understood(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn any_payload_behind_a_good_header_is_refused_or_understood(
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 64, 65, 66]),
+        payload in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
+        let mut bytes = Vec::from(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend((payload.len() as u32).to_le_bytes());
+        bytes.extend(payload);
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn a_frame_with_one_byte_changed_never_panics(which in 0..8_usize, at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let frames = frames();
+        let mut bytes = encode(&frames[which % frames.len()]);
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        if let Ok(frame) = decode(&bytes) {
+            let mut jobs = crate::job::Jobs::default();
+            jobs.fold(&frame);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! NCCL operations and what nccl-tests calls their bus bandwidth.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a rank asked NCCL to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operation {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    Send,
+    Recv,
+    /// Several collectives of one communicator in one group: they launch, and are timed, as one.
+    Fused,
+}
+
+impl Operation {
+    pub const ALL: [Self; 8] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::Send,
+        Self::Recv,
+        Self::Fused,
+    ];
+
+    /// Whether every rank of the communicator takes part; only these carry a sequence number.
+    pub fn is_collective(self) -> bool {
+        !matches!(self, Self::Send | Self::Recv)
+    }
+
+    /// Bytes the operation is said to move (nccl-tests' S), from the count given to the call.
+    ///
+    /// AllGather and ReduceScatter take the count of one rank's part: S is the whole.
+    pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
+        let one = count.saturating_mul(element_bytes);
+        match self {
+            Self::AllGather | Self::ReduceScatter => one.saturating_mul(u64::from(ranks)),
+            _ => one,
+        }
+    }
+
+    /// What algorithm bandwidth is multiplied by, so that it compares with the hardware's own rate
+    /// whatever the number of ranks (nccl-tests, doc/PERFORMANCE.md).
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        let n = f64::from(ranks.max(1));
+        match self {
+            Self::AllReduce => 2.0 * (n - 1.0) / n,
+            Self::AllGather | Self::ReduceScatter => (n - 1.0) / n,
+            Self::Broadcast | Self::Reduce | Self::Send | Self::Recv | Self::Fused => 1.0,
+        }
+    }
+
+    /// Bytes over the bus of one operation: [`Self::message_bytes`] times [`Self::bus_factor`].
+    /// Zero for a communicator of one, which moves nothing.
+    pub fn bus_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
+        if ranks < 2 {
+            return 0;
+        }
+        (self.message_bytes(count, element_bytes, ranks) as f64 * self.bus_factor(ranks)) as u64
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::AllReduce => "AllReduce",
+            Self::AllGather => "AllGather",
+            Self::ReduceScatter => "ReduceScatter",
+            Self::Broadcast => "Broadcast",
+            Self::Reduce => "Reduce",
+            Self::Send => "Send",
+            Self::Recv => "Recv",
+            Self::Fused => "Fused",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (operation, factor of S at 8 ranks, S in units of the count given to the API), after nccl-tests src/*.cu getBw.
+    const NCCL_TESTS: [(Operation, f64, u64); 7] = [
+        (Operation::AllReduce, 1.75, 1),
+        (Operation::AllGather, 0.875, 8),
+        (Operation::ReduceScatter, 0.875, 8),
+        (Operation::Broadcast, 1.0, 1),
+        (Operation::Reduce, 1.0, 1),
+        (Operation::Send, 1.0, 1),
+        (Operation::Recv, 1.0, 1),
+    ];
+
+    #[test]
+    fn factors_and_sizes_are_those_of_nccl_tests() {
+        for (operation, factor, whole) in NCCL_TESTS {
+            assert!((operation.bus_factor(8) - factor).abs() < 1e-12, "{operation}");
+            assert_eq!(operation.message_bytes(1000, 2, 8), 2000 * whole, "{operation}");
+            assert_eq!(operation.bus_bytes(1000, 2, 8), (2000.0 * whole as f64 * factor) as u64, "{operation}");
+        }
+        assert_eq!(Operation::AllReduce.bus_factor(2), 1.0);
+    }
+
+    #[test]
+    fn one_rank_alone_moves_nothing() {
+        assert_eq!(Operation::AllReduce.bus_bytes(1 << 20, 4, 1), 0);
+    }
+
+    #[test]
+    fn a_hostile_count_does_not_overflow() {
+        assert!(Operation::AllGather.message_bytes(u64::MAX, 8, 1024) > 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Where things are: ports, the runtime directory, the socket of this host's collector.
+
+use std::{
+    env, fs, io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The three ports of a collector, named by the lowest.
+///
+/// base (18889): HTTP; base + 1 (18890): data, PUB; base + 2 (18891): control, ROUTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BasePort(pub u16);
+
+impl BasePort {
+    pub const DEFAULT: Self = Self(18889);
+    /// Names the base port for programs that are started by others.
+    pub const VARIABLE: &str = "XPU_TOP_BASE_PORT";
+
+    /// `None` if the three ports would not all exist.
+    pub fn new(port: u16) -> Option<Self> {
+        (port > 0 && port < u16::MAX - 1).then_some(Self(port))
+    }
+
+    pub fn http(self) -> u16 {
+        self.0
+    }
+
+    pub fn data(self) -> u16 {
+        self.0 + 1
+    }
+
+    pub fn control(self) -> u16 {
+        self.0 + 2
+    }
+}
+
+impl Default for BasePort {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Variables through which `xpu-top run` speaks to the hook.
+pub mod variable {
+    /// Name of the job.
+    pub const JOB: &str = "XPU_TOP_JOB";
+    /// Path of the socket of this host's collector.
+    pub const SOCKET: &str = "XPU_TOP_SOCKET";
+    /// Directory for sockets and locks, instead of the usual one.
+    pub const RUNTIME_DIR: &str = "XPU_TOP_RUNTIME_DIR";
+    /// `1`: the hook stays out of the way entirely.
+    pub const DISABLE: &str = "XPU_TOP_DISABLE";
+    /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two).
+    pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
+    /// File with the key that encrypts data and control.
+    pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
+}
+
+/// Longest path a Unix socket can have, without its final NUL (`sun_path` of `sockaddr_un`).
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// The directory of this user's sockets and locks on this host; 0700.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeDir(PathBuf);
+
+impl RuntimeDir {
+    /// Where it is, without making it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else `/tmp/xpu-top-<uid>`.
+    pub fn locate() -> Self {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self(
+            set(variable::RUNTIME_DIR)
+                .or_else(|| set("XDG_RUNTIME_DIR").filter(|dir| dir.is_dir()).map(|dir| dir.join("xpu-top")))
+                .unwrap_or_else(|| PathBuf::from(format!("/tmp/xpu-top-{}", user_id()))),
+        )
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes the directory if it is missing, and refuses one that others could write to:
+    /// in `/tmp` anybody may have made it first.
+    pub fn prepare(&self) -> Result<(), RuntimeDirError> {
+        let at = |error| RuntimeDirError::Unusable { path: self.0.clone(), error };
+        match fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
+            _ => {}
+        }
+        let found = fs::symlink_metadata(&self.0).map_err(at)?;
+        if !found.is_dir() || found.uid() != user_id() || found.mode() & 0o022 != 0 {
+            return Err(RuntimeDirError::NotOurs { path: self.0.clone() });
+        }
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The socket workers reach the collector with this base port at.
+    pub fn socket(&self, base: BasePort) -> Result<PathBuf, RuntimeDirError> {
+        let path = self.0.join(format!("collector-{}.sock", base.0));
+        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Err(RuntimeDirError::TooLong { path });
+        }
+        Ok(path)
+    }
+
+    /// Held by the collector with this base port for as long as it lives.
+    pub fn lock(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("collector-{}.lock", base.0))
+    }
+
+    /// What the collector with this base port says when nobody watches.
+    pub fn log(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("collector-{}.log", base.0))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeDirError {
+    #[error("cannot use {path} as the runtime directory: {error}; set XPU_TOP_RUNTIME_DIR to a directory you own", path = path.display())]
+    Unusable { path: PathBuf, error: io::Error },
+    #[error("{path} is not a directory of yours alone; remove it or set XPU_TOP_RUNTIME_DIR to one you own (mode 0700)", path = path.display())]
+    NotOurs { path: PathBuf },
+    #[error("{path} is too long for a Unix socket (107 bytes); set XPU_TOP_RUNTIME_DIR to a shorter directory", path = path.display())]
+    TooLong { path: PathBuf },
+}
+
+/// The effective user of this process.
+pub fn user_id() -> u32 {
+    // SAFETY: geteuid has no precondition and cannot fail (POSIX).
+    unsafe { libc::geteuid() }
+}
+
+/// This host's name by the kernel, up to the first dot.
+pub fn host_name() -> crate::id::HostName {
+    let mut buffer = [0_u8; 256];
+    // SAFETY: the pointer and length describe `buffer`, which outlives the call.
+    let rc = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len()) };
+    let text = if rc == 0 { &buffer[..buffer.iter().position(|&b| b == 0).unwrap_or(0)] } else { &[] };
+    let name = String::from_utf8_lossy(text);
+    let short = name.split('.').next().unwrap_or_default();
+    crate::id::HostName(if short.is_empty() { "localhost".to_owned() } else { short.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_follow_the_base() {
+        let base = BasePort::DEFAULT;
+        assert_eq!((base.http(), base.data(), base.control()), (18889, 18890, 18891));
+        assert_eq!(BasePort::new(65534), None);
+        assert_eq!(BasePort::new(0), None);
+    }
+
+    #[test]
+    fn a_socket_path_that_would_be_cut_is_refused() {
+        let deep = RuntimeDir::at(format!("/tmp/{}", "d".repeat(100)));
+        assert!(matches!(deep.socket(BasePort::DEFAULT), Err(RuntimeDirError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_directory_others_can_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = env::temp_dir().join(format!("xpu-top-endpoint-{}", std::process::id()));
+        let dir = RuntimeDir::at(&path);
+        dir.prepare().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(dir.prepare(), Err(RuntimeDirError::NotOurs { .. })));
+        fs::remove_dir(&path).unwrap();
+    }
+}

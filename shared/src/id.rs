@@ -1,0 +1,123 @@
+//! Names of things: newtypes, so that a rank is never taken for a process id.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! number_id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+number_id! {
+    /// Position of a process in its job, 0 to world size - 1, the same on every host.
+    Rank(u32)
+}
+number_id! {
+    /// Operating-system process id, meaningful on its host only.
+    Pid(u32)
+}
+number_id! {
+    /// CUDA device ordinal as the process sees it (after CUDA_VISIBLE_DEVICES).
+    DeviceIndex(u32)
+}
+number_id! {
+    /// Training step: what `tracer.step()` last said, starting from 0 steps completed.
+    Step(u64)
+}
+number_id! {
+    /// Position of a collective among all collectives of its communicator, from 0; equal on every rank.
+    Sequence(u64)
+}
+
+/// A communicator, equal on every rank that belongs to it. Zero is no communicator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommunicatorId(pub u64);
+
+impl fmt::Display for CommunicatorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0 >> 32)
+    }
+}
+
+text_id! {
+    /// Name of a host as its collector gives it.
+    HostName
+}
+text_id! {
+    /// Name of a job: `xpu-top run --job`, the Slurm job, or the script's name.
+    JobName
+}
+
+impl JobName {
+    /// Longest name that is carried; a topic is made from it.
+    pub const LONGEST: usize = 128;
+
+    /// The name with everything but letters, digits, `.`, `_`, `:` and `-` made `_`, and cut to [`Self::LONGEST`].
+    ///
+    /// `/` would end the job's part of a topic, and a name of control characters would reach a terminal.
+    pub fn cleaned(text: &str) -> Self {
+        let cleaned: String = text
+            .chars()
+            .take(Self::LONGEST)
+            .map(|c| if c.is_ascii_alphanumeric() || "._:-".contains(c) { c } else { '_' })
+            .collect();
+        Self(if cleaned.is_empty() { "job".to_owned() } else { cleaned })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_name_is_safe_in_a_topic_and_on_a_terminal() {
+        assert_eq!(JobName::cleaned("llama/70b \x1b[31m").as_str(), "llama_70b___31m");
+        assert_eq!(JobName::cleaned("").as_str(), "job");
+        assert_eq!(JobName::cleaned(&"x".repeat(500)).as_str().len(), JobName::LONGEST);
+    }
+}

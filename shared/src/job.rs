@@ -1,0 +1,215 @@
+//! What is known now of a job: frames folded into one picture, whichever host they came from and in whatever order.
+//!
+//! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
+//! of a file, and all come to the same picture.
+
+mod join;
+mod rank;
+
+use std::collections::BTreeMap;
+
+pub use join::{Join, Joins};
+pub use rank::RankView;
+
+use crate::{
+    frame::{Body, Event, Frame, HostDigest, RankDigest, RankInfo},
+    id::{HostName, JobName, Rank},
+    unit::{GigabytesPerSecond, Moment, Nanoseconds},
+};
+
+/// Every job seen, by name.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    jobs: BTreeMap<JobName, Job>,
+    streams: BTreeMap<HostName, Stream>,
+}
+
+/// What is known of the frames of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The host's clock when it last spoke.
+    pub now: Moment,
+    /// Frames the host said it dropped.
+    pub lost: u64,
+}
+
+impl Jobs {
+    pub fn fold(&mut self, frame: &Frame) {
+        let stream = self.streams.entry(frame.host.clone()).or_default();
+        stream.now = stream.now.max(frame.now);
+        stream.lost = stream.lost.max(frame.lost);
+        match &frame.body {
+            Body::Snapshot(snapshot) => {
+                for job in &snapshot.jobs {
+                    let known = self.job_mut(&job.job);
+                    for rank in &job.ranks {
+                        known.introduce(&frame.host, &rank.info);
+                        known.digest(&frame.host, &rank.digest);
+                    }
+                }
+            }
+            Body::Digest(HostDigest { job, ranks }) => {
+                let known = self.job_mut(job);
+                for rank in ranks {
+                    known.digest(&frame.host, rank);
+                }
+            }
+            Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
+            Body::Event(Event::Joined(info)) => self.job_mut(&info.job).introduce(&frame.host, info),
+            Body::Event(Event::Life { job, rank, pid, life }) => {
+                self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life));
+            }
+            Body::Hello(_)
+            | Body::Summary(_)
+            | Body::Goodbye
+            | Body::Command(_)
+            | Body::Request(_)
+            | Body::Refusal(_) => {}
+        }
+    }
+
+    fn job_mut(&mut self, name: &JobName) -> &mut Job {
+        self.jobs.entry(name.clone()).or_insert_with(|| Job::new(name.clone()))
+    }
+
+    pub fn get(&self, name: &JobName) -> Option<&Job> {
+        self.jobs.get(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// The job to show when nobody named one: that of most living ranks, then the one heard last.
+    pub fn foremost(&self) -> Option<&Job> {
+        self.jobs.values().max_by_key(|job| (job.living(), job.heard()))
+    }
+
+    pub fn stream(&self, host: &HostName) -> Option<Stream> {
+        self.streams.get(host).copied()
+    }
+
+    /// Frames all hosts said they dropped.
+    pub fn lost_frames(&self) -> u64 {
+        self.streams.values().map(|stream| stream.lost).sum()
+    }
+}
+
+/// One job.
+#[derive(Debug)]
+pub struct Job {
+    name: JobName,
+    ranks: BTreeMap<Rank, RankView>,
+    joins: Joins,
+    revision: u64,
+}
+
+impl Job {
+    pub fn new(name: JobName) -> Self {
+        Self { name, ranks: BTreeMap::new(), joins: Joins::default(), revision: 0 }
+    }
+
+    fn introduce(&mut self, host: &HostName, info: &RankInfo) {
+        self.revision += 1;
+        let view = self.ranks.entry(info.rank).or_insert_with(|| RankView::new(host.clone(), info.pid));
+        view.introduce(host, info);
+    }
+
+    fn digest(&mut self, host: &HostName, digest: &RankDigest) {
+        self.revision += 1;
+        let view = self.ranks.entry(digest.rank).or_insert_with(|| RankView::new(host.clone(), digest.pid));
+        view.digest(host, digest, &mut self.joins);
+    }
+
+    fn detail(&mut self, rank: Rank, detail: &crate::frame::RankDetail) {
+        self.with_rank(rank, |view| view.detail(&detail.summary));
+    }
+
+    fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView)) {
+        self.revision += 1;
+        if let Some(view) = self.ranks.get_mut(&rank) {
+            change(view);
+        }
+    }
+
+    pub fn name(&self) -> &JobName {
+        &self.name
+    }
+
+    /// Counts up whenever anything changed: what is computed from a job can be kept until then.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Ranks in order.
+    pub fn ranks(&self) -> impl ExactSizeIterator<Item = (Rank, &RankView)> {
+        self.ranks.iter().map(|(&rank, view)| (rank, view))
+    }
+
+    pub fn rank(&self, rank: Rank) -> Option<&RankView> {
+        self.ranks.get(&rank)
+    }
+
+    /// As many as the ranks say there are; those that were never seen included.
+    pub fn world_size(&self) -> u32 {
+        self.ranks.values().map(RankView::world_size).max().unwrap_or(0)
+    }
+
+    /// Hosts with at least one rank, in order.
+    pub fn hosts(&self) -> Vec<&HostName> {
+        let mut hosts: Vec<_> = self.ranks.values().map(RankView::host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+
+    pub fn living(&self) -> usize {
+        self.ranks.values().filter(|view| view.is_alive()).count()
+    }
+
+    fn heard(&self) -> Moment {
+        self.ranks.values().map(RankView::heard).max().unwrap_or_default()
+    }
+
+    /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
+    /// the transfer, the shortest duration any rank saw. `None` until one was timed.
+    pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
+        let view = self.ranks.get(&rank)?;
+        let rates = view.samples().filter_map(|sample| {
+            let join = self.joins.get(sample.communicator, sample.sequence)?;
+            GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| (join, rate.0))
+        });
+        median_of_complete(rates).map(GigabytesPerSecond)
+    }
+
+    /// How much later than the first rank this one came to its collectives, at the median.
+    pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
+        let view = self.ranks.get(&rank)?;
+        let late = view.samples().filter_map(|sample| {
+            let join = self.joins.get(sample.communicator, sample.sequence)?;
+            Some((join, join.longest().0.saturating_sub(sample.duration.0) as f64))
+        });
+        median_of_complete(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
+    }
+}
+
+/// The median over collectives every rank has reported; over all of them while there is none such.
+fn median_of_complete<'a>(values: impl Iterator<Item = (&'a Join, f64)>) -> Option<f64> {
+    let (complete, partial): (Vec<_>, Vec<_>) = values.partition(|(join, _)| join.is_complete());
+    let chosen = if complete.is_empty() { partial } else { complete };
+    median(chosen.into_iter().map(|(_, value)| value).collect())
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+#[cfg(test)]
+mod tests;

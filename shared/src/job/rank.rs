@@ -1,0 +1,215 @@
+//! What is known of one rank.
+
+use std::collections::VecDeque;
+
+use super::{Joins, median};
+use crate::{
+    collective::Operation,
+    frame::{Life, RankDigest, RankInfo, Summary},
+    id::{CommunicatorId, HostName, Pid, Sequence, Step},
+    unit::{Moment, Nanoseconds, Tflops},
+};
+
+/// Digests that rates are taken over: half a minute at the usual rate.
+const WINDOW: usize = 30;
+
+/// Timed collectives remembered of a rank.
+const SAMPLES: usize = 64;
+
+/// Rates remembered for a sparkline: ten minutes at the usual rate.
+pub const HISTORY: usize = 600;
+
+/// One rank of a job.
+#[derive(Debug)]
+pub struct RankView {
+    host: HostName,
+    pid: Pid,
+    info: Option<RankInfo>,
+    latest: Option<RankDigest>,
+    life: Life,
+    window: VecDeque<Interval>,
+    samples: VecDeque<Sample>,
+    history: VecDeque<f32>,
+    summary: Option<Summary>,
+}
+
+/// What one digest added.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    gemm_flops: f64,
+    gemm_time: Nanoseconds,
+    step: Option<(Nanoseconds, u32)>,
+}
+
+/// One timed collective of the rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub communicator: CommunicatorId,
+    pub sequence: Sequence,
+    pub operation: Operation,
+    pub bus_bytes: u64,
+    pub duration: Nanoseconds,
+}
+
+impl RankView {
+    pub(super) fn new(host: HostName, pid: Pid) -> Self {
+        Self {
+            host,
+            pid,
+            info: None,
+            latest: None,
+            life: Life::Alive,
+            window: VecDeque::new(),
+            samples: VecDeque::new(),
+            history: VecDeque::new(),
+            summary: None,
+        }
+    }
+
+    /// Another process took the rank's place: nothing of the old one is the new one's.
+    fn restart_if_other(&mut self, host: &HostName, pid: Pid) {
+        if (&self.host, self.pid) != (host, pid) {
+            *self = Self::new(host.clone(), pid);
+        }
+    }
+
+    pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo) {
+        self.restart_if_other(host, info.pid);
+        self.info = Some(info.clone());
+    }
+
+    pub(super) fn digest(&mut self, host: &HostName, digest: &RankDigest, joins: &mut Joins) {
+        self.restart_if_other(host, digest.pid);
+        self.life = digest.life;
+        let before = self.latest.as_ref();
+        // A snapshot repeats the last digest: its interval must not count twice.
+        let fresh = before.is_none_or(|before| digest.heard > before.heard);
+        if fresh {
+            let interval = Interval {
+                gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |b| b.gemm_timed_flops),
+                gemm_time: Nanoseconds(
+                    digest.gemm_timed_for.0.saturating_sub(before.map_or(0, |b| b.gemm_timed_for.0)),
+                ),
+                step: digest.step_median.map(|median| (median, digest.step_count)),
+            };
+            push_bounded(&mut self.window, interval, WINDOW);
+            if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
+                push_bounded(&mut self.history, rate.0 as f32, HISTORY);
+            }
+            self.take_samples(digest, joins);
+        }
+        self.latest = Some(digest.clone());
+    }
+
+    fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
+        for sample in &digest.samples {
+            let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else { continue };
+            let taken = Sample {
+                communicator: communicator.id,
+                sequence: sample.sequence,
+                operation: sample.operation,
+                bus_bytes: sample.bus_bytes,
+                duration: sample.duration,
+            };
+            joins.report(taken.communicator, taken.sequence, communicator.size, taken.duration);
+            push_bounded(&mut self.samples, taken, SAMPLES);
+        }
+    }
+
+    pub(super) fn set_life(&mut self, pid: Pid, life: Life) {
+        if self.pid == pid {
+            self.life = life;
+            if let Some(latest) = &mut self.latest {
+                latest.life = life;
+            }
+        }
+    }
+
+    pub(super) fn detail(&mut self, summary: &Summary) {
+        self.summary = Some(summary.clone());
+    }
+
+    pub fn host(&self) -> &HostName {
+        &self.host
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub fn info(&self) -> Option<&RankInfo> {
+        self.info.as_ref()
+    }
+
+    pub fn latest(&self) -> Option<&RankDigest> {
+        self.latest.as_ref()
+    }
+
+    /// The whole summary, of a rank somebody looks at.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    pub fn is_alive(&self) -> bool {
+        matches!(self.life, Life::Alive | Life::Silent)
+    }
+
+    pub fn heard(&self) -> Moment {
+        self.latest.as_ref().map(|digest| digest.heard).unwrap_or_default()
+    }
+
+    pub fn world_size(&self) -> u32 {
+        let said = self.latest.as_ref().map(|digest| digest.world_size);
+        said.or_else(|| self.info.as_ref().map(|info| info.world_size)).unwrap_or(0)
+    }
+
+    /// Steps completed; `None` when nothing marks them.
+    pub fn step(&self) -> Option<Step> {
+        self.latest.as_ref()?.step
+    }
+
+    /// Median step time over the last half minute.
+    pub fn step_time(&self) -> Option<Nanoseconds> {
+        let mut weighted: Vec<_> = self.window.iter().filter_map(|interval| interval.step).collect();
+        weighted.sort_unstable();
+        let half = weighted.iter().map(|&(_, count)| u64::from(count)).sum::<u64>().div_ceil(2);
+        let mut passed = 0;
+        weighted.into_iter().find_map(|(median, count)| {
+            passed += u64::from(count);
+            (passed >= half && count > 0).then_some(median)
+        })
+    }
+
+    /// Arithmetic of the timed GEMMs of the last half minute over their time.
+    pub fn gemm_rate(&self) -> Option<Tflops> {
+        let flops = self.window.iter().map(|interval| interval.gemm_flops).sum();
+        let time = self.window.iter().map(|interval| interval.gemm_time.0).sum();
+        Tflops::from_work(flops, Nanoseconds(time))
+    }
+
+    /// TFLOPS of each interval, oldest first, at most [`HISTORY`].
+    pub fn gemm_history(&self) -> impl ExactSizeIterator<Item = f32> {
+        self.history.iter().copied()
+    }
+
+    /// The latest timed collectives, oldest first.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter()
+    }
+
+    /// Median duration of the latest timed collectives as this rank saw them, waiting included.
+    pub fn collective_time(&self) -> Option<Nanoseconds> {
+        median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect()).map(|ns| Nanoseconds(ns as u64))
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(value);
+}

@@ -1,0 +1,117 @@
+use super::*;
+use crate::{
+    frame::Life,
+    id::Step,
+    simulation::Simulation,
+    status::{ExitCode, RankState, Status},
+};
+
+fn folded(simulation: &Simulation, seconds: std::ops::RangeInclusive<u64>) -> Jobs {
+    let mut jobs = Jobs::default();
+    for frame in simulation.snapshots(*seconds.start()) {
+        jobs.fold(&frame);
+    }
+    for second in seconds.skip(1) {
+        for frame in simulation.digests(second) {
+            jobs.fold(&frame);
+        }
+    }
+    jobs
+}
+
+fn status(jobs: &Jobs) -> Status {
+    Status::of(jobs, jobs.foremost().unwrap(), Moment(1_800_000_100_000_000_000))
+}
+
+#[test]
+fn a_healthy_job_reads_as_it_is() {
+    let status = status(&folded(&Simulation::new(1, 2, 4), 10..=20));
+    assert_eq!((status.world_size, status.ranks.len()), (8, 8));
+    assert_eq!(status.exit_code(), ExitCode::Healthy);
+    for rank in &status.ranks {
+        let tflops = rank.gemm_tflops.unwrap().0;
+        assert!((tflops / 640.0 - 1.0).abs() < 0.01, "{tflops}");
+        let bus = rank.bus_gb_s.unwrap().0;
+        assert!((bus / 350.0 - 1.0).abs() < 0.05, "{bus}");
+        assert!((rank.step_ms_p50.unwrap() / 102.4 - 1.0).abs() < 0.01);
+        assert_eq!(rank.state, RankState::Ok);
+    }
+}
+
+/// The victims wait for rank 5: their long durations must not lower the bandwidth shown, and rank 5 is the late one.
+#[test]
+fn waiting_is_not_bandwidth_and_the_last_to_come_is_the_late_one() {
+    let mut simulation = Simulation::new(1, 2, 4);
+    simulation.slow = vec![(Rank(5), 1.5)];
+    let status = status(&folded(&simulation, 10..=20));
+    for rank in &status.ranks {
+        let bus = rank.bus_gb_s.unwrap().0;
+        assert!((bus / 350.0 - 1.0).abs() < 0.05, "rank {}: {bus}", rank.rank);
+        let late = rank.lateness_ms_p50.unwrap();
+        assert_eq!(late > 5.0, rank.rank == Rank(5), "rank {}: {late} ms late", rank.rank);
+    }
+}
+
+#[test]
+fn a_snapshot_that_repeats_a_digest_changes_nothing() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let before = status(&jobs);
+    for frame in simulation.snapshots(9) {
+        jobs.fold(&frame);
+    }
+    assert_eq!(status(&jobs), before);
+}
+
+#[test]
+fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
+    let simulation = Simulation::new(3, 2, 4);
+    let mut jobs = Jobs::default();
+    jobs.fold(&simulation.snapshots(5)[1]);
+    let status = status(&jobs);
+    assert_eq!((status.world_size, status.coverage.ranks_seen), (8, 4));
+}
+
+#[test]
+fn a_restarted_rank_starts_from_nothing() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut frame = simulation.digests(1).remove(0);
+    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+    digest.ranks[0].pid = crate::id::Pid(9);
+    digest.ranks[0].step = Some(Step(0));
+    digest.ranks[0].gemm_timed_for = Nanoseconds(0);
+    jobs.fold(&frame);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!((view.step(), view.gemm_rate()), (Some(Step(0)), None));
+}
+
+#[test]
+fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let tell = |jobs: &mut Jobs, rank: u32, life| {
+        let event = Event::Life { job: simulation.job.clone(), rank: Rank(rank), pid: crate::id::Pid(4000 + rank), life };
+        jobs.fold(&Frame { body: Body::Event(event), ..simulation.digests(9).remove(0) });
+    };
+    tell(&mut jobs, 0, Life::Ended);
+    assert_eq!(status(&jobs).exit_code(), ExitCode::Healthy);
+    tell(&mut jobs, 1, Life::Died);
+    let status = status(&jobs);
+    assert_eq!(status.exit_code(), ExitCode::Hang);
+    assert_eq!(status.findings[0].ranks, [Rank(1)]);
+}
+
+#[test]
+fn an_empty_job_has_no_figures_rather_than_zeros() {
+    let jobs = Jobs::default();
+    let status = Status::of(&jobs, &Job::new("empty".into()), Moment(0));
+    assert_eq!((status.steps.min, status.steps.median_ms), (None, None));
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+#[test]
+fn the_median_of_an_even_number_is_between() {
+    assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    assert_eq!(median(vec![]), None);
+}

@@ -1,0 +1,32 @@
+//! What every part of xpu-top speaks: ids, units, formulas, wire frames, and the job they add up to.
+//!
+//! ```text
+//! hook ──Hello, Summary──▶ collector ──Snapshot, Digest, Detail, Event──▶ xpu-top
+//!      ◀────Command──────            ◀────────Request─────────────────
+//! ```
+//!
+//! [`frame`] says what is sent, [`codec`] how it becomes bytes, [`socket`] over which ZeroMQ sockets.
+//! [`ledger`] is the page of shared memory a rank can be read from when it can no longer speak.
+//! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
+//! Nothing here reads a clock or the network by itself; time comes in as an argument.
+
+pub mod codec;
+pub mod collective;
+pub mod datatype;
+pub mod endpoint;
+pub mod finding;
+pub mod frame;
+pub mod gemm;
+pub mod histogram;
+pub mod id;
+pub mod job;
+pub mod key;
+pub mod ledger;
+pub mod sampling;
+pub mod simulation;
+pub mod socket;
+pub mod status;
+pub mod unit;
+
+/// The version every part reports; all crates of the workspace share it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

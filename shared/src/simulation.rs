@@ -1,0 +1,177 @@
+//! A pretend cluster from a seed: the frames a real one would send, for screens, scale tests and benchmarks.
+//!
+//! Nothing is measured here; where a real part can run (`xpu-top demo`), it does.
+
+use crate::{
+    collective::Operation,
+    endpoint::BasePort,
+    frame::{
+        Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot, Launches, Life,
+        RankDigest, RankInfo, RankSnapshot,
+    },
+    id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank, Sequence, Step},
+    sampling,
+    unit::{Moment, Nanoseconds},
+};
+
+/// A job of equal ranks, some of them slower.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    pub job: JobName,
+    pub seed: u64,
+    pub hosts: u32,
+    pub ranks_per_host: u32,
+    /// (rank, factor on its GEMM times).
+    pub slow: Vec<(Rank, f64)>,
+    pub started: Moment,
+}
+
+/// What a healthy rank does.
+const GEMM_TFLOPS: f64 = 640.0;
+const BUS_GB_S: f64 = 350.0;
+const STEP: Nanoseconds = Nanoseconds(102_400_000);
+const BUCKET: u64 = 64 << 20;
+
+impl Simulation {
+    pub fn new(seed: u64, hosts: u32, ranks_per_host: u32) -> Self {
+        let started = Moment(1_800_000_000_000_000_000);
+        Self { job: "llama-70b".into(), seed, hosts, ranks_per_host, slow: Vec::new(), started }
+    }
+
+    pub fn world_size(&self) -> u32 {
+        self.hosts * self.ranks_per_host
+    }
+
+    pub fn host(&self, index: u32) -> HostName {
+        HostName(format!("gpu-{:03}", index + 1))
+    }
+
+    /// What every collector answers to a viewer that just came, `seconds` after the start.
+    pub fn snapshots(&self, seconds: u64) -> Vec<Frame> {
+        (0..self.hosts)
+            .map(|host| {
+                let ranks = self.ranks_of(host).map(|rank| RankSnapshot {
+                    info: self.info(rank),
+                    digest: self.digest(rank, seconds),
+                });
+                let jobs = vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect() }];
+                let version = crate::VERSION.to_owned();
+                let snapshot = HostSnapshot { version, started: self.started, base: BasePort::DEFAULT, jobs };
+                self.frame(host, seconds, Body::Snapshot(snapshot))
+            })
+            .collect()
+    }
+
+    /// What every collector publishes in second number `seconds`.
+    pub fn digests(&self, seconds: u64) -> Vec<Frame> {
+        (0..self.hosts)
+            .map(|host| {
+                let ranks = self.ranks_of(host).map(|rank| self.digest(rank, seconds)).collect();
+                self.frame(host, seconds, Body::Digest(HostDigest { job: self.job.clone(), ranks }))
+            })
+            .collect()
+    }
+
+    fn ranks_of(&self, host: u32) -> impl Iterator<Item = Rank> {
+        (host * self.ranks_per_host..(host + 1) * self.ranks_per_host).map(Rank)
+    }
+
+    fn frame(&self, host: u32, seconds: u64, body: Body) -> Frame {
+        Frame { host: self.host(host), number: seconds, now: self.at(seconds), lost: 0, body }
+    }
+
+    fn at(&self, seconds: u64) -> Moment {
+        Moment(self.started.0 + seconds * 1_000_000_000)
+    }
+
+    fn pid(rank: Rank) -> Pid {
+        Pid(4000 + rank.0)
+    }
+
+    fn info(&self, rank: Rank) -> RankInfo {
+        RankInfo {
+            job: self.job.clone(),
+            rank,
+            world_size: self.world_size(),
+            local_rank: Some(DeviceIndex(rank.0 % self.ranks_per_host)),
+            pid: Self::pid(rank),
+            started: self.started,
+            program: "python train.py".to_owned(),
+            version: crate::VERSION.to_owned(),
+            ledger: None,
+        }
+    }
+
+    fn digest(&self, rank: Rank, seconds: u64) -> RankDigest {
+        let slowdown = self.slow.iter().find(|(slow, _)| *slow == rank).map_or(1.0, |&(_, factor)| factor);
+        let steps_per_second = 1_000_000_000 / self.step_time().0;
+        let steps = seconds * steps_per_second;
+        let tflops = GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / slowdown;
+        // A sixteenth of the step's 71 % of compute is timed.
+        let timed = steps as f64 * STEP.seconds() * 0.71 / 16.0;
+        let collectives = steps * 4;
+        let samples = (collectives.saturating_sub(4 * steps_per_second)..collectives)
+            .filter(|&sequence| sampling::Rate(2).times(sequence))
+            .take(RankDigest::SAMPLES)
+            .map(|sequence| self.sample(rank, sequence, slowdown))
+            .collect();
+        RankDigest {
+            rank,
+            world_size: self.world_size(),
+            pid: Self::pid(rank),
+            life: Life::Alive,
+            heard: self.at(seconds),
+            step: Some(Step(steps)),
+            step_at: self.at(seconds),
+            step_median: Some(Nanoseconds((self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64)),
+            step_count: steps_per_second as u32,
+            gemm_timed_flops: tflops * 1e12 * timed * slowdown,
+            gemm_timed_for: Nanoseconds((timed * slowdown * 1e9) as u64),
+            gemm_flops: tflops * 1e12 * timed * slowdown * 16.0,
+            communicators: vec![CommunicatorState {
+                id: CommunicatorId(0x9ca7_92c9_0000_0001 ^ self.seed),
+                parent: None,
+                rank: rank.0,
+                size: self.world_size(),
+                entered: collectives,
+                enqueued: collectives,
+                completed: collectives,
+                last_operation: Some(Operation::AllReduce),
+                last_bytes: BUCKET,
+            }],
+            samples,
+            launches: Launches { kernels: steps * 300, gemms: steps * 96, collectives, ..Launches::default() },
+            dropped_records: 0,
+            untimed: 0,
+            overhead_ppm: 300,
+            enabled: true,
+        }
+    }
+
+    /// Everybody waits for the slowest.
+    fn step_time(&self) -> Nanoseconds {
+        let worst = self.slow.iter().map(|&(_, factor)| factor).fold(1.0, f64::max);
+        Nanoseconds((STEP.0 as f64 * (1.0 + 0.71 * (worst - 1.0))) as u64)
+    }
+
+    fn sample(&self, rank: Rank, sequence: u64, slowdown: f64) -> CollectiveSample {
+        let bus_bytes = Operation::AllReduce.bus_bytes(BUCKET / 2, 2, self.world_size());
+        let transfer = bus_bytes as f64 / BUS_GB_S * (0.98 + 0.04 * self.noise(Rank(0), sequence));
+        let behind = self.step_time().0 as f64 / STEP.0 as f64 - 1.0;
+        let waits = if slowdown > 1.0 { 0.0 } else { behind * STEP.0 as f64 / 4.0 };
+        let jitter = 30_000.0 * self.noise(rank, sequence);
+        CollectiveSample {
+            communicator: 0,
+            sequence: Sequence(sequence),
+            operation: Operation::AllReduce,
+            bus_bytes,
+            duration: Nanoseconds((transfer + waits + jitter) as u64),
+        }
+    }
+
+    /// 0 to 1, the same for the same seed, rank and number.
+    fn noise(&self, rank: Rank, number: u64) -> f64 {
+        let mixed = sampling::priority(self.seed ^ sampling::priority(u64::from(rank.0) << 32 ^ number));
+        (mixed >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

@@ -1,0 +1,92 @@
+//! The ZeroMQ sockets of xpu-top, set up once: bounded queues, no lingering, heartbeats, CURVE where there is a key.
+
+use zmq::{Context, Socket, SocketType};
+
+use crate::{codec, key::Key};
+
+/// Messages a worker queues for its collector before it drops: half a minute at the usual rate.
+const WORKER_QUEUE: i32 = 64;
+
+/// Messages queued for a viewer that does not keep up before they are dropped (and seen as a gap in frame numbers).
+const PUBLISH_QUEUE: i32 = 10_000;
+
+/// Requests and replies queued for one peer.
+const CONTROL_QUEUE: i32 = 1_000;
+
+/// A peer that is silent for this long is taken for gone, and connected to anew.
+const HEARTBEAT_MS: i32 = 2_000;
+
+/// Longest wait between two attempts to connect.
+const RECONNECT_MAX_MS: i32 = 5_000;
+
+fn make(context: &Context, kind: SocketType, queue: i32) -> zmq::Result<Socket> {
+    let socket = context.socket(kind)?;
+    socket.set_linger(0)?;
+    socket.set_sndhwm(queue)?;
+    socket.set_rcvhwm(queue)?;
+    socket.set_maxmsgsize(i64::try_from(codec::LARGEST_FRAME).unwrap_or(i64::MAX))?;
+    socket.set_reconnect_ivl(100)?;
+    socket.set_reconnect_ivl_max(RECONNECT_MAX_MS)?;
+    Ok(socket)
+}
+
+fn over_tcp(context: &Context, kind: SocketType, queue: i32) -> zmq::Result<Socket> {
+    let socket = make(context, kind, queue)?;
+    socket.set_heartbeat_ivl(HEARTBEAT_MS)?;
+    socket.set_heartbeat_timeout(HEARTBEAT_MS * 3)?;
+    socket.set_heartbeat_ttl(HEARTBEAT_MS * 3)?;
+    Ok(socket)
+}
+
+fn serve_with(socket: &Socket, key: Option<&Key>) -> zmq::Result<()> {
+    let Some(key) = key else { return Ok(()) };
+    socket.set_curve_server(true)?;
+    socket.set_curve_secretkey(&key.secret)
+}
+
+fn connect_with(socket: &Socket, key: Option<&Key>) -> zmq::Result<()> {
+    let Some(key) = key else { return Ok(()) };
+    socket.set_curve_serverkey(&key.public)?;
+    socket.set_curve_publickey(&key.public)?;
+    socket.set_curve_secretkey(&key.secret)
+}
+
+/// A worker's end of the ipc socket. The caller connects it.
+pub fn worker(context: &Context) -> zmq::Result<Socket> {
+    make(context, zmq::DEALER, WORKER_QUEUE)
+}
+
+/// The collector's end of the ipc socket. The caller binds it.
+pub fn workers(context: &Context) -> zmq::Result<Socket> {
+    let socket = make(context, zmq::ROUTER, WORKER_QUEUE * 256)?;
+    socket.set_router_handover(true)?;
+    Ok(socket)
+}
+
+/// The collector's data socket. The caller binds it.
+pub fn publisher(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
+    let socket = over_tcp(context, zmq::PUB, PUBLISH_QUEUE)?;
+    serve_with(&socket, key)?;
+    Ok(socket)
+}
+
+/// A viewer's data socket. The caller connects it to every host and subscribes.
+pub fn subscriber(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
+    let socket = over_tcp(context, zmq::SUB, PUBLISH_QUEUE)?;
+    connect_with(&socket, key)?;
+    Ok(socket)
+}
+
+/// The collector's control socket. The caller binds it.
+pub fn control_server(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
+    let socket = over_tcp(context, zmq::ROUTER, CONTROL_QUEUE)?;
+    serve_with(&socket, key)?;
+    Ok(socket)
+}
+
+/// A viewer's control socket to one host. The caller connects it.
+pub fn control_client(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
+    let socket = over_tcp(context, zmq::DEALER, CONTROL_QUEUE)?;
+    connect_with(&socket, key)?;
+    Ok(socket)
+}

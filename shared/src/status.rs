@@ -1,0 +1,135 @@
+//! A job's state as one JSON document: what `xpu-top status --json` prints.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    finding::{self, Finding},
+    frame::Life,
+    id::{HostName, JobName, Pid, Rank, Step},
+    job::{Job, Jobs, median},
+    unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
+};
+
+/// The document. Unknown figures are `null`, never zero.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub job: JobName,
+    pub world_size: u32,
+    pub steps: StepRange,
+    pub ranks: Vec<RankStatus>,
+    pub findings: Vec<Finding>,
+    pub coverage: Coverage,
+}
+
+/// Steps completed, over the ranks that mark them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRange {
+    pub min: Option<Step>,
+    pub max: Option<Step>,
+    /// Median over ranks of their median step time, in milliseconds.
+    pub median_ms: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankStatus {
+    pub rank: Rank,
+    pub host: HostName,
+    pub pid: Pid,
+    pub step: Option<Step>,
+    pub step_ms_p50: Option<f64>,
+    pub gemm_tflops: Option<Tflops>,
+    /// On the transfer alone: waiting for other ranks is not in it.
+    pub bus_gb_s: Option<GigabytesPerSecond>,
+    pub lateness_ms_p50: Option<f64>,
+    pub state: RankState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankState {
+    Ok,
+    Slow,
+    Hung,
+    Silent,
+    Exited,
+}
+
+/// How much of the job was seen, and what seeing cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    pub ranks_seen: u32,
+    pub dropped_records: u64,
+    pub lost_frames: u64,
+    /// Operations that should have been timed and were not.
+    pub untimed: u64,
+    /// Share of wall time the hook took from launching threads, the worst rank's, in percent.
+    pub overhead_pct: f64,
+}
+
+/// What `xpu-top status` ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    Healthy = 0,
+    Slow = 1,
+    Hang = 2,
+    NoData = 3,
+    Usage = 64,
+}
+
+impl Status {
+    pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
+        let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
+        let steps = ranks.iter().filter_map(|rank| rank.step);
+        let digests = || job.ranks().filter_map(|(_, view)| view.latest());
+        Self {
+            job: job.name().clone(),
+            world_size: job.world_size(),
+            steps: StepRange {
+                min: steps.clone().min(),
+                max: steps.max(),
+                median_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
+            },
+            findings: finding::examine(job, now),
+            coverage: Coverage {
+                ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
+                dropped_records: digests().map(|digest| digest.dropped_records).sum(),
+                lost_frames: jobs.lost_frames(),
+                untimed: digests().map(|digest| digest.untimed).sum(),
+                overhead_pct: digests().map(|digest| f64::from(digest.overhead_ppm) / 1e4).fold(0.0, f64::max),
+            },
+            ranks,
+        }
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        if self.coverage.ranks_seen == 0 {
+            ExitCode::NoData
+        } else if self.findings.iter().any(|finding| finding.kind == finding::Kind::Exited) {
+            // A job that lost a rank makes no more progress than one that hangs.
+            ExitCode::Hang
+        } else {
+            ExitCode::Healthy
+        }
+    }
+}
+
+/// One rank's line.
+pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
+    let view = job.rank(rank).expect("the caller took the rank from this job");
+    RankStatus {
+        rank,
+        host: view.host().clone(),
+        pid: view.pid(),
+        step: view.step(),
+        step_ms_p50: view.step_time().map(Nanoseconds::milliseconds),
+        gemm_tflops: view.gemm_rate(),
+        bus_gb_s: job.bus_bandwidth(rank),
+        lateness_ms_p50: job.lateness(rank).map(Nanoseconds::milliseconds),
+        state: match view.life() {
+            Life::Alive => RankState::Ok,
+            Life::Silent => RankState::Silent,
+            Life::Ended | Life::Died => RankState::Exited,
+        },
+    }
+}

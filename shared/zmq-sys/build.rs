@@ -1,0 +1,20 @@
+//! Builds the vendored libzmq against the vendored libsodium, so that CURVE works.
+//!
+//! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then answers EINVAL.
+//! This file is the only thing that differs from it.
+
+use std::env;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=PROFILE");
+    let lib = env::var("DEP_SODIUM_LIB").expect("libsodium-sys-stable says where it put libsodium");
+    let include = env::var("DEP_SODIUM_INCLUDE").expect("libsodium-sys-stable says where its headers are");
+    // libzmq is somebody else's code: its compiler warnings are not for the users of this one.
+    env::set_var("CXXFLAGS", env::var("CXXFLAGS").unwrap_or_default() + " -w");
+    // zeromq-src prints the search path in quotes, which the linker takes as part of the name.
+    println!("cargo:rustc-link-search=native={lib}");
+    zeromq_src::Build::new()
+        .with_libsodium(Some(zeromq_src::LibLocation::new(lib, include)))
+        .build();
+}
