@@ -1,0 +1,1 @@
+//! Serves the ranks of one host.

@@ -1,0 +1,1 @@
+//! Watches one training process from inside.

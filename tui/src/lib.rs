@@ -1,0 +1,3 @@
+//! `xpu-top`: the screen, and the commands around it.
+
+pub mod arrival;
