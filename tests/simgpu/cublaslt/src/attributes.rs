@@ -1,0 +1,145 @@
+//! A descriptor's attributes: numbered byte strings of fixed lengths.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+
+use simgpu_engine::lock;
+
+use crate::call::{Status, put};
+
+/// The attributes a kind of descriptor has, with their sizes in bytes.
+pub type Table = &'static [(c_int, usize)];
+
+pub const LAYOUT_TYPE: c_int = 0;
+pub const LAYOUT_ORDER: c_int = 1;
+pub const LAYOUT_ROWS: c_int = 2;
+pub const LAYOUT_COLS: c_int = 3;
+pub const LAYOUT_LD: c_int = 4;
+pub const LAYOUT_BATCH_COUNT: c_int = 5;
+/// Those above, the strided batch offset and the plane offset.
+pub const LAYOUT: Table = &[
+    (LAYOUT_TYPE, 4),
+    (LAYOUT_ORDER, 4),
+    (LAYOUT_ROWS, 8),
+    (LAYOUT_COLS, 8),
+    (LAYOUT_LD, 8),
+    (LAYOUT_BATCH_COUNT, 4),
+    (6, 8),
+    (7, 8),
+];
+
+pub const MATMUL_COMPUTE_TYPE: c_int = 0;
+pub const MATMUL_SCALE_TYPE: c_int = 1;
+pub const MATMUL_TRANSA: c_int = 3;
+pub const MATMUL_EPILOGUE: c_int = 7;
+/// Those above; pointer mode (2), transb, transc, fill mode (6), bias pointer and stride, auxiliary pointer,
+/// leading dimension and stride (11 to 13), alpha stride, SM target (15), scale pointers (17 to 21), the
+/// auxiliary output's type and scales (22 to 24), fast accumulation, bias type (26).
+pub const MATMUL: Table = &[
+    (MATMUL_COMPUTE_TYPE, 4),
+    (MATMUL_SCALE_TYPE, 4),
+    (2, 4),
+    (MATMUL_TRANSA, 4),
+    (4, 4),
+    (5, 4),
+    (6, 4),
+    (MATMUL_EPILOGUE, 4),
+    (8, 8),
+    (10, 8),
+    (11, 8),
+    (12, 8),
+    (13, 8),
+    (14, 8),
+    (15, 4),
+    (17, 8),
+    (18, 8),
+    (19, 8),
+    (20, 8),
+    (21, 8),
+    (22, 4),
+    (23, 8),
+    (24, 8),
+    (25, 1),
+    (26, 4),
+];
+
+/// Search mode, workspace bytes (1), reduction scheme, alignments of A to D (5 to 8), waves, implementation mask.
+pub const PREFERENCE: Table = &[(0, 4), (1, 8), (3, 4), (5, 4), (6, 4), (7, 4), (8, 4), (9, 4), (12, 8)];
+
+#[derive(Debug)]
+pub struct Attributes {
+    table: Table,
+    values: Mutex<BTreeMap<c_int, Vec<u8>>>,
+}
+
+impl Attributes {
+    pub fn new(table: Table) -> Self {
+        Self { table, values: Mutex::default() }
+    }
+
+    pub fn with(self, name: c_int, value: &[u8]) -> Self {
+        lock(&self.values).insert(name, value.to_vec());
+        self
+    }
+
+    fn size(&self, name: c_int) -> Result<usize, Status> {
+        self.table.iter().find(|(known, _)| *known == name).map(|(_, size)| *size).ok_or(Status::InvalidValue)
+    }
+
+    /// What was set, or zeros, in the attribute's size.
+    fn bytes(&self, name: c_int) -> Result<Vec<u8>, Status> {
+        let size = self.size(name)?;
+        Ok(lock(&self.values).get(&name).cloned().unwrap_or_else(|| vec![0; size]))
+    }
+
+    /// The attribute as a number; negative ones count as 0.
+    pub fn number(&self, name: c_int) -> Result<u64, Status> {
+        let bytes = self.bytes(name)?;
+        let number = match <[u8; 8]>::try_from(bytes.as_slice()) {
+            Ok(eight) => i64::from_ne_bytes(eight),
+            Err(_) => bytes.first_chunk::<4>().map_or(0, |four| i64::from(i32::from_ne_bytes(*four))),
+        };
+        Ok(u64::try_from(number).unwrap_or(0))
+    }
+
+    /// # Safety
+    /// `from` must be NULL or readable for `bytes`.
+    pub unsafe fn set(&self, name: c_int, from: *const c_void, bytes: usize) -> Result<(), Status> {
+        if from.is_null() || bytes != self.size(name)? {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: this function's own condition, and `from` is not NULL.
+        let value = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec();
+        lock(&self.values).insert(name, value);
+        Ok(())
+    }
+
+    /// With no room given, answers with the room needed.
+    ///
+    /// # Safety
+    /// `to` must be NULL or writable for `room` bytes, `written` NULL or writable.
+    pub unsafe fn get(
+        &self,
+        name: c_int,
+        to: *mut c_void,
+        room: usize,
+        written: *mut usize,
+    ) -> Result<(), Status> {
+        let value = self.bytes(name)?;
+        if room == 0 {
+            // SAFETY: this function's own condition.
+            return unsafe { put(written, value.len()) };
+        }
+        if to.is_null() || room < value.len() {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: this function's own condition; `value` is no longer than `room`.
+        unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+        if !written.is_null() {
+            // SAFETY: this function's own condition.
+            unsafe { written.write(value.len()) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! The one way in: every exported call runs through here.
+
+use std::ffi::c_int;
+
+use simgpu_engine::process;
+
+use crate::error::Error;
+use crate::gpu::Gpu;
+
+/// Runs a call, refusing it in a forked child; remembers a failure as the thread's last error.
+pub fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
+    let outcome = process::keeping_errno(|| {
+        if process::is_usable() { body(Gpu::get()) } else { Err(Error::INITIALIZATION) }
+    });
+    let error = outcome.err().unwrap_or(Error::NONE);
+    if error != Error::NONE {
+        error.remember();
+    }
+    error.0
+}
+
+/// Writes an answer where the C caller wants it.
+///
+/// # Safety
+/// `to` must be NULL or writable.
+pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
+    if to.is_null() {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: not NULL, so the caller promises it is writable.
+    unsafe { to.write(value) };
+    Ok(())
+}

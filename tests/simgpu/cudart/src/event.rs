@@ -1,0 +1,128 @@
+//! `cudaEvent*`.
+
+use std::ffi::{c_float, c_int, c_uint};
+use std::sync::Arc;
+
+use simgpu_engine::clock::Moment;
+use simgpu_engine::event::{Event, Last};
+
+use crate::call::{call, put};
+use crate::error::Error;
+
+const DISABLE_TIMING: c_uint = 2;
+const INTERPROCESS: c_uint = 4;
+/// Blocking sync, no timing, interprocess.
+const KNOWN_FLAGS: c_uint = 7;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaEventCreate(event: *mut usize) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { create(event, 0) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaEventCreateWithFlags(event: *mut usize, flags: c_uint) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { create(event, flags) }
+}
+
+/// # Safety
+/// `event` must be NULL or writable: what CUDA asks of its callers.
+unsafe fn create(event: *mut usize, flags: c_uint) -> c_int {
+    call(|gpu| {
+        let timed = flags & DISABLE_TIMING == 0;
+        if event.is_null() || flags & !KNOWN_FLAGS != 0 || (timed && flags & INTERPROCESS != 0) {
+            return Err(Error::INVALID_VALUE);
+        }
+        gpu.device()?;
+        // SAFETY: this function's own condition.
+        unsafe { put(event, gpu.events.add(Arc::new(Event::new(timed)))) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventDestroy(event: usize) -> c_int {
+    call(|gpu| gpu.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventRecord(event: usize, stream: usize) -> c_int {
+    record(event, stream)
+}
+
+/// The flag for external event nodes is taken and ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, _flags: c_uint) -> c_int {
+    record(event, stream)
+}
+
+fn record(event: usize, stream: usize) -> c_int {
+    call(|gpu| {
+        let event = gpu.event(event)?;
+        let stream = gpu.stream(stream)?;
+        gpu.admit(&stream)?;
+        Ok(stream.record(&event)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventQuery(event: usize) -> c_int {
+    call(|gpu| {
+        let event = gpu.event(event)?;
+        gpu.allow_unsafe()?;
+        match event.last() {
+            Last::Never => Ok(()),
+            Last::Captured(_) => Err(Error::CAPTURED_EVENT),
+            Last::Recorded(mark) => match mark.resolved() {
+                Some(at) if at <= Moment::now() => Ok(()),
+                _ => Err(Error::NOT_READY),
+            },
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
+    call(|gpu| {
+        let event = gpu.event(event)?;
+        gpu.allow_unsafe()?;
+        match event.last() {
+            Last::Never => Ok(()),
+            Last::Captured(_) => Err(Error::CAPTURED_EVENT),
+            Last::Recorded(mark) => {
+                mark.wait_resolved().sleep_until();
+                Ok(())
+            }
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: usize, end: usize) -> c_int {
+    call(|gpu| {
+        let start = reached(&*gpu.event(start)?)?;
+        let end = reached(&*gpu.event(end)?)?;
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { put(ms, milliseconds(start, end)) }
+    })
+}
+
+/// When a timing event was reached, if the wall clock is past it.
+fn reached(event: &Event) -> Result<Moment, Error> {
+    if !event.timed() {
+        return Err(Error::INVALID_HANDLE);
+    }
+    match event.last() {
+        Last::Never => Err(Error::INVALID_HANDLE),
+        Last::Captured(_) => Err(Error::CAPTURED_EVENT),
+        Last::Recorded(mark) => match mark.resolved() {
+            Some(at) if at <= Moment::now() => Ok(at),
+            _ => Err(Error::NOT_READY),
+        },
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "CUDA answers in single precision")]
+fn milliseconds(start: Moment, end: Moment) -> c_float {
+    ((end.since(start).as_secs_f64() - start.since(end).as_secs_f64()) * 1e3) as c_float
+}

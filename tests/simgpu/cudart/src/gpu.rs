@@ -1,0 +1,167 @@
+//! What the calls act on: the devices of this process with their streams, events and graphs.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use simgpu_engine::capture::{Captures, Mode};
+use simgpu_engine::event::Event;
+use simgpu_engine::handles::Handles;
+use simgpu_engine::lock;
+use simgpu_engine::op::Node;
+use simgpu_engine::process::Thread;
+use simgpu_engine::settings;
+use simgpu_engine::stream::{Kind, Stream};
+
+use crate::error::Error;
+
+/// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
+const LEGACY_STREAMS: std::ops::RangeInclusive<usize> = 0..=2;
+
+pub struct Gpu {
+    pub devices: c_int,
+    pub streams: Handles<Stream>,
+    pub events: Handles<Event>,
+    pub graphs: Handles<Vec<Node>>,
+    pub executables: Handles<Vec<Node>>,
+    pub captures: Captures,
+    legacy: Mutex<Vec<Option<Arc<Stream>>>>,
+    next_stream_id: AtomicU64,
+    flop_per_s: f64,
+    copy_bytes_per_s: f64,
+    slowdown: f64,
+    kernel: Duration,
+}
+
+thread_local! {
+    static DEVICE: Cell<c_int> = const { Cell::new(0) };
+    static CAPTURE_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
+}
+
+impl Gpu {
+    pub fn get() -> &'static Self {
+        static GPU: OnceLock<Gpu> = OnceLock::new();
+        GPU.get_or_init(Self::from_settings)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the setting's range ends at 1024")]
+    fn from_settings() -> Self {
+        let slowdown = settings::SLOWDOWN.read();
+        Self {
+            devices: settings::DEVICES.read() as c_int,
+            streams: Handles::new(0x5100_0000),
+            events: Handles::new(0xe100_0000),
+            graphs: Handles::new(0x6100_0000),
+            executables: Handles::new(0x6e00_0000),
+            captures: Captures::default(),
+            legacy: Mutex::default(),
+            // 1 is the legacy stream's on the real thing too.
+            next_stream_id: AtomicU64::new(1),
+            flop_per_s: settings::TFLOPS.read() * 1e12,
+            copy_bytes_per_s: settings::MEMCPY_GB_S.read() * 1e9,
+            slowdown,
+            kernel: Duration::from_secs_f64(settings::KERNEL_US.read() * 1e-6 * slowdown),
+        }
+    }
+
+    pub fn device(&self) -> Result<c_int, Error> {
+        if self.devices == 0 {
+            return Err(Error::NO_DEVICE);
+        }
+        Ok(DEVICE.try_with(Cell::get).unwrap_or(0))
+    }
+
+    pub fn set_device(&self, device: c_int) -> Result<(), Error> {
+        if !(0..self.devices).contains(&device) {
+            return Err(Error::INVALID_DEVICE);
+        }
+        let _ = DEVICE.try_with(|current| current.set(device));
+        Ok(())
+    }
+
+    pub fn new_stream(&self, kind: Kind, device: c_int) -> Arc<Stream> {
+        Stream::new(self.next_stream_id.fetch_add(1, Ordering::Relaxed), device, kind)
+    }
+
+    pub fn stream(&self, handle: usize) -> Result<Arc<Stream>, Error> {
+        if !LEGACY_STREAMS.contains(&handle) {
+            return self.streams.get(handle).ok_or(Error::INVALID_HANDLE);
+        }
+        let device = self.device()?;
+        let index = usize::try_from(device).map_err(|_| Error::INVALID_DEVICE)?;
+        let mut legacy = lock(&self.legacy);
+        if legacy.len() <= index {
+            legacy.resize(index + 1, None);
+        }
+        Ok(Arc::clone(legacy[index].get_or_insert_with(|| self.new_stream(Kind::Legacy, device))))
+    }
+
+    /// All streams of the calling thread's device.
+    pub fn device_streams(&self) -> Result<Vec<Arc<Stream>>, Error> {
+        let device = self.device()?;
+        let legacy = lock(&self.legacy).clone();
+        let all = legacy.into_iter().flatten().chain(self.streams.all());
+        Ok(all.filter(|stream| stream.device == device).collect())
+    }
+
+    pub fn event(&self, handle: usize) -> Result<Arc<Event>, Error> {
+        self.events.get(handle).ok_or(Error::INVALID_HANDLE)
+    }
+
+    /// Does the work on a stream, or fails as the real thing does while that would spoil a capture.
+    pub fn submit(&self, stream: usize, node: Node) -> Result<(), Error> {
+        let stream = self.stream(stream)?;
+        self.admit(&stream)?;
+        stream.submit(node)?;
+        Ok(())
+    }
+
+    /// Whether work may be put on this stream now.
+    pub fn admit(&self, stream: &Stream) -> Result<(), Error> {
+        if stream.kind == Kind::Legacy && self.captures.forbid_legacy(true) {
+            return Err(Error::CAPTURE_IMPLICIT);
+        }
+        match stream.capture() {
+            Some(capture) if capture.is_spoilt() => Err(Error::CAPTURE_INVALIDATED),
+            _ => Ok(()),
+        }
+    }
+
+    /// Called first by whatever might synchronise: forbidden, and the capture spoilt, while somebody captures.
+    pub fn allow_unsafe(&self) -> Result<(), Error> {
+        let mode = CAPTURE_MODE.try_with(Cell::get).unwrap_or(Mode::Global);
+        if self.captures.allow_unsafe(Thread::current(), mode) {
+            Ok(())
+        } else {
+            Err(Error::CAPTURE_UNSUPPORTED)
+        }
+    }
+
+    pub fn exchange_capture_mode(mode: Mode) -> Mode {
+        CAPTURE_MODE.try_with(|current| current.replace(mode)).unwrap_or(Mode::Global)
+    }
+
+    pub fn kernel(&self) -> Duration {
+        self.kernel
+    }
+
+    pub fn copy(&self, bytes: u64) -> Duration {
+        seconds(to_f64(bytes) / self.copy_bytes_per_s)
+    }
+
+    pub fn gemm(&self, flop: f64, rate: f64) -> Duration {
+        seconds(flop / (self.flop_per_s * rate) * self.slowdown)
+    }
+}
+
+/// A duration, and none for what no number can say.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+fn to_f64(bytes: u64) -> f64 {
+    bytes as f64
+}

@@ -1,0 +1,81 @@
+//! Kernel launches: every kernel takes the same set time.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use simgpu_engine::op::Node;
+
+use crate::call::call;
+use crate::error::Error;
+
+const MAX_THREADS: u64 = 1024;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dim3 {
+    x: c_uint,
+    y: c_uint,
+    z: c_uint,
+}
+
+/// `cudaLaunchConfig_t`
+#[repr(C)]
+pub struct LaunchConfig {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: usize,
+    attributes: *mut c_void,
+    attribute_count: c_uint,
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaLaunchKernel(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared_bytes: usize,
+    stream: usize,
+) -> c_int {
+    launch(function, grid, block, stream)
+}
+
+/// What `<<<>>>` compiles to since CUDA 13.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaLaunchKernel(
+    kernel: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared_bytes: usize,
+    stream: usize,
+) -> c_int {
+    launch(kernel, grid, block, stream)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaLaunchKernelExC(
+    config: *const LaunchConfig,
+    function: *const c_void,
+    _arguments: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: CUDA asks its callers for NULL or a valid configuration.
+    match unsafe { config.as_ref() } {
+        Some(config) => launch(function, config.grid, config.block, config.stream),
+        None => call(|_| Err(Error::INVALID_VALUE)),
+    }
+}
+
+fn launch(function: *const c_void, grid: Dim3, block: Dim3, stream: usize) -> c_int {
+    call(|gpu| {
+        if function.is_null() {
+            return Err(Error::INVALID_FUNCTION);
+        }
+        let threads = [block.x, block.y, block.z].into_iter().map(u64::from).try_fold(1, u64::checked_mul);
+        let blocks = [grid.x, grid.y, grid.z].into_iter().all(|side| side > 0);
+        if !blocks || !threads.is_some_and(|threads| (1..=MAX_THREADS).contains(&threads)) {
+            return Err(Error::INVALID_CONFIGURATION);
+        }
+        gpu.submit(stream, Node::Work(gpu.kernel()))
+    })
+}

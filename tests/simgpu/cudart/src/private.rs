@@ -1,0 +1,42 @@
+//! What only the sibling libraries call: the other end of `simgpu_engine::driver`.
+//!
+//! These leave the thread's last CUDA error alone: the siblings answer with error codes of their own.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use simgpu_engine::op::{Collective, CollectiveCalls, Node};
+use simgpu_engine::process;
+
+use crate::error::Error;
+use crate::gpu::Gpu;
+
+#[unsafe(no_mangle)]
+pub extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
+    enqueue(stream, |gpu| Node::Work(gpu.gemm(flop, rate)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn simgpu_enqueue_copy(stream: usize, bytes: u64) -> c_int {
+    enqueue(stream, |gpu| Node::Work(gpu.copy(bytes)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn simgpu_enqueue_collective(stream: usize, calls: CollectiveCalls) -> c_int {
+    // SAFETY: the sibling's promise, stated at `Driver::enqueue_collective`.
+    let collective = Arc::new(unsafe { Collective::new(calls) });
+    enqueue(stream, |_| Node::Meet(collective))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn simgpu_current_device() -> c_int {
+    if process::is_usable() { Gpu::get().device().unwrap_or(0) } else { 0 }
+}
+
+fn enqueue(stream: usize, node: impl FnOnce(&Gpu) -> Node) -> c_int {
+    if !process::is_usable() {
+        return Error::INITIALIZATION.0;
+    }
+    let gpu = Gpu::get();
+    gpu.submit(stream, node(gpu)).err().unwrap_or(Error::NONE).0
+}

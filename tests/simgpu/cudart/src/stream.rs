@@ -1,0 +1,127 @@
+//! `cudaStream*`, but for capturing.
+
+use std::ffi::{c_int, c_uint, c_ulonglong};
+
+use simgpu_engine::clock::Moment;
+use simgpu_engine::event::Last;
+use simgpu_engine::stream::Kind;
+
+use crate::call::{call, put};
+use crate::error::Error;
+
+const NON_BLOCKING: c_uint = 1;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamCreate(stream: *mut usize) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { create(stream, 0) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut usize, flags: c_uint) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { create(stream, flags) }
+}
+
+/// Priorities are taken and mean nothing: streams do not compete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamCreateWithPriority(
+    stream: *mut usize,
+    flags: c_uint,
+    _priority: c_int,
+) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { create(stream, flags) }
+}
+
+/// # Safety
+/// `stream` must be NULL or writable: what CUDA asks of its callers.
+unsafe fn create(stream: *mut usize, flags: c_uint) -> c_int {
+    call(|gpu| {
+        if stream.is_null() || flags & !NON_BLOCKING != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let kind = if flags == NON_BLOCKING { Kind::NonBlocking } else { Kind::Blocking };
+        let new = gpu.new_stream(kind, gpu.device()?);
+        // SAFETY: this function's own condition.
+        unsafe { put(stream, gpu.streams.add(new)) }
+    })
+}
+
+/// Returns at once, as CUDA does; what is queued still runs.
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
+    call(|gpu| {
+        let stream = gpu.streams.remove(stream).ok_or(Error::INVALID_HANDLE)?;
+        if let Some(capture) = stream.capture() {
+            gpu.captures.end(&capture);
+        }
+        stream.close();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
+    call(|gpu| {
+        let stream = gpu.stream(stream)?;
+        if let Some(capture) = stream.capture() {
+            capture.spoil();
+            return Err(Error::CAPTURE_UNSUPPORTED);
+        }
+        gpu.allow_unsafe()?;
+        Ok(stream.synchronize()?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
+    call(|gpu| {
+        let stream = gpu.stream(stream)?;
+        if let Some(capture) = stream.capture() {
+            capture.spoil();
+            return Err(Error::CAPTURE_UNSUPPORTED);
+        }
+        gpu.allow_unsafe()?;
+        if stream.is_done(Moment::now()) { Ok(()) } else { Err(Error::NOT_READY) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> c_int {
+    call(|gpu| {
+        let stream = gpu.stream(stream)?;
+        gpu.admit(&stream)?;
+        match (gpu.event(event)?.last(), stream.capture()) {
+            (Last::Never, _) => Ok(()),
+            (Last::Recorded(mark), None) => Ok(stream.wait(mark)?),
+            (Last::Recorded(_), Some(capture)) => {
+                capture.spoil();
+                Err(Error::CAPTURE_ISOLATION)
+            }
+            (Last::Captured(capture), _) if capture.is_spoilt() => Err(Error::CAPTURE_INVALIDATED),
+            (Last::Captured(capture), None) if gpu.captures.is_active(&capture) => {
+                capture.join(&stream);
+                Ok(())
+            }
+            (Last::Captured(_), None) => Err(Error::CAPTURED_EVENT),
+            (Last::Captured(of_event), Some(of_stream)) if std::sync::Arc::ptr_eq(&of_event, &of_stream) => {
+                Ok(())
+            }
+            (Last::Captured(of_event), Some(of_stream)) => {
+                of_event.spoil();
+                of_stream.spoil();
+                Err(Error::CAPTURE_MERGE)
+            }
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
+    call(|gpu| {
+        let stream = gpu.stream(stream)?;
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { put(id, stream.id) }
+    })
+}

@@ -1,0 +1,159 @@
+//! Stream captures: work written down instead of done, and the calls that spoil it.
+//!
+//! Some calls might synchronise the GPU behind a capture's back. While a capture is under way, such a call
+//! fails and the capture is lost, also when the call comes from another thread, unless that thread has said
+//! that it knows what it does (`cudaThreadExchangeStreamCaptureMode`). That is why an observer must say so
+//! before it queries its events, and why this stand-in is strict about it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
+use crate::op::Node;
+use crate::process::Thread;
+use crate::stream::{Kind, Stream};
+
+/// Which threads' unsafe calls a capture minds; also what a thread asks for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Global,
+    ThreadLocal,
+    Relaxed,
+}
+
+impl Mode {
+    #[must_use]
+    pub fn from_code(code: i32) -> Option<Self> {
+        [Self::Global, Self::ThreadLocal, Self::Relaxed].into_iter().find(|mode| mode.code() == code)
+    }
+
+    #[must_use]
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Global => 0,
+            Self::ThreadLocal => 1,
+            Self::Relaxed => 2,
+        }
+    }
+}
+
+/// One capture, begun on one stream; others join it by waiting for one of its events.
+#[derive(Debug)]
+pub struct Capture {
+    pub mode: Mode,
+    pub origin: u64,
+    owner: Thread,
+    spoilt: AtomicBool,
+    nodes: Mutex<Vec<Node>>,
+    members: Mutex<Vec<Arc<Stream>>>,
+}
+
+impl Capture {
+    /// Writes the node down; work behind work becomes one, since a replay only takes its time.
+    pub fn add(&self, node: Node) {
+        let mut nodes = lock(&self.nodes);
+        match (nodes.last_mut(), node) {
+            (Some(Node::Work(last)), Node::Work(more)) => *last += more,
+            (_, node) => nodes.push(node),
+        }
+    }
+
+    pub fn spoil(&self) {
+        self.spoilt.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_spoilt(&self) -> bool {
+        self.spoilt.load(Ordering::Acquire)
+    }
+
+    #[must_use]
+    pub fn owner(&self) -> Thread {
+        self.owner
+    }
+
+    pub fn join(self: &Arc<Self>, stream: &Arc<Stream>) {
+        stream.set_capture(Some(Arc::clone(self)));
+        lock(&self.members).push(Arc::clone(stream));
+    }
+
+    fn minds(&self, caller: Thread, caller_mode: Mode) -> bool {
+        if self.owner == caller {
+            self.mode != Mode::Relaxed && caller_mode != Mode::Relaxed
+        } else {
+            self.mode == Mode::Global && caller_mode == Mode::Global
+        }
+    }
+}
+
+/// The captures under way in this process.
+#[derive(Debug, Default)]
+pub struct Captures {
+    /// Length of `active`, so that a process that captures nothing pays one load.
+    count: AtomicUsize,
+    active: Mutex<Vec<Arc<Capture>>>,
+}
+
+impl Captures {
+    pub fn begin(&self, stream: &Arc<Stream>, mode: Mode, owner: Thread) {
+        let capture = Arc::new(Capture {
+            mode,
+            origin: stream.id,
+            owner,
+            spoilt: AtomicBool::new(false),
+            nodes: Mutex::default(),
+            members: Mutex::default(),
+        });
+        capture.join(stream);
+        let mut active = lock(&self.active);
+        active.push(capture);
+        self.count.store(active.len(), Ordering::Release);
+    }
+
+    /// Sets the capture's streams free and gives what was written down, or `None` if it was spoilt.
+    pub fn end(&self, capture: &Arc<Capture>) -> Option<Vec<Node>> {
+        for member in lock(&capture.members).drain(..) {
+            member.set_capture(None);
+        }
+        let mut active = lock(&self.active);
+        active.retain(|other| !Arc::ptr_eq(other, capture));
+        self.count.store(active.len(), Ordering::Release);
+        let nodes = std::mem::take(&mut *lock(&capture.nodes));
+        (!capture.is_spoilt()).then_some(nodes)
+    }
+
+    #[must_use]
+    pub fn is_active(&self, capture: &Arc<Capture>) -> bool {
+        lock(&self.active).iter().any(|other| Arc::ptr_eq(other, capture))
+    }
+
+    /// Whether `caller` may make a call that could synchronise; if not, the captures that mind are spoilt.
+    #[must_use]
+    pub fn allow_unsafe(&self, caller: Thread, mode: Mode) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let active = lock(&self.active);
+        let minding = active.iter().filter(|capture| capture.minds(caller, mode));
+        minding.map(|capture| capture.spoil()).count() == 0
+    }
+
+    /// Whether a stream that synchronises with the legacy one is being captured; `spoil` says if that ends it.
+    #[must_use]
+    pub fn forbid_legacy(&self, spoil: bool) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let active = lock(&self.active);
+        let blocking = |capture: &&Arc<Capture>| {
+            lock(&capture.members).iter().any(|member| member.kind != Kind::NonBlocking)
+        };
+        let hit: Vec<_> = active.iter().filter(blocking).collect();
+        if spoil {
+            for capture in &hit {
+                capture.spoil();
+            }
+        }
+        !hit.is_empty()
+    }
+}

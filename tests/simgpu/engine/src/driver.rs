@@ -1,0 +1,65 @@
+//! The private way from the other stand-ins to the timeline in `libcudart`.
+//!
+//! The real cuBLAS and NCCL launch through the driver, where an observer of the runtime does not see them. So
+//! these four functions are looked up in the library itself, and no public runtime call is made.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use crate::op::CollectiveCalls;
+
+const CUDART: &CStr = c"libcudart.so.13";
+
+/// What `libcudart` exports for its siblings. Each answers with a CUDA error code unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    /// `simgpu_enqueue_gemm`: `rate` is the share of full speed this data type runs at.
+    pub enqueue_gemm: unsafe extern "C" fn(stream: usize, flop: f64, rate: f64) -> c_int,
+    pub enqueue_copy: unsafe extern "C" fn(stream: usize, bytes: u64) -> c_int,
+    /// `simgpu_enqueue_collective`: takes the calls over, also when it fails.
+    pub enqueue_collective: unsafe extern "C" fn(stream: usize, calls: CollectiveCalls) -> c_int,
+    /// `simgpu_current_device`: the calling thread's device.
+    pub current_device: unsafe extern "C" fn() -> c_int,
+}
+
+/// The timeline of this process, loading `libcudart` if nobody has; `None` where it is not the stand-in.
+pub fn driver() -> Option<Driver> {
+    static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
+    *DRIVER.get_or_init(Driver::find)
+}
+
+impl Driver {
+    fn find() -> Option<Self> {
+        // SAFETY: the name is NUL-terminated; the stand-in has no constructor that could misbehave.
+        let library =
+            NonNull::new(unsafe { libc::dlopen(CUDART.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })?;
+        // SAFETY: the four names are ours, so whatever exports them has the signatures of the fields above.
+        unsafe {
+            Some(Self {
+                enqueue_gemm: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, f64, f64) -> c_int>(
+                    symbol(library, c"simgpu_enqueue_gemm")?,
+                ),
+                enqueue_copy: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, u64) -> c_int>(
+                    symbol(library, c"simgpu_enqueue_copy")?,
+                ),
+                enqueue_collective: mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(usize, CollectiveCalls) -> c_int,
+                >(symbol(library, c"simgpu_enqueue_collective")?),
+                current_device: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(
+                    library,
+                    c"simgpu_current_device",
+                )?),
+            })
+        }
+    }
+}
+
+fn symbol(library: NonNull<c_void>, name: &CStr) -> Option<*mut c_void> {
+    let name: *const c_char = name.as_ptr();
+    // SAFETY: `library` came from dlopen and is never closed; the name is NUL-terminated.
+    let found = unsafe { libc::dlsym(library.as_ptr(), name) };
+    (!found.is_null()).then_some(found)
+}

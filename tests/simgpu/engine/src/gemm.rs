@@ -1,0 +1,46 @@
+//! What a matrix product costs: `2 * m * n * k` operations, at a share of full speed set by the data type.
+//!
+//! It is apart from the timeline because cuBLAS and cublasLt must agree on it.
+
+/// `cudaDataType_t`
+const R_32F: i32 = 0;
+const R_64F: i32 = 1;
+/// `cublasComputeType_t`
+const COMPUTE_32F_FAST_TF32: i32 = 77;
+
+/// A matrix product as both libraries see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub data_type: i32,
+    pub compute_type: i32,
+}
+
+impl Product {
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "no matrix has a side of 2^52")]
+    pub fn flop(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
+    }
+
+    /// Share of full speed: 1 for what runs on 8 or 16 bits, 1/2 for TF32, 1/8 for plain single precision,
+    /// 1/16 for double.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        match (self.data_type, self.compute_type) {
+            (R_32F, COMPUTE_32F_FAST_TF32) => 0.5,
+            (R_32F, _) => 0.125,
+            (R_64F, _) => 0.0625,
+            _ => 1.0,
+        }
+    }
+
+    /// cuBLAS does nothing, successfully, for a product without elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.m == 0 || self.n == 0 || self.batch == 0
+    }
+}

@@ -1,0 +1,122 @@
+//! What a stream can be asked to do.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::event::Mark;
+
+/// Work as a graph keeps it and replays it.
+#[derive(Clone, Debug)]
+pub enum Node {
+    Work(Duration),
+    Meet(Arc<Collective>),
+}
+
+/// Work as a stream queues it.
+#[derive(Debug)]
+pub enum Op {
+    Work(Duration),
+    Record(Arc<Mark>),
+    Wait(Arc<Mark>),
+    Meet(Launched),
+}
+
+impl From<Node> for Op {
+    fn from(node: Node) -> Self {
+        match node {
+            Node::Work(duration) => Self::Work(duration),
+            Node::Meet(collective) => Self::Meet(collective.launch()),
+        }
+    }
+}
+
+impl Op {
+    /// When the op ends if it may start at `start`; blocks where the answer depends on somebody else.
+    #[must_use]
+    pub fn run(self, start: Moment) -> Moment {
+        match self {
+            Self::Work(duration) => start.after(duration),
+            Self::Record(mark) => {
+                mark.resolve(start);
+                start
+            }
+            Self::Wait(mark) => start.max(mark.wait_resolved()),
+            Self::Meet(launched) => launched.resolve(start),
+        }
+    }
+
+    /// Whether [`Op::run`] would answer without blocking.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match self {
+            Self::Work(_) | Self::Record(_) => true,
+            Self::Wait(mark) => mark.resolved().is_some(),
+            Self::Meet(_) => false,
+        }
+    }
+}
+
+/// How `libnccl` hands over an op that waits for other ranks. The struct and all four of its members are
+/// part of the private C interface between the stand-ins.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CollectiveCalls {
+    pub context: *mut c_void,
+    /// Called on the launching thread, once for every launch: takes the op's place in the order of its
+    /// communicator. The answer is passed to exactly one `resolve`.
+    pub launch: unsafe extern "C" fn(context: *mut c_void) -> *mut c_void,
+    /// Called on the stream's thread with the moment (ns) the op may start; answers when it ends.
+    pub resolve: unsafe extern "C" fn(context: *mut c_void, launched: *mut c_void, start: u64) -> u64,
+    /// Called once, last.
+    pub release: unsafe extern "C" fn(context: *mut c_void),
+}
+
+#[derive(Debug)]
+pub struct Collective(CollectiveCalls);
+
+// SAFETY: the maker of the calls promises (`Collective::new`) that they may come from any thread.
+unsafe impl Send for Collective {}
+// SAFETY: as above; `launch` may overlap with `resolve` of an earlier launch, and the maker promises that too.
+unsafe impl Sync for Collective {}
+
+impl Collective {
+    /// # Safety
+    /// The calls must be valid from any thread, also at the same time, until `release` has been called.
+    #[must_use]
+    pub unsafe fn new(calls: CollectiveCalls) -> Self {
+        Self(calls)
+    }
+
+    fn launch(self: Arc<Self>) -> Launched {
+        // SAFETY: the maker's promise in `new`; `release` comes only from `drop`.
+        let launched = unsafe { (self.0.launch)(self.0.context) };
+        Launched { collective: self, launched }
+    }
+}
+
+impl Drop for Collective {
+    fn drop(&mut self) {
+        // SAFETY: the maker's promise in `new`; this is the last call, as nobody holds `self` any more.
+        unsafe { (self.0.release)(self.0.context) };
+    }
+}
+
+/// A collective that has its place in line and waits for its turn on a stream.
+#[derive(Debug)]
+pub struct Launched {
+    collective: Arc<Collective>,
+    launched: *mut c_void,
+}
+
+// SAFETY: `launched` is only handed back to the maker, who promised (`Collective::new`) any thread will do.
+unsafe impl Send for Launched {}
+
+impl Launched {
+    fn resolve(self, start: Moment) -> Moment {
+        let calls = self.collective.0;
+        // SAFETY: the maker's promise in `Collective::new`; `self` is consumed, so this launch resolves once.
+        Moment::from_ns(unsafe { (calls.resolve)(calls.context, self.launched, start.ns()) })
+    }
+}

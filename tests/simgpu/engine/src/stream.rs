@@ -1,0 +1,197 @@
+//! A stream: operations in order, each with a computed start and end.
+//!
+//! An op whose end is known at once (a kernel on an idle stream) is resolved on the launching thread. Only
+//! what waits for somebody else, and what is queued behind it, goes to the stream's own thread, which is
+//! made when the first such op arrives.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::capture::Capture;
+use crate::clock::Moment;
+use crate::event::{Event, Last, Mark};
+use crate::op::{Node, Op};
+use crate::{lock, worker};
+
+/// Unfinished ops a stream holds; the next launch waits for one to end, as on the real thing.
+const DEPTH: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The stream that programs call NULL.
+    Legacy,
+    /// Made by a program; on a real GPU it synchronises with the legacy stream.
+    Blocking,
+    NonBlocking,
+}
+
+#[derive(Debug)]
+pub struct Stream {
+    pub id: u64,
+    pub device: i32,
+    pub kind: Kind,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// End of the last resolved op.
+    tail: Moment,
+    /// Ends of resolved ops that the wall clock had not reached when last looked at.
+    ends: VecDeque<Moment>,
+    queue: VecDeque<(Moment, Op)>,
+    worker: Worker,
+    capture: Option<Arc<Capture>>,
+    closed: bool,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Worker {
+    #[default]
+    None,
+    Idle,
+    Busy,
+}
+
+impl State {
+    fn settled(&self) -> bool {
+        self.queue.is_empty() && self.worker != Worker::Busy
+    }
+
+    fn ended(&mut self, end: Moment) {
+        self.tail = end;
+        self.ends.push_back(end);
+    }
+}
+
+impl Stream {
+    #[must_use]
+    pub fn new(id: u64, device: i32, kind: Kind) -> Arc<Self> {
+        Arc::new(Self { id, device, kind, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Does the work, or writes it into the graph while the stream is being captured.
+    ///
+    /// # Errors
+    /// When the stream's thread cannot be made.
+    pub fn submit(self: &Arc<Self>, node: Node) -> io::Result<()> {
+        if let Some(capture) = self.capture() {
+            capture.add(node);
+            return Ok(());
+        }
+        self.push(node.into())
+    }
+
+    /// # Errors
+    /// When the stream's thread cannot be made.
+    pub fn record(self: &Arc<Self>, event: &Event) -> io::Result<()> {
+        if let Some(capture) = self.capture() {
+            event.set_last(Last::Captured(capture));
+            return Ok(());
+        }
+        let mark = Arc::new(Mark::default());
+        event.set_last(Last::Recorded(Arc::clone(&mark)));
+        self.push(Op::Record(mark))
+    }
+
+    /// # Errors
+    /// When the stream's thread cannot be made.
+    pub fn wait(self: &Arc<Self>, mark: Arc<Mark>) -> io::Result<()> {
+        self.push(Op::Wait(mark))
+    }
+
+    /// Blocks until everything submitted so far is done on the wall clock.
+    ///
+    /// # Errors
+    /// When the stream's thread cannot be made.
+    pub fn synchronize(self: &Arc<Self>) -> io::Result<()> {
+        let mark = Arc::new(Mark::default());
+        self.push(Op::Record(Arc::clone(&mark)))?;
+        mark.wait_resolved().sleep_until();
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn is_done(&self, now: Moment) -> bool {
+        let state = lock(&self.state);
+        state.settled() && state.tail <= now
+    }
+
+    #[must_use]
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        lock(&self.state).capture.clone()
+    }
+
+    pub fn set_capture(&self, capture: Option<Arc<Capture>>) {
+        lock(&self.state).capture = capture;
+    }
+
+    /// The stream's handle is gone: what is queued still runs, then the thread ends.
+    pub fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    fn push(self: &Arc<Self>, op: Op) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let now = loop {
+            let now = Moment::now();
+            while state.ends.front().is_some_and(|end| *end <= now) {
+                state.ends.pop_front();
+            }
+            if state.ends.len() + state.queue.len() < DEPTH {
+                break now;
+            }
+            if let Some(end) = state.ends.front().copied() {
+                drop(state);
+                end.sleep_until();
+                state = lock(&self.state);
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        if state.settled() && op.is_ready() {
+            let end = op.run(now.max(state.tail));
+            state.ended(end);
+            return Ok(());
+        }
+        if state.worker == Worker::None {
+            let stream = Arc::clone(self);
+            worker::spawn("simgpu-stream", move || stream.work())?;
+            state.worker = Worker::Idle;
+        }
+        state.queue.push_back((now, op));
+        if state.worker == Worker::Idle {
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            let Some((submitted, op)) = state.queue.pop_front() else {
+                if state.closed {
+                    return;
+                }
+                state.worker = Worker::Idle;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.worker = Worker::Busy;
+            let start = submitted.max(state.tail);
+            drop(state);
+            let end = op.run(start);
+            state = lock(&self.state);
+            state.ended(end);
+            if state.queue.len() + 1 >= DEPTH {
+                self.changed.notify_all();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
