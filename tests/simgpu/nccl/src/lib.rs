@@ -1,1 +1,25 @@
-//! placeholder
+//! The stand-in `libnccl.so.2`: NCCL's C interface with collectives that really wait for every rank.
+//!
+//! Ranks are processes (or threads) of one machine. They meet in a file of shared memory that is unlinked as
+//! soon as all have it mapped. Only times are exchanged: the last rank to arrive works out when the collective
+//! ends and wakes the others. No byte is moved, and a rank that never comes is waited for, as in a real job.
+//!
+//! [`room`] is what the ranks share and [`slot`] the protocol in it; [`batch`] is what one launch does;
+//! [`communicator`] and [`group`] are one process's side; the rest are the exported calls.
+
+#![allow(non_snake_case, reason = "the names are NCCL's")]
+
+mod about;
+mod action;
+mod batch;
+mod call;
+mod collectives;
+mod communicator;
+mod file;
+mod group;
+mod key;
+mod lifetime;
+mod room;
+mod slot;
+mod split;
+mod transfers;

@@ -1,0 +1,88 @@
+//! Groups: between `ncclGroupStart` and the outermost `ncclGroupEnd` of a thread, calls are only noted.
+//!
+//! All actions of a communicator in a group run as one, on the stream of the first of them.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use simgpu_engine::driver::Driver;
+
+use crate::action::Action;
+use crate::batch::Batch;
+use crate::call::{Failure, call};
+use crate::communicator::Communicator;
+use crate::lifetime::Joining;
+
+#[derive(Default)]
+struct Group {
+    depth: u32,
+    launches: Vec<Launch>,
+    joinings: Vec<Joining>,
+}
+
+struct Launch {
+    comm: Arc<Communicator>,
+    stream: usize,
+    actions: Vec<Action>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> =
+        const { RefCell::new(Group { depth: 0, launches: Vec::new(), joinings: Vec::new() }) };
+}
+
+/// Does the action at the end of the group, or now when there is none.
+pub fn submit(driver: Driver, comm: Arc<Communicator>, stream: usize, action: Action) -> Result<(), Failure> {
+    let alone = if_grouped(comm, |group, comm| {
+        match group.launches.iter_mut().find(|launch| Arc::ptr_eq(&launch.comm, &comm)) {
+            Some(launch) => launch.actions.push(action),
+            None => group.launches.push(Launch { comm, stream, actions: vec![action] }),
+        }
+    });
+    alone.map_or(Ok(()), |comm| Batch::submit(driver, &comm, stream, &[action]))
+}
+
+/// Waits for the other ranks at the end of the group, or now when there is none.
+pub fn join(joining: Joining) -> Result<(), Failure> {
+    let alone = if_grouped(joining, |group, joining| group.joinings.push(joining));
+    alone.map_or(Ok(()), Joining::finish)
+}
+
+/// Hands `item` to the group, or back when there is none (or the thread is past having one).
+fn if_grouped<T>(item: T, note: impl FnOnce(&mut Group, T)) -> Option<T> {
+    let mut item = Some(item);
+    let _ = GROUP.try_with(|group| {
+        let mut group = group.borrow_mut();
+        if group.depth > 0
+            && let Some(item) = item.take()
+        {
+            note(&mut group, item);
+        }
+    });
+    item
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupStart() -> c_int {
+    call(|_| GROUP.try_with(|group| group.borrow_mut().depth += 1).map_err(|_| Failure::InvalidUsage))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupEnd() -> c_int {
+    call(|driver| {
+        let closed = GROUP.try_with(|group| {
+            let mut group = group.borrow_mut();
+            group.depth = group.depth.checked_sub(1)?;
+            Some(if group.depth == 0 { std::mem::take(&mut *group) } else { Group::default() })
+        });
+        let group = closed.ok().flatten().ok_or(Failure::InvalidUsage)?;
+        for joining in group.joinings {
+            joining.finish()?;
+        }
+        for Launch { comm, stream, actions } in group.launches {
+            Batch::submit(driver, &comm, stream, &actions)?;
+        }
+        Ok(())
+    })
+}

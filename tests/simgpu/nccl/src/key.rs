@@ -1,0 +1,49 @@
+//! What names a communicator on this machine: all its ranks know it, and nobody guesses it.
+
+use std::fmt::{self, Display};
+
+/// `ncclUniqueId`: NCCL passes it by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UniqueId([u8; 128]);
+
+impl UniqueId {
+    /// 128 random bytes, or `None` where the system has none.
+    pub fn new() -> Option<Self> {
+        let mut bytes = [0; 128];
+        // SAFETY: the buffer is ours and as long as said.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        (usize::try_from(got) == Ok(bytes.len())).then_some(Self(bytes))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key([u64; 2]);
+
+impl Key {
+    pub fn of(id: &UniqueId) -> Self {
+        Self::hash(&[&id.0])
+    }
+
+    /// The key of the `ordinal`-th split's part with this color.
+    pub fn child(self, ordinal: u32, color: i32) -> Self {
+        let [high, low] = self.0.map(u64::to_ne_bytes);
+        Self::hash(&[&high, &low, &ordinal.to_ne_bytes(), &color.to_ne_bytes()])
+    }
+
+    fn hash(parts: &[&[u8]]) -> Self {
+        Self([fold(0xcbf2_9ce4_8422_2325, parts), fold(0x9e37_79b9_7f4a_7c15, parts)])
+    }
+}
+
+impl Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
+}
+
+/// FNV-1a from a given seed: it must come out alike in every process, which `std`'s hasher does not promise.
+pub fn fold(seed: u64, parts: &[&[u8]]) -> u64 {
+    let bytes = parts.iter().copied().flatten();
+    bytes.fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
