@@ -1,1 +1,36 @@
-//! Watches one training process from inside.
+//! Watches one training process from inside, preloaded in front of CUDA, cuBLAS and NCCL.
+//!
+//! ```text
+//! cublasGemmEx ─┐  interpose!   lane (one per thread)      thread "xpu-top"              collector
+//! ncclAllReduce ┼─ Entered ───▶ ring, timers, counters ───▶ poll, fold ──── Summary ────▶
+//! step()        ┘                       └────▶ ledger page (shared memory) ─────────────▶ read even when hung
+//! ```
+//!
+//! It lives in somebody's job, and promises: it never blocks, prints, exits, unwinds, or changes a result or `errno`.
+//! Without symbols, collector or memory, training goes on and the hook counts why it is blind. Nothing exists before the
+//! first intercepted call. A forked child forgets what it inherited and starts clean at its own first call. A panic in
+//! the observer is caught, counted, and turns observing off.
+
+#![allow(non_snake_case, reason = "the interposed functions carry the names of the libraries")]
+
+pub mod abi;
+mod communicator;
+pub mod cublas;
+pub mod cublaslt;
+pub mod cudart;
+mod fold;
+mod gemm;
+mod group;
+mod guard;
+mod identity;
+mod interpose;
+mod lane;
+pub mod nccl;
+mod observer;
+mod publisher;
+mod record;
+mod ring;
+mod runtime;
+mod switch;
+mod symbol;
+mod timer;

@@ -78,9 +78,16 @@ impl Key {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(dir).map_err(at)?;
         }
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(at)?;
         let text = self.to_text().ok_or_else(|| at(io::ErrorKind::InvalidData.into()))?;
-        writeln!(file, "{text}").map_err(at)
+        // Written aside and linked into place: all ranks of a job may make the key at once on a shared home, and none
+        // may read another's half.
+        let aside = path.with_extension(format!("{}-{}", crate::endpoint::host_name(), std::process::id()));
+        let _ = fs::remove_file(&aside);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(at)?;
+        let written = writeln!(file, "{text}").and_then(|()| file.sync_all());
+        let placed = written.and_then(|()| fs::hard_link(&aside, path));
+        let _ = fs::remove_file(&aside);
+        placed.map_err(at)
     }
 }
 

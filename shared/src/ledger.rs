@@ -9,7 +9,10 @@ use std::{
     ffi::c_int,
     fs::File,
     io,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::fs::OpenOptionsExt as _,
+    },
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
@@ -129,6 +132,10 @@ impl CommunicatorLine {
         self.id.store(id.0, Relaxed);
     }
 
+    pub fn is_free(&self) -> bool {
+        self.id.load(Relaxed) == 0
+    }
+
     pub fn close(&self) {
         self.id.store(0, Relaxed);
     }
@@ -138,6 +145,11 @@ impl CommunicatorLine {
         self.last.store((operation as u64) << 56 | bytes.min((1 << 56) - 1), Relaxed);
         self.last_at.store(now.0, Relaxed);
         self.entered.store(self.entered.load(Relaxed) + count, Relaxed);
+    }
+
+    /// `count` entered ones were refused by NCCL after all.
+    pub fn retract(&self, count: u64) {
+        self.entered.store(self.entered.load(Relaxed).saturating_sub(count), Relaxed);
     }
 
     pub fn enqueue(&self, count: u64) {
@@ -276,16 +288,20 @@ impl LedgerPage {
 
     /// The page of process `pid`, which said it is at its descriptor `fd`.
     pub fn open(pid: Pid, fd: u32) -> io::Result<Self> {
-        let file = File::open(format!("/proc/{pid}/fd/{fd}"))?;
-        let found = file.metadata()?;
-        let named = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))?;
-        if !named.to_string_lossy().starts_with("/memfd:xpu-top-ledger") || found.len() != size_of::<Ledger>() as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a ledger of this version"));
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a ledger of this version");
+        // Looked at before it is opened: opening a pipe that took the descriptor's place would block.
+        if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:xpu-top-ledger") {
+            return Err(foreign());
+        }
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
+        if file.metadata()?.len() != size_of::<Ledger>() as u64 {
+            return Err(foreign());
         }
         let page = Self { at: map(file.as_raw_fd(), libc::PROT_READ)?, file: None };
         let ledger = page.ledger();
         if ledger.magic.load(Relaxed) != MAGIC {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a ledger of this version"));
+            return Err(foreign());
         }
         Ok(page)
     }

@@ -63,9 +63,10 @@ pub fn workers(context: &Context) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// The collector's data socket. The caller binds it.
+/// The collector's data socket: an XPUB, so that the collector can leave unsaid what nobody subscribed to.
+/// The caller binds it.
 pub fn publisher(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
-    let socket = over_tcp(context, zmq::PUB, PUBLISH_QUEUE)?;
+    let socket = over_tcp(context, zmq::XPUB, PUBLISH_QUEUE)?;
     serve_with(&socket, key)?;
     Ok(socket)
 }

@@ -80,8 +80,12 @@ impl RankView {
 
     pub(super) fn digest(&mut self, host: &HostName, digest: &RankDigest, joins: &mut Joins) {
         self.restart_if_other(host, digest.pid);
-        self.life = digest.life;
         let before = self.latest.as_ref();
+        // Snapshots and digests come by two sockets: one may have been passed on the way.
+        if before.is_some_and(|before| digest.heard < before.heard) {
+            return;
+        }
+        self.life = digest.life;
         // A snapshot repeats the last digest: its interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
         if fresh {

@@ -1,0 +1,37 @@
+/* xpu_top.h: the few calls a program may make to xpu-top's hook. SPDX-License-Identifier: Apache-2.0
+ *
+ * A program need not call any of them. With the preload in place the functions are in the process; a program that may
+ * also run without it looks them up with dlsym(RTLD_DEFAULT, "xpu_top_step") and does nothing if that is NULL.
+ * All are safe at any time, from any thread; none blocks, fails, or prints. */
+#ifndef XPU_TOP_H
+#define XPU_TOP_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Marks the end of a training step: of number `completed`, or of the next one if that is negative. */
+void xpu_top_step(int64_t completed);
+
+/* Turns observing off (0) or on. Off, an intercepted call costs one load. */
+void xpu_top_set_enabled(int on);
+int xpu_top_enabled(void);
+
+/* Times one GEMM in `gemm` and one collective in `collective` (powers of two up to 2^20; 1 times all of them).
+ * Returns 0, or -1 and changes nothing. */
+int xpu_top_set_sampling(uint32_t gemm, uint32_t collective);
+
+/* A counter of this process by name ("kernels", "graphs", "gemms", "collectives", "point_to_point", "captured",
+ * "timed", "untimed", "dropped", "panics", "steps"); UINT64_MAX if there is none of that name. */
+uint64_t xpu_top_counter(const char *name);
+
+/* The hook's version. */
+const char *xpu_top_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,83 @@
+//! The hook's own C functions, declared in `xpu_top.h`. Each may be called at any time from any thread.
+
+use std::{
+    ffi::{CStr, c_char, c_int},
+    sync::atomic::Ordering::Relaxed,
+};
+
+use xpu_shared::sampling::Rate;
+
+use crate::{guard::Entered, lane::Count, lane::Lane, observer::Observer, switch};
+
+/// Marks the end of a training step: of number `completed`, or of the next one if that is negative.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_step(completed: i64) {
+    if let Some(entered) = Entered::enter() {
+        entered.observe(|lane| lane.observer().step(lane, u64::try_from(completed).ok()));
+    }
+}
+
+/// Turns observing off (0) or on. Off, an intercepted call costs one load.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_set_enabled(on: c_int) {
+    switch::set(on != 0);
+}
+
+/// Whether calls are observed now.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_enabled() -> c_int {
+    c_int::from(switch::is_on())
+}
+
+/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20. Returns 0, or -1 and changes
+/// nothing if a number is not one.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
+    match (Rate::one_in(gemm.into()), Rate::one_in(collective.into())) {
+        (Some(gemm), Some(collective)) => {
+            switch::set_rates(gemm, collective);
+            0
+        }
+        _ => -1,
+    }
+}
+
+/// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`, `gemms`,
+/// `collectives`, `point_to_point`, `captured`, `timed`, `untimed`, `dropped`, `panics`, `steps`.
+///
+/// # Safety
+/// `name` is a NUL-terminated string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
+    if name.is_null() {
+        return u64::MAX;
+    }
+    // SAFETY: the caller promises a NUL-terminated string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let Some(observer) = Observer::get() else { return 0 };
+    let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();
+    match name.to_bytes() {
+        b"kernels" => sum(|lane| &lane.counters.kernels),
+        b"graphs" => sum(|lane| &lane.counters.graphs),
+        b"gemms" => sum(|lane| &lane.counters.gemms),
+        b"collectives" => sum(|lane| &lane.counters.collectives),
+        b"point_to_point" => sum(|lane| &lane.counters.point_to_point),
+        b"captured" => sum(|lane| &lane.counters.captured),
+        b"timed" => sum(|lane| &lane.counters.timed),
+        b"untimed" => sum(|lane| &lane.counters.untimed),
+        b"dropped" => observer.lanes().map(|lane| lane.ring.dropped()).sum(),
+        b"panics" => switch::panics(),
+        b"steps" => observer.steps.load(Relaxed),
+        _ => u64::MAX,
+    }
+}
+
+/// The hook's version, a NUL-terminated string that lives for ever.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no NUL"),
+    };
+    VERSION.as_ptr()
+}

@@ -1,0 +1,382 @@
+//! Records to totals: what the hook's own thread does with what launching threads pushed.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map},
+    ffi::c_int,
+    hash::Hash,
+};
+
+use xpu_shared::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{CollectiveTotals, GemmTotals},
+    gemm::GemmShape,
+    histogram::Histogram,
+    id::{CommunicatorId, Sequence},
+    sampling,
+    unit::Nanoseconds,
+};
+
+use crate::{
+    lane::Lane,
+    observer::Observer,
+    record::Record,
+    runtime::{self, RELAXED},
+    timer::{Elapsed, TimerId},
+};
+
+/// Distinct shapes, and distinct collectives, that totals are kept for. What comes later is counted as dropped.
+const KEYS: usize = 8192;
+
+/// Durations kept one by one before they go into a histogram, which takes 20 KiB.
+const ONE_BY_ONE: usize = 1024;
+
+/// Samples kept between two summaries, from which the most important are sent.
+const SAMPLES: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    gemms: Totals<GemmShape>,
+    collectives: Totals<CollectiveKey>,
+    waiting: VecDeque<Waiting>,
+    samples: Vec<Sample>,
+    steps: Durations,
+    last_step: Option<(u64, u64)>,
+    /// The device that is current on this thread.
+    device: Option<c_int>,
+    /// Timings CUDA would not give.
+    failed: u64,
+    /// Timings read so far.
+    read: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CollectiveKey {
+    communicator: CommunicatorId,
+    operation: Operation,
+    datatype: DataType,
+    bytes: u64,
+}
+
+/// A timed collective, for joining with other ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) communicator: CommunicatorId,
+    pub(crate) sequence: Sequence,
+    pub(crate) operation: Operation,
+    pub(crate) bus_bytes: u64,
+    pub(crate) duration: Nanoseconds,
+}
+
+/// A record whose events have not been reached by the GPU yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    lane: &'static Lane,
+    timer: TimerId,
+    record: Record,
+}
+
+impl Fold {
+    /// Takes everything the lanes hold, and reads the timers that are done.
+    pub(crate) fn gather(&mut self, observer: &'static Observer) {
+        for lane in observer.lanes() {
+            while let Some(record) = lane.ring.pop() {
+                self.count(observer, &record);
+                if let Some(timer) = record.timer() {
+                    self.waiting.push_back(Waiting { lane, timer, record });
+                }
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            self.make_current(waiting.lane.timers.device(waiting.timer));
+            match waiting.lane.timers.read(waiting.timer) {
+                Elapsed::NotYet => self.waiting.push_back(waiting),
+                Elapsed::Failed => {
+                    self.failed += 1;
+                    waiting.lane.timers.give_back(waiting.timer);
+                }
+                Elapsed::Took(duration) => {
+                    self.read += 1;
+                    waiting.lane.timers.give_back(waiting.timer);
+                    self.time(observer, &waiting.record, duration);
+                }
+            }
+        }
+    }
+
+    /// A call of the runtime on a thread without a device would make a context on device 0: half a gigabyte of
+    /// somebody else's memory. The pair's own device has one already.
+    fn make_current(&mut self, device: Option<c_int>) {
+        let Some(device) = device.filter(|_| device != self.device) else { return };
+        if self.device.is_none() {
+            runtime::exchange_capture_mode(RELAXED);
+        }
+        // SAFETY: the device has a context of this process, made by the program.
+        unsafe { runtime::cudaSetDevice(device) };
+        self.device = Some(device);
+    }
+
+    fn count(&mut self, observer: &Observer, record: &Record) {
+        match *record {
+            Record::Gemm { shape, .. } => self.gemms.count(shape, 1),
+            Record::Collective { communicator, operation, datatype, bytes, .. } => {
+                let communicator = observer.communicators.slot(communicator).id();
+                self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
+            }
+            Record::Interval { .. } => {}
+            Record::Step { completed, at } => {
+                if let Some((before, from)) = self.last_step
+                    && completed > before
+                {
+                    // Marks may be sparse: `step(n)` every ten steps.
+                    self.steps.push(Nanoseconds(at.saturating_sub(from) / (completed - before)));
+                }
+                self.last_step = Some((completed, at));
+            }
+        }
+    }
+
+    fn time(&mut self, observer: &Observer, record: &Record, duration: Nanoseconds) {
+        match *record {
+            Record::Gemm { shape, .. } => self.gemms.time(shape, duration),
+            Record::Collective { communicator, operation, datatype, bytes, bus_bytes, sequence, .. } => {
+                let at = (communicator, operation, datatype, bytes, bus_bytes);
+                self.time_collective(observer, at, (sequence, 1), duration);
+            }
+            Record::Interval { communicator, operation, datatype, bytes, bus_bytes, sequence, collectives, .. } => {
+                if operation == Operation::Fused {
+                    let id = observer.communicators.slot(communicator).id();
+                    self.collectives.count(CollectiveKey { communicator: id, operation, datatype, bytes }, 1);
+                }
+                let at = (communicator, operation, datatype, bytes, bus_bytes);
+                self.time_collective(observer, at, (sequence, collectives), duration);
+            }
+            Record::Step { .. } => {}
+        }
+    }
+
+    fn time_collective(
+        &mut self,
+        observer: &Observer,
+        (index, operation, datatype, bytes, bus_bytes): (u16, Operation, DataType, u64, u64),
+        (sequence, collectives): (u64, u64),
+        duration: Nanoseconds,
+    ) {
+        let slot = observer.communicators.slot(index);
+        let communicator = slot.id();
+        self.collectives.time(CollectiveKey { communicator, operation, datatype, bytes }, duration);
+        if !operation.is_collective() {
+            return;
+        }
+        if let Some(line) = slot.line(observer.ledger()) {
+            line.complete(sequence + collectives - 1);
+        }
+        if self.samples.len() < SAMPLES {
+            let sequence = Sequence(sequence);
+            self.samples.push(Sample { communicator, sequence, operation, bus_bytes, duration });
+        }
+    }
+
+    /// What changed since the last call, or everything.
+    pub(crate) fn take_gemms(&mut self, everything: bool) -> Vec<GemmTotals> {
+        self.gemms.take(everything, |&shape, total, durations| GemmTotals {
+            shape,
+            count: total.count,
+            timed: total.timed,
+            timed_for: total.timed_for,
+            durations,
+        })
+    }
+
+    pub(crate) fn take_collectives(&mut self, everything: bool) -> Vec<CollectiveTotals> {
+        self.collectives.take(everything, |key, total, durations| CollectiveTotals {
+            communicator: key.communicator,
+            operation: key.operation,
+            datatype: key.datatype,
+            bytes: key.bytes,
+            count: total.count,
+            timed: total.timed,
+            timed_for: total.timed_for,
+            durations,
+        })
+    }
+
+    /// The `most` samples of smallest priority since the last call, the same ones on every rank.
+    pub(crate) fn take_samples(&mut self, most: usize) -> Vec<Sample> {
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.sort_by_key(|sample| sampling::priority(sample.sequence.0));
+        samples.truncate(most);
+        samples.sort_by_key(|sample| (sample.communicator, sample.sequence));
+        samples
+    }
+
+    /// Durations of the steps since the last call; `None` while nobody marked one.
+    pub(crate) fn take_steps(&mut self) -> Option<(u64, Histogram)> {
+        let (completed, _) = self.last_step?;
+        Some((completed, self.steps.take()))
+    }
+
+    pub(crate) fn dropped_keys(&self) -> u64 {
+        self.gemms.dropped + self.collectives.dropped
+    }
+
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Whether CUDA has shown to work: a timer was read.
+    pub(crate) fn has_read(&self) -> bool {
+        self.read > 0
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn memory(&self) -> usize {
+        self.gemms.memory() + self.collectives.memory() + self.samples.capacity() * size_of::<Sample>()
+    }
+}
+
+/// Totals by key, bounded.
+#[derive(Debug)]
+struct Totals<K> {
+    entries: HashMap<K, Total>,
+    dropped: u64,
+}
+
+impl<K> Default for Totals<K> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), dropped: 0 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Total {
+    count: u64,
+    timed: u64,
+    timed_for: Nanoseconds,
+    durations: Durations,
+    changed: bool,
+}
+
+impl<K: Hash + Eq> Totals<K> {
+    fn entry(&mut self, key: K) -> Option<&mut Total> {
+        let full = self.entries.len() >= KEYS;
+        match self.entries.entry(key) {
+            hash_map::Entry::Occupied(known) => Some(known.into_mut()),
+            hash_map::Entry::Vacant(_) if full => None,
+            hash_map::Entry::Vacant(place) => Some(place.insert(Total::default())),
+        }
+    }
+
+    fn count(&mut self, key: K, count: u64) {
+        match self.entry(key) {
+            Some(total) => {
+                total.count += count;
+                total.changed = true;
+            }
+            None => self.dropped += count,
+        }
+    }
+
+    fn time(&mut self, key: K, duration: Nanoseconds) {
+        if let Some(total) = self.entry(key) {
+            total.timed += 1;
+            total.timed_for.0 += duration.0;
+            total.durations.push(duration);
+            total.changed = true;
+        }
+    }
+
+    fn take<T>(&mut self, everything: bool, make: impl Fn(&K, &Total, Histogram) -> T) -> Vec<T> {
+        self.entries
+            .iter_mut()
+            .filter(|(_, total)| everything || total.changed)
+            .map(|(key, total)| {
+                total.changed = false;
+                let durations = total.durations.take();
+                make(key, total, durations)
+            })
+            .collect()
+    }
+
+    fn memory(&self) -> usize {
+        let kept = self.entries.values().map(|total| total.durations.values.capacity() * 8).sum::<usize>();
+        self.entries.capacity() * (size_of::<K>() + size_of::<Total>()) + kept
+    }
+}
+
+/// Durations of one interval: few enough are kept as they are, more go into a histogram.
+#[derive(Debug, Default)]
+struct Durations {
+    values: Vec<Nanoseconds>,
+    folded: Option<Box<Histogram>>,
+}
+
+impl Durations {
+    fn push(&mut self, duration: Nanoseconds) {
+        if self.values.len() == ONE_BY_ONE {
+            let folded = self.folded.get_or_insert_default();
+            self.values.drain(..).for_each(|value| folded.record(value));
+        }
+        self.values.push(duration);
+    }
+
+    fn take(&mut self) -> Histogram {
+        let mut histogram = self.folded.take().map_or_else(Histogram::new, |folded| *folded);
+        self.values.drain(..).for_each(|value| histogram.record(value));
+        histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_durations_are_all_in_the_histogram() {
+        let mut durations = Durations::default();
+        for n in 0..5000 {
+            durations.push(Nanoseconds(1000 + n));
+        }
+        assert_eq!(durations.take().count(), 5000);
+        assert!(durations.take().is_empty());
+    }
+
+    #[test]
+    fn only_what_changed_is_sent_again_unless_all_is_asked_for() {
+        let mut totals = Totals::default();
+        totals.count("a", 1);
+        totals.count("b", 2);
+        let names = |totals: &mut Totals<&'static str>, everything| {
+            let mut names = totals.take(everything, |&key, total, _| (key, total.count));
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(names(&mut totals, false), [("a", 1), ("b", 2)]);
+        totals.count("b", 1);
+        assert_eq!(names(&mut totals, false), [("b", 3)]);
+        assert_eq!(names(&mut totals, true), [("a", 1), ("b", 3)]);
+    }
+
+    #[test]
+    fn shapes_without_end_are_counted_as_dropped() {
+        let mut totals = Totals::default();
+        (0..KEYS + 5).for_each(|key| totals.count(key, 1));
+        assert_eq!((totals.entries.len(), totals.dropped), (KEYS, 5));
+    }
+
+    #[test]
+    fn sparse_step_marks_give_the_time_of_one_step() {
+        let mut fold = Fold::default();
+        let observer = Observer::get_or_start().unwrap();
+        fold.count(observer, &Record::Step { completed: 10, at: 1_000_000_000 });
+        fold.count(observer, &Record::Step { completed: 20, at: 2_000_000_000 });
+        let (completed, durations) = fold.take_steps().unwrap();
+        assert_eq!((completed, durations.count()), (20, 1));
+        assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
+    }
+}

@@ -1,0 +1,56 @@
+//! A matrix product on its way: counted, and timed if its number says so.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::gemm::GemmShape;
+
+use crate::{
+    lane::{Lane, Timing},
+    record::Record,
+    runtime, switch,
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    shape: GemmShape,
+    stream: Option<cudaStream_t>,
+    timing: Timing,
+    captured: bool,
+}
+
+/// Before the call. `stream` is asked for only if it is needed.
+#[inline]
+pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Option<cudaStream_t>) -> Product {
+    let number = lane.counters.gemms.get();
+    let timed = switch::gemm_rate().times(number);
+    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: false };
+    if timed || lane.observer().may_capture() {
+        product.stream = stream();
+        if let Some(stream) = product.stream {
+            product.captured = lane.observer().may_capture() && runtime::is_capturing(stream) == Some(true);
+            if timed && !product.captured {
+                product.timing = lane.start_timing(stream);
+            }
+        }
+        if timed && !product.captured && matches!(product.timing, Timing::Not) {
+            lane.counters.untimed.add(1);
+        }
+    }
+    product
+}
+
+/// After it. A product the library refused was not launched and is not counted.
+#[inline]
+pub(crate) fn end(lane: &Lane, product: Product, result: c_int) {
+    if result != 0 {
+        lane.drop_timing(product.timing);
+        return;
+    }
+    lane.counters.gemms.add(1);
+    if product.captured {
+        lane.counters.captured.add(1);
+    }
+    let timer = product.stream.and_then(|stream| lane.stop_timing(product.timing, stream));
+    lane.push(Record::Gemm { shape: product.shape, timer });
+}

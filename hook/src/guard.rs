@@ -1,0 +1,78 @@
+//! The token that lets a call be observed: not while off, not while observing already.
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use crate::{lane::Lane, switch};
+
+thread_local! {
+    /// Set while this thread is inside an intercepted call. Libraries call themselves through public symbols
+    /// (`ncclBcast` reaches `ncclBroadcast`): the outermost call is the one that counts.
+    /// Const-initialised and without a destructor, so it works in `atexit` handlers and dying threads too.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Proof that this thread may observe. Given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    lane: &'static Lane,
+}
+
+impl Entered {
+    #[inline]
+    pub(crate) fn enter() -> Option<Self> {
+        if !switch::is_on() || INSIDE.replace(true) {
+            return None;
+        }
+        let lane = Lane::mine();
+        if lane.is_none() {
+            INSIDE.set(false);
+        }
+        Some(Self { lane: lane? })
+    }
+
+    /// Runs one half of an observation. Whatever it does, the program sees nothing of it but the time it took.
+    #[inline]
+    pub(crate) fn observe<T>(&self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
+        let errno = ErrnoKept::keep();
+        let outcome = catch_unwind(AssertUnwindSafe(|| half(self.lane)));
+        drop(errno);
+        outcome.map_err(|_| switch::panicked()).ok()
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+/// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
+pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
+    let before = INSIDE.replace(true);
+    let result = body();
+    INSIDE.set(before);
+    result
+}
+
+/// Puts `errno` back as it was.
+struct ErrnoKept(i32);
+
+impl ErrnoKept {
+    #[inline]
+    fn keep() -> Self {
+        // SAFETY: __errno_location gives a valid pointer for the life of the thread.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for ErrnoKept {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}

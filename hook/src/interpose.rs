@@ -1,0 +1,55 @@
+//! `interpose!`: the one shape of every function that stands in front of another.
+//!
+//! Observing is split in two so that the real call is outside of both halves: a panic of the observer never crosses it,
+//! and what the real call does with `errno` is what the program sees.
+
+/// ```text
+/// interpose! {
+///     fn NAME(arguments) -> c_int in LIBRARIES, or CODE_IF_MISSING;
+///     before |lane| what is noted before the call, giving a ticket;
+///     after |lane, ticket, result| what is noted after it.
+/// }
+/// ```
+macro_rules! interpose {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $libraries:expr, or $missing:expr;
+        before |$lane:ident| $before:expr;
+        after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the library documents for the function of this name.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            type Real = unsafe extern "C" fn($($type),*) -> c_int;
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("a function's name has no NUL"),
+            };
+            static REAL: $crate::symbol::Symbol = $crate::symbol::Symbol::new(NAME, $libraries);
+            let at = REAL.find($name as *const std::ffi::c_void);
+            if at.is_null() {
+                return $missing;
+            }
+            // SAFETY: the symbol of this name has this signature in every version of the library's public header.
+            let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(at) };
+            let Some(entered) = $crate::guard::Entered::enter() else {
+                // SAFETY: the caller keeps the library's own preconditions.
+                return unsafe { real($($argument),*) };
+            };
+            let ticket = entered.observe(|$lane| $before);
+            // SAFETY: the caller keeps the library's own preconditions.
+            let result = unsafe { real($($argument),*) };
+            if let Some($ticket) = ticket {
+                let $result = result;
+                entered.observe(|$lane_after| $after);
+            }
+            result
+        }
+    )*};
+}
+pub(crate) use interpose;

@@ -1,0 +1,261 @@
+//! What one launching thread writes to: its ring, its timers, its counters, its line in the ledger.
+//!
+//! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no destructor;
+//! the hook's own thread takes back the lanes of threads that are gone.
+
+use std::{
+    cell::{Cell, UnsafeCell},
+    ptr,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::{
+    ledger::{Call, ThreadLine},
+    unit::Moment,
+};
+
+use crate::{
+    group::Group,
+    observer::{self, Observer},
+    record::Record,
+    ring::Ring,
+    runtime,
+    timer::{TimerId, Timers},
+};
+
+/// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
+const MEASURED_ONE_IN: u64 = 16;
+
+pub(crate) struct Lane {
+    /// Kernel thread id of the thread it is lent to; 0 when free.
+    thread: AtomicU32,
+    pub(crate) ring: Ring<Record>,
+    pub(crate) timers: Timers,
+    pub(crate) counters: Counters,
+    /// Touched by the thread the lane is lent to, and by nobody else.
+    group: UnsafeCell<Group>,
+    ledger_line: AtomicU32,
+    observer: &'static Observer,
+}
+
+// SAFETY: all fields but `group` are atomics or Sync; `group` is the lent-to thread's alone.
+unsafe impl Sync for Lane {}
+// SAFETY: as above.
+unsafe impl Send for Lane {}
+
+/// Totals of a lane, each written by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) kernels: Count,
+    pub(crate) graphs: Count,
+    pub(crate) gemms: Count,
+    pub(crate) collectives: Count,
+    pub(crate) point_to_point: Count,
+    pub(crate) captured: Count,
+    /// Should have been timed and was not.
+    pub(crate) untimed: Count,
+    pub(crate) timed: Count,
+    /// Nanoseconds spent on timing, estimated from one in [`MEASURED_ONE_IN`].
+    pub(crate) spent: Count,
+}
+
+/// A counter with one writer: a load and a store, no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, n: u64) -> u64 {
+        let before = self.0.load(Relaxed);
+        self.0.store(before + n, Relaxed);
+        before
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// An operation between its start and its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timing {
+    /// Only counted.
+    Not,
+    Started(TimerId),
+}
+
+/// No line of the ledger was free.
+const NO_LINE: u32 = u32::MAX;
+
+thread_local! {
+    /// The lane of this thread, and the observer generation it belongs to.
+    static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
+}
+
+impl Lane {
+    /// Bytes one lane may come to hold.
+    pub(crate) const MEMORY: usize = size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>();
+
+    pub(crate) fn new(observer: &'static Observer) -> Self {
+        Self {
+            thread: AtomicU32::new(0),
+            ring: Ring::new(),
+            timers: Timers::new(),
+            counters: Counters::default(),
+            group: UnsafeCell::new(Group::default()),
+            ledger_line: AtomicU32::new(NO_LINE),
+            observer,
+        }
+    }
+
+    /// The lane of this thread. Starts the observer if this is the first call of the process, or of a forked child.
+    #[inline]
+    pub(crate) fn mine() -> Option<&'static Self> {
+        let (generation, lane) = MINE.get();
+        if !lane.is_null() && generation == observer::generation() {
+            // SAFETY: lanes are leaked by their observer, and live as long as the process.
+            return Some(unsafe { &*lane });
+        }
+        Self::borrow()
+    }
+
+    #[cold]
+    fn borrow() -> Option<&'static Self> {
+        let observer = Observer::get_or_start()?;
+        let lane = observer.lend(thread_id())?;
+        MINE.set((observer::generation(), lane));
+        Some(lane)
+    }
+
+    /// Lends the lane to a thread if it is free.
+    pub(crate) fn lend(&self, thread: u32) -> bool {
+        let taken = self.thread.compare_exchange(0, thread, Relaxed, Relaxed).is_ok();
+        if taken {
+            let lines = &self.observer.ledger().threads;
+            let line = lines.iter().position(|line| line.claim(thread)).map_or(NO_LINE, |line| line as u32);
+            self.ledger_line.store(line, Relaxed);
+        }
+        taken
+    }
+
+    /// Takes the lane back if its thread is gone and nothing of it is under way.
+    pub(crate) fn reclaim(&self) {
+        let thread = self.thread.load(Relaxed);
+        if thread == 0 || is_running(thread) || !self.ring.is_empty() || !self.timers.all_free() {
+            return;
+        }
+        if let Some(line) = self.line() {
+            line.release();
+        }
+        self.thread.store(0, Relaxed);
+    }
+
+    pub(crate) fn is_lent(&self) -> bool {
+        self.thread.load(Relaxed) != 0
+    }
+
+    /// The NCCL group this thread is in the middle of.
+    pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> T {
+        // SAFETY: only the lent-to thread calls this, through `mine`, and `Entered` keeps it from nesting.
+        with(unsafe { &mut *self.group.get() })
+    }
+
+    pub(crate) fn observer(&self) -> &'static Observer {
+        self.observer
+    }
+
+    /// Says in the ledger that this thread is inside `call`, until [`Self::left`].
+    pub(crate) fn entered(&self, call: Call, now: Moment) {
+        if let Some(line) = self.line() {
+            line.enter(call, now);
+        }
+    }
+
+    pub(crate) fn left(&self) {
+        if let Some(line) = self.line() {
+            line.leave();
+        }
+    }
+
+    fn line(&self) -> Option<&ThreadLine> {
+        self.observer.ledger().threads.get(self.ledger_line.load(Relaxed) as usize)
+    }
+
+    /// Starts timing an operation on `stream`. Call it only for an operation the sampler chose.
+    pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
+        self.measured(|| {
+            // An error of the program's own that waits to be read must not be mixed with ours.
+            if !runtime::error_free() {
+                return Timing::Not;
+            }
+            match runtime::is_capturing(stream) {
+                Some(false) => self.timers.start(stream).map_or(Timing::Not, Timing::Started),
+                Some(true) => Timing::Not,
+                None => {
+                    runtime::forget_error();
+                    Timing::Not
+                }
+            }
+        })
+    }
+
+    /// Ends it. Gives what the record should carry.
+    pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
+        let Timing::Started(id) = timing else { return None };
+        let stopped = self.measured(|| self.timers.stop(id, stream));
+        self.counters.timed.add(1);
+        stopped.then_some(id)
+    }
+
+    /// Forgets a timing whose operation failed or was not launched here.
+    pub(crate) fn drop_timing(&self, timing: Timing) {
+        if let Timing::Started(id) = timing {
+            self.timers.give_back(id);
+        }
+    }
+
+    /// Pushes a record; a timer in a record that finds no room is given back.
+    pub(crate) fn push(&self, record: Record) {
+        if self.ring.push(record) {
+            return;
+        }
+        if let Some(id) = record.timer() {
+            self.timers.give_back(id);
+        }
+    }
+
+    fn measured<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.counters.timed.get() % MEASURED_ONE_IN != 0 {
+            return work();
+        }
+        let before = monotonic();
+        let result = work();
+        self.counters.spent.add((monotonic() - before) * MEASURED_ONE_IN);
+        result
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+fn thread_id() -> u32 {
+    // SAFETY: gettid has no precondition.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+fn is_running(thread: u32) -> bool {
+    // SAFETY: signal 0 is not sent; it only asks whether the thread is there.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+}
+
+/// Monotonic nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,298 @@
+//! NCCL: collectives, sends and receives, groups, and the life of communicators.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
+use xpu_shared::{collective::Operation, datatype::DataType, id::CommunicatorId, ledger::Call, unit::Moment};
+
+use crate::{
+    communicator::{UniqueId, split_of},
+    group::Message,
+    interpose::interpose,
+    lane::{Lane, Timing},
+    record::Record,
+    runtime, switch,
+    symbol::foreign,
+};
+
+const NCCL: &[&CStr] = &[c"libnccl.so.2"];
+
+/// `ncclSystemError`
+const MISSING: c_int = 2;
+/// `ncclInProgress`: a non-blocking communicator goes on in another thread.
+pub(crate) const IN_PROGRESS: c_int = 7;
+
+foreign! { fn ncclCommUserRank(communicator: ncclComm_t, rank: *mut c_int) -> c_int in NCCL }
+foreign! { fn ncclCommCount(communicator: ncclComm_t, count: *mut c_int) -> c_int in NCCL }
+
+/// An operation between its call and its return.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    message: Message,
+    timing: Timing,
+    queued: bool,
+}
+
+fn begin(
+    lane: &Lane,
+    operation: Operation,
+    count: usize,
+    datatype: c_int,
+    communicator: ncclComm_t,
+    stream: cudaStream_t,
+) -> Option<Ticket> {
+    let observer = lane.observer();
+    let index = observer.communicators.find(communicator)?;
+    let slot = observer.communicators.slot(index);
+    let datatype = DataType::from_nccl(datatype);
+    let count = count as u64;
+    let message = Message {
+        communicator: index,
+        operation,
+        datatype,
+        bytes: operation.message_bytes(count, datatype.bytes(), slot.size()),
+        bus_bytes: operation.bus_bytes(count, datatype.bytes(), slot.size()),
+        stream,
+    };
+    let now = Moment::now();
+    if let Some(line) = slot.line(observer.ledger()) {
+        if operation.is_collective() {
+            line.enter(1, operation, message.bytes, now);
+        } else {
+            line.point_to_point();
+        }
+    }
+    if lane.group(|group| group.is_open()) {
+        return Some(Ticket { message, timing: Timing::Not, queued: true });
+    }
+    lane.entered(Call::Collective, now);
+    let mut timing = Timing::Not;
+    let chosen = slot.size() > 1 && switch::collective_rate().times(slot.next(operation.is_collective()));
+    if observer.may_capture() && runtime::is_capturing(stream) == Some(true) {
+        lane.counters.captured.add(1);
+    } else if chosen {
+        timing = lane.start_timing(stream);
+        if matches!(timing, Timing::Not) {
+            lane.counters.untimed.add(1);
+        }
+    }
+    Some(Ticket { message, timing, queued: false })
+}
+
+fn end(lane: &Lane, ticket: Ticket, result: c_int) {
+    let Ticket { message, timing, queued } = ticket;
+    let observer = lane.observer();
+    let slot = observer.communicators.slot(message.communicator);
+    let collective = message.operation.is_collective();
+    let line = slot.line(observer.ledger()).filter(|_| collective);
+    if queued {
+        let kept = result == 0 && lane.group(|group| group.queue(message));
+        if let Some(line) = line.filter(|_| !kept) {
+            line.retract(1);
+        }
+        return;
+    }
+    lane.left();
+    if result != 0 && result != IN_PROGRESS {
+        lane.drop_timing(timing);
+        if let Some(line) = line {
+            line.retract(1);
+        }
+        return;
+    }
+    let timer = if result == 0 {
+        lane.stop_timing(timing, message.stream)
+    } else {
+        lane.drop_timing(timing);
+        None
+    };
+    lane.push(Record::Collective {
+        communicator: message.communicator,
+        operation: message.operation,
+        datatype: message.datatype,
+        bytes: message.bytes,
+        bus_bytes: message.bus_bytes,
+        sequence: slot.next(collective),
+        timer,
+    });
+    slot.advance(collective, 1);
+    if let Some(line) = line {
+        line.enqueue(1);
+    }
+    if collective { lane.counters.collectives.add(1) } else { lane.counters.point_to_point.add(1) };
+}
+
+/// A communicator that a call made.
+///
+/// # Safety
+/// `made` points to the handle the call wrote.
+unsafe fn remember(lane: &Lane, made: *const ncclComm_t, id: CommunicatorId, rank: c_int, size: c_int) {
+    if made.is_null() {
+        return;
+    }
+    // SAFETY: the caller promises it.
+    let handle = unsafe { *made };
+    let (Ok(rank), Ok(size)) = (u32::try_from(rank), u32::try_from(size)) else { return };
+    let observer = lane.observer();
+    observer.communicators.insert(observer.ledger(), handle, id, CommunicatorId(0), rank, size);
+}
+
+/// The part of a split this rank belongs to; none if it took no color.
+///
+/// # Safety
+/// `made` points to the handle a successful `ncclCommSplit` wrote.
+unsafe fn remember_split(lane: &Lane, split: Split, made: *const ncclComm_t) {
+    if made.is_null() {
+        return;
+    }
+    // SAFETY: the caller promises it.
+    let handle = unsafe { *made };
+    if handle.is_null() {
+        return;
+    }
+    let (mut rank, mut size): (c_int, c_int) = (0, 0);
+    // SAFETY: the handle is of a communicator that is ready, as its making succeeded; the places outlive the calls.
+    let known = unsafe {
+        ncclCommUserRank(handle, &raw mut rank) == Some(0) && ncclCommCount(handle, &raw mut size) == Some(0)
+    };
+    if let (true, Ok(rank), Ok(size)) = (known, u32::try_from(rank), u32::try_from(size)) {
+        let observer = lane.observer();
+        observer.communicators.insert(observer.ledger(), handle, split.child, split.parent, rank, size);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    parent: CommunicatorId,
+    child: CommunicatorId,
+}
+
+fn begin_split(lane: &Lane, parent: ncclComm_t, color: c_int) -> Option<Split> {
+    let communicators = &lane.observer().communicators;
+    let slot = communicators.slot(communicators.find(parent)?);
+    lane.entered(Call::CommunicatorInit, Moment::now());
+    Some(Split { parent: slot.id(), child: split_of(slot.id(), slot.next_split(), color) })
+}
+
+fn forget(lane: &Lane, communicator: ncclComm_t) {
+    let observer = lane.observer();
+    observer.communicators.remove(observer.ledger(), communicator);
+    lane.entered(Call::CommunicatorEnd, Moment::now());
+}
+
+interpose! {
+    fn ncclAllReduce(
+        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
+        communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::AllReduce, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclAllGather(
+        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, communicator: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::AllGather, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclReduceScatter(
+        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
+        communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::ReduceScatter, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclBroadcast(
+        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, root: c_int,
+        communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    /// Reaches `ncclBroadcast` from inside NCCL: the guard counts it once.
+    fn ncclBcast(
+        buffer: *mut c_void, count: usize, datatype: c_int, root: c_int, communicator: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclReduce(
+        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int, root: c_int,
+        communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::Reduce, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclSend(
+        send: *const c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::Send, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclRecv(
+        receive: *mut c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin(lane, Operation::Recv, count, datatype, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclGroupStart() -> c_int in NCCL, or MISSING;
+    before |lane| lane;
+    after |_, lane, result| if result == 0 { lane.group(crate::group::Group::open) };
+
+    fn ncclGroupEnd() -> c_int in NCCL, or MISSING;
+    before |lane| if lane.group(|group| group.is_outermost()) {
+        lane.entered(Call::GroupEnd, Moment::now());
+        lane.group(|group| group.launch(lane));
+    };
+    after |lane, (), result| {
+        lane.group(|group| group.close(lane, result));
+        lane.left();
+    };
+
+    fn ncclCommInitRank(
+        made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| lane.entered(Call::CommunicatorInit, Moment::now());
+    after |lane, (), result| {
+        lane.left();
+        if result == 0 || result == IN_PROGRESS {
+            // SAFETY: NCCL wrote the handle to the place the program gave.
+            unsafe { remember(lane, made, id.communicator(), rank, ranks) };
+        }
+    };
+
+    fn ncclCommInitRankConfig(
+        made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| lane.entered(Call::CommunicatorInit, Moment::now());
+    after |lane, (), result| {
+        lane.left();
+        if result == 0 || result == IN_PROGRESS {
+            // SAFETY: NCCL wrote the handle to the place the program gave.
+            unsafe { remember(lane, made, id.communicator(), rank, ranks) };
+        }
+    };
+
+    fn ncclCommSplit(
+        parent: ncclComm_t, color: c_int, key: c_int, made: *mut ncclComm_t, config: *mut c_void,
+    ) -> c_int in NCCL, or MISSING;
+    before |lane| begin_split(lane, parent, color);
+    after |lane, split, result| {
+        lane.left();
+        if let (Some(split), 0) = (split, result) {
+            // SAFETY: the split succeeded, so NCCL wrote the handle to the place the program gave.
+            unsafe { remember_split(lane, split, made) };
+        }
+    };
+
+    fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING;
+    before |lane| forget(lane, communicator);
+    after |lane, (), _| lane.left();
+
+    fn ncclCommAbort(communicator: ncclComm_t) -> c_int in NCCL, or MISSING;
+    before |lane| forget(lane, communicator);
+    after |lane, (), _| lane.left();
+}

@@ -1,0 +1,252 @@
+//! The one observer of a process: made at the first intercepted call, forgotten in a forked child.
+
+use std::{
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use xpu_shared::{
+    endpoint::variable,
+    ledger::{Ledger, LedgerPage},
+    unit::Moment,
+};
+
+use crate::{communicator::Communicators, lane::Lane, lane::monotonic, publisher, switch};
+
+/// Threads that can launch at once. Rings and timers of 128 lanes take 40 MiB of address space, and memory only where
+/// they are written.
+const LANES: usize = 128;
+
+/// How long a process that exits waits for its last summary to be sent.
+const LAST_WORD: Duration = Duration::from_millis(100);
+
+/// The observer of this process; null before the first call, while it is being made, and in a fresh child.
+static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
+static STARTING: AtomicBool = AtomicBool::new(false);
+/// Counts up in every forked child, so that what a thread remembers of its parent's observer is not taken for the child's.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// Handlers stay registered across fork; registering them again would run them twice.
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+pub(crate) struct Observer {
+    lanes: [AtomicPtr<Lane>; LANES],
+    pub(crate) communicators: Communicators,
+    page: LedgerPage,
+    /// Calls that were not observed because no lane was free.
+    pub(crate) unobserved: AtomicU64,
+    /// Steps completed, as `step()` counts them.
+    pub(crate) steps: AtomicU64,
+    /// Captures in progress in the process, as far as they were begun through the runtime.
+    captures: AtomicU32,
+    /// The sampling variable held something that could not be read.
+    pub(crate) complaint: Option<String>,
+    stop: AtomicBool,
+    stopped: AtomicBool,
+    thread: AtomicPtr<Thread>,
+}
+
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+impl Observer {
+    pub(crate) fn get() -> Option<&'static Self> {
+        let at = OBSERVER.load(Acquire);
+        // SAFETY: an observer that was published is leaked, and lives as long as the process.
+        (!at.is_null()).then(|| unsafe { &*at })
+    }
+
+    /// `None` while another thread is making it, or if it cannot be made.
+    pub(crate) fn get_or_start() -> Option<&'static Self> {
+        if let Some(observer) = Self::get() {
+            return Some(observer);
+        }
+        if STARTING.swap(true, AcqRel) {
+            return None;
+        }
+        let started = Self::start();
+        if started.is_none() {
+            switch::fail();
+        }
+        started
+    }
+
+    fn start() -> Option<&'static Self> {
+        std::panic::set_hook(Box::new(|_| {}));
+        if std::env::var_os(variable::DISABLE).is_some_and(|value| value == "1") {
+            switch::set(false);
+            return None;
+        }
+        let complaint = std::env::var(variable::SAMPLE).ok().and_then(|text| switch::set_rates_from(&text).err());
+        let observer: &'static Self = Box::leak(Box::new(Self {
+            lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            communicators: Communicators::new(),
+            page: LedgerPage::create().ok()?,
+            unobserved: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            captures: AtomicU32::new(0),
+            complaint,
+            stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            thread: AtomicPtr::new(ptr::null_mut()),
+        }));
+        observer.ledger().beat(Moment::now());
+        register_handlers();
+        let handle = with_signals_blocked(|| {
+            thread::Builder::new().name("xpu-top".to_owned()).spawn(move || publisher::run(observer)).ok()
+        })?;
+        observer.thread.store(Box::into_raw(Box::new(handle.thread().clone())), Relaxed);
+        OBSERVER.store(ptr::from_ref(observer).cast_mut(), std::sync::atomic::Ordering::Release);
+        Some(observer)
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.page.ledger()
+    }
+
+    pub(crate) fn ledger_descriptor(&self) -> Option<u32> {
+        self.page.descriptor().and_then(|fd| u32::try_from(fd).ok())
+    }
+
+    /// Lends a lane to a thread. `None` if all are taken.
+    pub(crate) fn lend(&'static self, thread: u32) -> Option<&'static Lane> {
+        for place in &self.lanes {
+            let mut at = place.load(Acquire);
+            if at.is_null() {
+                let fresh = Box::into_raw(Box::new(Lane::new(self)));
+                at = match place.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
+                    Ok(_) => fresh,
+                    Err(other) => {
+                        // SAFETY: `fresh` was just made here and never published.
+                        drop(unsafe { Box::from_raw(fresh) });
+                        other
+                    }
+                };
+            }
+            // SAFETY: lanes are never freed once published.
+            let lane = unsafe { &*at };
+            if lane.lend(thread) {
+                return Some(lane);
+            }
+        }
+        self.unobserved.fetch_add(1, Relaxed);
+        None
+    }
+
+    /// Lanes that were ever lent.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &'static Lane> {
+        self.lanes.iter().filter_map(|place| {
+            let at = place.load(Acquire);
+            // SAFETY: lanes are never freed once published.
+            (!at.is_null()).then(|| unsafe { &*at })
+        })
+    }
+
+    /// Marks the end of a step: of number `completed`, or of the next one.
+    pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
+        let completed = match completed {
+            Some(completed) => {
+                self.steps.store(completed, Relaxed);
+                completed
+            }
+            None => self.steps.fetch_add(1, Relaxed) + 1,
+        };
+        self.ledger().step(xpu_shared::id::Step(completed), Moment::now());
+        lane.push(crate::record::Record::Step { completed, at: monotonic() });
+    }
+
+    /// Whether some stream is being captured, as far as that was begun through the runtime. Asking each stream would
+    /// cost more than the rest of a launch.
+    #[inline]
+    pub(crate) fn may_capture(&self) -> bool {
+        self.captures.load(Relaxed) != 0
+    }
+
+    pub(crate) fn capture_begun(&self) {
+        self.captures.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn capture_ended(&self) {
+        // One that was begun before the hook was on ends too: never below zero.
+        let _ = self.captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Acquire)
+    }
+
+    pub(crate) fn set_stopped(&self) {
+        self.stopped.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Asks the hook's own thread for a last summary, and waits for it, though not long.
+    fn finish(&self) {
+        if self.stop.swap(true, AcqRel) {
+            return;
+        }
+        switch::set(false);
+        let thread = self.thread.load(Acquire);
+        if thread.is_null() {
+            return;
+        }
+        // SAFETY: the handle is leaked.
+        unsafe { &*thread }.unpark();
+        let until = monotonic() + LAST_WORD.as_nanos() as u64;
+        while !self.stopped.load(Acquire) && monotonic() < until {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Runs after the program's `main`, before its libraries are torn down.
+extern "C" fn at_exit() {
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(observer) = Observer::get() {
+            observer.finish();
+        }
+    });
+}
+
+/// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist here, and
+/// closing a ZeroMQ socket the parent also has makes the parent abort.
+extern "C" fn in_child() {
+    OBSERVER.store(ptr::null_mut(), Relaxed);
+    STARTING.store(false, Relaxed);
+    GENERATION.fetch_add(1, Relaxed);
+}
+
+fn register_handlers() {
+    if HANDLERS.swap(true, AcqRel) {
+        return;
+    }
+    // SAFETY: the handler is a function of this library, which is never unmapped (-z nodelete).
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    register_exit();
+}
+
+/// Exit handlers run last registered first. The CUDA runtime registers its own when it is first used, which is after the
+/// hook's first call; the hook's own thread registers once more when it has seen CUDA work, so that it is asked first.
+pub(crate) fn register_exit() {
+    // SAFETY: as above.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// A thread inherits the mask of the one that makes it: with all signals blocked it never takes one that the program waits for.
+fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
+    // SAFETY: an all-zero sigset_t is valid storage; sigfillset and pthread_sigmask write within it.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let made = make();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        made
+    }
+}

@@ -1,0 +1,273 @@
+//! The hook's own thread: gathers what launching threads left, and tells the collector once a second.
+
+use std::{
+    ffi::c_int,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    codec, endpoint,
+    endpoint::{BasePort, RuntimeDir, variable},
+    frame::{
+        Body, CollectiveSample, Command, CommunicatorState, Frame, HookHealth, Launches, RankInfo, StepSource, Steps,
+        Summary,
+    },
+    id::HostName,
+    ledger::CommunicatorReading,
+    socket,
+    unit::{Moment, Nanoseconds},
+};
+
+use crate::{
+    fold::{Fold, Sample},
+    guard, identity,
+    lane::{Count, Lane},
+    observer::{self, Observer},
+    switch,
+};
+
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// The first summary comes sooner: somebody may be waiting to see whether the job is there.
+const FIRST_AFTER: Duration = Duration::from_millis(200);
+
+/// Between two visits to the rings while operations are under way, and while none is.
+const BUSY: Duration = Duration::from_millis(10);
+const IDLE: Duration = Duration::from_millis(50);
+
+/// How long the last message may take to leave.
+const LINGER_MS: c_int = 80;
+
+/// The body of the thread. A panic in it ends the observing, not the program.
+pub(crate) fn run(observer: &'static Observer) {
+    let published = guard::unobserved(|| std::panic::catch_unwind(|| Publisher::new(observer).publish_until_stopped()));
+    if published.is_err() {
+        switch::panicked();
+    }
+    observer.set_stopped();
+}
+
+struct Publisher {
+    observer: &'static Observer,
+    fold: Fold,
+    info: RankInfo,
+    host: HostName,
+    line: Option<Line>,
+    number: u64,
+    lost: u64,
+    /// Who I am was said, or is not worth saying yet.
+    introduced: bool,
+    everything: bool,
+    published: Instant,
+}
+
+/// The way to the collector.
+struct Line {
+    socket: zmq::Socket,
+    /// Dropped after the socket: ending a context waits for what is still to be sent.
+    _context: zmq::Context,
+}
+
+impl Line {
+    /// `None` if ZeroMQ gives no socket; the path need not exist yet.
+    fn open() -> Option<Self> {
+        let path = std::env::var_os(variable::SOCKET).map(PathBuf::from).or_else(|| {
+            let base = std::env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
+            RuntimeDir::locate().socket(base.unwrap_or_default()).ok()
+        })?;
+        let context = zmq::Context::new();
+        let socket = socket::worker(&context).ok()?;
+        socket.connect(&format!("ipc://{}", path.display())).ok()?;
+        Some(Self { socket, _context: context })
+    }
+}
+
+impl Publisher {
+    fn new(observer: &'static Observer) -> Self {
+        Self {
+            observer,
+            fold: Fold::default(),
+            info: identity::of_this_process(observer.ledger_descriptor()),
+            host: endpoint::host_name(),
+            line: Line::open(),
+            number: 0,
+            lost: 0,
+            introduced: false,
+            everything: true,
+            published: Instant::now(),
+        }
+    }
+
+    fn publish_until_stopped(mut self) {
+        let mut due = Instant::now() + FIRST_AFTER;
+        let mut exit_known = false;
+        while !self.observer.is_stopping() {
+            self.observer.ledger().beat(Moment::now());
+            self.fold.gather(self.observer);
+            self.obey();
+            if !exit_known && self.fold.has_read() {
+                observer::register_exit();
+                exit_known = true;
+            }
+            if Instant::now() >= due {
+                due = Instant::now() + PUBLISH_EVERY;
+                self.observer.lanes().for_each(Lane::reclaim);
+                self.publish();
+            }
+            thread::park_timeout(if self.fold.is_waiting() { BUSY } else { IDLE });
+        }
+        self.fold.gather(self.observer);
+        self.publish();
+        self.say(Body::Goodbye);
+        if let Some(line) = self.line.take() {
+            let _ = line.socket.set_linger(LINGER_MS);
+        }
+    }
+
+    /// What the collector asks for.
+    fn obey(&mut self) {
+        loop {
+            let Some(Ok(bytes)) = self.line.as_ref().map(|line| line.socket.recv_bytes(zmq::DONTWAIT)) else { return };
+            // A frame of another version is nothing this hook could obey.
+            match codec::decode(&bytes).map(|frame| frame.body) {
+                Ok(Body::Command(Command::Introduce)) => {
+                    self.introduced = false;
+                    self.everything = true;
+                    self.publish();
+                }
+                Ok(Body::Command(Command::Enable(on))) => switch::set(on),
+                _ => {}
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let launches = self.launches();
+        // torchrun's agents and compilers' helpers load CUDA and never launch anything: they are no ranks.
+        if launches == Launches::default() && self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+            return;
+        }
+        if !self.introduced {
+            self.introduced = self.say(Body::Hello(self.info.clone()));
+        }
+        let everything = std::mem::take(&mut self.everything);
+        let summary = self.summary(launches, everything);
+        if !self.say(Body::Summary(summary)) {
+            // The next one that gets through must hold what this one held.
+            self.everything = true;
+        }
+    }
+
+    /// `false` if the message found no room and was dropped.
+    fn say(&mut self, body: Body) -> bool {
+        let Some(line) = &self.line else { return false };
+        self.number += 1;
+        let frame =
+            Frame { host: self.host.clone(), number: self.number, now: Moment::now(), lost: self.lost, body };
+        let sent = line.socket.send(codec::encode(&frame), zmq::DONTWAIT).is_ok();
+        self.lost += u64::from(!sent);
+        sent
+    }
+
+    fn sum(&self, counter: impl Fn(&Lane) -> &Count) -> u64 {
+        self.observer.lanes().map(|lane| counter(lane).get()).sum()
+    }
+
+    fn launches(&self) -> Launches {
+        Launches {
+            kernels: self.sum(|lane| &lane.counters.kernels),
+            graphs: self.sum(|lane| &lane.counters.graphs),
+            gemms: self.sum(|lane| &lane.counters.gemms),
+            collectives: self.sum(|lane| &lane.counters.collectives),
+            point_to_point: self.sum(|lane| &lane.counters.point_to_point),
+            captured: self.sum(|lane| &lane.counters.captured),
+        }
+    }
+
+    fn summary(&mut self, launches: Launches, everything: bool) -> Summary {
+        let interval = Nanoseconds::from(self.published.elapsed());
+        self.published = Instant::now();
+        let reading = self.observer.ledger().read();
+        let communicators: Vec<_> = reading.communicators.iter().map(|line| self.communicator(line)).collect();
+        let samples = self.fold.take_samples(Summary::SAMPLES);
+        let samples = samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect();
+        let steps = self.fold.take_steps().map(|(completed, durations)| Steps {
+            source: StepSource::Marked,
+            completed: xpu_shared::id::Step(completed),
+            at: reading.step_at,
+            durations,
+        });
+        Summary {
+            interval,
+            steps,
+            gemms: self.fold.take_gemms(everything),
+            collectives: self.fold.take_collectives(everything),
+            samples,
+            communicators,
+            launches,
+            hook: self.health(),
+        }
+    }
+
+    fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {
+        let parent = self.observer.communicators.open().find(|slot| slot.id() == line.id).and_then(|slot| slot.parent());
+        CommunicatorState {
+            id: line.id,
+            parent,
+            rank: line.rank,
+            size: line.size,
+            entered: line.entered,
+            enqueued: line.enqueued,
+            completed: line.completed,
+            last_operation: line.last_operation,
+            last_bytes: line.last_bytes,
+        }
+    }
+
+    fn health(&self) -> HookHealth {
+        let lanes = self.observer.lanes().filter(|lane| lane.is_lent()).count();
+        let dropped = self.observer.lanes().map(|lane| lane.ring.dropped()).sum::<u64>();
+        let unobserved = self.observer.unobserved.load(std::sync::atomic::Ordering::Relaxed);
+        HookHealth {
+            enabled: switch::is_on(),
+            dropped_records: dropped + unobserved + self.fold.dropped_keys(),
+            untimed: self.sum(|lane| &lane.counters.untimed) + self.fold.failed(),
+            spent: Nanoseconds(self.sum(|lane| &lane.counters.spent)),
+            thread_cpu: thread_cpu(),
+            memory: (lanes * Lane::MEMORY + self.fold.memory()) as u64,
+            gemm_rate: switch::gemm_rate(),
+            collective_rate: switch::collective_rate(),
+            blind: self.blind(),
+        }
+    }
+
+    fn blind(&self) -> Vec<String> {
+        let unknown = self.observer.communicators.unknown();
+        let mut blind: Vec<String> = self.observer.complaint.iter().cloned().collect();
+        if unknown > 0 {
+            blind.push(format!("{unknown} NCCL calls on communicators whose making was not seen"));
+        }
+        blind
+    }
+}
+
+/// A sample with its communicator's place in the message; dropped if the communicator is closed already.
+fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<CollectiveSample> {
+    let index = communicators.iter().position(|communicator| communicator.id == sample.communicator)?;
+    Some(CollectiveSample {
+        communicator: u8::try_from(index).ok()?,
+        sequence: sample.sequence,
+        operation: sample.operation,
+        bus_bytes: sample.bus_bytes,
+        duration: sample.duration,
+    })
+}
+
+fn thread_cpu() -> Nanoseconds {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Nanoseconds(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,53 @@
+//! What a launching thread tells the hook's own thread: a small value that is copied into a ring.
+
+use xpu_shared::{collective::Operation, datatype::DataType, gemm::GemmShape};
+
+use crate::timer::TimerId;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Record {
+    Gemm {
+        shape: GemmShape,
+        timer: Option<TimerId>,
+    },
+    Collective {
+        /// Slot in the table of communicators.
+        communicator: u16,
+        operation: Operation,
+        datatype: DataType,
+        /// Message size and bytes over the bus.
+        bytes: u64,
+        bus_bytes: u64,
+        /// The communicator's number of this collective; of a send or receive, the number among those.
+        sequence: u64,
+        timer: Option<TimerId>,
+    },
+    /// The timed launch of the collectives of one communicator in a group, which are counted each by itself.
+    Interval {
+        communicator: u16,
+        operation: Operation,
+        datatype: DataType,
+        bytes: u64,
+        bus_bytes: u64,
+        /// Of the first of them.
+        sequence: u64,
+        collectives: u64,
+        timer: TimerId,
+    },
+    Step {
+        completed: u64,
+        /// Monotonic nanoseconds.
+        at: u64,
+    },
+}
+
+impl Record {
+    /// The pair of events that has to be read, and given back, for this record.
+    pub(crate) fn timer(&self) -> Option<TimerId> {
+        match *self {
+            Self::Gemm { timer, .. } | Self::Collective { timer, .. } => timer,
+            Self::Interval { timer, .. } => Some(timer),
+            Self::Step { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The few functions of the CUDA runtime the hook calls itself.
+
+use std::ffi::{CStr, c_int, c_uint};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+
+use crate::symbol::foreign;
+
+/// Sonames of the CUDA runtime, newest first.
+pub(crate) const CUDART: &[&CStr] = &[c"libcudart.so.13", c"libcudart.so.12", c"libcudart.so.11.0"];
+
+pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const NOT_READY: c_int = 600;
+/// `cudaErrorSharedObjectInitFailed`: what a program is told when the library it calls is not there.
+pub(crate) const MISSING: c_int = 303;
+/// `cudaStreamCaptureStatusNone`
+pub(crate) const NOT_CAPTURING: c_int = 0;
+/// `cudaStreamCaptureModeRelaxed`
+pub(crate) const RELAXED: c_int = 2;
+
+foreign! { fn cudaEventCreateWithFlags(event: *mut cudaEvent_t, flags: c_uint) -> c_int in CUDART }
+foreign! { fn cudaEventRecord(event: cudaEvent_t, stream: cudaStream_t) -> c_int in CUDART }
+foreign! { fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
+foreign! { fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int in CUDART }
+foreign! { fn cudaPeekAtLastError() -> c_int in CUDART }
+foreign! { fn cudaGetLastError() -> c_int in CUDART }
+foreign! { fn cudaGetDevice(device: *mut c_int) -> c_int in CUDART }
+foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
+
+/// Whether `stream` is being captured into a graph; `None` where CUDA will not say.
+pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
+    let mut status = NOT_CAPTURING;
+    // SAFETY: the stream is the one the program is about to launch on; `status` outlives the call.
+    let rc = unsafe { cudaStreamIsCapturing(stream, &raw mut status) }?;
+    (rc == SUCCESS).then_some(status != NOT_CAPTURING)
+}
+
+/// The device this thread launches on.
+pub(crate) fn current_device() -> Option<c_int> {
+    let mut device = 0;
+    // SAFETY: `device` outlives the call.
+    (unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS)).then_some(device)
+}
+
+/// No error of the program is waiting to be read by it on this thread.
+pub(crate) fn error_free() -> bool {
+    // SAFETY: no precondition.
+    unsafe { cudaPeekAtLastError() == Some(SUCCESS) }
+}
+
+/// Takes back the error a call of ours left. Only after [`error_free`] said that there was none before.
+pub(crate) fn forget_error() {
+    // SAFETY: no precondition.
+    unsafe { cudaGetLastError() };
+}
+
+/// Lets this thread query events while another thread captures; a query would break the capture otherwise.
+/// Gives the mode this thread had.
+pub(crate) fn exchange_capture_mode(mut mode: c_int) -> c_int {
+    // SAFETY: `mode` outlives the call.
+    unsafe { cudaThreadExchangeStreamCaptureMode(&raw mut mode) };
+    mode
+}

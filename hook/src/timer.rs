@@ -1,0 +1,176 @@
+//! Pairs of CUDA events around an operation, made once and used again.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::c_int,
+    ptr,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use xpu_shared::unit::Nanoseconds;
+
+use crate::runtime::{self, NOT_READY, RELAXED, SUCCESS};
+
+/// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
+/// a hundred.
+pub(crate) const PAIRS: usize = 256;
+
+/// Which pair of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimerId(u16);
+
+/// The pairs of one thread: the thread takes and records them, the hook's own thread reads and returns them.
+pub(crate) struct Timers {
+    /// A set bit is a pair the launching thread may take.
+    free: [AtomicU64; PAIRS / 64],
+    pairs: Box<[UnsafeCell<Pair>]>,
+}
+
+struct Pair {
+    start: cudaEvent_t,
+    stop: cudaEvent_t,
+    /// The device whose context the events belong to; `None` until they are made.
+    device: Option<c_int>,
+}
+
+// SAFETY: a pair is touched by the launching thread while its bit is clear and no record of it was pushed, and by the
+// hook's own thread from then until it sets the bit. The ring and the bit hand it over.
+unsafe impl Sync for Timers {}
+// SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
+unsafe impl Send for Timers {}
+
+/// What became of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elapsed {
+    NotYet,
+    Took(Nanoseconds),
+    /// CUDA refused to say: its context is gone or broken.
+    Failed,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        let unmade = || UnsafeCell::new(Pair { start: ptr::null_mut(), stop: ptr::null_mut(), device: None });
+        Self {
+            free: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
+            pairs: (0..PAIRS).map(|_| unmade()).collect(),
+        }
+    }
+
+    /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses.
+    /// Called by the thread that owns these timers.
+    pub(crate) fn start(&self, stream: cudaStream_t) -> Option<TimerId> {
+        let device = runtime::current_device()?;
+        let id = self.take(device)?;
+        let pair = self.pair(id);
+        // SAFETY: the pair is this thread's until it is recorded and pushed.
+        let start = unsafe { (*pair.get()).start };
+        // SAFETY: a live event of the current device; the stream is the one the program launches on.
+        if unsafe { runtime::cudaEventRecord(start, stream) } == Some(SUCCESS) {
+            return Some(id);
+        }
+        runtime::forget_error();
+        self.give_back(id);
+        None
+    }
+
+    /// Marks the end. `false` if CUDA refuses; the pair is free again then.
+    pub(crate) fn stop(&self, id: TimerId, stream: cudaStream_t) -> bool {
+        // SAFETY: as in `start`.
+        let stop = unsafe { (*self.pair(id).get()).stop };
+        // SAFETY: as in `start`.
+        let done = unsafe { runtime::cudaEventRecord(stop, stream) } == Some(SUCCESS);
+        if !done {
+            runtime::forget_error();
+            self.give_back(id);
+        }
+        done
+    }
+
+    /// Takes the lowest free pair of this device, making its events if it never had any.
+    fn take(&self, device: c_int) -> Option<TimerId> {
+        for (word, free) in self.free.iter().enumerate() {
+            let mut candidates = free.load(Acquire);
+            while candidates != 0 {
+                let bit = candidates.trailing_zeros();
+                candidates &= candidates - 1;
+                let id = TimerId((word * 64) as u16 + bit as u16);
+                // SAFETY: the bit is set, so the pair is this thread's to take.
+                let pair = unsafe { &mut *self.pair(id).get() };
+                if pair.device.is_none() {
+                    make(pair, device)?;
+                }
+                if pair.device == Some(device) {
+                    free.fetch_and(!(1 << bit), Relaxed);
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// What the pair says. Called by the hook's own thread, with the pair's device current.
+    pub(crate) fn read(&self, id: TimerId) -> Elapsed {
+        // SAFETY: the record of this pair was popped, so it is the reader's until given back.
+        let pair = unsafe { &*self.pair(id).get() };
+        // SAFETY: a live event.
+        match unsafe { runtime::cudaEventQuery(pair.stop) } {
+            Some(SUCCESS) => {}
+            Some(NOT_READY) => return Elapsed::NotYet,
+            _ => return Elapsed::Failed,
+        }
+        let mut milliseconds = 0.0_f32;
+        // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
+        match unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, pair.start, pair.stop) } {
+            Some(SUCCESS) => Elapsed::Took(Nanoseconds((f64::from(milliseconds) * 1e6).max(0.0) as u64)),
+            _ => Elapsed::Failed,
+        }
+    }
+
+    /// The device a pair belongs to.
+    pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
+        // SAFETY: as in `read`; a pair's device never changes once it is made.
+        unsafe { (*self.pair(id).get()).device }
+    }
+
+    pub(crate) fn give_back(&self, id: TimerId) {
+        self.free[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Release);
+    }
+
+    pub(crate) fn all_free(&self) -> bool {
+        self.free.iter().all(|word| word.load(Acquire) == u64::MAX)
+    }
+
+    fn pair(&self, id: TimerId) -> &UnsafeCell<Pair> {
+        &self.pairs[usize::from(id.0)]
+    }
+}
+
+/// Makes the two events on the current device. Creation is not allowed while another thread captures in global mode,
+/// unless this thread is in relaxed mode.
+#[cold]
+fn make(pair: &mut Pair, device: c_int) -> Option<()> {
+    let mode = runtime::exchange_capture_mode(RELAXED);
+    // SAFETY: the places for the handles outlive the calls; flags 0 is an event with timing.
+    let made = unsafe {
+        runtime::cudaEventCreateWithFlags(&raw mut pair.start, 0) == Some(SUCCESS)
+            && runtime::cudaEventCreateWithFlags(&raw mut pair.stop, 0) == Some(SUCCESS)
+    };
+    runtime::exchange_capture_mode(mode);
+    if !made {
+        runtime::forget_error();
+        return None;
+    }
+    pair.device = Some(device);
+    Some(())
+}
+
+impl std::fmt::Debug for Timers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Timers").field("free", &self.free).finish_non_exhaustive()
+    }
+}
