@@ -1,0 +1,15 @@
+"""Marks training steps for xpu-top.
+
+    from xpu_top import Tracer
+
+    my_tracer = Tracer()
+    for batch in loader:
+        train(batch)
+        my_tracer.step()
+
+Works with or without ``xpu-top run``, with or without a GPU; with ``XPU_TOP_DISABLE=1`` it does nothing.
+"""
+
+from ._native import Tracer, __version__
+
+__all__ = ["Tracer", "__version__"]

@@ -1,0 +1,58 @@
+//! The Python module `xpu_top._native`: one class that passes step marks on to the hook.
+//!
+//! The hook is found, not linked: the preloaded one if there is one, else the packaged one, which then only carries the
+//! marks and stands in front of nothing. Without either, or with `XPU_TOP_DISABLE=1`, every call does nothing.
+
+mod hook;
+
+use std::ffi::CString;
+
+use pyo3::{exceptions::PyRuntimeWarning, prelude::*};
+
+use hook::Hook;
+
+/// Marks training steps for xpu-top. Free to make, and to call from any thread.
+///
+/// >>> tracer = Tracer()
+/// >>> for batch in loader:
+/// ...     train(batch)
+/// ...     tracer.step()
+#[pyclass(frozen, module = "xpu_top")]
+struct Tracer {
+    hook: Hook,
+}
+
+#[pymethods]
+impl Tracer {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let hook = Hook::find();
+        if let Hook::Missing { why } = &hook {
+            let text = CString::new(format!("xpu-top: steps are not recorded: {why}")).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
+        }
+        Ok(Self { hook })
+    }
+
+    /// Marks the end of a training step: of the next one, or of number `completed`, counted from 1.
+    #[pyo3(signature = (completed = None, /))]
+    fn step(&self, completed: Option<i64>) {
+        self.hook.step(completed.unwrap_or(-1));
+    }
+
+    /// Where the marks go: "preloaded", "packaged", "disabled" or "missing".
+    #[getter]
+    fn source(&self) -> &'static str {
+        self.hook.source()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Tracer(source={:?})", self.hook.source())
+    }
+}
+
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Tracer>()
+}
