@@ -1,0 +1,63 @@
+//! What is wrong with what others send: counted always, logged now and then, so that a flood of garbage fills no disk.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use xpu_shared::unit::Moment;
+
+/// At most one line of each kind in this time.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Counted complaints, by what they are about.
+#[derive(Debug, Default)]
+pub struct Complaints {
+    kinds: BTreeMap<&'static str, Kind>,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    count: u64,
+    logged: u64,
+    last_line: Option<Moment>,
+}
+
+impl Complaints {
+    pub fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
+        if let Some(new) = self.count(about, now) {
+            tracing::warn!("{about}: {detail} ({new} new, {} in all)", self.total(about));
+        }
+    }
+
+    /// How many the next line stands for, if one is due.
+    fn count(&mut self, about: &'static str, now: Moment) -> Option<u64> {
+        let kind = self.kinds.entry(about).or_default();
+        kind.count += 1;
+        if kind.last_line.is_some_and(|last| now.since(last) < QUIET) {
+            return None;
+        }
+        let new = kind.count - kind.logged;
+        (kind.logged, kind.last_line) = (kind.count, Some(now));
+        Some(new)
+    }
+
+    pub fn total(&self, about: &'static str) -> u64 {
+        self.kinds.get(about).map_or(0, |kind| kind.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_one_line_and_every_one_is_counted() {
+        let mut complaints = Complaints::default();
+        let at = |seconds: u64| Moment(seconds * 1_000_000_000);
+        assert_eq!(complaints.count("garbage", at(100)), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(complaints.count("garbage", at(105)), None);
+        }
+        assert_eq!(complaints.count("other", at(105)), Some(1));
+        assert_eq!(complaints.count("garbage", at(111)), Some(1001));
+        assert_eq!(complaints.total("garbage"), 1002);
+    }
+}

@@ -1,0 +1,58 @@
+//! Frame numbers: one count for each stream of frames, so that whoever reads it sees what it missed.
+
+use std::collections::HashMap;
+
+/// Streams counted apart: a digest and an event stream for each job, a detail stream for each rank somebody looks at.
+const STREAMS: usize = 16_384;
+
+#[derive(Debug, Default)]
+pub struct Counting {
+    next: HashMap<String, u64>,
+    lost: u64,
+}
+
+impl Counting {
+    /// The number of the next frame of `stream`.
+    pub fn next(&mut self, stream: &str) -> u64 {
+        if let Some(next) = self.next.get_mut(stream) {
+            *next += 1;
+            return *next;
+        }
+        if self.next.len() >= STREAMS {
+            // Readers take a number that goes back for a collector that began anew.
+            self.next.clear();
+        }
+        self.next.insert(stream.to_owned(), 0);
+        0
+    }
+
+    /// Notes whether a frame could be sent.
+    pub fn sent<E>(&mut self, outcome: Result<(), E>) {
+        self.lost += u64::from(outcome.is_err());
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stream_counts_by_itself() {
+        let mut counting = Counting::default();
+        let numbers = ["a/o", "a/o", "b/o", "a/o"].map(|stream| counting.next(stream));
+        assert_eq!(numbers, [0, 1, 0, 2]);
+    }
+
+    #[test]
+    fn streams_are_bounded() {
+        let mut counting = Counting::default();
+        for n in 0..STREAMS * 2 {
+            counting.next(&n.to_string());
+        }
+        assert!(counting.next.len() <= STREAMS);
+    }
+}

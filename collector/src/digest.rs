@@ -1,0 +1,207 @@
+//! What happened to a rank since its last digest, and the digest made of it.
+//!
+//! A digest covers what came in since the one before it, exactly once: none or two summaries may lie between two.
+
+use xpu_shared::{
+    frame::{CollectiveSample, CommunicatorState, Launches, Life, RankDigest, RankInfo, Summary},
+    histogram::Histogram,
+    id::CommunicatorId,
+    ledger::CommunicatorReading,
+    sampling,
+    unit::{Moment, Nanoseconds},
+};
+
+/// Timed collectives that wait for the next digest: those of a few summaries, should they come at once.
+const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
+
+/// What summaries added since the last digest.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pub steps: Histogram,
+    samples: Vec<(CommunicatorId, CollectiveSample)>,
+    /// Time spent by launching threads, and the time it is a share of.
+    pub spent: Nanoseconds,
+    pub interval: Nanoseconds,
+}
+
+impl Pending {
+    pub fn take_samples(&mut self, summary: &Summary) {
+        let named = summary.samples.iter().take(Summary::SAMPLES).filter_map(|sample| {
+            let communicator = summary.communicators.get(usize::from(sample.communicator))?;
+            Some((communicator.id, *sample))
+        });
+        self.samples.extend(named);
+        keep_foremost(&mut self.samples, WAITING_SAMPLES);
+    }
+
+    /// The share of launching threads' time that went into timing, in millionths; `None` when no time passed.
+    pub fn overhead_ppm(&self) -> Option<u32> {
+        let share = (self.interval.0 > 0).then(|| self.spent.0 as f64 / self.interval.0 as f64)?;
+        // A float cast saturates: nothing to refuse.
+        Some((share * 1e6) as u32)
+    }
+
+    /// The samples of the communicators that are told of, renumbered for them.
+    pub fn samples_of(&self, told: &[CommunicatorState]) -> Vec<CollectiveSample> {
+        let index = |id| told.iter().position(|state| state.id == id).and_then(|at| u8::try_from(at).ok());
+        let mut kept: Vec<_> =
+            self.samples.iter().filter_map(|&(id, sample)| Some((index(id)?, sample))).collect();
+        keep_foremost(&mut kept, RankDigest::SAMPLES);
+        kept.into_iter().map(|(communicator, sample)| CollectiveSample { communicator, ..sample }).collect()
+    }
+}
+
+/// Keeps those of smallest priority, which are the same on every rank, in the order they were made.
+fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize) {
+    if samples.len() > most {
+        samples.sort_by_key(|(_, sample)| sampling::priority(sample.sequence.0));
+        samples.truncate(most);
+        samples.sort_by_key(|(_, sample)| sample.sequence);
+    }
+}
+
+/// A communicator, and when it last moved.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub state: CommunicatorState,
+    pub advanced: Moment,
+    /// The worker speaks of it no more. It is told of once again, for the samples that wait.
+    pub closed: bool,
+}
+
+impl Known {
+    /// One that only the ledger page speaks of.
+    pub fn read(line: &CommunicatorReading, now: Moment) -> Self {
+        let state = CommunicatorState {
+            id: line.id,
+            parent: None,
+            rank: line.rank,
+            size: line.size,
+            entered: line.entered,
+            enqueued: line.enqueued,
+            completed: line.completed,
+            last_operation: line.last_operation,
+            last_bytes: line.last_bytes,
+        };
+        Self { state, advanced: now, closed: false }
+    }
+
+    /// Takes what the ledger page says beyond the last summary.
+    pub fn advance(&mut self, line: &CommunicatorReading, now: Moment) {
+        let state = &mut self.state;
+        if line.entered < state.entered {
+            return;
+        }
+        if (line.entered, line.enqueued) > (state.entered, state.enqueued) || line.completed > state.completed
+        {
+            self.advanced = now;
+        }
+        state.entered = line.entered;
+        state.enqueued = line.enqueued.max(state.enqueued);
+        state.completed = line.completed.max(state.completed);
+        state.last_operation = line.last_operation;
+        state.last_bytes = line.last_bytes;
+    }
+}
+
+/// The communicators a digest has room for: those that moved last.
+pub fn foremost(known: &[Known]) -> Vec<CommunicatorState> {
+    let mut order: Vec<_> = known.iter().collect();
+    order.sort_by_key(|known| std::cmp::Reverse((known.advanced, known.state.entered)));
+    order.into_iter().take(RankDigest::COMMUNICATORS).map(|known| known.state.clone()).collect()
+}
+
+/// What is said of a rank that has only introduced itself.
+pub fn empty(info: &RankInfo, now: Moment) -> RankDigest {
+    RankDigest {
+        rank: info.rank,
+        world_size: info.world_size,
+        pid: info.pid,
+        life: Life::Alive,
+        heard: now,
+        step: None,
+        step_at: Moment::default(),
+        step_median: None,
+        step_count: 0,
+        gemm_timed_flops: 0.0,
+        gemm_timed_for: Nanoseconds::default(),
+        gemm_flops: 0.0,
+        communicators: Vec::new(),
+        samples: Vec::new(),
+        launches: Launches::default(),
+        dropped_records: 0,
+        untimed: 0,
+        overhead_ppm: 0,
+        enabled: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{collective::Operation, id::Sequence};
+
+    use super::*;
+
+    fn state(id: u64) -> CommunicatorState {
+        CommunicatorState {
+            id: CommunicatorId(id),
+            parent: None,
+            rank: 0,
+            size: 2,
+            entered: 1,
+            enqueued: 1,
+            completed: 1,
+            last_operation: Some(Operation::AllReduce),
+            last_bytes: 8,
+        }
+    }
+
+    fn sample(communicator: u8, sequence: u64) -> CollectiveSample {
+        CollectiveSample {
+            communicator,
+            sequence: Sequence(sequence),
+            operation: Operation::AllReduce,
+            bus_bytes: 8,
+            duration: Nanoseconds(sequence),
+        }
+    }
+
+    #[test]
+    fn a_sample_stays_with_its_communicator_when_that_moves_to_another_place() {
+        let mut pending = Pending::default();
+        let communicators = vec![state(10), state(20)];
+        let samples = vec![sample(0, 1), sample(1, 2), sample(9, 3)];
+        pending.take_samples(&Summary { communicators, samples, ..Summary::default() });
+        assert_eq!(pending.samples_of(&[state(20), state(10)]), [sample(1, 1), sample(0, 2)]);
+        assert_eq!(pending.samples_of(&[state(20)]), [sample(0, 2)]);
+    }
+
+    #[test]
+    fn all_ranks_keep_the_same_samples_when_not_all_fit() {
+        let of = |range: std::ops::Range<u64>| {
+            let mut pending = Pending::default();
+            let samples = range.map(|n| sample(0, n)).collect();
+            pending.take_samples(&Summary { communicators: vec![state(1)], samples, ..Summary::default() });
+            pending.samples_of(&[state(1)])
+        };
+        let (one, other) = (of(100..150), of(100..150));
+        assert_eq!(one.len(), RankDigest::SAMPLES);
+        assert_eq!(one, other);
+        assert!(one.is_sorted_by_key(|sample| sample.sequence));
+    }
+
+    #[test]
+    fn the_communicators_told_of_are_those_that_moved_last() {
+        let known: Vec<_> =
+            (1..=20).map(|id| Known { state: state(id), advanced: Moment(id), closed: false }).collect();
+        let told: Vec<_> = foremost(&known).iter().map(|state| state.id.0).collect();
+        assert_eq!(told, [20, 19, 18, 17, 16, 15, 14, 13]);
+    }
+
+    #[test]
+    fn no_time_passed_is_no_share_of_zero() {
+        assert_eq!(Pending::default().overhead_ppm(), None);
+        let pending = Pending { spent: Nanoseconds(3), interval: Nanoseconds(10_000), ..Pending::default() };
+        assert_eq!(pending.overhead_ppm(), Some(300));
+    }
+}

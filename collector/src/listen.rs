@@ -1,0 +1,137 @@
+//! Where the collector listens, and that it is the only one there.
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use xpu_shared::{
+    endpoint::{BasePort, RuntimeDir, RuntimeDirError},
+    id::HostName,
+    key::Key,
+    socket,
+};
+use zmq::{Context, Socket};
+
+use crate::lock::{Lock, LockError};
+
+/// What a collector is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub address: IpAddr,
+    pub base: BasePort,
+    /// What it calls its host.
+    pub host: HostName,
+    pub runtime: RuntimeDir,
+    pub key: Option<Key>,
+    /// It ends when no rank lives and nobody asked for this long.
+    pub idle_exit: Option<Duration>,
+}
+
+/// The address to listen at: everybody's with a key, this host's alone without.
+pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> Result<IpAddr, OpenError> {
+    match named {
+        None if has_key => Ok(Ipv4Addr::UNSPECIFIED.into()),
+        None => Ok(Ipv4Addr::LOCALHOST.into()),
+        Some(address) if address.is_loopback() || has_key || insecure => Ok(address),
+        Some(address) => Err(OpenError::Unprotected { address }),
+    }
+}
+
+/// The sockets, bound; and the lock that says they are ours.
+pub struct Sockets {
+    pub workers: Socket,
+    pub data: Socket,
+    pub control: Socket,
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Sockets {
+    pub fn bind(config: &Config) -> Result<Self, OpenError> {
+        config.runtime.prepare()?;
+        let path = config.runtime.socket(config.base)?;
+        let lock = Lock::take(&config.runtime.lock(config.base))?;
+        let context = Context::new();
+        let key = config.key.as_ref();
+        let data = socket::publisher(&context, key).map_err(OpenError::Library)?;
+        let control = socket::control_server(&context, key).map_err(OpenError::Library)?;
+        for (socket, port) in [(&data, config.base.data()), (&control, config.base.control())] {
+            bind_tcp(socket, SocketAddr::new(config.address, port))?;
+        }
+        // Only the holder of the lock may take away what an earlier collector left behind.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(OpenError::Stale { path, error });
+            }
+            _ => {}
+        }
+        let workers = socket::workers(&context).map_err(OpenError::Library)?;
+        workers
+            .bind(&format!("ipc://{}", path.display()))
+            .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
+        Ok(Self { workers, data, control, path, _lock: lock })
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        // Before the lock is given back, so it cannot be a successor's.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn bind_tcp(socket: &Socket, address: SocketAddr) -> Result<(), OpenError> {
+    socket.set_ipv6(address.is_ipv6()).map_err(OpenError::Library)?;
+    socket.bind(&format!("tcp://{address}")).map_err(|error| OpenError::Tcp { address, error })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "refusing to listen at {address} without a key: anybody could watch; make one with `xpu-top keygen`, or say --insecure"
+    )]
+    Unprotected { address: IpAddr },
+    #[error(transparent)]
+    Runtime(#[from] RuntimeDirError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("cannot remove the old socket {path}: {error}; remove it by hand", path = path.display())]
+    Stale { path: PathBuf, error: io::Error },
+    #[error("cannot listen at {path}: {error}; set XPU_TOP_RUNTIME_DIR to a local directory you own", path = path.display())]
+    Ipc { path: PathBuf, error: zmq::Error },
+    #[error(
+        "cannot listen at {address}: {error}; if another program or user has this port, choose --base-port N on all hosts"
+    )]
+    Tcp { address: SocketAddr, error: zmq::Error },
+    #[error("libzmq refused a socket option: {0}; this build does not fit its library")]
+    Library(zmq::Error),
+}
+
+impl OpenError {
+    /// Whether all is well, only somebody else does the work.
+    pub fn is_served_already(&self) -> bool {
+        matches!(self, Self::Lock(LockError::Held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_key_listens_to_this_host_alone() {
+        let remote: IpAddr = "10.0.0.1".parse().unwrap();
+        let loopback: IpAddr = "127.0.0.7".parse().unwrap();
+        let chosen = |named, key, insecure| choose_address(named, key, insecure).ok();
+        assert_eq!(chosen(None, false, false), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(chosen(None, true, false), Some(Ipv4Addr::UNSPECIFIED.into()));
+        assert_eq!(chosen(Some(loopback), false, false), Some(loopback));
+        assert_eq!(chosen(Some(remote), true, false), Some(remote));
+        assert_eq!(chosen(Some(remote), false, true), Some(remote));
+        let refused = choose_address(Some(remote), false, false).unwrap_err().to_string();
+        assert!(refused.contains("xpu-top keygen"), "{refused}");
+    }
+}

@@ -1,0 +1,56 @@
+//! One collector per user, host and base port: whoever holds the lock serves.
+//!
+//! The lock is on an open file, so the kernel gives it back whatever becomes of the process.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// Held for as long as this lives.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock without waiting.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let at = |error| LockError::Unusable { path: path.to_owned(), error };
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(at)?;
+        // SAFETY: the descriptor is open for the length of the call; flock has no other precondition.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(Self { _file: file });
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Err(LockError::Held),
+            error => Err(at(error)),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("another collector of this user serves here already")]
+    Held,
+    #[error("cannot lock {path}: {error}; set XPU_TOP_RUNTIME_DIR to a local directory you own", path = path.display())]
+    Unusable { path: PathBuf, error: io::Error },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_holds_it_and_it_comes_back() {
+        let path = std::env::temp_dir().join(format!("xpu-top-lock-{}", std::process::id()));
+        let first = Lock::take(&path).unwrap();
+        assert!(matches!(Lock::take(&path), Err(LockError::Held)));
+        drop(first);
+        Lock::take(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

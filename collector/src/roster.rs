@@ -1,0 +1,268 @@
+//! Who is on this host: ranks by their place in a job, and whose message is whose.
+//!
+//! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use xpu_shared::{
+    frame::{
+        Body, Command, Event, HostDigest, JobSnapshot, Life, RankDetail, RankInfo, RankSnapshot, Summary,
+    },
+    id::{JobName, Rank},
+    unit::Moment,
+};
+
+use crate::worker::Worker;
+
+/// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
+const PLACES: usize = 4096;
+
+/// How long an ended rank can still be looked at.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+/// An unknown sender is asked who it is at most once in this time: one that was turned away would otherwise ask and be
+/// asked for ever.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Unknown senders remembered.
+const STRANGERS: usize = 1024;
+
+/// Longest command line and version that are passed on.
+const LONGEST_TEXT: usize = 256;
+
+/// What ZeroMQ calls a worker by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity(pub Vec<u8>);
+
+/// A rank's place: at most one process holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Place {
+    job: JobName,
+    rank: Rank,
+}
+
+/// What follows from a message or from the passing of time.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    Tell(Identity, Command),
+    Publish(Box<Body>),
+    /// A rank has something new for those who look at it closely.
+    Fresh(JobName, Rank),
+    /// Something is wrong with the sender.
+    Complain(&'static str, String),
+}
+
+#[derive(Debug, Default)]
+pub struct Roster {
+    places: BTreeMap<Place, Worker>,
+    identities: HashMap<Identity, Place>,
+    strangers: HashMap<Identity, Moment>,
+}
+
+impl Roster {
+    pub fn hello(&mut self, from: &Identity, number: u64, info: RankInfo, now: Moment) -> Vec<Effect> {
+        let info = trimmed(info);
+        let place = Place { job: info.job.clone(), rank: info.rank };
+        if let Some(holder) = self.places.get_mut(&place) {
+            if holder.is_process_of(&info) {
+                self.identities.remove(&holder.identity);
+                self.identities.insert(from.clone(), place);
+                holder.introduce(from.clone(), info, number, now);
+                return life_event(holder, Life::Alive, now).into_iter().collect();
+            }
+            if !holder.has_left() {
+                let (pid, holder) = (info.pid, holder.info.pid);
+                let text = format!(
+                    "process {pid} says it is rank {} of job {}, which process {holder} is; \
+                     give each job a name of its own with `xpu-top run --job NAME`",
+                    place.rank, place.job,
+                );
+                // Counts as asked: its summaries bring no question before its place may have become free.
+                let _ = self.ask(from, now);
+                return vec![Effect::Complain("a place that is taken", text)];
+            }
+        }
+        self.leave_other_place(from, &place);
+        self.begin_anew(&place.job);
+        if !self.make_room(&place) {
+            let text = format!(
+                "{PLACES} ranks live here already; rank {} of {} is not shown",
+                place.rank, place.job
+            );
+            return vec![Effect::Complain("no room", text)];
+        }
+        self.strangers.remove(from);
+        let joined = publish(Body::Event(Event::Joined(info.clone())));
+        if let Some(old) = self.places.insert(place.clone(), Worker::new(from.clone(), info, number, now)) {
+            self.identities.remove(&old.identity);
+        }
+        self.identities.insert(from.clone(), place);
+        vec![joined]
+    }
+
+    /// A process that says it is another rank now gives up the place it had.
+    fn leave_other_place(&mut self, from: &Identity, place: &Place) {
+        if let Some(old) = self.identities.get(from).filter(|&old| old != place).cloned() {
+            self.identities.remove(from);
+            self.places.remove(&old);
+        }
+    }
+
+    /// A job of which nobody is left starts again, perhaps with fewer ranks: those of its last run are none of its own.
+    fn begin_anew(&mut self, job: &JobName) {
+        let of_job = || self.places.iter().filter(|(place, _)| place.job == *job);
+        if of_job().all(|(_, worker)| !worker.is_there()) {
+            let old: Vec<_> = of_job().map(|(place, _)| place.clone()).collect();
+            for place in old {
+                self.forget(&place);
+            }
+        }
+    }
+
+    fn make_room(&mut self, place: &Place) -> bool {
+        if self.places.len() < PLACES || self.places.contains_key(place) {
+            return true;
+        }
+        let ended = self.places.iter().filter(|(_, worker)| !worker.is_there());
+        let oldest = ended.min_by_key(|(_, worker)| worker.heard()).map(|(place, _)| place.clone());
+        oldest.is_some_and(|oldest| self.forget(&oldest))
+    }
+
+    fn forget(&mut self, place: &Place) -> bool {
+        let Some(worker) = self.places.remove(place) else { return false };
+        self.identities.remove(&worker.identity);
+        true
+    }
+
+    pub fn summary(&mut self, from: &Identity, number: u64, summary: Summary, now: Moment) -> Vec<Effect> {
+        let Some(worker) = self.of(from) else { return self.ask(from, now).into_iter().collect() };
+        let turned_away = worker.shapes_turned_away();
+        let gapless = worker.summary(number, summary, now);
+        let mut effects = vec![Effect::Fresh(worker.info.job.clone(), worker.info.rank)];
+        if worker.shapes_turned_away() > turned_away {
+            let text =
+                format!("rank {} of {} uses more shapes than are kept", worker.info.rank, worker.info.job);
+            effects.push(Effect::Complain("too many shapes", text));
+        }
+        effects.extend(life_event(worker, Life::Alive, now));
+        if !gapless {
+            effects.extend(self.ask(from, now));
+        }
+        effects
+    }
+
+    /// The rank's last counts go out at once: soon nobody may be there to send them.
+    pub fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
+        let Some(worker) = self.of(from) else { return Vec::new() };
+        let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
+        let job = worker.info.job.clone();
+        if let Some(digest) = worker.next_digest() {
+            effects.push(publish(Body::Digest(HostDigest { job, ranks: vec![digest.clone()] })));
+        }
+        effects
+    }
+
+    fn of(&mut self, from: &Identity) -> Option<&mut Worker> {
+        self.places.get_mut(self.identities.get(from)?)
+    }
+
+    /// Asks a sender to introduce itself, unless it was asked just now.
+    fn ask(&mut self, from: &Identity, now: Moment) -> Option<Effect> {
+        if self.strangers.get(from).is_some_and(|&asked| now.since(asked) < ASK_AGAIN) {
+            return None;
+        }
+        if self.strangers.len() >= STRANGERS {
+            self.strangers.clear();
+        }
+        self.strangers.insert(from.clone(), now);
+        Some(Effect::Tell(from.clone(), Command::Introduce))
+    }
+
+    /// Looks after everybody, and forgets who ended long ago.
+    pub fn check(&mut self, now: Moment) -> Vec<Effect> {
+        let changed = self.places.values_mut().filter_map(|worker| {
+            worker.check(now)?;
+            Some(publish(Body::Event(life_of(worker))))
+        });
+        let effects = changed.collect();
+        let old: Vec<_> = self
+            .places
+            .iter()
+            .filter(|(_, worker)| !worker.is_there() && now.since(worker.heard()) > REMEMBERED)
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in old {
+            self.forget(&place);
+        }
+        effects
+    }
+
+    /// One digest for each job with something to say.
+    pub fn digests(&mut self) -> Vec<HostDigest> {
+        let mut digests: Vec<HostDigest> = Vec::new();
+        for (place, worker) in &mut self.places {
+            let Some(digest) = worker.next_digest().cloned() else { continue };
+            match digests.last_mut().filter(|last| last.job == place.job) {
+                Some(last) => last.ranks.push(digest),
+                None => digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest] }),
+            }
+        }
+        digests
+    }
+
+    pub fn snapshot(&self) -> Vec<JobSnapshot> {
+        let mut jobs: Vec<JobSnapshot> = Vec::new();
+        for (place, worker) in &self.places {
+            let rank = RankSnapshot { info: worker.info.clone(), digest: worker.said() };
+            match jobs.last_mut().filter(|last| last.job == place.job) {
+                Some(last) => last.ranks.push(rank),
+                None => jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank] }),
+            }
+        }
+        jobs
+    }
+
+    pub fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {
+        self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
+    }
+
+    /// Those of a job that can be spoken to.
+    pub fn identities(&self, job: &JobName) -> Vec<Identity> {
+        let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
+        of_job.map(|(_, worker)| worker.identity.clone()).collect()
+    }
+
+    pub fn living(&self) -> usize {
+        self.places.values().filter(|worker| worker.is_there()).count()
+    }
+}
+
+fn life_event(worker: &mut Worker, life: Life, now: Moment) -> Option<Effect> {
+    worker.become_life(life, now)?;
+    Some(publish(Body::Event(life_of(worker))))
+}
+
+fn publish(body: Body) -> Effect {
+    Effect::Publish(Box::new(body))
+}
+
+fn life_of(worker: &Worker) -> Event {
+    let RankInfo { job, rank, pid, .. } = worker.info.clone();
+    Event::Life { job, rank, pid, life: worker.life() }
+}
+
+/// What a worker says of itself goes to every viewer: its texts are cut, its job's name is made fit for a topic.
+fn trimmed(mut info: RankInfo) -> RankInfo {
+    info.job = JobName::cleaned(info.job.as_str());
+    for text in [&mut info.program, &mut info.version] {
+        *text = text.chars().filter(|c| !c.is_control()).take(LONGEST_TEXT).collect();
+    }
+    info
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

@@ -1,0 +1,258 @@
+use std::process::id;
+
+use xpu_shared::{
+    collective::Operation,
+    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps},
+    histogram::Histogram,
+    id::{CommunicatorId, Pid, Sequence, Step},
+    ledger::LedgerPage,
+    unit::Nanoseconds,
+};
+
+use super::*;
+
+fn at(seconds: f64) -> Moment {
+    Moment(1_000_000_000_000 + (seconds * 1e9) as u64)
+}
+
+fn who(name: &str) -> Identity {
+    Identity(name.as_bytes().to_vec())
+}
+
+fn info(job: &str, rank: u32) -> RankInfo {
+    RankInfo {
+        job: job.into(),
+        rank: Rank(rank),
+        world_size: 2,
+        local_rank: None,
+        pid: Pid(id()),
+        started: at(0.0),
+        program: "python train.py".to_owned(),
+        version: "1".to_owned(),
+        ledger: None,
+    }
+}
+
+fn steps(completed: u64, milliseconds: u64) -> Summary {
+    let mut durations = Histogram::new();
+    durations.record(Nanoseconds(milliseconds * 1_000_000));
+    let steps = Steps { source: StepSource::Marked, completed: Step(completed), at: at(1.0), durations };
+    Summary { interval: Nanoseconds(1_000_000_000), steps: Some(steps), ..Summary::default() }
+}
+
+fn state(id: u64) -> CommunicatorState {
+    CommunicatorState {
+        id: CommunicatorId(id),
+        parent: None,
+        rank: 0,
+        size: 2,
+        entered: 1,
+        enqueued: 1,
+        completed: 1,
+        last_operation: Some(Operation::AllReduce),
+        last_bytes: 4,
+    }
+}
+
+fn lives(effects: &[Effect]) -> Vec<Life> {
+    let life = |effect: &Effect| match effect {
+        Effect::Publish(body) => match **body {
+            Body::Event(Event::Life { life, .. }) => Some(life),
+            _ => None,
+        },
+        _ => None,
+    };
+    effects.iter().filter_map(life).collect()
+}
+
+#[test]
+fn a_stranger_is_asked_once_and_not_at_every_word() {
+    let mut roster = Roster::default();
+    let asked = [Effect::Tell(who("x"), Command::Introduce)];
+    assert_eq!(roster.summary(&who("x"), 5, steps(1, 1), at(0.0)), asked);
+    assert_eq!(roster.summary(&who("x"), 6, steps(2, 1), at(1.0)), []);
+    assert_eq!(roster.summary(&who("x"), 7, steps(3, 1), at(6.0)), asked);
+}
+
+#[test]
+fn a_digest_covers_every_summary_once() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    roster.summary(&who("x"), 1, steps(1, 10), at(1.0));
+    roster.summary(&who("x"), 2, steps(2, 30), at(1.1));
+    let digest = roster.digests()[0].ranks[0].clone();
+    assert_eq!((digest.step, digest.step_count), (Some(Step(2)), 2));
+    let again = roster.digests()[0].ranks[0].clone();
+    assert_eq!((again.step_count, again.step_median, again.heard), (0, None, digest.heard));
+}
+
+/// A program destroys its communicators before it ends: their last timed collectives are still worth telling.
+#[test]
+fn the_last_samples_of_a_closed_communicator_are_told() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let sample = CollectiveSample {
+        communicator: 0,
+        sequence: Sequence(3),
+        operation: Operation::AllReduce,
+        bus_bytes: 8,
+        duration: Nanoseconds(5),
+    };
+    let open = Summary { communicators: vec![state(7)], samples: vec![sample], ..steps(1, 1) };
+    roster.summary(&who("x"), 1, open, at(1.0));
+    roster.summary(&who("x"), 2, steps(2, 1), at(1.1));
+    let last = roster.digests()[0].ranks[0].clone();
+    assert_eq!((&last.samples[..], &last.communicators[..]), (&[sample][..], &[state(7)][..]));
+    assert_eq!(roster.digests()[0].ranks[0].communicators, []);
+}
+
+#[test]
+fn a_gap_in_a_workers_frames_brings_a_question() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    assert!(
+        !roster.summary(&who("x"), 1, steps(1, 1), at(1.0)).iter().any(|e| matches!(e, Effect::Tell(..)))
+    );
+    let after_gap = roster.summary(&who("x"), 9, steps(9, 1), at(2.0));
+    assert!(after_gap.contains(&Effect::Tell(who("x"), Command::Introduce)));
+}
+
+#[test]
+fn silence_is_told_and_taken_back() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    assert_eq!(roster.check(at(4.9)), []);
+    assert_eq!(lives(&roster.check(at(5.0))), [Life::Silent]);
+    assert_eq!(roster.check(at(6.0)), []);
+    assert_eq!(lives(&roster.summary(&who("x"), 1, steps(1, 1), at(7.0))), [Life::Alive]);
+    assert_eq!(roster.living(), 1);
+}
+
+/// A rank that hangs with its thread stopped: what it did last stands in its ledger page.
+#[test]
+fn a_silent_rank_is_read_from_its_ledger() {
+    let page = LedgerPage::create().unwrap();
+    let line = &page.ledger().communicators[0];
+    line.open(CommunicatorId(7), 0, 2);
+    let mut roster = Roster::default();
+    let ledger = page.descriptor().map(|fd| fd as u32);
+    roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
+    roster.summary(&who("x"), 1, Summary { communicators: vec![state(7)], ..steps(3, 1) }, at(1.0));
+    page.ledger().step(Step(9), at(1.5));
+    line.enter(5, Operation::Broadcast, 64, at(1.6));
+    line.enqueue(4);
+    roster.check(at(7.0));
+    let digest = roster.digests()[0].ranks[0].clone();
+    assert_eq!((digest.life, digest.step), (Life::Silent, Some(Step(9))));
+    let told = &digest.communicators[0];
+    assert_eq!((told.entered, told.enqueued, told.completed), (5, 4, 1));
+    assert_eq!((told.last_operation, told.last_bytes), (Some(Operation::Broadcast), 64));
+}
+
+#[test]
+fn a_goodbye_brings_the_last_counts_at_once_and_no_more() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    roster.summary(&who("x"), 1, steps(40, 10), at(1.0));
+    let effects = roster.goodbye(&who("x"), at(1.1));
+    assert_eq!(lives(&effects), [Life::Ended]);
+    let Some(Effect::Publish(body)) = effects.last() else { panic!("{effects:?}") };
+    let Body::Digest(digest) = &**body else { panic!("{body:?}") };
+    assert_eq!((digest.ranks[0].step, digest.ranks[0].life), (Some(Step(40)), Life::Ended));
+    assert_eq!(roster.digests(), []);
+    assert_eq!(roster.living(), 0);
+    assert_eq!(roster.snapshot()[0].ranks[0].digest.life, Life::Ended);
+    roster.check(at(700.0));
+    assert_eq!(roster.snapshot(), []);
+}
+
+#[test]
+fn a_living_rank_keeps_its_place_and_a_dead_one_gives_it_up() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let other = RankInfo { pid: Pid(1), ..info("j", 0) };
+    let refused = roster.hello(&who("y"), 0, other.clone(), at(1.0));
+    assert!(
+        matches!(&refused[..], [Effect::Complain(_, text)] if text.contains("--job NAME")),
+        "{refused:?}"
+    );
+    assert_eq!(roster.summary(&who("y"), 1, steps(1, 1), at(1.1)), []);
+    roster.goodbye(&who("x"), at(2.0));
+    let joined = Body::Event(Event::Joined(other.clone()));
+    assert_eq!(roster.hello(&who("y"), 2, other, at(3.0)), [publish(joined)]);
+    assert_eq!(
+        roster.summary(&who("x"), 9, steps(1, 1), at(4.0)),
+        [Effect::Tell(who("x"), Command::Introduce)]
+    );
+}
+
+#[test]
+fn the_same_process_may_come_again_under_another_identity() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    roster.summary(&who("x"), 1, steps(5, 1), at(1.0));
+    assert_eq!(roster.hello(&who("z"), 0, info("j", 0), at(2.0)), []);
+    roster.summary(&who("z"), 1, steps(6, 1), at(3.0));
+    assert_eq!(roster.digests()[0].ranks[0].step, Some(Step(6)));
+    assert_eq!(roster.identities(&"j".into()), [who("z")]);
+}
+
+#[test]
+fn a_process_begun_anew_under_its_number_starts_counting_anew() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let with = |gemms| Summary { launches: Launches { gemms, ..Launches::default() }, ..steps(1, 1) };
+    roster.summary(&who("x"), 1, with(100), at(1.0));
+    roster.summary(&who("x"), 2, with(3), at(2.0));
+    assert_eq!(roster.digests()[0].ranks[0].launches.gemms, 3);
+}
+
+#[test]
+fn a_smaller_second_run_does_not_show_the_ranks_of_the_first() {
+    let mut roster = Roster::default();
+    for rank in 0..4 {
+        roster.hello(&who(&rank.to_string()), 0, info("j", rank), at(0.0));
+        roster.goodbye(&who(&rank.to_string()), at(1.0));
+    }
+    roster.hello(&who("new"), 0, info("j", 0), at(2.0));
+    assert_eq!(roster.snapshot()[0].ranks.len(), 1);
+}
+
+#[test]
+fn two_jobs_are_kept_apart() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("a", 0), at(0.0));
+    roster.hello(&who("y"), 0, info("b", 0), at(0.0));
+    let jobs: Vec<_> = roster.digests().into_iter().map(|digest| digest.job.0).collect();
+    assert_eq!(jobs, ["a", "b"]);
+    assert_eq!(roster.identities(&"a".into()), [who("x")]);
+}
+
+#[test]
+fn hostile_texts_reach_no_topic_and_no_terminal() {
+    let mut roster = Roster::default();
+    let program = "\x1b[2J".repeat(1000);
+    roster.hello(&who("x"), 0, RankInfo { program, ..info("a/o\x1b", 0) }, at(0.0));
+    let snapshot = roster.snapshot();
+    assert_eq!(snapshot[0].job.as_str(), "a_o_");
+    let program = &snapshot[0].ranks[0].info.program;
+    assert!(program.len() <= LONGEST_TEXT && !program.contains('\x1b'));
+}
+
+#[test]
+fn a_flood_of_ranks_is_bounded_and_strangers_too() {
+    let mut roster = Roster::default();
+    for n in 0..PLACES as u32 + 10 {
+        let name = who(&n.to_string());
+        let effects = roster.hello(&name, 0, info("j", n), at(0.0));
+        assert_eq!(matches!(effects[0], Effect::Complain("no room", _)), n >= PLACES as u32);
+    }
+    assert_eq!(roster.places.len(), PLACES);
+    roster.goodbye(&who("17"), at(1.0));
+    roster.hello(&who("late"), 0, info("k", 0), at(2.0));
+    assert_eq!(roster.identities(&"k".into()), [who("late")]);
+    for n in 0..STRANGERS * 3 {
+        roster.summary(&who(&format!("s{n}")), 0, steps(0, 1), at(3.0));
+    }
+    assert!(roster.strangers.len() <= STRANGERS);
+}

@@ -1,0 +1,265 @@
+//! The poll loop: from sockets to the roster and back.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use xpu_shared::{
+    VERSION, codec,
+    frame::{Body, Event, Frame, HostSnapshot, Request, topic},
+    unit::Moment,
+};
+use zmq::{DONTWAIT, POLLIN, SNDMORE};
+
+use crate::{
+    complaint::Complaints,
+    counting::Counting,
+    envelope::{Envelope, tell},
+    listen::{Config, OpenError, Sockets},
+    roster::{Effect, Identity, Roster},
+    subscription::Subscriptions,
+};
+
+/// How often every job's digest goes out.
+const DIGEST: Duration = Duration::from_secs(1);
+
+/// How often processes are looked after; also the longest wait before a signal is noticed.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// Messages taken from one socket before the others have their turn.
+const TURN: usize = 256;
+
+/// The stream of frames that answer requests and command workers.
+const CONTROL: &str = "/control";
+
+/// A collector with its sockets bound.
+pub struct Collector {
+    config: Config,
+    sockets: Sockets,
+    started: Moment,
+    roster: Roster,
+    counting: Counting,
+    subscriptions: Subscriptions,
+    complaints: Complaints,
+    /// When a rank last lived or somebody last asked.
+    busy: Moment,
+}
+
+impl Collector {
+    pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
+        Ok(Self {
+            sockets: Sockets::bind(&config)?,
+            config,
+            started: now,
+            roster: Roster::default(),
+            counting: Counting::default(),
+            subscriptions: Subscriptions::default(),
+            complaints: Complaints::default(),
+            busy: now,
+        })
+    }
+
+    /// Serves until told to stop, or idle for as long as the configuration allows.
+    pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
+        let (mut digest_at, mut check_at) = (Moment::now(), Moment::now());
+        while !stop.load(Relaxed) {
+            self.wait(digest_at.min(check_at).since(Moment::now()))?;
+            let now = Moment::now();
+            self.take_subscriptions()?;
+            self.take_workers(now)?;
+            self.take_requests(now)?;
+            if now >= check_at {
+                check_at = now.after(CHECK);
+                let effects = self.roster.check(now);
+                self.carry_out(effects, now);
+            }
+            if now >= digest_at {
+                digest_at = next(digest_at, now);
+                for digest in self.roster.digests() {
+                    self.publish(Body::Digest(digest), now);
+                }
+                if self.is_idle(now) {
+                    tracing::info!("no rank lives here and nobody asked: ending");
+                    return Ok(());
+                }
+            }
+            // A clock that was set back must not stop the digests until it has caught up.
+            digest_at = digest_at.min(now.after(DIGEST));
+            check_at = check_at.min(now.after(CHECK));
+        }
+        Ok(())
+    }
+
+    fn wait(&self, longest: Duration) -> zmq::Result<()> {
+        let Sockets { workers, data, control, .. } = &self.sockets;
+        let mut items = [workers, data, control].map(|socket| socket.as_poll_item(POLLIN));
+        // Rounded up: a wait of less than a millisecond would spin.
+        let milliseconds = i64::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
+        match zmq::poll(&mut items, milliseconds) {
+            Ok(_) | Err(zmq::Error::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_idle(&mut self, now: Moment) -> bool {
+        if self.roster.living() > 0 || self.busy > now {
+            self.busy = now;
+        }
+        self.config.idle_exit.is_some_and(|limit| now.since(self.busy) >= limit)
+    }
+
+    fn take_subscriptions(&mut self) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            match self.sockets.data.recv_bytes(DONTWAIT) {
+                Ok(message) => self.subscriptions.take(&message),
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_workers(&mut self, now: Moment) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let Some(Envelope { from, payload, .. }) = Envelope::receive(&self.sockets.workers)? else {
+                break;
+            };
+            let effects = match codec::decode(&payload) {
+                Ok(Frame { number, body, .. }) => match body {
+                    Body::Hello(info) => self.roster.hello(&from, number, info, now),
+                    Body::Summary(summary) => self.roster.summary(&from, number, summary, now),
+                    Body::Goodbye => self.roster.goodbye(&from, now),
+                    other => {
+                        self.complaints.raise("not for a worker to say", &other.kind(), now);
+                        continue;
+                    }
+                },
+                Err(error) => {
+                    self.complaints.raise("a worker's frame", &error, now);
+                    continue;
+                }
+            };
+            self.carry_out(effects, now);
+        }
+        Ok(())
+    }
+
+    fn take_requests(&mut self, now: Moment) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let Some(envelope) = Envelope::receive(&self.sockets.control)? else { break };
+            let answer = match codec::decode(&envelope.payload) {
+                Ok(Frame { body: Body::Request(request), .. }) => {
+                    self.busy = now;
+                    self.answer(request, now)
+                }
+                Ok(Frame { body, .. }) => {
+                    self.complaints.raise("not for a viewer to say", &body.kind(), now);
+                    Some(Body::Refusal("only requests are taken here; see docs/wire-format.md".to_owned()))
+                }
+                Err(error) => {
+                    self.complaints.raise("a viewer's frame", &error, now);
+                    Some(Body::Refusal(error.to_string()))
+                }
+            };
+            if let Some(body) = answer {
+                let bytes = self.encode(CONTROL, body, now);
+                self.counting.sent(envelope.answer(&self.sockets.control, &bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, request: Request, now: Moment) -> Option<Body> {
+        match request {
+            Request::Snapshot => Some(Body::Snapshot(HostSnapshot {
+                version: VERSION.to_owned(),
+                started: self.started,
+                base: self.config.base,
+                jobs: self.roster.snapshot(),
+            })),
+            Request::Enable { job, on } => {
+                let identities = self.roster.identities(&job);
+                if identities.is_empty() {
+                    return Some(Body::Refusal(format!(
+                        "no rank of job {job} lives on {}; `xpu-top status` lists what does",
+                        self.config.host
+                    )));
+                }
+                for identity in identities {
+                    self.tell(&identity, xpu_shared::frame::Command::Enable(on), now);
+                }
+                None
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, now: Moment) {
+        for effect in effects {
+            match effect {
+                Effect::Tell(to, command) => self.tell(&to, command, now),
+                Effect::Publish(body) => self.publish(*body, now),
+                Effect::Fresh(job, rank) => {
+                    if self.subscriptions.cover(&topic::detail(&job, rank))
+                        && let Some(detail) = self.roster.detail(&job, rank)
+                    {
+                        self.publish(Body::Detail(detail), now);
+                    }
+                }
+                Effect::Complain(about, detail) => self.complaints.raise(about, &detail, now),
+            }
+        }
+    }
+
+    fn tell(&mut self, to: &Identity, command: xpu_shared::frame::Command, now: Moment) {
+        let bytes = self.encode(CONTROL, Body::Command(command), now);
+        self.counting.sent(tell(&self.sockets.workers, to, &bytes));
+    }
+
+    /// Publishes under the topic of what is said. Frames nobody reads still count, so that who comes later and who was
+    /// there see the same numbers.
+    fn publish(&mut self, body: Body, now: Moment) {
+        let topic = match &body {
+            Body::Digest(digest) => topic::overview(&digest.job),
+            Body::Detail(detail) => topic::detail(&detail.job, detail.rank),
+            Body::Event(event) => {
+                note(event);
+                topic::events(event.job())
+            }
+            _ => return,
+        };
+        if !self.subscriptions.cover(&topic) {
+            self.counting.next(&topic);
+            return;
+        }
+        let bytes = self.encode(&topic, body, now);
+        let data = &self.sockets.data;
+        let outcome =
+            data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));
+        self.counting.sent(outcome);
+    }
+
+    fn encode(&mut self, stream: &str, body: Body, now: Moment) -> Vec<u8> {
+        let number = self.counting.next(stream);
+        codec::encode(&Frame {
+            host: self.config.host.clone(),
+            number,
+            now,
+            lost: self.counting.lost(),
+            body,
+        })
+    }
+}
+
+fn note(event: &Event) {
+    match event {
+        Event::Joined(info) => tracing::info!("{}: rank {} joined (pid {})", info.job, info.rank, info.pid),
+        Event::Life { job, rank, life, .. } => tracing::info!("{job}: rank {rank} is {life:?}"),
+    }
+}
+
+/// The moment of the digest after the one that was due at `due`: on the beat, unless beats were missed.
+fn next(due: Moment, now: Moment) -> Moment {
+    let on_beat = due.after(DIGEST);
+    if on_beat > now { on_beat } else { now.after(DIGEST) }
+}

@@ -1,0 +1,65 @@
+//! What viewers subscribed to: what nobody reads is not written.
+
+use std::collections::BTreeSet;
+
+/// Subscriptions told apart. With more, everything is published: a viewer can cost work, never data.
+const TOLD_APART: usize = 4096;
+
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    prefixes: BTreeSet<Vec<u8>>,
+    overflowed: bool,
+}
+
+impl Subscriptions {
+    /// Takes what an XPUB receives: 1 or 0, then the prefix. Anything else is not for the publisher.
+    pub fn take(&mut self, message: &[u8]) {
+        match message.split_first() {
+            Some((1, prefix)) if self.prefixes.len() < TOLD_APART => {
+                self.prefixes.insert(prefix.to_vec());
+            }
+            Some((1, _)) => self.overflowed = true,
+            Some((0, prefix)) => {
+                self.prefixes.remove(prefix);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn cover(&self, topic: &str) -> bool {
+        let topic = topic.as_bytes();
+        self.overflowed || (0..=topic.len()).any(|end| self.prefixes.contains(&topic[..end]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_covers_what_begins_with_it() {
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.take(b"\x01job/r/1/");
+        assert!(subscriptions.cover("job/r/1/"));
+        assert!(!subscriptions.cover("job/r/10/"));
+        assert!(!subscriptions.cover("job/o"));
+        subscriptions.take(b"\x01");
+        assert!(subscriptions.cover("anything"));
+        subscriptions.take(b"\x00");
+        subscriptions.take(b"\x00job/r/1/");
+        assert!(!subscriptions.cover("job/r/1/"));
+    }
+
+    #[test]
+    fn garbage_and_floods_lose_nothing() {
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.take(b"");
+        subscriptions.take(b"\xffhello");
+        assert!(!subscriptions.cover("job/o"));
+        for n in 0..TOLD_APART as u32 + 1 {
+            subscriptions.take(&[&[1_u8][..], &n.to_be_bytes()].concat());
+        }
+        assert!(subscriptions.cover("job/o"));
+        assert_eq!(subscriptions.prefixes.len(), TOLD_APART);
+    }
+}

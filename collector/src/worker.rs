@@ -1,0 +1,271 @@
+//! One rank as this host knows it: what it said, and what can be read of it when it says no more.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    frame::{CommunicatorState, HookHealth, Life, RankDetail, RankDigest, RankInfo, Summary},
+    id::Step,
+    ledger::{self, LedgerPage},
+    unit::{Moment, Nanoseconds},
+};
+
+use crate::{
+    digest::{self, Known, Pending, foremost},
+    process::Process,
+    roster::Identity,
+    totals::Totals,
+};
+
+/// A rank whose process lives and that said nothing for this long is silent: five summaries are missing.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// A process gone for this long without a goodbye has died: its goodbye may still be on the way.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// A rank whose process cannot be looked at and that said nothing for this long counts as dead.
+const UNSEEN: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct Worker {
+    pub info: RankInfo,
+    pub identity: Identity,
+    process: Process,
+    ledger: Option<LedgerPage>,
+    life: Life,
+    heard: Moment,
+    gone: Option<Moment>,
+    /// The number its next frame should have.
+    expected: u64,
+    step: Option<(Step, Moment)>,
+    totals: Totals,
+    communicators: Vec<Known>,
+    latest: Summary,
+    pending: Pending,
+    digest: RankDigest,
+    /// Whether there is something the last digest did not say.
+    unsaid: bool,
+}
+
+impl Worker {
+    pub fn new(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
+        let mut new = Self {
+            process: Process::find(info.pid),
+            ledger: None,
+            life: Life::Alive,
+            heard: now,
+            gone: None,
+            expected: number.wrapping_add(1),
+            step: None,
+            totals: Totals::default(),
+            communicators: Vec::new(),
+            latest: Summary::default(),
+            pending: Pending::default(),
+            digest: digest::empty(&info, now),
+            unsaid: true,
+            info,
+            identity,
+        };
+        new.map_ledger();
+        new
+    }
+
+    /// The same process says again who it is.
+    pub fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
+        self.identity = identity;
+        if self.ledger.is_none() || self.info.ledger != info.ledger {
+            self.info = info;
+            self.map_ledger();
+        } else {
+            self.info = info;
+        }
+        self.expected = number.wrapping_add(1);
+        self.hear(now);
+    }
+
+    fn map_ledger(&mut self) {
+        self.ledger = self.info.ledger.and_then(|descriptor| {
+            LedgerPage::open(self.info.pid, descriptor)
+                .inspect_err(|error| {
+                    tracing::info!(
+                        "rank {} of {}: no ledger page ({error}); a hang will show without its last operation",
+                        self.info.rank,
+                        self.info.job,
+                    );
+                })
+                .ok()
+        });
+    }
+
+    fn hear(&mut self, now: Moment) {
+        self.heard = self.heard.max(now);
+        self.gone = None;
+        self.unsaid = true;
+    }
+
+    pub fn is_process_of(&self, info: &RankInfo) -> bool {
+        (self.info.pid, self.info.started) == (info.pid, info.started)
+    }
+
+    /// Whether another process may have its place.
+    pub fn has_left(&self) -> bool {
+        self.life != Life::Alive || self.process.lives() == Some(false)
+    }
+
+    pub fn life(&self) -> Life {
+        self.life
+    }
+
+    pub fn is_there(&self) -> bool {
+        matches!(self.life, Life::Alive | Life::Silent)
+    }
+
+    pub fn heard(&self) -> Moment {
+        self.heard
+    }
+
+    pub fn shapes_turned_away(&self) -> u64 {
+        self.totals.turned_away()
+    }
+
+    /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change again.
+    pub fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
+        summary.communicators.truncate(ledger::COMMUNICATORS);
+        summary.samples.truncate(Summary::SAMPLES);
+        let gapless = number <= self.expected;
+        self.expected = number.wrapping_add(1);
+        if summary.launches.gemms < self.latest.launches.gemms {
+            // The process began anew under the same number (exec): its old counts are none of its own.
+            self.totals = Totals::default();
+            self.latest = Summary::default();
+        }
+        self.totals.take(&summary.gemms, &summary.collectives);
+        self.take_communicators(&summary.communicators, now);
+        if let Some(steps) = &summary.steps {
+            self.pending.steps.merge(&steps.durations);
+            self.step = Some((steps.completed, steps.at));
+        }
+        self.pending.take_samples(&summary);
+        let spent = summary.hook.spent.0.saturating_sub(self.latest.hook.spent.0);
+        self.pending.spent = Nanoseconds(self.pending.spent.0.saturating_add(spent));
+        self.pending.interval = Nanoseconds(self.pending.interval.0.saturating_add(summary.interval.0));
+        self.latest = summary;
+        self.hear(now);
+        gapless
+    }
+
+    fn take_communicators(&mut self, states: &[CommunicatorState], now: Moment) {
+        let before = std::mem::take(&mut self.communicators);
+        self.communicators = states
+            .iter()
+            .map(|state| {
+                let old = before.iter().find(|known| known.state.id == state.id && known.state == *state);
+                let advanced = old.map_or(now, |known| known.advanced);
+                Known { state: state.clone(), advanced, closed: false }
+            })
+            .collect();
+        let closed = before.into_iter().filter(|known| states.iter().all(|state| state.id != known.state.id));
+        self.communicators.extend(closed.map(|known| Known { closed: true, ..known }));
+        self.communicators.truncate(2 * ledger::COMMUNICATORS);
+    }
+
+    /// Sets what it is now; `Some` if that is news.
+    pub fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
+        if matches!(life, Life::Alive | Life::Ended) {
+            self.hear(now);
+        }
+        (self.life != life).then(|| {
+            self.life = life;
+            self.unsaid = true;
+            life
+        })
+    }
+
+    /// Looks after the rank; `Some` if its life changed.
+    pub fn check(&mut self, now: Moment) -> Option<Life> {
+        if !self.is_there() {
+            return None;
+        }
+        let lives = self.process.lives();
+        let silent_for = now.since(self.heard);
+        let life = if lives == Some(false) {
+            let gone = *self.gone.get_or_insert(now);
+            if now.since(gone) < GRACE {
+                return None;
+            }
+            Life::Died
+        } else if lives.is_none() && silent_for >= UNSEEN {
+            Life::Died
+        } else if silent_for >= SILENCE {
+            Life::Silent
+        } else {
+            return None;
+        };
+        self.consult_ledger(now);
+        self.become_life(life, now)
+    }
+
+    /// Takes from the page what the rank did after its last word.
+    fn consult_ledger(&mut self, now: Moment) {
+        let Some(page) = &self.ledger else { return };
+        let reading = page.ledger().read();
+        if self.step.is_none_or(|(step, _)| reading.step > step) && reading.step > Step(0) {
+            self.step = Some((reading.step, reading.step_at));
+        }
+        for line in reading.communicators {
+            match self.communicators.iter_mut().find(|known| known.state.id == line.id) {
+                Some(known) => advance(known, &line, now),
+                None => self.communicators.push(Known {
+                    state: unknown_parent(&line),
+                    advanced: now,
+                    closed: false,
+                }),
+            }
+        }
+    }
+
+    /// The digest of what happened since the last one; `None` when there is nothing to say.
+    pub fn next_digest(&mut self) -> Option<&RankDigest> {
+        if !self.unsaid && !self.is_there() {
+            return None;
+        }
+        self.unsaid = false;
+        let pending = std::mem::take(&mut self.pending);
+        let (gemm_timed_flops, gemm_timed_for) = self.totals.timed();
+        let communicators = foremost(&self.communicators);
+        self.communicators.retain(|known| !known.closed);
+        let HookHealth { enabled, dropped_records, untimed, .. } = self.latest.hook;
+        self.digest = RankDigest {
+            rank: self.info.rank,
+            world_size: self.info.world_size,
+            pid: self.info.pid,
+            life: self.life,
+            heard: self.heard,
+            step: self.step.map(|(step, _)| step),
+            step_at: self.step.map(|(_, at)| at).unwrap_or_default(),
+            step_median: pending.steps.median(),
+            step_count: u32::try_from(pending.steps.count()).unwrap_or(u32::MAX),
+            gemm_timed_flops,
+            gemm_timed_for,
+            gemm_flops: self.totals.flops(),
+            samples: pending.samples_of(&communicators),
+            communicators,
+            launches: self.latest.launches,
+            dropped_records,
+            untimed,
+            overhead_ppm: pending.overhead_ppm().unwrap_or(self.digest.overhead_ppm),
+            enabled,
+        };
+        Some(&self.digest)
+    }
+
+    /// The last digest that was said, with what its life is now.
+    pub fn said(&self) -> RankDigest {
+        RankDigest { life: self.life, ..self.digest.clone() }
+    }
+
+    pub fn detail(&self) -> RankDetail {
+        let mut summary = self.latest.clone();
+        self.totals.complete(&mut summary.gemms, &mut summary.collectives);
+        RankDetail { job: self.info.job.clone(), rank: self.info.rank, summary }
+    }
+}

@@ -1,0 +1,93 @@
+//! The program itself: how it starts, says so, and ends.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    os::{fd::AsRawFd as _, unix::process::CommandExt as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio, id},
+};
+
+struct Started {
+    child: Child,
+    line: String,
+    dir: PathBuf,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Starts it with a pipe for its first line.
+fn start(name: &str, bind: &str, more: &[&str]) -> Started {
+    let dir = std::env::temp_dir().join(format!("xpu-top-program-{}-{name}", id()));
+    let (read, write) = std::io::pipe().unwrap();
+    let descriptor = write.as_raw_fd();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xpu-collector"));
+    command
+        .args(["--base-port", "29500", "--ready-fd", "9", "--bind", bind, "--runtime-dir"])
+        .arg(&dir)
+        .args(more)
+        .env_remove("XPU_TOP_KEY_FILE")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .stderr(Stdio::piped());
+    // SAFETY: dup2 is async-signal-safe, and descriptor 9 is nobody's in the child.
+    unsafe {
+        command.pre_exec(move || match libc::dup2(descriptor, 9) {
+            9 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let child = command.spawn().unwrap();
+    drop(write);
+    let mut line = String::new();
+    BufReader::new(read).read_line(&mut line).unwrap();
+    Started { child, line, dir }
+}
+
+fn address(n: u8) -> String {
+    let [_, _, high, low] = id().to_be_bytes();
+    format!("127.{}.{high}.{}", 200 + n, low.max(1))
+}
+
+#[test]
+fn it_says_ready_and_ends_cleanly_at_a_signal() {
+    let mut started = start("ready", &address(0), &[]);
+    assert_eq!(started.line, "ready\n");
+    let socket = started.dir.join("collector-29500.sock");
+    assert!(socket.exists());
+    // SAFETY: kill has no memory to get wrong, and the child has not been waited for.
+    unsafe { libc::kill(started.child.id() as i32, libc::SIGTERM) };
+    assert!(started.child.wait().unwrap().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_second_one_leaves_quietly() {
+    let first = start("second", &address(1), &[]);
+    assert_eq!(first.line, "ready\n");
+    let mut second = Command::new(env!("CARGO_BIN_EXE_xpu-collector"))
+        .args(["--base-port", "29500", "--bind", &address(1), "--runtime-dir"])
+        .arg(&first.dir)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(second.wait().unwrap().success());
+}
+
+#[test]
+fn a_remote_bind_without_a_key_is_refused_in_one_line() {
+    let mut started = start("remote", "0.0.0.0", &[]);
+    assert!(
+        started.line.contains("without a key") && started.line.contains("xpu-top keygen"),
+        "{}",
+        started.line
+    );
+    assert!(!started.child.wait().unwrap().success());
+    let mut log = String::new();
+    started.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(log.lines().count(), 1, "{log}");
+}
