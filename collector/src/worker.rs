@@ -213,12 +213,8 @@ impl Worker {
         }
         for line in reading.communicators {
             match self.communicators.iter_mut().find(|known| known.state.id == line.id) {
-                Some(known) => advance(known, &line, now),
-                None => self.communicators.push(Known {
-                    state: unknown_parent(&line),
-                    advanced: now,
-                    closed: false,
-                }),
+                Some(known) => known.advance(&line, now),
+                None => self.communicators.push(Known::read(&line, now)),
             }
         }
     }

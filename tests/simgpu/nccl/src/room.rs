@@ -1,6 +1,7 @@
 //! What the ranks of one communicator share, and how they come together in it.
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -62,9 +63,7 @@ impl Entry {
             header.complete.store(1, Ordering::Release);
             futex::wake_all(&header.complete);
         }
-        let patience = Duration::try_from_secs_f64(settings::INIT_TIMEOUT_S.read()).unwrap_or(Duration::MAX);
-        let far = Instant::now() + Duration::from_secs(1_000_000);
-        Ok(Self { room, file, deadline: Instant::now().checked_add(patience).unwrap_or(far) })
+        Ok(Self { room, file, deadline: Instant::now() + gathering_time() })
     }
 
     /// Waits until every rank is in the room; `None` when time is up.
@@ -126,6 +125,13 @@ impl Room {
         }
         true
     }
+}
+
+/// How long ranks wait for each other when a communicator is made.
+fn gathering_time() -> Duration {
+    static SECONDS: OnceLock<f64> = OnceLock::new();
+    // The setting's range ends far below what a duration holds.
+    Duration::from_secs_f64(*SECONDS.get_or_init(|| settings::INIT_TIMEOUT_S.read()))
 }
 
 fn seats() -> usize {

@@ -87,3 +87,6 @@ impl Slot {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

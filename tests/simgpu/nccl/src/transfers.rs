@@ -91,7 +91,7 @@ impl Progress<'_> {
                 Arrival::Waiting => self.stage = Stage::Waiting,
                 Arrival::Complete => {
                     self.stage = Stage::Waiting;
-                    self.ring(comm);
+                    ring(comm, self.peer);
                 }
             }
         }
@@ -100,17 +100,19 @@ impl Progress<'_> {
         {
             self.stage = Stage::Done { end };
             if self.slot.leave(&self.visit) {
-                self.ring(comm);
+                ring(comm, self.peer);
+                // Another stream of ours may wait for this pair's next lap.
+                ring(comm, comm.rank);
             }
         }
         self.stage != before
     }
+}
 
-    fn ring(&self, comm: &Communicator) {
-        let doorbell = &comm.room.seat(self.peer).doorbell;
-        doorbell.fetch_add(1, Ordering::AcqRel);
-        futex::wake_all(doorbell);
-    }
+fn ring(comm: &Communicator, rank: u32) {
+    let doorbell = &comm.room.seat(rank).doorbell;
+    doorbell.fetch_add(1, Ordering::AcqRel);
+    futex::wake_all(doorbell);
 }
 
 #[unsafe(no_mangle)]

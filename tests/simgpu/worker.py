@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""One rank of a data-parallel training job, in the shape PyTorch gives it, without PyTorch.
+
+Reads RANK, WORLD_SIZE and LOCAL_RANK as torchrun sets them. Every CUDA call goes through the global scope, so a
+preloaded library is reached as it is in a real job. Runs on the stand-in libraries of this folder.
+"""
+
+import argparse
+import ctypes
+import os
+import random
+import signal
+import statistics
+import sys
+import threading
+import time
+from ctypes import POINTER, c_char, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from pathlib import Path
+
+BF16, FLOAT, COMPUTE_32F = 14, 0, 68
+NCCL_BF16, NCCL_SUM = 9, 0
+NON_BLOCKING, NO_TIMING = 1, 2
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+
+# One product is 2 * 8192 * 8192 * 4096 operations: 1.1 ms at 500 TFLOPS.
+M, N, K = 8192, 8192, 4096
+BUCKETS, BUCKET_ELEMENTS = 4, 32 * 1024 * 1024
+BATCH_BYTES = 16 * 1024 * 1024
+LOAD_S = 0.002
+RENDEZVOUS_DEADLINE_S = 120
+# How long a stopped rank may still be inside a call before its communicator is aborted.
+GRACE_S = 1.0
+
+
+class Stop(BaseException):
+    """Somebody asked this process to end."""
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", c_char * 128)]
+
+
+ANSWER = POINTER(c_void_p)
+SIGNATURES = {
+    "cudaSetDevice": [c_int],
+    "cudaGetDeviceCount": [POINTER(c_int)],
+    "cudaMalloc": [ANSWER, c_size_t],
+    "cudaMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
+    "__cudaLaunchKernel": [c_void_p, Dim3, Dim3, c_void_p, c_size_t, c_void_p],
+    "cudaStreamCreateWithFlags": [ANSWER, c_uint],
+    "cudaStreamSynchronize": [c_void_p],
+    "cudaStreamWaitEvent": [c_void_p, c_void_p, c_uint],
+    "cudaEventCreateWithFlags": [ANSWER, c_uint],
+    "cudaEventRecord": [c_void_p, c_void_p],
+    "cublasCreate_v2": [ANSWER],
+    "cublasSetStream_v2": [c_void_p, c_void_p],
+    "cublasGemmEx": [c_void_p] + [c_int] * 5
+    + [c_void_p, c_void_p, c_int, c_int, c_void_p, c_int, c_int, c_void_p, c_void_p] + [c_int] * 4,
+    "cublasLtCreate": [ANSWER],
+    "cublasLtMatmulDescCreate": [ANSWER, c_int, c_int],
+    "cublasLtMatrixLayoutCreate": [ANSWER, c_int, c_uint64, c_uint64, ctypes.c_int64],
+    "cublasLtMatmul": [c_void_p] * 14 + [c_size_t, c_void_p],
+    "ncclGetUniqueId": [POINTER(UniqueId)],
+    "ncclCommInitRank": [ANSWER, c_int, UniqueId, c_int],
+    "ncclAllReduce": [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p],
+    "ncclCommDestroy": [c_void_p],
+    "ncclCommAbort": [c_void_p],
+}
+
+
+class Cuda:
+    """The C functions, each raising when it fails."""
+
+    def __init__(self):
+        for library in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        everything = ctypes.CDLL(None)
+        for name, arguments in SIGNATURES.items():
+            function = getattr(everything, name)
+            function.argtypes, function.restype, function.errcheck = arguments, c_int, self._check
+            setattr(self, name.lstrip("_"), function)
+
+    @staticmethod
+    def _check(code, function, _arguments):
+        if code != 0:
+            raise RuntimeError(f"{function.__name__} failed with code {code}")
+        return code
+
+    @staticmethod
+    def made(create, *arguments):
+        """The handle a creating function answers with."""
+        handle = c_void_p()
+        create(ctypes.byref(handle), *arguments)
+        return handle
+
+
+class Dataset:
+    """Samples that take a moment to read."""
+
+    def __init__(self, seed, slow_s, hang_step):
+        self.random = random.Random(seed)
+        self.slow_s = slow_s
+        self.hang_step = hang_step
+
+    def __getitem__(self, index):
+        time.sleep(LOAD_S * self.random.uniform(0.9, 1.1) + self.slow_s)
+        while index == self.hang_step:
+            time.sleep(0.5)
+        return index
+
+
+def loader(dataset):
+    """Endless samples."""
+    index = 0
+    while True:
+        yield dataset[index]
+        index += 1
+
+
+class Model:
+    """Blocks of two linear layers; each product at least a millisecond."""
+
+    def __init__(self, cuda, layers, stream):
+        self.cuda, self.layers, self.stream = cuda, layers, stream
+        self.blas = cuda.made(cuda.cublasCreate_v2)
+        cuda.cublasSetStream_v2(self.blas, stream)
+        self.blas_lt = cuda.made(cuda.cublasLtCreate)
+        self.product = cuda.made(cuda.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
+        self.layouts = [cuda.made(cuda.cublasLtMatrixLayoutCreate, BF16, rows, cols, rows)
+                        for rows, cols in ((M, K), (K, N), (M, N))]
+        self.a, self.b, self.c = (cuda.made(cuda.cudaMalloc, 2 * size) for size in (M * K, K * N, M * N))
+        self.one = ctypes.byref(ctypes.c_float(1.0))
+        self.code = ctypes.create_string_buffer(64)
+        self.grid = Dim3(1024, 1, 1)
+        self.block = Dim3(256, 1, 1)
+
+    def matmul(self):
+        self.cuda.cublasGemmEx(self.blas, 0, 0, M, N, K, self.one, self.a, BF16, M, self.b, BF16, K, self.one,
+                               self.c, BF16, M, COMPUTE_32F, -1)
+
+    def linear(self):
+        a, b, c = self.layouts
+        self.cuda.cublasLtMatmul(self.blas_lt, self.product, self.one, self.a, a, self.b, b, self.one, self.c, c,
+                                 self.c, c, None, None, 0, self.stream)
+
+    def elementwise(self):
+        self.cuda.cudaLaunchKernel(self.code, self.grid, self.block, None, 0, self.stream)
+
+    def forward(self):
+        for _ in range(self.layers):
+            self.linear()
+            self.elementwise()
+            self.matmul()
+            self.elementwise()
+
+    def backward(self, gradient_ready):
+        for layer in reversed(range(self.layers)):
+            for _ in range(2):
+                self.elementwise()
+                self.matmul()
+                self.matmul()
+            gradient_ready(layer)
+
+
+class Reducer:
+    """Reduces gradients in buckets on a stream of its own while backward goes on, as DDP does."""
+
+    def __init__(self, cuda, communicator, layers, compute):
+        self.cuda, self.communicator, self.layers, self.compute = cuda, communicator, layers, compute
+        self.stream = cuda.made(cuda.cudaStreamCreateWithFlags, NON_BLOCKING)
+        self.ready, self.done = ([cuda.made(cuda.cudaEventCreateWithFlags, NO_TIMING) for _ in range(BUCKETS)]
+                                 for _ in range(2))
+        self.gradients = cuda.made(cuda.cudaMalloc, 2 * BUCKET_ELEMENTS)
+
+    def gradient_ready(self, layer):
+        """Layers come last first; a bucket goes when its last layer is there."""
+        finished = self.layers - layer
+        for bucket in range(BUCKETS):
+            if finished == max(1, (bucket + 1) * self.layers // BUCKETS):
+                self.all_reduce(bucket)
+
+    def all_reduce(self, bucket):
+        cuda = self.cuda
+        cuda.cudaEventRecord(self.ready[bucket], self.compute)
+        cuda.cudaStreamWaitEvent(self.stream, self.ready[bucket], 0)
+        cuda.ncclAllReduce(self.gradients, self.gradients, BUCKET_ELEMENTS, NCCL_BF16, NCCL_SUM, self.communicator,
+                           self.stream)
+        cuda.cudaEventRecord(self.done[bucket], self.stream)
+
+    def finish(self):
+        for event in self.done:
+            self.cuda.cudaStreamWaitEvent(self.compute, event, 0)
+
+
+def optimizer_step(model):
+    for _ in range(model.layers):
+        model.elementwise()
+
+
+def read_loss(cuda, model, host):
+    cuda.cudaMemcpyAsync(host, model.c, 4, DEVICE_TO_HOST, model.stream)
+    cuda.cudaStreamSynchronize(model.stream)
+
+
+def train_step(cuda, batches, model, reducer, host):
+    next(batches)
+    cuda.cudaMemcpyAsync(model.a, host, BATCH_BYTES, HOST_TO_DEVICE, model.stream)
+    model.forward()
+    model.backward(reducer.gradient_ready)
+    reducer.finish()
+    optimizer_step(model)
+    read_loss(cuda, model, host)
+
+
+def rendezvous(cuda, folder, rank):
+    """The job's unique id: rank 0 makes it and puts it where the others look."""
+    path = Path(folder) / "unique_id"
+    unique_id = UniqueId()
+    if rank == 0:
+        cuda.ncclGetUniqueId(ctypes.byref(unique_id))
+        unfinished = path.with_suffix(".new")
+        unfinished.write_bytes(bytes(unique_id))
+        os.replace(unfinished, path)
+        return unique_id
+    deadline = time.monotonic() + RENDEZVOUS_DEADLINE_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"rank 0 wrote no {path} in {RENDEZVOUS_DEADLINE_S} s")
+        time.sleep(0.02)
+    return UniqueId.from_buffer_copy(path.read_bytes())
+
+
+def stop_on_signals(cuda, communicator):
+    """Makes SIGTERM and SIGINT raise Stop, also out of a collective that other ranks never enter."""
+
+    def stop(_number, _frame):
+        raise Stop
+
+    def abort_late():
+        os.read(reading, 1)
+        time.sleep(GRACE_S)
+        try:
+            cuda.ncclCommAbort(communicator)
+        except RuntimeError:
+            pass  # The main thread has ended it.
+
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=abort_late, name="abort-late", daemon=True).start()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+
+
+class NoTracer:
+    def step(self):
+        pass
+
+
+def make_tracer(rank):
+    try:
+        from xpu_top import Tracer
+    except ImportError:
+        print(f"rank {rank}: no xpu_top module, steps are not reported", file=sys.stderr)
+        return NoTracer()
+    return Tracer()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=0, help="steps to train; 0 is for ever")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rendezvous", required=True, metavar="DIR", help="an empty folder all ranks see")
+    parser.add_argument("--layers", type=int, default=14, help="blocks of the model; 14 make a step of 100 ms")
+    parser.add_argument("--slow-host", type=float, default=0, metavar="MS", help="time this rank's loader loses a step")
+    parser.add_argument("--hang", type=int, default=None, metavar="STEP", help="this rank's loader never returns there")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    rank, world, local = (int(os.environ.get(name, default))
+                          for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+    cuda = Cuda()
+    count = c_int()
+    cuda.cudaGetDeviceCount(ctypes.byref(count))
+    cuda.cudaSetDevice(local % count.value)
+    communicator = cuda.made(cuda.ncclCommInitRank, world, rendezvous(cuda, args.rendezvous, rank), rank)
+    tracer = make_tracer(rank)
+    compute = cuda.made(cuda.cudaStreamCreateWithFlags, NON_BLOCKING)
+    model = Model(cuda, args.layers, compute)
+    reducer = Reducer(cuda, communicator, args.layers, compute)
+    batches = loader(Dataset(args.seed * 1_000_003 + rank, args.slow_host / 1e3, args.hang))
+    host = ctypes.create_string_buffer(4)
+    took = []
+    try:
+        stop_on_signals(cuda, communicator)
+        while not args.steps or len(took) < args.steps:
+            before = time.monotonic()
+            train_step(cuda, batches, model, reducer, host)
+            tracer.step()
+            took.append(time.monotonic() - before)
+        cuda.ncclCommDestroy(communicator)
+        end = "done"
+    except Stop:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        end = "stopped"
+        try:
+            cuda.ncclCommAbort(communicator)
+        except RuntimeError:
+            pass  # The late abort was faster.
+    median = statistics.median(took) * 1e3 if took else 0.0
+    # One write, so that the lines of many ranks do not mix.
+    sys.stdout.write(f"rank {rank}: {end} after {len(took)} steps, {median:.1f} ms a step\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
