@@ -16,7 +16,7 @@ interpose! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| { lane.counters.kernels.add(1); };
-    after |_, _, _| {};
+    after |_, (), _| {};
 
     /// What the compiler of CUDA 13 makes of `<<<>>>`.
     fn __cudaLaunchKernel(
@@ -24,17 +24,17 @@ interpose! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| { lane.counters.kernels.add(1); };
-    after |_, _, _| {};
+    after |_, (), _| {};
 
     fn cudaLaunchKernelExC(
         config: *const c_void, function: *const c_void, arguments: *mut *mut c_void,
     ) -> c_int in CUDART, or MISSING;
     before |lane| { lane.counters.kernels.add(1); };
-    after |_, _, _| {};
+    after |_, (), _| {};
 
     fn cudaGraphLaunch(graph: cudaGraphExec_t, stream: cudaStream_t) -> c_int in CUDART, or MISSING;
     before |lane| { lane.counters.graphs.add(1); };
-    after |_, _, _| {};
+    after |_, (), _| {};
 
     fn cudaStreamBeginCapture(stream: cudaStream_t, mode: c_int) -> c_int in CUDART, or MISSING;
     before |lane| lane.observer();

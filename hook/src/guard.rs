@@ -39,7 +39,7 @@ impl Entered {
         let errno = ErrnoKept::keep();
         let outcome = catch_unwind(AssertUnwindSafe(|| half(self.lane)));
         drop(errno);
-        outcome.map_err(|_| switch::panicked()).ok()
+        outcome.map_err(|_payload| switch::panicked()).ok()
     }
 }
 

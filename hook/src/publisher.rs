@@ -212,7 +212,7 @@ impl Publisher {
     }
 
     fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {
-        let parent = self.observer.communicators.open().find(|slot| slot.id() == line.id).and_then(|slot| slot.parent());
+        let parent = self.observer.communicators.open().find(|slot| slot.id() == line.id).and_then(super::communicator::Slot::parent);
         CommunicatorState {
             id: line.id,
             parent,

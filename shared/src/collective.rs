@@ -37,7 +37,7 @@ impl Operation {
 
     /// Bytes the operation is said to move (nccl-tests' S), from the count given to the call.
     ///
-    /// AllGather and ReduceScatter take the count of one rank's part: S is the whole.
+    /// `AllGather` and `ReduceScatter` take the count of one rank's part: S is the whole.
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
         match self {

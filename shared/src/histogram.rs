@@ -72,14 +72,14 @@ impl Histogram {
         bytes
     }
 
-    /// From the HdrHistogram V2 encoding (uncompressed).
+    /// From the `HdrHistogram` V2 encoding (uncompressed).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadHistogram> {
         if bytes.len() > LARGEST_ENCODING {
             return Err(BadHistogram);
         }
         refuse_hostile_bounds(bytes)?;
         let mut inner: hdrhistogram::Histogram<u64> =
-            Deserializer::new().deserialize(&mut &bytes[..]).map_err(|_| BadHistogram)?;
+            Deserializer::new().deserialize(&mut &bytes[..]).map_err(|_foreign| BadHistogram)?;
         inner.auto(true);
         Ok(Self(inner))
     }

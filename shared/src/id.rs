@@ -61,7 +61,7 @@ number_id! {
     Pid(u32)
 }
 number_id! {
-    /// CUDA device ordinal as the process sees it (after CUDA_VISIBLE_DEVICES).
+    /// CUDA device ordinal as the process sees it (after `CUDA_VISIBLE_DEVICES`).
     DeviceIndex(u32)
 }
 number_id! {

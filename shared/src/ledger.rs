@@ -313,7 +313,7 @@ impl LedgerPage {
 
     /// The descriptor others can open; `None` for a page of another process.
     pub fn descriptor(&self) -> Option<c_int> {
-        self.file.as_ref().map(|file| file.as_raw_fd())
+        self.file.as_ref().map(std::os::fd::AsRawFd::as_raw_fd)
     }
 }
 

@@ -35,7 +35,7 @@ impl Rate {
     }
 }
 
-/// The fixed hash (the finalizer of SplitMix64). Smaller is more important: when not all samples fit
+/// The fixed hash (the finalizer of `SplitMix64`). Smaller is more important: when not all samples fit
 /// into a message, every rank keeps those of smallest priority, and so the same ones.
 #[inline]
 pub fn priority(number: u64) -> u64 {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding},
-    frame::Life,
+    frame::{CollectiveTotals, GemmTotals, Life},
+    histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
-    job::{Job, Jobs, median},
+    job::{Job, Jobs, RankView, median},
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
@@ -42,6 +43,46 @@ pub struct RankStatus {
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,
+    /// By shape, most time first; only of ranks whose detail was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gemms: Vec<GemmStatus>,
+    /// By communicator, operation and size; likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveStatus>,
+}
+
+/// One shape on one rank, since the rank started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GemmStatus {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub datatype: String,
+    /// Of A and B, as BLAS writes it: `TN` is A transposed.
+    pub transposed: String,
+    pub count: u64,
+    /// How many were timed; the rates are theirs.
+    pub timed: u64,
+    pub tflops: Option<Tflops>,
+    /// Of the durations seen since the detail was asked for.
+    pub us_p50: Option<f64>,
+    pub us_p99: Option<f64>,
+}
+
+/// One kind of collective on one rank, since the rank started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveStatus {
+    pub communicator: String,
+    pub operation: String,
+    pub datatype: String,
+    /// Message size as nccl-tests counts it.
+    pub bytes: u64,
+    pub count: u64,
+    pub timed: u64,
+    /// As this rank saw it, waiting for others included.
+    pub us_p50: Option<f64>,
+    pub us_p99: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -131,5 +172,52 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
             Life::Silent => RankState::Silent,
             Life::Ended | Life::Died => RankState::Exited,
         },
+        gemms: gemms(view),
+        collectives: view.collectives().map(collective).collect(),
     }
+}
+
+fn gemms(view: &RankView) -> Vec<GemmStatus> {
+    let mut totals: Vec<_> = view.gemms().collect();
+    totals.sort_by_key(|total| std::cmp::Reverse(estimated_time(total)));
+    totals.into_iter().map(gemm).collect()
+}
+
+/// What all products of a shape took, if the timed ones are like the rest.
+fn estimated_time(total: &GemmTotals) -> u128 {
+    u128::from(total.timed_for.0) * u128::from(total.count) / u128::from(total.timed.max(1))
+}
+
+fn gemm(total: &GemmTotals) -> GemmStatus {
+    let shape = &total.shape;
+    GemmStatus {
+        m: shape.m,
+        n: shape.n,
+        k: shape.k,
+        batch: shape.batch,
+        datatype: shape.datatype.to_string(),
+        transposed: [shape.transposed.0, shape.transposed.1].map(|yes| if yes { 'T' } else { 'N' }).iter().collect(),
+        count: total.count,
+        timed: total.timed,
+        tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
+        us_p50: microseconds(&total.durations, 0.5),
+        us_p99: microseconds(&total.durations, 0.99),
+    }
+}
+
+fn collective(total: &CollectiveTotals) -> CollectiveStatus {
+    CollectiveStatus {
+        communicator: total.communicator.to_string(),
+        operation: total.operation.to_string(),
+        datatype: total.datatype.to_string(),
+        bytes: total.bytes,
+        count: total.count,
+        timed: total.timed,
+        us_p50: microseconds(&total.durations, 0.5),
+        us_p99: microseconds(&total.durations, 0.99),
+    }
+}
+
+fn microseconds(durations: &Histogram, quantile: f64) -> Option<f64> {
+    durations.quantile(quantile).map(|time| time.0 as f64 / 1e3)
 }

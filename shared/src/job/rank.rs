@@ -1,11 +1,14 @@
 //! What is known of one rank.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Joins, median};
 use crate::{
     collective::Operation,
-    frame::{Life, RankDigest, RankInfo, Summary},
+    datatype::DataType,
+    frame::{CollectiveTotals, GemmTotals, Life, RankDigest, RankInfo, Summary},
+    gemm::GemmShape,
+    histogram::Histogram,
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
     unit::{Moment, Nanoseconds, Tflops},
 };
@@ -17,7 +20,7 @@ const WINDOW: usize = 30;
 const SAMPLES: usize = 64;
 
 /// Rates remembered for a sparkline: ten minutes at the usual rate.
-pub const HISTORY: usize = 600;
+pub(super) const HISTORY: usize = 600;
 
 /// One rank of a job.
 #[derive(Debug)]
@@ -31,7 +34,15 @@ pub struct RankView {
     samples: VecDeque<Sample>,
     history: VecDeque<f32>,
     summary: Option<Summary>,
+    gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
+    collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
 }
+
+/// What collectives are told apart by.
+type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
+
+/// Shapes, and collectives, remembered of a rank that is looked at.
+const KEYS: usize = 16_384;
 
 /// What one digest added.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +74,8 @@ impl RankView {
             samples: VecDeque::new(),
             history: VecDeque::new(),
             summary: None,
+            gemms: BTreeMap::new(),
+            collectives: BTreeMap::new(),
         }
     }
 
@@ -130,6 +143,17 @@ impl RankView {
     }
 
     pub(super) fn detail(&mut self, summary: &Summary) {
+        for gemm in &summary.gemms {
+            if let Some(known) = room(&mut self.gemms, gemm.shape) {
+                add_detail(known, gemm, |totals| &mut totals.durations);
+            }
+        }
+        for collective in &summary.collectives {
+            let key = (collective.communicator, collective.operation, collective.datatype, collective.bytes);
+            if let Some(known) = room(&mut self.collectives, key) {
+                add_detail(known, collective, |totals| &mut totals.durations);
+            }
+        }
         self.summary = Some(summary.clone());
     }
 
@@ -152,6 +176,16 @@ impl RankView {
     /// The whole summary, of a rank somebody looks at.
     pub fn summary(&self) -> Option<&Summary> {
         self.summary.as_ref()
+    }
+
+    /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.
+    pub fn gemms(&self) -> impl Iterator<Item = &GemmTotals> {
+        self.gemms.values().flatten()
+    }
+
+    /// Likewise by communicator, operation and size.
+    pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
+        self.collectives.values().flatten()
     }
 
     pub fn life(&self) -> Life {
@@ -209,6 +243,21 @@ impl RankView {
     pub fn collective_time(&self) -> Option<Nanoseconds> {
         median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect()).map(|ns| Nanoseconds(ns as u64))
     }
+}
+
+/// The place for `key`, while there is room for new ones.
+fn room<K: Ord + Copy, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
+    let fits = map.len() < KEYS || map.contains_key(&key);
+    fits.then(|| map.entry(key).or_default())
+}
+
+/// Newer totals replace older ones; durations add up.
+fn add_detail<T: Clone>(known: &mut Option<T>, newer: &T, durations: impl Fn(&mut T) -> &mut Histogram) {
+    let mut merged = newer.clone();
+    if let Some(before) = known {
+        durations(&mut merged).merge(durations(before));
+    }
+    *known = Some(merged);
 }
 
 fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {

@@ -1,0 +1,163 @@
+"""Whether the hook's figures are those that torch.cuda.Event gives for the same calls in the same run.
+
+    xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP
+
+Trains, with an event pair of torch around every call of the widest layer, then all-reduces by hand; meanwhile rank 0 asks
+`XPU_TOP status --json --detail` for what the hook saw. Prints one line of JSON for each comparison.
+"""
+
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+
+import torch
+import torch.distributed as dist
+
+import model as transformer
+
+WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
+SIZES_MIB = (16, 64, 256)
+REPEATS = 400
+
+xpu_top = sys.argv[1]
+device = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=torch.device("cuda", device))
+rank, world = dist.get_rank(), dist.get_world_size()
+hook = ctypes.CDLL(None)
+
+
+def status():
+    """What the hook says of rank 0, by the collector and the wire."""
+    command = [xpu_top, "status", "--json", "--detail", "--job", "agreement", "--wait", "4"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not done.stdout.strip():
+        return {"error": done.stderr.strip()}
+    return json.loads(done.stdout)
+
+
+class Asking(threading.Thread):
+    """Asks for the status while the ranks go on working."""
+
+    def __init__(self):
+        super().__init__()
+        self.answer = None
+
+    def run(self):
+        self.answer = status()
+
+
+def go_on_until_answered(work):
+    """Runs `work` on every rank until rank 0 has its answer."""
+    asking = Asking()
+    if rank == 0:
+        asking.start()
+    done = torch.zeros(1, device="cuda")
+    while True:
+        for _ in range(20):
+            work()
+        done.fill_(1.0 if rank == 0 and not asking.is_alive() else 0.0)
+        dist.broadcast(done, 0)
+        if done.item():
+            return asking.answer
+
+
+model = transformer.build("ddp", WIDTH, BLOCKS)
+step = transformer.trainer(model, WIDTH, TOKENS, BATCH)
+pairs = []
+
+
+def before(module, _arguments):
+    pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+    pair[0].record()
+    module.pair = pair
+
+
+def after(module, _arguments, _result):
+    module.pair[1].record()
+    pairs.append(module.pair)
+
+
+for _ in range(10):
+    step()
+torch.cuda.synchronize()
+for block in model.module:
+    block.up.register_forward_pre_hook(before)
+    block.up.register_forward_hook(after)
+for _ in range(300):
+    step()
+answer = go_on_until_answered(step)
+torch.cuda.synchronize()
+by_torch = [start.elapsed_time(end) * 1e3 for start, end in pairs]
+flops = 2 * (TOKENS * BATCH) * WIDTH * 4 * WIDTH
+
+if rank == 0:
+    print(json.dumps({"status": answer if "error" in answer else {k: answer[k] for k in ("steps", "coverage")}}), flush=True)
+    for seen in answer.get("ranks", []):
+        line = {key: seen[key] for key in ("rank", "gemm_tflops", "bus_gb_s", "lateness_ms_p50", "state")}
+        print(json.dumps(line), flush=True)
+        if seen["rank"] != 0:
+            continue
+        for gemm in seen["gemms"][:8]:
+            print(json.dumps(gemm), flush=True)
+        same = [g for g in seen["gemms"] if (g["m"], g["n"], g["k"], g["transposed"]) == (4 * WIDTH, TOKENS * BATCH, WIDTH, "TN")]
+        p50 = statistics.median(by_torch)
+        print(
+            json.dumps(
+                {
+                    "compared": "GEMM 8192x4096x2048 TN, forward of the widest layer",
+                    "torch_us_p50": round(p50, 2),
+                    "torch_tflops": round(flops * len(by_torch) / sum(by_torch) / 1e6, 2),
+                    "torch_calls": len(by_torch),
+                    "hook": same,
+                }
+            ),
+            flush=True,
+        )
+
+for mib in SIZES_MIB:
+    tensor = torch.ones(mib << 19, device="cuda", dtype=torch.bfloat16)
+    times = []
+
+    def all_reduce():
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        dist.all_reduce(tensor)
+        end.record()
+        times.append((start, end))
+
+    for _ in range(20):
+        all_reduce()
+    torch.cuda.synchronize()
+    dist.barrier()
+    times.clear()
+    for _ in range(REPEATS):
+        all_reduce()
+    answer = go_on_until_answered(all_reduce)
+    torch.cuda.synchronize()
+    # Of one call's durations on all ranks the shortest is the transfer.
+    mine = torch.tensor([start.elapsed_time(end) for start, end in times[:REPEATS]], device="cuda")
+    dist.all_reduce(mine, op=dist.ReduceOp.MIN)
+    transfer_us = mine.median().item() * 1e3
+    if rank == 0:
+        seen = next((r for r in answer.get("ranks", []) if r["rank"] == 0), {})
+        same = [c for c in seen.get("collectives", []) if c["bytes"] == mib << 20 and c["operation"] == "AllReduce"]
+        bus = (mib << 20) * 2 * (world - 1) / world
+        print(
+            json.dumps(
+                {
+                    "compared": f"AllReduce {mib} MiB",
+                    "torch_transfer_us_p50": round(transfer_us, 1),
+                    "torch_bus_gb_s": round(bus / transfer_us / 1e3, 1),
+                    "hook_bus_gb_s": seen.get("bus_gb_s"),
+                    "hook": same,
+                }
+            ),
+            flush=True,
+        )
+dist.barrier()
+dist.destroy_process_group()
