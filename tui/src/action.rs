@@ -1,0 +1,50 @@
+//! What was meant, and what it makes necessary outside.
+
+use std::path::PathBuf;
+
+use xpu_shared::{id::Rank, unit::Moment};
+
+use crate::arrival::Arrival;
+
+/// Everything that can change the [`crate::app::App`].
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// It is this time now.
+    Time(Moment),
+    Arrive(Arrival),
+    /// A file was written, or could not be.
+    Saved(Result<PathBuf, String>),
+    Move(Motion),
+    /// Sort by the next column.
+    SortNext,
+    /// Sort the other way round.
+    Reverse,
+    NextJob,
+    Help,
+    /// Back out of what is open.
+    Close,
+    /// Save the screen as a picture.
+    Save,
+    Quit,
+}
+
+/// Where the selection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+}
+
+/// What [`crate::update::update`] cannot do itself, because it touches the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Quit,
+    /// Write the screen to this file.
+    Save(PathBuf),
+    /// Have the whole summary of this rank sent, and of no other.
+    WatchRank(Option<Rank>),
+}

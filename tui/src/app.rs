@@ -1,0 +1,135 @@
+//! Everything the screen is made from. [`crate::update`] changes it, [`crate::view`] draws it.
+
+mod metric;
+mod odd;
+mod roads;
+mod seats;
+mod sort;
+mod survey;
+
+use std::collections::{HashMap, VecDeque};
+
+pub use metric::Metric;
+pub use odd::Odd;
+pub use roads::{Roads, Standing};
+pub use seats::{Seat, Seats};
+pub use sort::{Column, Sort};
+pub use survey::{Row, Survey};
+use xpu_shared::{
+    id::{HostName, JobName, Rank},
+    job::{Job, Jobs},
+    unit::Moment,
+};
+
+use crate::{
+    arrival::Endpoint,
+    palette::{Depth, Palette},
+};
+
+/// Warnings kept for the screen; the oldest give way.
+const WARNINGS: usize = 16;
+
+#[derive(Debug)]
+pub struct App {
+    pub(crate) jobs: Jobs,
+    pub(crate) roads: Roads,
+    pub(crate) choice: Choice,
+    pub(crate) selected: Option<Rank>,
+    pub(crate) sort: Sort,
+    pub(crate) overlay: Overlay,
+    pub(crate) note: Option<Note>,
+    pub(crate) warnings: VecDeque<String>,
+    pub(crate) now: Moment,
+    /// When a frame of each host came in last, by this machine's clock.
+    pub(crate) arrived: HashMap<HostName, Moment>,
+    pub(crate) survey: Survey,
+    pub(crate) palette: Palette,
+}
+
+/// Which job is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The foremost one; it stays while any of its ranks lives, so that the screen does not jump between two.
+    Foremost(Option<JobName>),
+    /// The one the user asked for.
+    Named(JobName),
+}
+
+/// What is open over the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    None,
+    Help,
+}
+
+/// What was just done, for the footer; gone with the next key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    Done(String),
+    Failed(String),
+}
+
+impl App {
+    pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, depth: Depth, now: Moment) -> Self {
+        Self {
+            jobs: Jobs::default(),
+            roads: Roads::new(endpoints),
+            choice: job.map_or(Choice::Foremost(None), Choice::Named),
+            selected: None,
+            sort: Sort::default(),
+            overlay: Overlay::None,
+            note: None,
+            warnings: VecDeque::new(),
+            now,
+            arrived: HashMap::new(),
+            survey: Survey::default(),
+            palette: Palette::new(depth),
+        }
+    }
+
+    pub fn overlay(&self) -> Overlay {
+        self.overlay
+    }
+
+    pub fn warn(&mut self, warning: String) {
+        if self.warnings.len() == WARNINGS {
+            self.warnings.pop_front();
+        }
+        self.warnings.push_back(warning);
+    }
+
+    pub(crate) fn job(&self) -> Option<&Job> {
+        match &self.choice {
+            Choice::Foremost(name) => self.jobs.get(name.as_ref()?),
+            Choice::Named(name) => self.jobs.get(name),
+        }
+    }
+
+    /// Where things stand: what the screen as a whole is about.
+    pub(crate) fn standing(&self) -> Standing {
+        if self.job().is_some() { Standing::Running } else { self.roads.standing(self.jobs.iter().next().is_some()) }
+    }
+
+    /// Brings up to date what is worked out from the job. To be called once before a picture is drawn, however many
+    /// frames came since the last one.
+    pub fn settle(&mut self) {
+        if let Choice::Foremost(name) = &mut self.choice {
+            let lives = name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
+            if !lives && let Some(job) = self.jobs.foremost() {
+                *name = Some(job.name().clone());
+            }
+        }
+        let job = match &self.choice {
+            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name),
+            Choice::Foremost(None) => None,
+        };
+        let Some(job) = job else { return };
+        let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
+        // No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
+        let age = |host: &HostName, then: Moment| {
+            let spoke = jobs.stream(host).map_or(then, |stream| stream.now);
+            spoke.since(then) + arrived.get(host).map_or_else(Default::default, |&came| now.since(came))
+        };
+        self.survey.update(job, jobs.lost_frames(), now, self.sort, age);
+    }
+}

@@ -1,0 +1,140 @@
+//! In which order the ranks are listed.
+
+use std::cmp::Ordering;
+
+use super::Row;
+
+/// What can be sorted by, in the order of the table's columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Column {
+    #[default]
+    Rank,
+    Host,
+    Pid,
+    Step,
+    StepTime,
+    Gemm,
+    Bus,
+    Late,
+    State,
+}
+
+impl Column {
+    pub const ALL: [Self; 9] = [
+        Self::Rank,
+        Self::Host,
+        Self::Pid,
+        Self::Step,
+        Self::StepTime,
+        Self::Gemm,
+        Self::Bus,
+        Self::Late,
+        Self::State,
+    ];
+
+    /// As the table's head has it; units included.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Rank => "rank",
+            Self::Host => "host",
+            Self::Pid => "pid",
+            Self::Step => "step",
+            Self::StepTime => "step ms",
+            Self::Gemm => "TFLOPS",
+            Self::Bus => "bus GB/s",
+            Self::Late => "late ms",
+            Self::State => "state",
+        }
+    }
+
+    /// Whether large values are the bad ones, and so come first.
+    fn large_first(self) -> bool {
+        matches!(self, Self::StepTime | Self::Late | Self::State)
+    }
+
+    fn compare(self, one: &Row, other: &Row) -> Ordering {
+        let (a, b) = (&one.status, &other.status);
+        // What is not known goes last, whichever way round.
+        let known = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => self.turned(a.total_cmp(&b)),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        };
+        match self {
+            Self::Rank => Ordering::Equal,
+            Self::Host => a.host.cmp(&b.host),
+            Self::Pid => a.pid.cmp(&b.pid),
+            Self::Step => known(a.step.map(|step| step.0 as f64), b.step.map(|step| step.0 as f64)),
+            Self::StepTime => known(a.step_ms_p50, b.step_ms_p50),
+            Self::Gemm => known(a.gemm_tflops.map(|rate| rate.0), b.gemm_tflops.map(|rate| rate.0)),
+            Self::Bus => known(a.bus_gb_s.map(|rate| rate.0), b.bus_gb_s.map(|rate| rate.0)),
+            Self::Late => known(a.lateness_ms_p50, b.lateness_ms_p50),
+            Self::State => self.turned(a.state.cmp(&b.state)),
+        }
+    }
+
+    fn turned(self, order: Ordering) -> Ordering {
+        if self.large_first() { order.reverse() } else { order }
+    }
+}
+
+/// A column, worst first or the other way round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sort {
+    pub column: Column,
+    pub reversed: bool,
+}
+
+impl Sort {
+    pub fn next(self) -> Self {
+        let at = Column::ALL.iter().position(|column| *column == self.column).unwrap_or(0);
+        Self { column: Column::ALL[(at + 1) % Column::ALL.len()], reversed: false }
+    }
+
+    /// Whether values grow downwards.
+    pub fn is_rising(self) -> bool {
+        self.column.large_first() == self.reversed
+    }
+
+    /// Indices of the rows as they are listed; equal ones by rank.
+    pub fn order(self, rows: &[Row]) -> Vec<usize> {
+        let mut order: Vec<_> = (0..rows.len()).collect();
+        if self.column != Column::Rank {
+            order.sort_by(|&a, &b| self.column.compare(&rows[a], &rows[b]));
+        }
+        if self.reversed {
+            order.reverse();
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::survey::tests::row;
+
+    fn listed(column: Column, reversed: bool) -> Vec<u32> {
+        let mut rows: Vec<_> = (0..4).map(|rank| row(rank, "a")).collect();
+        for (row, late) in rows.iter_mut().zip([Some(1.0), None, Some(9.0), Some(1.0)]) {
+            row.status.lateness_ms_p50 = late;
+        }
+        Sort { column, reversed }.order(&rows).into_iter().map(|index| rows[index].status.rank.0).collect()
+    }
+
+    #[test]
+    fn the_worst_come_first_and_the_unknown_last() {
+        assert_eq!(listed(Column::Late, false), [2, 0, 3, 1]);
+        assert_eq!(listed(Column::Rank, false), [0, 1, 2, 3]);
+        assert_eq!(listed(Column::Rank, true), [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn cycling_comes_back_to_the_first_column() {
+        let mut sort = Sort::default();
+        for _ in Column::ALL {
+            sort = sort.next();
+        }
+        assert_eq!(sort, Sort::default());
+        assert!(sort.is_rising() && !Sort { column: Column::Late, reversed: false }.is_rising());
+    }
+}

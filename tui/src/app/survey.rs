@@ -1,0 +1,208 @@
+//! What the screen says of a job, worked out once per picture and not once per frame.
+//!
+//! Of ten thousand ranks a few hundred report between two pictures. A rank's figures are worked out again only when it
+//! has reported; what takes all ranks (order, scales) only when the job's revision moved.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    finding::{self, Finding},
+    frame::Life,
+    id::{HostName, JobName, Rank, Step},
+    job::{Job, RankView, median},
+    status::{self, RankStatus},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{Metric, Odd, Seats, Sort};
+use crate::widget::scale::Scale;
+
+/// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
+pub const STALE: Duration = Duration::from_secs(5);
+
+/// One rank.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub status: RankStatus,
+    pub life: Life,
+    heard: Moment,
+    /// Since it was last heard of.
+    pub age: Duration,
+}
+
+impl Row {
+    fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
+        let status = status::rank_status(job, rank);
+        Self { status, life: view.life(), heard: view.heard(), age: Duration::ZERO }
+    }
+
+    fn is_of(&self, rank: Rank, view: &RankView) -> bool {
+        let known = (self.status.rank, self.status.pid, self.life, self.heard);
+        known == (rank, view.pid(), view.life(), view.heard()) && self.status.host == *view.host()
+    }
+
+    /// Whether its figures are of now.
+    pub fn is_fresh(&self) -> bool {
+        self.life == Life::Alive && self.age < STALE
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Survey {
+    job: JobName,
+    /// The job's revision, the sort and the second all this is of.
+    made: Option<(u64, Sort, u64)>,
+    rows: Vec<Row>,
+    pub seats: Seats,
+    pub order: Vec<usize>,
+    gemm: Option<Scale>,
+    bus: Option<Scale>,
+    pub odd: Option<Odd>,
+    pub findings: Vec<Finding>,
+    pub world_size: u32,
+    pub hosts: usize,
+    pub steps: Option<(Step, Step)>,
+    pub step_time: Option<Nanoseconds>,
+    /// Since any rank completed a step.
+    pub since_step: Option<Duration>,
+    /// Since anything was heard of the job.
+    pub age: Duration,
+    pub losses: Losses,
+    /// Share of wall time the hook took from launching threads, the worst rank's.
+    pub overhead: f64,
+}
+
+/// What was not seen, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    pub records: u64,
+    pub frames: u64,
+    /// Operations that should have been timed.
+    pub untimed: u64,
+}
+
+impl Survey {
+    pub(super) fn update(
+        &mut self,
+        job: &Job,
+        lost_frames: u64,
+        now: Moment,
+        sort: Sort,
+        age: impl Fn(&HostName, Moment) -> Duration,
+    ) {
+        if self.job != *job.name() {
+            *self = Self { job: job.name().clone(), ..Self::default() };
+        }
+        // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
+        let making = (job.revision(), sort, now.0 / 1_000_000_000);
+        if self.made == Some(making) {
+            return;
+        }
+        self.made = Some(making);
+        self.refresh_rows(job);
+        for row in &mut self.rows {
+            row.age = age(&row.status.host, row.heard);
+        }
+        self.losses.frames = lost_frames;
+        self.work_out(job, now, sort, age);
+    }
+
+    /// Works out anew the ranks that have reported. Ranks only ever come to a job, so both lists are in one order.
+    fn refresh_rows(&mut self, job: &Job) {
+        if self.rows.len() != job.ranks().len() {
+            let mut old = std::mem::take(&mut self.rows).into_iter().peekable();
+            for (rank, view) in job.ranks() {
+                let kept = old.next_if(|row| row.status.rank == rank);
+                self.rows.push(kept.unwrap_or_else(|| Row::of(job, rank, view)));
+            }
+        }
+        for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
+            if !row.is_of(rank, view) {
+                *row = Row::of(job, rank, view);
+            }
+        }
+    }
+
+    fn work_out(&mut self, job: &Job, now: Moment, sort: Sort, age: impl Fn(&HostName, Moment) -> Duration) {
+        self.world_size = job.world_size();
+        self.hosts = job.hosts().len();
+        self.seats = Seats::of(&self.rows, self.world_size);
+        self.order = sort.order(&self.rows);
+        let of_fresh = |metric: Metric| {
+            let fresh = self.rows.iter().filter(|row| row.is_fresh());
+            Scale::of(fresh.filter_map(|row| metric.of(row)).collect())
+        };
+        (self.gemm, self.bus) = (of_fresh(Metric::Gemm), of_fresh(Metric::Bus));
+        let steps = || self.rows.iter().filter_map(|row| row.status.step);
+        self.steps = steps().min().zip(steps().max());
+        self.step_time = median(self.rows.iter().filter_map(|row| row.status.step_ms_p50).collect())
+            .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
+        self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
+        let digests = || job.ranks().filter_map(|(_, view)| Some((view.host(), view.latest()?)));
+        let stepped = digests().filter(|(_, digest)| digest.step.is_some());
+        self.since_step = stepped.map(|(host, digest)| age(host, digest.step_at)).min();
+        self.losses.records = digests().map(|(_, digest)| digest.dropped_records).sum();
+        self.losses.untimed = digests().map(|(_, digest)| digest.untimed).sum();
+        self.overhead = digests().map(|(_, digest)| f64::from(digest.overhead_ppm) / 1e6).fold(0.0, f64::max);
+        self.findings = finding::examine(job, now);
+        self.odd = Odd::among(self);
+    }
+
+    /// Ranks that were seen, in order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The ranks' range of a metric; `None` while none is known.
+    pub fn scale(&self, metric: Metric) -> Option<&Scale> {
+        match metric {
+            Metric::Gemm => self.gemm.as_ref(),
+            Metric::Bus => self.bus.as_ref(),
+        }
+    }
+
+    pub fn row_of(&self, rank: Rank) -> Option<usize> {
+        self.rows.binary_search_by_key(&rank, |row| row.status.rank).ok()
+    }
+
+    /// The row of the least, by a metric.
+    pub fn lowest(&self, metric: Metric) -> Option<(&Row, f64)> {
+        let fresh = self.rows.iter().filter(|row| row.is_fresh());
+        fresh.filter_map(|row| Some((row, metric.of(row)?))).min_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.age >= STALE
+    }
+
+    /// Whether every rank that was seen has ended.
+    pub fn is_over(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| matches!(row.life, Life::Ended | Life::Died))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use xpu_shared::{id::Pid, status::RankState};
+
+    use super::*;
+
+    pub(in crate::app) fn row(rank: u32, host: &str) -> Row {
+        Row {
+            status: RankStatus {
+                rank: Rank(rank),
+                host: host.into(),
+                pid: Pid(rank + 1),
+                step: None,
+                step_ms_p50: None,
+                gemm_tflops: None,
+                bus_gb_s: None,
+                lateness_ms_p50: None,
+                state: RankState::Ok,
+            },
+            life: Life::Alive,
+            heard: Moment(0),
+            age: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Numbers as people read them: separated by thousands, with as many digits as are worth reading.
+
+use std::time::Duration;
+
+use xpu_shared::unit::{Moment, Nanoseconds};
+
+/// `18,204`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1,234.5`: one digit after the point.
+pub fn tenths(number: f64) -> String {
+    if !number.is_finite() {
+        return "?".to_owned();
+    }
+    let rounded = (number.abs() * 10.0).round() as u64;
+    let sign = if number < 0.0 && rounded > 0 { "-" } else { "" };
+    format!("{sign}{}.{}", count(rounded / 10), rounded % 10)
+}
+
+/// As many digits as tell values apart in four columns: `0.52`, `51.2`, `640`, `12k`.
+pub fn short(number: f64) -> String {
+    match number.abs() {
+        n if !n.is_finite() => "?".to_owned(),
+        n if n < 9.995 => format!("{number:.2}"),
+        n if n < 99.95 => format!("{number:.1}"),
+        n if n < 9_999.5 => format!("{number:.0}"),
+        n if n < 999_500.0 => format!("{:.0}k", number / 1e3),
+        _ => format!("{:.0}M", number / 1e6),
+    }
+}
+
+/// `812 µs`, `102.4 ms`, `1.024 s`.
+pub fn time(span: Nanoseconds) -> String {
+    match span.0 {
+        0..1_000_000 => format!("{} µs", span.0 / 1_000),
+        1_000_000..1_000_000_000 => format!("{} ms", tenths(span.milliseconds())),
+        1_000_000_000..100_000_000_000 => format!("{:.3} s", span.seconds()),
+        _ => format!("{} s", tenths(span.seconds())),
+    }
+}
+
+/// How long ago: `4 s`, `12 m`, `3 h`, `2 d`.
+pub fn age(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} m", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// `1 rank`, `64 ranks`.
+pub fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{} {}", count(number as u64), if number == 1 { one } else { many })
+}
+
+/// The moment in UTC, for a file's name: `20270115T080000Z`.
+pub fn stamp(moment: Moment) -> String {
+    let seconds = moment.0 / 1_000_000_000;
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin in March,
+/// where the leap day is the last of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        let texts: Vec<_> = [0, 999, 1_000, 18_204, 1_234_567].map(count).into();
+        assert_eq!(texts, ["0", "999", "1,000", "18,204", "1,234,567"]);
+        assert_eq!(tenths(1_234.56), "1,234.6");
+        assert_eq!(tenths(999.96), "1,000.0");
+        assert_eq!(tenths(-0.04), "0.0");
+        assert_eq!(tenths(-3.25), "-3.3");
+        assert_eq!(tenths(f64::NAN), "?");
+    }
+
+    #[test]
+    fn a_short_figure_has_at_most_four_columns() {
+        for number in [0.0, 0.004, 9.994, 9.996, 51.23, 99.96, 640.4, 9_999.0, 9_999.9, 123_456.0, 5e7] {
+            assert!(short(number).len() <= 4, "{number}: {}", short(number));
+        }
+        assert_eq!((short(51.23), short(640.4), short(12_345.0)), ("51.2".into(), "640".into(), "12k".into()));
+    }
+
+    #[test]
+    fn times_have_the_unit_one_would_say() {
+        let said: Vec<_> = [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
+        assert_eq!(said, ["812 µs", "102.4 ms", "1.024 s", "250.0 s"]);
+        let ages: Vec<_> = [4, 119, 150, 7_300, 400_000].map(|s| age(Duration::from_secs(s))).into();
+        assert_eq!(ages, ["4 s", "119 s", "2 m", "2 h", "4 d"]);
+    }
+
+    #[test]
+    fn a_stamp_is_the_date_in_utc() {
+        let at = |seconds: u64| stamp(Moment(seconds * 1_000_000_000));
+        assert_eq!(at(0), "19700101T000000Z");
+        assert_eq!(at(951_782_400), "20000229T000000Z");
+        assert_eq!(at(1_800_000_000), "20270115T080000Z");
+    }
+}

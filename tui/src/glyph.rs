@@ -1,0 +1,38 @@
+//! Every symbol that means something. A colour never says a thing that its glyph does not.
+
+use xpu_shared::status::RankState;
+
+use crate::palette::Role;
+
+pub const GOOD: &str = "●";
+pub const WARNING: &str = "▲";
+pub const ALARM: &str = "✖";
+pub const WAITING: &str = "◌";
+pub const ENDED: &str = "○";
+pub const STALE: &str = "◷";
+/// A value that is not known.
+pub const UNKNOWN: &str = "·";
+/// A value well below its fellows.
+pub const LOW: &str = "▼";
+pub const ELLIPSIS: char = '…';
+pub const RISING: &str = "↑";
+pub const FALLING: &str = "↓";
+/// Left of the row that is selected.
+pub const CURSOR: &str = "▌";
+
+/// Heights of a sparkline, lowest first.
+pub const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A heatmap's steps where there is no colour, lowest first.
+pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '█'];
+
+/// A rank's state: its glyph, its word, and how loud it is.
+pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
+    match state {
+        RankState::Ok => (GOOD, "ok", Role::Good),
+        RankState::Slow => (WARNING, "slow", Role::Warning),
+        RankState::Hung => (ALARM, "hung", Role::Alarm),
+        RankState::Silent => (STALE, "silent", Role::Warning),
+        RankState::Exited => (ALARM, "exited", Role::Alarm),
+    }
+}

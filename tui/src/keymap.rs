@@ -1,0 +1,199 @@
+//! The only list of keys. Dispatch, the footer and the help page are all made from [`BINDINGS`].
+
+use std::fmt;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::{
+    action::{Action, Motion},
+    app::Overlay,
+};
+
+/// A key as it is written in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub code: KeyCode,
+    pub control: bool,
+}
+
+const fn char(c: char) -> Key {
+    Key { code: KeyCode::Char(c), control: false }
+}
+
+const fn code(code: KeyCode) -> Key {
+    Key { code, control: false }
+}
+
+const fn control(c: char) -> Key {
+    Key { code: KeyCode::Char(c), control: true }
+}
+
+impl From<KeyEvent> for Key {
+    fn from(event: KeyEvent) -> Self {
+        Self { code: event.code, control: event.modifiers.contains(KeyModifiers::CONTROL) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.control {
+            f.write_str("Ctrl-")?;
+        }
+        match self.code {
+            KeyCode::Char(c) => write!(f, "{c}"),
+            KeyCode::Up => f.write_str("↑"),
+            KeyCode::Down => f.write_str("↓"),
+            KeyCode::PageUp => f.write_str("PgUp"),
+            KeyCode::PageDown => f.write_str("PgDn"),
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+/// Where a key means what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Anywhere,
+    Overview,
+    Help,
+}
+
+impl Scope {
+    fn of(overlay: Overlay) -> Self {
+        match overlay {
+            Overlay::None => Self::Overview,
+            Overlay::Help => Self::Help,
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Anywhere => "Anywhere",
+            Self::Overview => "Overview",
+            Self::Help => "This page",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Binding {
+    pub scope: Scope,
+    pub keys: &'static [Key],
+    pub action: Action,
+    /// For the help page.
+    pub help: &'static str,
+    /// For the footer; `None` where it is worth no room there.
+    pub short: Option<&'static str>,
+}
+
+const fn bind(
+    scope: Scope,
+    keys: &'static [Key],
+    action: Action,
+    help: &'static str,
+    short: Option<&'static str>,
+) -> Binding {
+    Binding { scope, keys, action, help, short }
+}
+
+use Scope::{Anywhere, Help, Overview};
+
+/// In the order of the help page and of the footer.
+pub const BINDINGS: &[Binding] = &[
+    bind(Anywhere, &[char('?'), char('h')], Action::Help, "show or leave the help page", Some("help")),
+    bind(Overview, &[char('j'), code(KeyCode::Down)], Action::Move(Motion::Down), "next rank", Some("select")),
+    bind(Overview, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", None),
+    bind(Overview, &[code(KeyCode::PageDown)], Action::Move(Motion::PageDown), "ten ranks down", None),
+    bind(Overview, &[code(KeyCode::PageUp)], Action::Move(Motion::PageUp), "ten ranks up", None),
+    bind(Overview, &[char('g'), code(KeyCode::Home)], Action::Move(Motion::First), "first rank", None),
+    bind(Overview, &[char('G'), code(KeyCode::End)], Action::Move(Motion::Last), "last rank", None),
+    bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
+    bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", Some("reverse")),
+    bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
+    bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
+    bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
+    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing", None),
+    bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
+];
+
+/// The bindings in force: those of what is open, and those in force anywhere.
+pub fn in_force(overlay: Overlay) -> impl Iterator<Item = &'static Binding> {
+    let scope = Scope::of(overlay);
+    BINDINGS.iter().filter(move |binding| binding.scope == scope || binding.scope == Anywhere)
+}
+
+/// What the key means now.
+pub fn lookup(key: Key, overlay: Overlay) -> Option<Action> {
+    in_force(overlay).find(|binding| binding.keys.contains(&key)).map(|binding| binding.action.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::discriminant;
+
+    use super::*;
+
+    /// One of each, and whether a person can mean it. A new action does not compile until it is put here.
+    fn is_meant(action: &Action) -> bool {
+        match action {
+            Action::Time(_) | Action::Arrive(_) | Action::Saved(_) => false,
+            Action::Move(_)
+            | Action::SortNext
+            | Action::Reverse
+            | Action::NextJob
+            | Action::Help
+            | Action::Close
+            | Action::Save
+            | Action::Quit => true,
+        }
+    }
+
+    fn meant() -> Vec<Action> {
+        use Motion::{Down, First, Last, PageDown, PageUp, Up};
+        let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
+        all.extend([
+            Action::SortNext,
+            Action::Reverse,
+            Action::NextJob,
+            Action::Help,
+            Action::Close,
+            Action::Save,
+            Action::Quit,
+        ]);
+        all
+    }
+
+    fn same(one: &Action, other: &Action) -> bool {
+        match (one, other) {
+            (Action::Move(one), Action::Move(other)) => one == other,
+            _ => discriminant(one) == discriminant(other),
+        }
+    }
+
+    #[test]
+    fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
+        for action in meant() {
+            assert!(is_meant(&action));
+            assert!(BINDINGS.iter().any(|binding| same(&binding.action, &action)), "{action:?}");
+        }
+        assert!(BINDINGS.iter().all(|binding| is_meant(&binding.action)));
+    }
+
+    #[test]
+    fn no_scope_binds_a_key_twice() {
+        for overlay in [Overlay::None, Overlay::Help] {
+            let keys: Vec<_> = in_force(overlay).flat_map(|binding| binding.keys).collect();
+            for (index, key) in keys.iter().enumerate() {
+                assert!(!keys[..index].contains(key), "{key} twice in {overlay:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_written_as_people_say_them() {
+        let said: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).map(Key::to_string).collect();
+        for expected in ["?", "↓", "PgUp", "Tab", "Ctrl-c", "Home"] {
+            assert!(said.iter().any(|key| key == expected), "{expected} is not among {said:?}");
+        }
+    }
+}

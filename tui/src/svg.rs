@@ -1,0 +1,209 @@
+//! The screen as a picture: what `S` saves, and what the golden screens are compared with.
+//!
+//! Blocks are drawn as rectangles and not as letters, so that neighbours meet whatever the font.
+
+use std::fmt::Write as _;
+
+use ratatui::{
+    buffer::{Buffer, Cell},
+    style::{Color, Modifier},
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::palette::picture::{GROUND, LETTERS, name};
+
+/// Of one cell, in pixels. DejaVu Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
+const CELL: (f64, f64) = (8.0, 16.0);
+const FONT: f64 = 13.29;
+/// From a cell's top to the line the letters stand on.
+const BASELINE: f64 = 12.5;
+/// Around the screen.
+const MARGIN: f64 = 12.0;
+
+pub fn picture(buffer: &Buffer) -> String {
+    let (columns, lines) = (f64::from(buffer.area.width), f64::from(buffer.area.height));
+    let (width, height) = (columns * CELL.0 + 2.0 * MARGIN, lines * CELL.1 + 2.0 * MARGIN);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"'DejaVu Sans Mono', monospace\" font-size=\"{FONT}\" xml:space=\"preserve\">\n\
+         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"{GROUND}\"/>\n"
+    );
+    for line in 0..buffer.area.height {
+        grounds(buffer, line, &mut svg);
+        letters(buffer, line, &mut svg);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A cell's colours after [`Modifier::REVERSED`].
+fn colours(cell: &Cell) -> (String, Option<String>) {
+    if cell.modifier.contains(Modifier::REVERSED) {
+        return (name(cell.bg, GROUND), Some(name(cell.fg, LETTERS)));
+    }
+    (name(cell.fg, LETTERS), (cell.bg != Color::Reset).then(|| name(cell.bg, GROUND)))
+}
+
+fn cell(buffer: &Buffer, x: u16, line: u16) -> &Cell {
+    &buffer[(buffer.area.x + x, buffer.area.y + line)]
+}
+
+fn place(x: u16, line: u16) -> (f64, f64) {
+    (MARGIN + f64::from(x) * CELL.0, MARGIN + f64::from(line) * CELL.1)
+}
+
+fn rectangle(svg: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\" shape-rendering=\"crispEdges\"/>"
+    );
+}
+
+/// Cells side by side of which `of` says the same: first cell, how many, what.
+fn runs<T: PartialEq>(buffer: &Buffer, line: u16, of: impl Fn(&Cell) -> T) -> Vec<(u16, u16, T)> {
+    let mut runs: Vec<(u16, u16, T)> = Vec::new();
+    for x in 0..buffer.area.width {
+        let said = of(cell(buffer, x, line));
+        match runs.last_mut() {
+            Some((_, length, last)) if *last == said => *length += 1,
+            _ => runs.push((x, 1, said)),
+        }
+    }
+    runs
+}
+
+fn grounds(buffer: &Buffer, line: u16, svg: &mut String) {
+    for (x, length, ground) in runs(buffer, line, |cell| colours(cell).1) {
+        if let Some(ground) = ground {
+            let (x, y) = place(x, line);
+            rectangle(svg, x, y, f64::from(length) * CELL.0, CELL.1, &ground);
+        }
+    }
+    // Blocks of one kind and colour are one rectangle too.
+    for (x, length, block) in runs(buffer, line, |cell| Block::of(cell.symbol()).map(|block| (block, colours(cell).0))) {
+        if let Some((block, fill)) = block {
+            let (left, top) = place(x, line);
+            let (width, height) = (block.width * CELL.0, (block.bottom - block.top) * CELL.1);
+            if block.width < 1.0 {
+                for step in 0..length {
+                    let left = left + f64::from(step) * CELL.0 + block.left * CELL.0;
+                    rectangle(svg, left, top + block.top * CELL.1, width, height, &fill);
+                }
+            } else {
+                rectangle(svg, left, top + block.top * CELL.1, width * f64::from(length), height, &fill);
+            }
+        }
+    }
+}
+
+/// A block element, in shares of its cell.
+#[derive(Clone, Copy, PartialEq)]
+struct Block {
+    left: f64,
+    width: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Block {
+    fn of(symbol: &str) -> Option<Self> {
+        let whole = Self { left: 0.0, width: 1.0, top: 0.0, bottom: 1.0 };
+        Some(match symbol.chars().next()? {
+            '▀' => Self { bottom: 0.5, ..whole },
+            '▌' => Self { width: 0.5, ..whole },
+            '▐' => Self { left: 0.5, width: 0.5, ..whole },
+            '█' => whole,
+            // ▁ to ▇: one to seven eighths from below.
+            eighths @ '▁'..='▇' => {
+                let share = f64::from(u32::from(eighths) - u32::from('▁') + 1) / 8.0;
+                Self { top: 1.0 - share, ..whole }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn letters(buffer: &Buffer, line: u16, svg: &mut String) {
+    let looks = |cell: &Cell| {
+        let blank = cell.symbol().trim().is_empty() || Block::of(cell.symbol()).is_some();
+        (!blank).then(|| (colours(cell).0, cell.modifier & (Modifier::BOLD | Modifier::DIM)))
+    };
+    let mut x = 0;
+    while x < buffer.area.width {
+        let Some(look) = looks(cell(buffer, x, line)) else {
+            x += 1;
+            continue;
+        };
+        let (first, mut text) = (x, String::new());
+        // A single blank between two words of one look does not end a run.
+        while x < buffer.area.width {
+            let symbol = cell(buffer, x, line).symbol();
+            let goes_on = match looks(cell(buffer, x, line)) {
+                Some(other) => other == look,
+                None => symbol == " " && x + 1 < buffer.area.width && looks(cell(buffer, x + 1, line)) == Some(look.clone()),
+            };
+            if !goes_on {
+                break;
+            }
+            text.push_str(symbol);
+            x += symbol.width().max(1) as u16;
+        }
+        write_run(svg, first, line, &text, &look.0, look.1);
+    }
+}
+
+fn write_run(svg: &mut String, x: u16, line: u16, text: &str, fill: &str, modifier: Modifier) {
+    let (left, top) = place(x, line);
+    let weight = if modifier.contains(Modifier::BOLD) { " font-weight=\"bold\"" } else { "" };
+    let dim = if modifier.contains(Modifier::DIM) { " opacity=\"0.55\"" } else { "" };
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let length = text_length(&text);
+    let _ = writeln!(svg, "<text x=\"{left}\" y=\"{}\"{length} fill=\"{fill}\"{weight}{dim}>{text}</text>", top + BASELINE);
+}
+
+/// Holds a run to its cells where the viewer has no DejaVu Sans Mono.
+fn text_length(text: &str) -> String {
+    match text.width() {
+        0 | 1 => String::new(),
+        width => format!(" textLength=\"{}\"", width as f64 * CELL.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::{layout::Rect, style::Style};
+
+    use super::*;
+
+    fn drawn(draw: impl FnOnce(&mut Buffer)) -> String {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
+        draw(&mut buffer);
+        picture(&buffer)
+    }
+
+    #[test]
+    fn neighbours_of_one_look_are_one_run() {
+        let svg = drawn(|buffer| {
+            buffer.set_string(0, 0, "one two", Style::new());
+        });
+        assert_eq!(svg.matches("<text").count(), 1);
+        assert!(svg.contains(">one two</text>"));
+    }
+
+    #[test]
+    fn a_half_block_is_two_rectangles_and_no_letter() {
+        let svg = drawn(|buffer| {
+            buffer.set_string(0, 0, "▀▀", Style::new().fg(Color::Rgb(1, 2, 3)).bg(Color::Rgb(4, 5, 6)));
+        });
+        assert_eq!((svg.matches("#010203").count(), svg.matches("#040506").count()), (1, 1));
+        assert_eq!(svg.matches("<text").count(), 0);
+    }
+
+    #[test]
+    fn what_means_something_in_svg_is_written_otherwise() {
+        let svg = drawn(|buffer| {
+            buffer.set_string(0, 0, "<a&b>", Style::new());
+        });
+        assert!(svg.contains("&lt;a&amp;b&gt;"));
+    }
+}

@@ -1,0 +1,37 @@
+//! A terminal too small for anything: one line, and still the figure that matters most.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+
+use super::header;
+use crate::{
+    app::{App, Standing},
+    figure,
+    palette::Role,
+    widget::wrap::cut,
+    width::LEAST,
+};
+
+pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let survey = &app.survey;
+    let figure = match (app.standing(), survey.findings.first()) {
+        (Standing::Running, Some(finding)) => finding.evidence.clone(),
+        (Standing::Running, None) => match survey.step_time {
+            Some(step_time) => format!("{} a step", figure::time(step_time)),
+            None => format!("{} of {} ranks", survey.rows().len(), survey.world_size),
+        },
+        _ => "no job".to_owned(),
+    };
+    let (glyph, _, role) = header::status(app);
+    let (columns, lines) = LEAST;
+    let text = format!("{glyph} {figure} · needs {columns}x{lines}");
+    let line = Line::styled(cut(&text, usize::from(area.width)), app.palette.of(role));
+    buffer.set_line(area.x, area.y, &line, area.width);
+    if area.height > 1 {
+        let why = format!("This terminal has {}x{}: give it more room.", area.width, area.height);
+        let line = Line::styled(cut(&why, usize::from(area.width)), app.palette.of(Role::Muted));
+        buffer.set_line(area.x, area.y + 1, &line, area.width);
+    }
+}

@@ -1,0 +1,169 @@
+//! Every rank's GEMM rate and bus bandwidth, hosts as rows, side by side.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+    widgets::{Block, BorderType, Widget as _},
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    app::{App, Metric, Row, Seat},
+    figure,
+    glyph::{RAMP, UNKNOWN},
+    palette::{Palette, Role},
+    widget::{
+        grid::{Density, Grid},
+        heatmap::{Cell, Heatmap},
+        scale::{STEPS, Scale},
+        wrap::cut,
+    },
+};
+
+/// Columns between the two panels.
+const BETWEEN: u16 = 2;
+/// Columns a host's name may take.
+const LABEL: usize = 12;
+
+/// Both panels: the same grid, so that a rank is in the same place of both.
+pub struct Panels {
+    grid: Grid,
+    label: usize,
+}
+
+impl Panels {
+    /// Chooses the grid for `width` columns and at most `height` lines, borders included.
+    pub fn plan(app: &App, width: u16, height: u16) -> Self {
+        let shape = app.survey.seats.shape();
+        let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
+        let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(4);
+        let label = names.max().unwrap_or(0).min(LABEL).min(each / 3);
+        let grid = Grid::fit(
+            shape,
+            each.saturating_sub(label + 1),
+            usize::from(height).saturating_sub(2),
+            app.palette.has_colour(),
+        );
+        Self { grid, label }
+    }
+
+    pub fn height(&self) -> u16 {
+        self.grid.height() as u16 + 2
+    }
+
+    pub fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
+        let [left, _, right] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)]).areas(area);
+        self.panel(app, Metric::Gemm, left, buffer);
+        self.panel(app, Metric::Bus, right, buffer);
+    }
+
+    fn panel(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
+        let palette = app.palette;
+        let scale = app.survey.scale(metric);
+        let mut block = Block::bordered()
+            .border_type(BorderType::Rounded)
+            .border_style(palette.of(Role::Faint))
+            .title_top(Line::from(vec![
+                Span::raw(" "),
+                Span::styled(metric.title(), palette.of(Role::Accent).patch(palette.of(Role::Strong))),
+                Span::raw(" "),
+            ]));
+        if let Some(scale) = scale {
+            block = block.title_top(legend(scale, palette).right_aligned());
+        }
+        block = block.title_bottom(Line::styled(
+            format!(" {} ", cut(&self.caption(app, metric), usize::from(area.width).saturating_sub(4))),
+            palette.of(Role::Muted),
+        ));
+        let inner = block.inner(area);
+        block.render(area, buffer);
+        let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
+        self.labels(app, inner, buffer);
+        let cells = |slot| cell(app, metric, scale, slot);
+        let selected = app.selected.and_then(|rank| app.survey.seats.slot_of(app.survey.row_of(rank)?));
+        let offset = self.label as u16 + 1;
+        let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
+        Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
+    }
+
+    /// The host of the first rank of each line.
+    fn labels(&self, app: &App, area: Rect, buffer: &mut Buffer) {
+        let step = if self.grid.halves() { 2 } else { 1 };
+        let mut before = None;
+        for line in (0..self.grid.lines()).step_by(step) {
+            let Some(slots) = self.grid.slots_at(0, line) else { continue };
+            let group = slots.start / app.survey.seats.shape().size;
+            if before.replace(group) == Some(group) {
+                continue;
+            }
+            let y = area.y + (line * self.grid.tall() / step) as u16;
+            let text = label(app, slots.start);
+            buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
+        }
+    }
+
+    /// The figures, so that nothing is said by colour alone.
+    fn caption(&self, app: &App, metric: Metric) -> String {
+        let survey = &app.survey;
+        let mut parts = Vec::new();
+        if let Density::Folded { ranks } = self.grid.density {
+            parts.push(format!("1 cell = {ranks} ranks, the worst shown"));
+        }
+        match (survey.scale(metric), survey.lowest(metric)) {
+            (Some(scale), Some((row, value))) => {
+                if scale.is_low(value) {
+                    parts.push(format!("lowest rank {} at {}", row.status.rank, figure::tenths(value)));
+                }
+                parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
+            }
+            _ => parts.push("nothing timed yet".to_owned()),
+        }
+        parts.join(" · ")
+    }
+}
+
+/// `480 ▇▇▇▇▇▇▇▇ 736`: the steps, and what the first and the last stand for.
+fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
+    let (first, last) = scale.ends();
+    let muted = palette.of(Role::Muted);
+    let mut spans = vec![Span::styled(format!(" {} ", figure::short(first)), muted)];
+    for (step, glyph) in RAMP.into_iter().enumerate().take(STEPS) {
+        let text = if palette.has_colour() { ' ' } else { glyph };
+        spans.push(Span::styled(text.to_string(), palette.heat(step)));
+    }
+    spans.push(Span::styled(format!(" {} ", figure::short(last)), muted));
+    spans.into()
+}
+
+fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
+    match app.survey.seats.at(slot) {
+        None => Cell::Absent,
+        Some(Seat::Unseen(_)) => Cell::Unknown,
+        Some(Seat::Seen(row)) => of_row(&app.survey.rows()[row], metric, scale),
+    }
+}
+
+fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
+    use xpu_shared::frame::Life;
+    match (row.life, metric.of(row), scale) {
+        (Life::Died, ..) => Cell::Dead,
+        (_, value, _) if !row.is_fresh() => Cell::Stale { value },
+        (_, Some(value), Some(scale)) => Cell::Value { value, step: scale.step(value), low: scale.is_low(value) },
+        _ => Cell::Unknown,
+    }
+}
+
+fn label(app: &App, slot: usize) -> String {
+    app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), |host| host.to_string())
+}
+
+/// The end of a name, which is what tells hosts apart.
+fn ending(name: &str, width: usize) -> String {
+    if name.width() <= width {
+        return name.to_owned();
+    }
+    let tail: Vec<_> = name.chars().rev().take(width.saturating_sub(1)).collect();
+    std::iter::once(crate::glyph::ELLIPSIS).chain(tail.into_iter().rev()).collect()
+}

@@ -1,0 +1,196 @@
+//! The ranks one by one. Only the rows that are seen are made.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+    widgets::{Block, BorderType, Borders, Widget as _},
+};
+use xpu_shared::unit::Nanoseconds;
+
+use crate::{
+    app::{App, Column, Metric, Row},
+    figure,
+    glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
+    palette::Role,
+    widget::{scale::ALIKE, sparkline, wrap::cut},
+    width::Room,
+};
+
+/// Width of the sparkline below which it says nothing.
+const HISTORY: usize = 8;
+/// Widest host name.
+const HOST: usize = 20;
+
+/// A column and its width; figures stand right.
+struct Place {
+    column: Column,
+    width: usize,
+    right: bool,
+}
+
+pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let palette = app.palette;
+    let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
+    let block = Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
+    let inner = block.inner(area);
+    if inner.height < 2 {
+        return;
+    }
+    let visible = usize::from(inner.height) - 1;
+    let order = &app.survey.order;
+    let at = app.selected.and_then(|rank| app.survey.row_of(rank));
+    let at = at.and_then(|row| order.iter().position(|&listed| listed == row));
+    // The selected row stays in the middle, so that scrolling needs no memory.
+    let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(order.len().saturating_sub(visible));
+    let shown = &order[first..(first + visible).min(order.len())];
+    let title = vec![
+        Span::raw(" "),
+        Span::styled("Ranks", palette.of(Role::Accent).patch(palette.of(Role::Strong))),
+        Span::raw(" "),
+    ];
+    let range = format!(
+        " {}–{} of {} ",
+        figure::count((first + usize::from(!shown.is_empty())) as u64),
+        figure::count((first + shown.len()) as u64),
+        figure::count(order.len() as u64)
+    );
+    block
+        .title_top(Line::from(title))
+        .title_top(Line::styled(range, palette.of(Role::Muted)).right_aligned())
+        .render(area, buffer);
+    let places = places(app, usize::from(inner.width));
+    head(app, &places, inner, buffer);
+    for (&index, y) in shown.iter().zip(inner.y + 1..) {
+        let row = &app.survey.rows()[index];
+        let line = Rect { y, height: 1, ..inner };
+        body(app, &places, row, app.selected == Some(row.status.rank), line, buffer);
+    }
+}
+
+/// The columns there is room for: what identifies a process goes first, what judges it last.
+fn places(app: &App, width: usize) -> Vec<Place> {
+    let host = app.survey.rows().iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, HOST);
+    let place = |column| {
+        let (width, right) = match column {
+            Column::Rank => (6, true),
+            Column::Host => (host, false),
+            Column::Pid => (8, true),
+            Column::Step => (9, true),
+            Column::StepTime => (10, true),
+            Column::Gemm => (9, true),
+            Column::Bus => (9, true),
+            Column::Late => (9, true),
+            Column::State => (8, false),
+        };
+        Place { column, width, right }
+    };
+    let mut places: Vec<_> = Column::ALL.into_iter().map(place).collect();
+    for spare in [Column::Pid, Column::Step, Column::StepTime] {
+        let taken: usize = places.iter().map(|place| place.width + 1).sum();
+        let history = if spare == Column::Pid { HISTORY + 2 } else { 0 };
+        if taken + history > width {
+            places.retain(|place| place.column != spare);
+        }
+    }
+    places
+}
+
+fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
+    let mut x = area.x;
+    for place in places {
+        let sorted = app.sort.column == place.column;
+        let arrow = if app.sort.is_rising() { glyph::RISING } else { glyph::FALLING };
+        let text = format!("{}{}", place.column.title(), if sorted { arrow } else { "" });
+        let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
+        let right = area.right().saturating_sub(x);
+        buffer.set_stringn(x, area.y, place.pad(&text), usize::from(right), style);
+        x += place.width as u16 + gap(place);
+    }
+    let left = usize::from(area.right().saturating_sub(x));
+    if left >= HISTORY {
+        buffer.set_stringn(x, area.y, "TFLOPS, last 10 min", left, app.palette.of(Role::Muted));
+    }
+}
+
+/// A name after a figure needs more air than a figure after a figure.
+fn gap(place: &Place) -> u16 {
+    if place.column == Column::Rank || place.column == Column::Late { 2 } else { 1 }
+}
+
+fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buffer: &mut Buffer) {
+    let palette = app.palette;
+    let ground = if selected { palette.selected() } else { Style::new() };
+    buffer.set_style(area, ground);
+    let mut x = area.x;
+    for place in places {
+        let (text, role) = value(app, row, place.column);
+        let role = if row.is_fresh() || role == Role::Alarm { role } else { Role::Muted };
+        let mut style = ground.patch(palette.of(role));
+        if selected && matches!(role, Role::Text | Role::Faint | Role::Muted) {
+            style = ground;
+        }
+        buffer.set_stringn(x, area.y, place.pad(&text), usize::from(area.right().saturating_sub(x)), style);
+        x += place.width as u16 + gap(place);
+    }
+    if selected {
+        buffer.set_string(area.x, area.y, CURSOR, ground.patch(palette.of(Role::Accent)));
+    }
+    let left = usize::from(area.right().saturating_sub(x)).saturating_sub(1);
+    if left >= HISTORY
+        && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
+    {
+        let history: Vec<_> = view.gemm_history().collect();
+        let role = if row.is_fresh() { Role::Good } else { Role::Faint };
+        buffer.set_stringn(x, area.y, sparkline::bars(&history, left), left, ground.patch(palette.of(role)));
+    }
+}
+
+fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
+    let status = &row.status;
+    let survey = &app.survey;
+    let known = |text: Option<String>| match text {
+        Some(text) => (text, Role::Text),
+        None => (UNKNOWN.to_owned(), Role::Faint),
+    };
+    let compared = |metric: Metric| match (metric.of(row), survey.scale(metric)) {
+        (Some(value), Some(scale)) if row.is_fresh() && scale.is_low(value) => {
+            (format!("{LOW} {}", figure::tenths(value)), Role::Warning)
+        }
+        (value, _) => known(value.map(figure::tenths)),
+    };
+    match column {
+        Column::Rank => (status.rank.to_string(), Role::Strong),
+        Column::Host => (cut(status.host.as_str(), HOST), Role::Text),
+        Column::Pid => (status.pid.to_string(), Role::Muted),
+        Column::Step => known(status.step.map(|step| figure::count(step.0))),
+        Column::StepTime => known(status.step_ms_p50.map(figure::tenths)),
+        Column::Gemm => compared(Metric::Gemm),
+        Column::Bus => compared(Metric::Bus),
+        // As long as noise is measured against a step, lateness is too.
+        Column::Late => match (status.lateness_ms_p50, survey.step_time.map(Nanoseconds::milliseconds)) {
+            (Some(late), Some(step)) if row.is_fresh() && late > step * ALIKE => {
+                (format!("{WARNING} {}", figure::tenths(late)), Role::Warning)
+            }
+            (late, _) => known(late.map(figure::tenths)),
+        },
+        Column::State => {
+            if row.life == xpu_shared::frame::Life::Ended {
+                return (format!("{} ended", glyph::ENDED), Role::Muted);
+            }
+            if row.life == xpu_shared::frame::Life::Alive && !row.is_fresh() {
+                return (format!("{} {}", glyph::STALE, figure::age(row.age)), Role::Warning);
+            }
+            let (glyph, word, role) = glyph::state(status.state);
+            (format!("{glyph} {word}"), role)
+        }
+    }
+}
+
+impl Place {
+    fn pad(&self, text: &str) -> String {
+        let width = self.width;
+        if self.right { format!("{text:>width$}") } else { format!("{text:<width$}") }
+    }
+}

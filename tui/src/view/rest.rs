@@ -1,0 +1,168 @@
+//! No job on the screen: which hop is silent, and what to try.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::{Paragraph, Widget as _},
+};
+
+use super::header;
+use crate::{
+    app::{App, Choice, Standing},
+    arrival::Link,
+    figure, glyph,
+    palette::{Palette, Role},
+    widget::wrap::wrapped,
+};
+
+/// Hosts listed before the rest is only counted.
+const LISTED: usize = 8;
+
+pub fn draw(app: &App, standing: Standing, area: Rect, buffer: &mut Buffer) {
+    let palette = app.palette;
+    header::draw_title(app, Rect { height: 1, ..area }, buffer);
+    let width = usize::from(area.width).min(96);
+    let mut lines = vec![headline(app, standing), Line::default(), chain(standing, palette), Line::default()];
+    lines.extend(hosts(app, width));
+    lines.push(Line::default());
+    lines.push(Line::styled("What to try", palette.of(Role::Strong)));
+    for (index, (advice, command)) in advice(app, standing).into_iter().enumerate() {
+        let text = wrapped(&advice, width.saturating_sub(3), 2);
+        lines.extend(text.into_iter().enumerate().map(|(line, text)| {
+            Line::raw(if line == 0 { format!("{}. {text}", index + 1) } else { format!("   {text}") })
+        }));
+        lines.extend(command.map(|command| Line::styled(format!("   {command}"), palette.of(Role::Accent))));
+    }
+    for warning in &app.warnings {
+        let style = palette.of(Role::Warning);
+        lines.extend(wrapped(warning, width.saturating_sub(2), 2).into_iter().map(|text| Line::styled(text, style)));
+    }
+    let free = (area.height - 1).saturating_sub(lines.len() as u16);
+    let place = Rect {
+        x: area.x + (area.width - width as u16) / 2,
+        y: area.y + 1 + free / 3,
+        width: width as u16,
+        height: area.height - 1 - free / 3,
+    };
+    Paragraph::new(lines).render(place, buffer);
+}
+
+fn headline(app: &App, standing: Standing) -> Line<'static> {
+    let hosts = app.roads.iter().len();
+    let (glyph, role, text) = match standing {
+        Standing::Connecting if hosts == 0 => (glyph::WAITING, Role::Accent, "Waiting for the first frame".to_owned()),
+        Standing::Connecting => {
+            (glyph::WAITING, Role::Accent, format!("Connecting to {}", figure::counted(hosts, "host", "hosts")))
+        }
+        Standing::NoAnswer => (glyph::ALARM, Role::Alarm, "No host answers".to_owned()),
+        Standing::NoJob => {
+            let up = figure::counted(app.roads.up(), "host answers", "hosts answer");
+            (glyph::WAITING, Role::Accent, format!("{up}, no job yet"))
+        }
+        Standing::OtherJobs | Standing::Running => {
+            let name = match &app.choice {
+                Choice::Named(name) => name.as_str(),
+                Choice::Foremost(_) => "",
+            };
+            (glyph::WAITING, Role::Accent, format!("There is no job named {name} yet"))
+        }
+    };
+    let style = app.palette.of(role).patch(app.palette.of(Role::Strong));
+    Line::styled(format!("{glyph} {text}"), style)
+}
+
+/// How data comes here, with the hop that is silent.
+fn chain(standing: Standing, palette: Palette) -> Line<'static> {
+    let (program, collector) = match standing {
+        Standing::Connecting => (Hop::Unknown, Hop::Waiting),
+        Standing::NoAnswer => (Hop::Unknown, Hop::Silent),
+        Standing::NoJob | Standing::OtherJobs | Standing::Running => (Hop::Waiting, Hop::Good),
+    };
+    let name = |text: &'static str| Span::styled(text, palette.of(Role::Text));
+    let hop = |hop: Hop| {
+        let (sign, role) = hop.look();
+        Span::styled(format!("  {sign}  "), palette.of(role))
+    };
+    Line::from(vec![name("your program"), hop(program), name("collector"), hop(collector), name("this screen")])
+}
+
+#[derive(Clone, Copy)]
+enum Hop {
+    Good,
+    Waiting,
+    Silent,
+    Unknown,
+}
+
+impl Hop {
+    fn look(self) -> (&'static str, Role) {
+        match self {
+            Self::Good => ("━━━ ● ━━▶", Role::Good),
+            Self::Waiting => ("╌╌╌ ◌ ╌╌▷", Role::Accent),
+            Self::Silent => ("╌╌╌ ✖ ╌╌▷", Role::Alarm),
+            Self::Unknown => ("╌╌╌ ? ╌╌▷", Role::Muted),
+        }
+    }
+}
+
+/// Each host and what is known of the way to it; those that fail first.
+fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
+    let palette = app.palette;
+    let mut links: Vec<_> = app.roads.iter().collect();
+    links.sort_by_key(|(_, link)| match link {
+        Link::Down { .. } => 0,
+        Link::Connecting => 1,
+        Link::Up => 2,
+    });
+    let longest = links.iter().take(LISTED).map(|(endpoint, _)| endpoint.to_string().chars().count()).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for (endpoint, link) in links.iter().take(LISTED) {
+        let (sign, role, text) = match link {
+            Link::Up => (glyph::GOOD, Role::Good, "answers"),
+            Link::Connecting => (glyph::WAITING, Role::Muted, "connecting"),
+            Link::Down { why } => (glyph::ALARM, Role::Alarm, why.as_str()),
+        };
+        let name = endpoint.to_string();
+        for (index, part) in wrapped(text, width.saturating_sub(longest + 4), 2).into_iter().enumerate() {
+            let (sign, name) = if index == 0 { (sign, name.as_str()) } else { (" ", "") };
+            lines.push(Line::from(vec![
+                Span::styled(format!("{sign} "), palette.of(role)),
+                Span::styled(format!("{name:<longest$}  "), palette.of(Role::Strong)),
+                Span::styled(part, palette.of(Role::Muted)),
+            ]));
+        }
+    }
+    if links.len() > LISTED {
+        let text = format!("  and {} more", figure::count((links.len() - LISTED) as u64));
+        lines.push(Line::styled(text, palette.of(Role::Muted)));
+    }
+    lines
+}
+
+/// A sentence, and a command that can be copied.
+fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
+    let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
+    let first = app.roads.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
+    let say = |text: &str| (text.to_owned(), None);
+    match standing {
+        Standing::Connecting => vec![say("Wait a few seconds: an answer takes one round trip to the host.")],
+        Standing::NoAnswer => vec![
+            ("Start the job under xpu-top; that starts the host's collector too:".to_owned(), start),
+            ("See on the host itself what its collector lacks:".to_owned(), Some(format!("ssh {first} xpu-top doctor"))),
+            say("From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE."),
+        ],
+        Standing::NoJob => vec![
+            ("Start the job under xpu-top; nothing in its code changes:".to_owned(), start),
+            say("If it already runs under xpu-top run: it appears with its first CUDA call."),
+        ],
+        Standing::OtherJobs | Standing::Running => {
+            let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            vec![
+                say(&format!("These jobs are there: {}. Tab shows them.", names.join(", "))),
+                ("Start the one that was asked for under its name:".to_owned(),
+                 Some("xpu-top run --job NAME -- torchrun --nproc-per-node 8 train.py".to_owned())),
+            ]
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The loop: what comes in becomes an action, actions change the app, and the app is drawn.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Context as _;
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
+};
+use tokio_stream::StreamExt as _;
+use xpu_shared::{id::JobName, unit::Moment};
+
+use crate::{
+    action::{Action, Effect},
+    app::App,
+    arrival::{Arrivals, Endpoint},
+    keymap,
+    palette::Depth,
+    svg,
+    terminal::Screen,
+    update::update,
+};
+
+/// Data is drawn at most this often; what a key did, at once.
+const PACE: Duration = Duration::from_millis(100);
+/// Ages on the screen are in seconds.
+const TICK: Duration = Duration::from_secs(1);
+/// Arrivals taken before the keys are looked at again.
+const BATCH: usize = 1024;
+
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// The job to show; the foremost one if none is named.
+    pub job: Option<JobName>,
+    /// What went wrong before the screen was taken.
+    pub warnings: Vec<String>,
+    pub depth: Depth,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self { job: None, warnings: Vec::new(), depth: Depth::detect(|name| std::env::var(name).ok()) }
+    }
+}
+
+/// When the next picture is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Nothing changed.
+    Never,
+    /// With the pace of data.
+    Soon,
+    Now,
+}
+
+/// Shows what arrives until the user quits, or the process is told to end.
+///
+/// # Errors
+/// Where there is no terminal, or it goes away.
+pub async fn watch(mut arrivals: Arrivals, endpoints: Vec<Endpoint>, options: WatchOptions) -> anyhow::Result<()> {
+    let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
+    options.warnings.into_iter().for_each(|warning| app.warn(warning));
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut screen = Screen::take(options.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
+    let mut events = EventStream::new();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut due, mut drawn, mut open) = (Due::Now, Instant::now(), true);
+    loop {
+        if due == Due::Now || (due == Due::Soon && drawn.elapsed() >= PACE) {
+            screen.draw(&mut app)?;
+            (due, drawn) = (Due::Never, Instant::now());
+        }
+        tokio::select! {
+            event = events.next() => {
+                // No more events: the terminal is gone.
+                let Some(event) = event.transpose()? else { return Ok(()) };
+                due = Due::Now;
+                if let Some(effect) = press(&mut app, &event)
+                    && carry_out(effect, &mut app, &mut screen)?
+                {
+                    return Ok(());
+                }
+            }
+            arrival = arrivals.recv(), if open => {
+                open = arrival.is_some();
+                update(&mut app, Action::Time(Moment::now()));
+                let more = std::iter::from_fn(|| arrivals.try_recv().ok()).take(BATCH);
+                for arrival in arrival.into_iter().chain(more) {
+                    update(&mut app, Action::Arrive(arrival));
+                }
+                due = due.max_soon();
+            }
+            _ = ticks.tick() => {
+                update(&mut app, Action::Time(Moment::now()));
+                due = due.max_soon();
+            }
+            () = sleep_until(drawn + PACE), if due == Due::Soon => {}
+            _ = terminate.recv() => return Ok(()),
+            _ = hang_up.recv() => return Ok(()),
+        }
+    }
+}
+
+impl Due {
+    fn max_soon(self) -> Self {
+        if self == Self::Now { Self::Now } else { Self::Soon }
+    }
+}
+
+fn press(app: &mut App, event: &Event) -> Option<Effect> {
+    let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press)?;
+    let action = keymap::lookup(key.into(), app.overlay())?;
+    update(app, action)
+}
+
+/// Whether that was the end.
+fn carry_out(effect: Effect, app: &mut App, screen: &mut Screen) -> anyhow::Result<bool> {
+    match effect {
+        Effect::Quit => return Ok(true),
+        Effect::Save(path) => {
+            let picture = svg::picture(&screen.picture(app)?);
+            let saved = write_new(&path, &picture).map(|()| path).map_err(|error| format!("not saved: {error}"));
+            update(app, Action::Saved(saved));
+        }
+        // No view asks for it yet.
+        Effect::WatchRank(_) => {}
+    }
+    Ok(false)
+}
+
+/// A picture never takes the place of another file.
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}

@@ -1,0 +1,8 @@
+//! Pieces of a screen that know nothing of jobs.
+
+pub mod ends;
+pub mod grid;
+pub mod heatmap;
+pub mod scale;
+pub mod sparkline;
+pub mod wrap;

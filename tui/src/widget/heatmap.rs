@@ -1,0 +1,179 @@
+//! Draws a [`Grid`]: one cell to a rank, or one to several.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Modifier, Style},
+};
+
+use super::grid::{Density, Grid, Place};
+use crate::{
+    figure,
+    glyph::{ALARM, LOW, RAMP, UNKNOWN},
+    palette::{Palette, Role},
+};
+
+/// What a cell shows, from harmless to worst: folded, the greatest decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell {
+    /// No rank belongs here.
+    Absent,
+    /// The rank has not said it.
+    Unknown,
+    Value { value: f64, step: usize, low: bool },
+    /// What it said is old.
+    Stale { value: Option<f64> },
+    /// Its process ended, and should not have.
+    Dead,
+}
+
+impl Cell {
+    fn severity(self) -> (u8, f64) {
+        match self {
+            Self::Absent => (0, 0.0),
+            Self::Unknown => (1, 0.0),
+            Self::Value { value, .. } => (2, -value),
+            Self::Stale { .. } => (3, 0.0),
+            Self::Dead => (4, 0.0),
+        }
+    }
+
+    fn worse(self, other: Self) -> Self {
+        if other.severity() > self.severity() { other } else { self }
+    }
+}
+
+pub struct Heatmap<'a, Cells> {
+    pub grid: &'a Grid,
+    /// The cell of a slot.
+    pub cells: Cells,
+    pub selected: Option<usize>,
+    pub palette: Palette,
+}
+
+impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
+    pub fn draw(&self, area: Rect, buffer: &mut Buffer) {
+        if self.grid.halves() {
+            self.draw_halves(area, buffer);
+        } else {
+            self.draw_whole(area, buffer);
+        }
+    }
+
+    /// The worst of the slots at a place.
+    fn at(&self, x: usize, line: usize) -> Option<Cell> {
+        self.grid.slots_at(x, line)?.map(&self.cells).reduce(Cell::worse)
+    }
+
+    fn draw_whole(&self, area: Rect, buffer: &mut Buffer) {
+        for line in 0..self.grid.lines() {
+            let mut x = 0;
+            while x < usize::from(area.width) {
+                let Some(slots) = self.grid.slots_at(x, line) else {
+                    x += 1;
+                    continue;
+                };
+                let place = self.grid.cell_of(slots.start);
+                let cell = slots.clone().map(&self.cells).reduce(Cell::worse).unwrap_or(Cell::Absent);
+                let selected = self.selected.is_some_and(|slot| slots.contains(&slot));
+                self.draw_cell(place, cell, selected, area, buffer);
+                x += place.width;
+            }
+        }
+    }
+
+    fn draw_cell(&self, place: Place, cell: Cell, selected: bool, area: Rect, buffer: &mut Buffer) {
+        let (text, style) = self.look(cell, place.width);
+        let tall = self.grid.tall();
+        let x = area.x + place.x as u16;
+        for row in 0..tall {
+            let y = area.y + (place.line * tall + row) as u16;
+            if y >= area.bottom() {
+                return;
+            }
+            let shown = if row == (tall - 1) / 2 { text.clone() } else { self.blank(cell, place.width) };
+            buffer.set_stringn(x, y, shown, place.width, style);
+            if selected {
+                self.mark(x, y, place.width, area, buffer);
+            }
+        }
+    }
+
+    /// Brackets where there is room for them between cells, else a sign on the cell.
+    fn mark(&self, x: u16, y: u16, width: usize, area: Rect, buffer: &mut Buffer) {
+        let loud = self.palette.of(Role::Strong);
+        if self.grid.spacing() == 0 {
+            buffer[(x, y)].set_symbol("◆").modifier.insert(Modifier::BOLD);
+            return;
+        }
+        let after = x + width as u16;
+        if x > 0 {
+            buffer.set_string(x - 1, y, "▐", loud);
+        }
+        if after < area.right() + 1 && after < buffer.area.right() {
+            buffer.set_string(after, y, "▌", loud);
+        }
+    }
+
+    fn look(&self, cell: Cell, width: usize) -> (String, Style) {
+        let centred = |text: &str| format!("{text:^width$}");
+        let figures = self.grid.density == Density::Figures;
+        match cell {
+            Cell::Absent => (" ".repeat(width), Style::new()),
+            Cell::Unknown => (centred(UNKNOWN), self.palette.of(Role::Faint)),
+            Cell::Dead => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),
+            Cell::Stale { value } => {
+                let text = value.filter(|_| figures).map_or_else(|| centred(UNKNOWN), |v| centred(&figure::short(v)));
+                (text, self.palette.stale())
+            }
+            Cell::Value { value, low, .. } if figures => {
+                let text = figure::short(value);
+                let sign = if low && text.len() < width { LOW } else { "" };
+                (centred(&format!("{sign}{text}")), self.ground(cell))
+            }
+            Cell::Value { low: true, .. } => (centred(LOW), self.ground(cell)),
+            Cell::Value { .. } => (self.blank(cell, width), self.ground(cell)),
+        }
+    }
+
+    /// A cell with nothing written on it.
+    fn blank(&self, cell: Cell, width: usize) -> String {
+        match cell {
+            Cell::Value { step, .. } if !self.palette.has_colour() && self.grid.density != Density::Figures => {
+                String::from(RAMP[step]).repeat(width)
+            }
+            _ => " ".repeat(width),
+        }
+    }
+
+    fn ground(&self, cell: Cell) -> Style {
+        match cell {
+            Cell::Value { step, .. } => self.palette.heat(step),
+            Cell::Stale { .. } => self.palette.stale(),
+            Cell::Dead => Style::new().bg(self.palette.of(Role::Alarm).fg.unwrap_or_default()),
+            Cell::Absent | Cell::Unknown => Style::new(),
+        }
+    }
+
+    /// Two lines of cells to a terminal line: the upper half is the letter's colour, the lower half its ground.
+    fn draw_halves(&self, area: Rect, buffer: &mut Buffer) {
+        for row in 0..self.grid.height().min(usize::from(area.height)) {
+            for x in 0..usize::from(area.width) {
+                let halves = (self.at(x, row * 2), self.at(x, row * 2 + 1));
+                let colour = |cell: Option<Cell>| self.ground(cell?).bg;
+                let (x, y) = (area.x + x as u16, area.y + row as u16);
+                let (symbol, style) = match (colour(halves.0), colour(halves.1)) {
+                    (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
+                    (Some(upper), None) => ("▀", Style::new().fg(upper)),
+                    (None, Some(lower)) => ("▄", Style::new().fg(lower)),
+                    (None, None) if halves == (None, None) => continue,
+                    (None, None) if matches!(halves, (Some(Cell::Unknown), _) | (_, Some(Cell::Unknown))) => {
+                        (UNKNOWN, self.palette.of(Role::Faint))
+                    }
+                    (None, None) => continue,
+                };
+                buffer.set_string(x, y, symbol, style);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Sentences in a narrow place.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::glyph::ELLIPSIS;
+
+/// The text in lines of `width` columns, at most `most` of them; what does not fit ends in an ellipsis.
+pub fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.width() + 1 + word.width() > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            last.push(' ');
+            last.push(ELLIPSIS);
+        }
+    }
+    lines.into_iter().map(|line| cut(&line, width)).collect()
+}
+
+/// The text in `width` columns, its end made an ellipsis if it does not fit.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        let mut longer = kept.clone();
+        longer.push(c);
+        if longer.width() + 1 > width {
+            break;
+        }
+        kept = longer;
+    }
+    if width > 0 {
+        kept.truncate(kept.trim_end().len());
+        kept.push(ELLIPSIS);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_go_to_the_next_line_and_the_rest_is_said_to_be_missing() {
+        assert_eq!(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
+        assert_eq!(wrapped("one two three four", 9, 2), ["one two", "three …"]);
+        assert_eq!(wrapped("", 9, 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nothing_is_wider_than_its_place() {
+        assert_eq!(cut("gpu-000001", 6), "gpu-0…");
+        assert_eq!(cut("ab", 2), "ab");
+        assert_eq!(cut("abc", 0), "");
+        assert_eq!(wrapped("incomprehensibilities", 8, 1), ["incompr…"]);
+    }
+}

@@ -1,0 +1,30 @@
+//! How much room there is, decided once from the size of the terminal.
+
+use ratatui::layout::Rect;
+
+/// Below this nothing but one line is drawn.
+pub const LEAST: (u16, u16) = (60, 20);
+
+/// Every view chooses by this, and by nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    /// Less than 60x20: one line.
+    Cramped,
+    /// From 60 columns: the fewest words.
+    Narrow,
+    /// From 80 columns.
+    Medium,
+    /// From 120 columns and 30 lines: figures as tiles.
+    Wide,
+}
+
+impl Room {
+    pub fn of(area: Rect) -> Self {
+        match (area.width, area.height) {
+            (width, height) if width < LEAST.0 || height < LEAST.1 => Self::Cramped,
+            (width, height) if width >= 120 && height >= 30 => Self::Wide,
+            (width, _) if width >= 80 => Self::Medium,
+            _ => Self::Narrow,
+        }
+    }
+}
