@@ -2,7 +2,8 @@
 
     xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP
 
-Trains, with an event pair of torch around every call of the widest layer, then all-reduces by hand; meanwhile rank 0 asks
+Trains, with an event pair of torch around every call of the widest layer, then all-reduces by hand; meanwhile
+rank 0 asks
 `XPU_TOP status --json --detail` for what the hook saw. Prints one line of JSON for each comparison.
 """
 
@@ -14,10 +15,9 @@ import subprocess
 import sys
 import threading
 
+import model as transformer
 import torch
 import torch.distributed as dist
-
-import model as transformer
 
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 SIZES_MIB = (16, 64, 256)
@@ -96,7 +96,10 @@ by_torch = [start.elapsed_time(end) * 1e3 for start, end in pairs]
 flops = 2 * (TOKENS * BATCH) * WIDTH * 4 * WIDTH
 
 if rank == 0:
-    print(json.dumps({"status": answer if "error" in answer else {k: answer[k] for k in ("steps", "coverage")}}), flush=True)
+    print(
+        json.dumps({"status": answer if "error" in answer else {k: answer[k] for k in ("steps", "coverage")}}),
+        flush=True,
+    )
     for seen in answer.get("ranks", []):
         line = {key: seen[key] for key in ("rank", "gemm_tflops", "bus_gb_s", "lateness_ms_p50", "state")}
         print(json.dumps(line), flush=True)
@@ -104,7 +107,11 @@ if rank == 0:
             continue
         for gemm in seen["gemms"][:8]:
             print(json.dumps(gemm), flush=True)
-        same = [g for g in seen["gemms"] if (g["m"], g["n"], g["k"], g["transposed"]) == (4 * WIDTH, TOKENS * BATCH, WIDTH, "TN")]
+        same = [
+            g
+            for g in seen["gemms"]
+            if (g["m"], g["n"], g["k"], g["transposed"]) == (4 * WIDTH, TOKENS * BATCH, WIDTH, "TN")
+        ]
         p50 = statistics.median(by_torch)
         print(
             json.dumps(
@@ -123,7 +130,7 @@ for mib in SIZES_MIB:
     tensor = torch.ones(mib << 19, device="cuda", dtype=torch.bfloat16)
     times = []
 
-    def all_reduce():
+    def all_reduce(tensor=tensor, times=times):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         dist.all_reduce(tensor)

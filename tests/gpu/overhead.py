@@ -13,10 +13,9 @@ import statistics
 import sys
 import time
 
+import model as transformer
 import torch
 import torch.distributed as dist
-
-import model as transformer
 
 STEPS_PER_BLOCK = 10
 

@@ -58,8 +58,10 @@ SIGNATURES = {
     "cudaEventRecord": [c_void_p, c_void_p],
     "cublasCreate_v2": [ANSWER],
     "cublasSetStream_v2": [c_void_p, c_void_p],
-    "cublasGemmEx": [c_void_p] + [c_int] * 5
-    + [c_void_p, c_void_p, c_int, c_int, c_void_p, c_int, c_int, c_void_p, c_void_p] + [c_int] * 4,
+    "cublasGemmEx": [c_void_p]
+    + [c_int] * 5
+    + [c_void_p, c_void_p, c_int, c_int, c_void_p, c_int, c_int, c_void_p, c_void_p]
+    + [c_int] * 4,
     "cublasLtCreate": [ANSWER],
     "cublasLtMatmulDescCreate": [ANSWER, c_int, c_int],
     "cublasLtMatrixLayoutCreate": [ANSWER, c_int, c_uint64, c_uint64, ctypes.c_int64],
@@ -130,8 +132,10 @@ class Model:
         cuda.cublasSetStream_v2(self.blas, stream)
         self.blas_lt = cuda.made(cuda.cublasLtCreate)
         self.product = cuda.made(cuda.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
-        self.layouts = [cuda.made(cuda.cublasLtMatrixLayoutCreate, BF16, rows, cols, rows)
-                        for rows, cols in ((M, K), (K, N), (M, N))]
+        self.layouts = [
+            cuda.made(cuda.cublasLtMatrixLayoutCreate, BF16, rows, cols, rows)
+            for rows, cols in ((M, K), (K, N), (M, N))
+        ]
         self.a, self.b, self.c = (cuda.made(cuda.cudaMalloc, 2 * size) for size in (M * K, K * N, M * N))
         self.one = ctypes.byref(ctypes.c_float(1.0))
         self.code = ctypes.create_string_buffer(64)
@@ -139,13 +143,48 @@ class Model:
         self.block = Dim3(256, 1, 1)
 
     def matmul(self):
-        self.cuda.cublasGemmEx(self.blas, 0, 0, M, N, K, self.one, self.a, BF16, M, self.b, BF16, K, self.one,
-                               self.c, BF16, M, COMPUTE_32F, -1)
+        self.cuda.cublasGemmEx(
+            self.blas,
+            0,
+            0,
+            M,
+            N,
+            K,
+            self.one,
+            self.a,
+            BF16,
+            M,
+            self.b,
+            BF16,
+            K,
+            self.one,
+            self.c,
+            BF16,
+            M,
+            COMPUTE_32F,
+            -1,
+        )
 
     def linear(self):
         a, b, c = self.layouts
-        self.cuda.cublasLtMatmul(self.blas_lt, self.product, self.one, self.a, a, self.b, b, self.one, self.c, c,
-                                 self.c, c, None, None, 0, self.stream)
+        self.cuda.cublasLtMatmul(
+            self.blas_lt,
+            self.product,
+            self.one,
+            self.a,
+            a,
+            self.b,
+            b,
+            self.one,
+            self.c,
+            c,
+            self.c,
+            c,
+            None,
+            None,
+            0,
+            self.stream,
+        )
 
     def elementwise(self):
         self.cuda.cudaLaunchKernel(self.code, self.grid, self.block, None, 0, self.stream)
@@ -172,8 +211,9 @@ class Reducer:
     def __init__(self, cuda, communicator, layers, compute):
         self.cuda, self.communicator, self.layers, self.compute = cuda, communicator, layers, compute
         self.stream = cuda.made(cuda.cudaStreamCreateWithFlags, NON_BLOCKING)
-        self.ready, self.done = ([cuda.made(cuda.cudaEventCreateWithFlags, NO_TIMING) for _ in range(BUCKETS)]
-                                 for _ in range(2))
+        self.ready, self.done = (
+            [cuda.made(cuda.cudaEventCreateWithFlags, NO_TIMING) for _ in range(BUCKETS)] for _ in range(2)
+        )
         self.gradients = cuda.made(cuda.cudaMalloc, 2 * BUCKET_ELEMENTS)
 
     def gradient_ready(self, layer):
@@ -187,8 +227,15 @@ class Reducer:
         cuda = self.cuda
         cuda.cudaEventRecord(self.ready[bucket], self.compute)
         cuda.cudaStreamWaitEvent(self.stream, self.ready[bucket], 0)
-        cuda.ncclAllReduce(self.gradients, self.gradients, BUCKET_ELEMENTS, NCCL_BF16, NCCL_SUM, self.communicator,
-                           self.stream)
+        cuda.ncclAllReduce(
+            self.gradients,
+            self.gradients,
+            BUCKET_ELEMENTS,
+            NCCL_BF16,
+            NCCL_SUM,
+            self.communicator,
+            self.stream,
+        )
         cuda.cudaEventRecord(self.done[bucket], self.stream)
 
     def finish(self):
@@ -283,8 +330,9 @@ def arguments():
 
 def main():
     args = arguments()
-    rank, world, local = (int(os.environ.get(name, default))
-                          for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+    rank, world, local = (
+        int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+    )
     cuda = Cuda()
     count = c_int()
     cuda.cudaGetDeviceCount(ctypes.byref(count))

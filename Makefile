@@ -1,0 +1,65 @@
+# The only entry points. Each installs what it needs beside the project: a Python environment in .venv, and cargo-nextest
+# if it is missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
+
+CARGO ?= cargo
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WHEEL_TREE := pybind/python/xpu_top
+PROGRAMS := xpu-top xpu-collector
+LIBRARIES := xpu_hook simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl
+
+.PHONY: help build demo test lint bench wheel screenshots clean
+
+help:
+	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
+	@echo "make test         installs what the tests need and runs all of them"
+	@echo "make lint         formatting, clippy, licences, Python style"
+	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
+	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
+	@echo "make screenshots  the golden screens in screenshots/, and the pictures made from them"
+
+build:
+	$(CARGO) build --release --workspace
+
+demo: build
+	target/release/xpu-top demo
+
+test: build wheel $(BIN)/pytest
+	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install cargo-nextest --locked
+	$(CARGO) nextest run --release --workspace
+	$(BIN)/pytest -q tests/python
+
+lint: $(BIN)/ruff
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and sources were not checked (cargo install cargo-deny --locked)"; fi
+	$(BIN)/ruff check pybind tests tui
+	$(BIN)/ruff format --check pybind tests tui
+
+bench: build
+	tests/bench/run.sh
+
+# Programs and libraries travel inside the Python package; stripped they are a tenth of their size.
+wheel: build $(BIN)/maturin
+	rm -rf dist $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
+	mkdir -p $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
+	for name in $(PROGRAMS); do strip -o $(WHEEL_TREE)/bin/$$name target/release/$$name; done
+	for name in $(LIBRARIES); do strip -o $(WHEEL_TREE)/lib/lib$$name.so target/release/lib$$name.so; done
+	cd pybind && ../$(BIN)/maturin build --release --strip --auditwheel skip --out ../dist
+
+screenshots: build
+	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests screens
+	$(CARGO) run --release -p xpu-tests --example svg_to_png
+
+clean:
+	$(CARGO) clean
+	rm -rf dist $(VENV) $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/maturin $(BIN)/pytest $(BIN)/ruff: $(BIN)/python tests/python/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
+	@touch $(BIN)/maturin $(BIN)/pytest $(BIN)/ruff
