@@ -3,8 +3,7 @@
     xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP
 
 Trains, with an event pair of torch around every call of the widest layer, then all-reduces by hand; meanwhile
-rank 0 asks
-`XPU_TOP status --json --detail` for what the hook saw. Prints one line of JSON for each comparison.
+rank 0 asks `XPU_TOP status --json --detail` for what the hook saw. Prints one line of JSON for each comparison.
 """
 
 import ctypes

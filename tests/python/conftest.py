@@ -1,0 +1,57 @@
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def runtime_dir(tmp_path):
+    """A runtime directory short enough for a Unix socket, and no configuration of the user's."""
+    path = tmp_path / "run"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def environment(runtime_dir, tmp_path):
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
+    return {**kept, "HOME": str(tmp_path), "XPU_TOP_RUNTIME_DIR": str(runtime_dir)}
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """The bin directory of a fresh environment with the built wheel in it."""
+    wheels = sorted(ROOT.glob("dist/*.whl"))
+    assert wheels, "no wheel in dist/: run `make wheel`"
+    place = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    command = [place / "bin/python", "-m", "pip", "install", "-q", "--no-index", wheels[-1]]
+    subprocess.run(command, check=True)
+    return place / "bin"
+
+
+@contextlib.contextmanager
+def running_demo(*arguments):
+    """`xpu-top demo --headless` of this checkout while the body runs; gives the base port it says it took."""
+    program = ROOT / "target/release/xpu-top"
+    demo = subprocess.Popen(
+        [program, "demo", "--headless", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for line in demo.stderr:
+            if found := re.search(r"base port (\d+)", line):
+                yield int(found[1])
+                break
+        else:
+            raise AssertionError("the demo ended without naming its base port")
+    finally:
+        demo.send_signal(signal.SIGTERM)
+        demo.wait(30)
+        demo.stderr.close()

@@ -1,0 +1,43 @@
+"""The wheel in a fresh environment: no GPU, no checkout, no preload."""
+
+import json
+import subprocess
+
+TEN_STEPS = "from xpu_top import Tracer; t = Tracer(); [t.step() for _ in range(10)]; print(t.source)"
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, **options)
+
+
+def test_ten_steps_without_preload(installed, environment):
+    done = run(installed / "python", "-W", "error", "-c", TEN_STEPS, env=environment)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "packaged", "")
+
+
+def test_disabled_it_does_nothing(installed, environment):
+    done = run(installed / "python", "-c", TEN_STEPS, env={**environment, "XPU_TOP_DISABLE": "1"})
+    assert (done.returncode, done.stdout.strip()) == (0, "disabled")
+
+
+def test_under_run_the_preloaded_hook_takes_the_steps(installed, environment):
+    command = (installed / "xpu-top", "run", "--no-collector", "--", installed / "python", "-c", TEN_STEPS)
+    done = run(*command, env=environment)
+    assert (done.returncode, done.stdout.strip()) == (0, "preloaded"), done.stderr
+
+
+def test_sparse_and_explicit_step_numbers(installed, environment):
+    code = "from xpu_top import Tracer; t = Tracer(); t.step(100); t.step(110); t.step()"
+    assert run(installed / "python", "-c", code, env=environment).returncode == 0
+
+
+def test_a_step_that_is_no_number_is_a_type_error(installed, environment):
+    done = run(installed / "python", "-c", "from xpu_top import Tracer; Tracer().step('ten')", env=environment)
+    assert "TypeError" in done.stderr
+
+
+def test_the_installed_demo_runs(installed, environment):
+    command = (installed / "xpu-top", "demo", "--headless", "--json", "--ranks", "2", "--nodes", "1", "--steps", "10")
+    done = run(*command, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert [rank["step"] for rank in json.loads(done.stdout)["ranks"]] == [10, 10]
