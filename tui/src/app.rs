@@ -130,6 +130,9 @@ impl App {
             let spoke = jobs.stream(host).map_or(then, |stream| stream.now);
             spoke.since(then) + arrived.get(host).map_or_else(Default::default, |&came| now.since(came))
         };
-        self.survey.update(job, jobs.lost_frames(), now, self.sort, age);
+        // What time it is where the job runs, for rules that reckon from what the hosts said.
+        let told = arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
+        let there = told.max().unwrap_or(now);
+        self.survey.update(job, jobs.lost_frames(), there, self.sort, age);
     }
 }

@@ -20,8 +20,11 @@ pub const FALLING: &str = "↓";
 /// Left of the row that is selected.
 pub const CURSOR: &str = "▌";
 
-/// Heights of a sparkline, lowest first.
-pub const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Heights of a sparkline, lowest first. The two highest are left out: lines below each other must not touch.
+pub const BARS: [char; 6] = ['▁', '▂', '▃', '▄', '▅', '▆'];
+
+/// One step of a scale, where it is drawn in its colour.
+pub const SWATCH: char = '■';
 
 /// A heatmap's steps where there is no colour, lowest first.
 pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '█'];

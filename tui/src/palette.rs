@@ -157,6 +157,11 @@ impl Palette {
         self.cell(&HEAT[step.min(STEPS - 1)], on)
     }
 
+    /// A letter in the colour of a step.
+    pub fn swatch(self, step: usize) -> Style {
+        self.heat(step).bg.map_or_else(Style::new, |colour| Style::new().fg(colour))
+    }
+
     /// A cell whose value is old.
     pub fn stale(self) -> Style {
         self.cell(&STALE, &ON_STALE)

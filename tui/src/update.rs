@@ -40,7 +40,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Close if app.overlay == Overlay::None => app.selected = None,
         Action::Close => app.overlay = Overlay::None,
-        Action::Save => return Some(Effect::Save(picture_name(app.job().map(|job| job.name()), app.now))),
+        Action::Save => {
+            app.settle();
+            return Some(Effect::Save(picture_name(app.job().map(|job| job.name()), app.now)));
+        }
         Action::Quit => return Some(Effect::Quit),
     }
     None
@@ -77,6 +80,7 @@ fn select(app: &mut App, motion: Motion) {
 }
 
 fn next_job(app: &mut App) {
+    app.settle();
     let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
     let shown = app.job().map(|job| job.name());
     let at = shown.and_then(|shown| names.iter().position(|name| name == shown));

@@ -29,7 +29,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let [main, footer] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(inner);
     match app.standing() {
         Standing::Running => overview(app, room, main, buffer),
-        standing => rest::draw(app, standing, main, buffer),
+        standing => rest::draw(app, room, standing, main, buffer),
     }
     footer::draw(app, footer, buffer);
     if app.overlay == Overlay::Help {
@@ -41,14 +41,15 @@ fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let wide = room == Room::Wide;
     let notices = notices::lines(app, usize::from(area.width), if wide { 6 } else { 3 });
     let air = u16::from(wide);
-    let above = header::height(room) + notices.len() as u16 + air;
+    let above = header::height(room) + notices.len() as u16 + 2 * air;
     let body = area.height.saturating_sub(above);
     let maps = heatmaps::Panels::plan(app, area.width, body * 11 / 20);
-    let [header, told, _, map_area, table] = Layout::vertical([
+    let [header, told, _, map_area, _, table] = Layout::vertical([
         Constraint::Length(header::height(room)),
         Constraint::Length(notices.len() as u16),
         Constraint::Length(air),
         Constraint::Length(maps.height()),
+        Constraint::Length(air),
         Constraint::Min(0),
     ])
     .areas(area);

@@ -16,6 +16,14 @@ impl Metric {
         }
     }
 
+    /// After the title, where there is room.
+    pub fn means(self) -> &'static str {
+        match self {
+            Self::Gemm => " over GEMM time ",
+            Self::Bus => " while transferring ",
+        }
+    }
+
     pub fn unit(self) -> &'static str {
         match self {
             Self::Gemm => "TFLOPS",

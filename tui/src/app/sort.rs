@@ -68,7 +68,7 @@ impl Column {
             Self::Gemm => known(a.gemm_tflops.map(|rate| rate.0), b.gemm_tflops.map(|rate| rate.0)),
             Self::Bus => known(a.bus_gb_s.map(|rate| rate.0), b.bus_gb_s.map(|rate| rate.0)),
             Self::Late => known(a.lateness_ms_p50, b.lateness_ms_p50),
-            Self::State => self.turned(a.state.cmp(&b.state)),
+            Self::State => self.turned(one.severity().cmp(&other.severity())),
         }
     }
 

@@ -10,7 +10,7 @@ use xpu_shared::{
     frame::Life,
     id::{HostName, JobName, Rank, Step},
     job::{Job, RankView, median},
-    status::{self, RankStatus},
+    status::{self, RankState, RankStatus},
     unit::{Moment, Nanoseconds},
 };
 
@@ -39,6 +39,12 @@ impl Row {
     fn is_of(&self, rank: Rank, view: &RankView) -> bool {
         let known = (self.status.rank, self.status.pid, self.life, self.heard);
         known == (rank, view.pid(), view.life(), view.heard()) && self.status.host == *view.host()
+    }
+
+    /// How bad its state is: a rank nothing is heard of is at least silent.
+    pub fn severity(&self) -> RankState {
+        let old = self.life == Life::Alive && !self.is_fresh();
+        if old { self.status.state.max(RankState::Silent) } else { self.status.state }
     }
 
     /// Whether its figures are of now.
@@ -183,7 +189,7 @@ impl Survey {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use xpu_shared::{id::Pid, status::RankState};
+    use xpu_shared::id::Pid;
 
     use super::*;
 

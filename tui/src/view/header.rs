@@ -21,7 +21,7 @@ pub fn height(room: Room) -> u16 {
 }
 
 pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    draw_title(app, Rect { height: 1, ..area }, buffer);
+    draw_title(app, room, Rect { height: 1, ..area }, buffer);
     let figures = figures(&app.survey);
     if room == Room::Wide {
         ends::rule(app.palette.of(Role::Faint), Rect { y: area.y + 1, height: 1, ..area }, buffer);
@@ -31,7 +31,7 @@ pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-pub fn draw_title(app: &App, area: Rect, buffer: &mut Buffer) {
+pub fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let strong = palette.of(Role::Strong);
     let mut left = vec![
@@ -54,6 +54,15 @@ pub fn draw_title(app: &App, area: Rect, buffer: &mut Buffer) {
         right.extend([Span::styled(text, palette.of(Role::Alarm)), Span::raw("   ")]);
     }
     right.push(Span::styled(format!("{glyph} {words}"), palette.of(role).patch(strong)));
+    if room < Room::Wide && app.job().is_some() {
+        // What the tiles say on a wide terminal, where there is room for it.
+        let dropped = app.survey.losses.records + app.survey.losses.frames;
+        let text = format!("overhead {:.2} %   dropped {}   ", app.survey.overhead * 100.0, figure::count(dropped));
+        let taken: usize = left.iter().chain(&right).map(Span::width).sum();
+        if taken + text.len() < usize::from(area.width) {
+            right.insert(0, Span::styled(text, palette.of(Role::Muted)));
+        }
+    }
     ends::draw(&left.into(), &right.into(), area, buffer);
 }
 
@@ -76,33 +85,39 @@ struct Figure {
     label: &'static str,
     value: String,
     unit: String,
+    /// What it takes beside value and unit to know what it is, where there is no label: before and after them.
+    said: (&'static str, &'static str),
     /// Louder than its fellows.
     role: Role,
 }
 
+impl Figure {
+    fn new(label: &'static str, said: (&'static str, &'static str), value: String, unit: &str) -> Self {
+        Self { label, value, unit: unit.to_owned(), said, role: Role::Strong }
+    }
+
+    fn loud_if(self, loud: bool) -> Self {
+        if loud { Self { role: Role::Warning, ..self } } else { self }
+    }
+}
+
 fn figures(survey: &Survey) -> Vec<Figure> {
-    let plain = |label, value: String, unit: &str| Figure { label, value, unit: unit.to_owned(), role: Role::Strong };
     let unknown = || glyph::UNKNOWN.to_owned();
     let median = |metric| survey.scale(metric).map_or_else(unknown, |scale| figure::tenths(scale.median));
-    let split = |text: String| match text.split_once(' ') {
-        Some((value, unit)) => (value.to_owned(), unit.to_owned()),
-        None => (text, String::new()),
-    };
-    let (step_time, step_unit) = split(survey.step_time.map_or_else(unknown, figure::time));
+    let step_time = survey.step_time.map_or_else(unknown, figure::time);
+    let (step_time, step_unit) = step_time.split_once(' ').unwrap_or((&step_time, ""));
+    let (seen, of) = (survey.rows().len(), survey.world_size as usize);
     let dropped = survey.losses.records + survey.losses.frames;
-    let loud = |figure: Figure, if_so: bool| if if_so { Figure { role: Role::Warning, ..figure } } else { figure };
+    let all = format!("of {}", figure::count(of as u64));
     vec![
         step(survey),
-        plain("step time", step_time, &step_unit),
-        plain("GEMM", median(Metric::Gemm), Metric::Gemm.unit()),
-        plain("NCCL bus", median(Metric::Bus), Metric::Bus.unit()),
-        loud(
-            plain("ranks", figure::count(survey.rows().len() as u64), &format!("of {}", figure::count(survey.world_size.into()))),
-            survey.rows().len() < survey.world_size as usize,
-        ),
-        plain("hosts", figure::count(survey.hosts as u64), ""),
-        plain("overhead", format!("{:.2}", survey.overhead * 100.0), "%"),
-        loud(plain("dropped", figure::count(dropped), ""), dropped > 0),
+        Figure::new("step time", ("", "/step"), step_time.to_owned(), step_unit),
+        Figure::new("GEMM", ("", ""), median(Metric::Gemm), Metric::Gemm.unit()),
+        Figure::new("NCCL bus", ("", ""), median(Metric::Bus), Metric::Bus.unit()),
+        Figure::new("ranks", ("", " ranks"), figure::count(seen as u64), &all).loud_if(seen < of),
+        Figure::new("hosts", ("", " hosts"), figure::count(survey.hosts as u64), ""),
+        Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
+        Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
     ]
 }
 
@@ -116,8 +131,7 @@ fn step(survey: &Survey) -> Figure {
     let expected = survey.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
     let overdue = survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
-    let role = if overdue.is_some() { Role::Warning } else { Role::Strong };
-    Figure { label: "step", value, unit, role }
+    Figure::new("step", ("step ", ""), value, &unit).loud_if(overdue.is_some())
 }
 
 /// Each figure under its label.
@@ -130,16 +144,11 @@ fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) 
     }
 }
 
-/// All figures in one line, as many as there is room for.
+/// The first figures in one line, as many as there is room for.
 fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
     for figure in figures {
-        let mut piece = Line::default();
-        // A unit says what the figure is; without one it takes its label.
-        if figure.names_itself() {
-            piece.push_span(Span::styled(format!("{} ", figure.label), palette.of(Role::Muted)));
-        }
-        piece.extend(figure.line(palette));
+        let piece = figure.said(palette);
         let gap = if line.spans.is_empty() { 0 } else { 2 };
         if line.width() + gap + piece.width() > usize::from(area.width) {
             break;
@@ -151,8 +160,12 @@ fn row(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
 }
 
 impl Figure {
-    fn names_itself(&self) -> bool {
-        !matches!(self.label, "GEMM" | "NCCL bus")
+    fn said(&self, palette: Palette) -> Line<'_> {
+        let muted = palette.of(Role::Muted);
+        let mut line = Line::styled(self.said.0, muted);
+        line.extend(self.line(palette));
+        line.push_span(Span::styled(self.said.1, muted));
+        line
     }
 
     fn line(&self, palette: Palette) -> Line<'_> {

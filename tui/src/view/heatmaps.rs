@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     app::{App, Metric, Row, Seat},
     figure,
-    glyph::{RAMP, UNKNOWN},
+    glyph::{RAMP, SWATCH, UNKNOWN},
     palette::{Palette, Role},
     widget::{
         grid::{Density, Grid},
@@ -23,6 +23,10 @@ use crate::{
 
 /// Columns between the two panels.
 const BETWEEN: u16 = 2;
+/// From this width on a panel says what its figures mean.
+const ROOMY: u16 = 56;
+/// Columns between a host's name and its ranks.
+const GAP: usize = 2;
 /// Columns a host's name may take.
 const LABEL: usize = 12;
 
@@ -41,7 +45,7 @@ impl Panels {
         let label = names.max().unwrap_or(0).min(LABEL).min(each / 3);
         let grid = Grid::fit(
             shape,
-            each.saturating_sub(label + 1),
+            each.saturating_sub(label + GAP),
             usize::from(height).saturating_sub(2),
             app.palette.has_colour(),
         );
@@ -68,22 +72,20 @@ impl Panels {
             .title_top(Line::from(vec![
                 Span::raw(" "),
                 Span::styled(metric.title(), palette.of(Role::Accent).patch(palette.of(Role::Strong))),
-                Span::raw(" "),
+                Span::styled(if area.width < ROOMY { " " } else { metric.means() }, palette.of(Role::Muted)),
             ]));
         if let Some(scale) = scale {
             block = block.title_top(legend(scale, palette).right_aligned());
         }
-        block = block.title_bottom(Line::styled(
-            format!(" {} ", cut(&self.caption(app, metric), usize::from(area.width).saturating_sub(4))),
-            palette.of(Role::Muted),
-        ));
+        let caption = self.caption(app, metric, usize::from(area.width).saturating_sub(4));
+        block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
         let inner = block.inner(area);
         block.render(area, buffer);
         let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);
         let selected = app.selected.and_then(|rank| app.survey.seats.slot_of(app.survey.row_of(rank)?));
-        let offset = self.label as u16 + 1;
+        let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
     }
@@ -104,12 +106,12 @@ impl Panels {
         }
     }
 
-    /// The figures, so that nothing is said by colour alone.
-    fn caption(&self, app: &App, metric: Metric) -> String {
+    /// The figures, so that nothing is said by colour alone: as many as there is room for.
+    fn caption(&self, app: &App, metric: Metric, width: usize) -> String {
         let survey = &app.survey;
         let mut parts = Vec::new();
         if let Density::Folded { ranks } = self.grid.density {
-            parts.push(format!("1 cell = {ranks} ranks, the worst shown"));
+            parts.push(format!("{ranks} ranks a cell, the worst shown"));
         }
         match (survey.scale(metric), survey.lowest(metric)) {
             (Some(scale), Some((row, value))) => {
@@ -120,18 +122,21 @@ impl Panels {
             }
             _ => parts.push("nothing timed yet".to_owned()),
         }
-        parts.join(" · ")
+        while parts.len() > 1 && parts.join(" · ").width() > width {
+            parts.pop();
+        }
+        cut(&parts.join(" · "), width)
     }
 }
 
-/// `480 ▇▇▇▇▇▇▇▇ 736`: the steps, and what the first and the last stand for.
+/// `480 ■■■■■■■■ 736`: the steps, and what the first and the last stand for.
 fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
     let (first, last) = scale.ends();
     let muted = palette.of(Role::Muted);
     let mut spans = vec![Span::styled(format!(" {} ", figure::short(first)), muted)];
     for (step, glyph) in RAMP.into_iter().enumerate().take(STEPS) {
-        let text = if palette.has_colour() { ' ' } else { glyph };
-        spans.push(Span::styled(text.to_string(), palette.heat(step)));
+        let text = if palette.has_colour() { SWATCH } else { glyph };
+        spans.push(Span::styled(text.to_string(), palette.swatch(step)));
     }
     spans.push(Span::styled(format!(" {} ", figure::short(last)), muted));
     spans.into()

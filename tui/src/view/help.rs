@@ -15,7 +15,7 @@ use crate::{
     palette::{Palette, Role},
 };
 
-const WIDTH: u16 = 56;
+const WIDTH: u16 = 66;
 
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;

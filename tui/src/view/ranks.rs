@@ -20,6 +20,8 @@ use crate::{
 
 /// Width of the sparkline below which it says nothing.
 const HISTORY: usize = 8;
+/// Width from which on it says no more.
+const LONGEST: usize = 60;
 /// Widest host name.
 const HOST: usize = 20;
 
@@ -32,6 +34,9 @@ struct Place {
 
 pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
+    // A short list has a short frame.
+    let rows = u16::try_from(app.survey.order.len()).unwrap_or(u16::MAX);
+    let area = Rect { height: area.height.min(rows.saturating_add(3)), ..area };
     let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
     let block = Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
     let inner = block.inner(area);
@@ -110,7 +115,7 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
     }
     let left = usize::from(area.right().saturating_sub(x));
     if left >= HISTORY {
-        buffer.set_stringn(x, area.y, "TFLOPS, last 10 min", left, app.palette.of(Role::Muted));
+        buffer.set_stringn(x, area.y, "TFLOPS history", left, app.palette.of(Role::Muted));
     }
 }
 
@@ -126,7 +131,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
     let mut x = area.x;
     for place in places {
         let (text, role) = value(app, row, place.column);
-        let role = if row.is_fresh() || role == Role::Alarm { role } else { Role::Muted };
+        let role = if row.is_fresh() || place.column == Column::State { role } else { Role::Muted };
         let mut style = ground.patch(palette.of(role));
         if selected && matches!(role, Role::Text | Role::Faint | Role::Muted) {
             style = ground;
@@ -137,13 +142,16 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
     if selected {
         buffer.set_string(area.x, area.y, CURSOR, ground.patch(palette.of(Role::Accent)));
     }
-    let left = usize::from(area.right().saturating_sub(x)).saturating_sub(1);
+    let left = usize::from(area.right().saturating_sub(x)).saturating_sub(1).min(LONGEST);
     if left >= HISTORY
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
         let history: Vec<_> = view.gemm_history().collect();
-        let role = if row.is_fresh() { Role::Good } else { Role::Faint };
-        buffer.set_stringn(x, area.y, sparkline::bars(&history, left), left, ground.patch(palette.of(role)));
+        let scale = app.survey.scale(Metric::Gemm);
+        let full = scale.map_or(0.0, |scale| scale.highest) as f32;
+        let low = row.is_fresh() && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_low(value));
+        let style = palette.of(if low { Role::Warning } else { Role::Faint });
+        buffer.set_stringn(x, area.y, sparkline::bars(&history, full, left), left, ground.patch(style));
     }
 }
 

@@ -7,21 +7,22 @@ use ratatui::{
     widgets::{Paragraph, Widget as _},
 };
 
-use super::header;
+use super::{header, notices::names};
 use crate::{
     app::{App, Choice, Standing},
-    arrival::Link,
+    arrival::{Endpoint, Link},
     figure, glyph,
     palette::{Palette, Role},
     widget::wrap::wrapped,
+    width::Room,
 };
 
-/// Hosts listed before the rest is only counted.
-const LISTED: usize = 8;
+/// Reasons listed before the rest is only counted.
+const LISTED: usize = 4;
 
-pub fn draw(app: &App, standing: Standing, area: Rect, buffer: &mut Buffer) {
+pub fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
-    header::draw_title(app, Rect { height: 1, ..area }, buffer);
+    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);
     let mut lines = vec![headline(app, standing), Line::default(), chain(standing, palette), Line::default()];
     lines.extend(hosts(app, width));
@@ -106,35 +107,37 @@ impl Hop {
     }
 }
 
-/// Each host and what is known of the way to it; those that fail first.
+/// The hosts, those of one fate together; those that fail first.
 fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
     let palette = app.palette;
-    let mut links: Vec<_> = app.roads.iter().collect();
-    links.sort_by_key(|(_, link)| match link {
+    let mut fates: Vec<(&Link, Vec<&Endpoint>)> = Vec::new();
+    for (endpoint, link) in app.roads.iter() {
+        match fates.iter_mut().find(|(fate, _)| *fate == link) {
+            Some((_, endpoints)) => endpoints.push(endpoint),
+            None => fates.push((link, vec![endpoint])),
+        }
+    }
+    fates.sort_by_key(|(link, _)| match link {
         Link::Down { .. } => 0,
         Link::Connecting => 1,
         Link::Up => 2,
     });
-    let longest = links.iter().take(LISTED).map(|(endpoint, _)| endpoint.to_string().chars().count()).max().unwrap_or(0);
     let mut lines = Vec::new();
-    for (endpoint, link) in links.iter().take(LISTED) {
+    for (link, endpoints) in fates.iter().take(LISTED) {
         let (sign, role, text) = match link {
             Link::Up => (glyph::GOOD, Role::Good, "answers"),
             Link::Connecting => (glyph::WAITING, Role::Muted, "connecting"),
             Link::Down { why } => (glyph::ALARM, Role::Alarm, why.as_str()),
         };
-        let name = endpoint.to_string();
-        for (index, part) in wrapped(text, width.saturating_sub(longest + 4), 2).into_iter().enumerate() {
-            let (sign, name) = if index == 0 { (sign, name.as_str()) } else { (" ", "") };
-            lines.push(Line::from(vec![
-                Span::styled(format!("{sign} "), palette.of(role)),
-                Span::styled(format!("{name:<longest$}  "), palette.of(Role::Strong)),
-                Span::styled(part, palette.of(Role::Muted)),
-            ]));
-        }
+        lines.push(Line::from(vec![
+            Span::styled(format!("{sign} "), palette.of(role)),
+            Span::styled(names(endpoints), palette.of(Role::Strong)),
+        ]));
+        let told = wrapped(text, width.saturating_sub(2), 3);
+        lines.extend(told.into_iter().map(|text| Line::styled(format!("  {text}"), palette.of(Role::Muted))));
     }
-    if links.len() > LISTED {
-        let text = format!("  and {} more", figure::count((links.len() - LISTED) as u64));
+    if fates.len() > LISTED {
+        let text = format!("  and {} more", figure::count((fates.len() - LISTED) as u64));
         lines.push(Line::styled(text, palette.of(Role::Muted)));
     }
     lines

@@ -76,13 +76,17 @@ impl Grid {
     /// told apart, which takes colours.
     pub fn fit(shape: Shape, width: usize, height: usize, halves: bool) -> Self {
         let (width, height) = (width.max(1), height.max(1));
-        let fitting = LADDER
-            .into_iter()
-            .filter(|(density, ..)| halves || *density != Density::Half)
-            .filter_map(|step| Self::unfolded(shape, step, width))
-            .find(|grid| grid.height() <= height);
-        let grid = fitting.unwrap_or_else(|| Self::folded(shape, width, height, halves));
-        let tall = if grid.density == Density::Figures { (height / grid.lines.max(1)).clamp(1, TALLEST) } else { 1 };
+        let fitting = || {
+            LADDER
+                .into_iter()
+                .filter(|(density, ..)| halves || *density != Density::Half)
+                .filter_map(|step| Self::unfolded(shape, step, width))
+                .filter(|grid| grid.height() <= height)
+        };
+        // A host in one line is easier to read than a figure in every cell.
+        let whole = fitting().find(|grid| grid.chunk == grid.size && grid.cell > 1);
+        let grid = whole.or_else(|| fitting().next()).unwrap_or_else(|| Self::folded(shape, width, height, halves));
+        let tall = if grid.cell > 1 { (height / grid.lines.max(1)).clamp(1, TALLEST) } else { 1 };
         Self { tall, ..grid }
     }
 

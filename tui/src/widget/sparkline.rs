@@ -4,10 +4,11 @@ use crate::glyph::BARS;
 
 /// The values as `width` bars at most, the newest last; several values in one bar are shown by their mean.
 ///
-/// The lowest bar stands for half the highest value or for the lowest one, whichever is lower: noise of a few percent
-/// stays flat, and a rank that lost a third of its speed is seen to have.
-pub fn bars(values: &[f32], width: usize) -> String {
-    let highest = values.iter().copied().fold(0.0, f32::max);
+/// The highest bar stands for `full`, or for the highest value if that is more; the lowest for half of it, or for the
+/// lowest value. So noise of a few percent stays flat, a rank that lost a third of its speed is seen to have, and
+/// lines with one `full` can be compared.
+pub fn bars(values: &[f32], full: f32, width: usize) -> String {
+    let highest = values.iter().copied().fold(full, f32::max);
     let lowest = values.iter().copied().fold(highest * 0.5, f32::min);
     if width == 0 || highest <= 0.0 {
         return String::new();
@@ -32,16 +33,17 @@ mod tests {
 
     #[test]
     fn noise_is_flat_and_a_loss_is_not() {
-        assert_eq!(bars(&[640.0, 642.0, 638.0, 641.0], 8), "████");
-        assert_eq!(bars(&[600.0, 600.0, 300.0, 300.0], 8), "██▁▁");
+        assert_eq!(bars(&[640.0, 642.0, 638.0, 641.0], 0.0, 8), "▆▆▆▆");
+        assert_eq!(bars(&[600.0, 600.0, 300.0, 300.0], 0.0, 8), "▆▆▁▁");
+        assert_eq!(bars(&[480.0, 480.0], 640.0, 8), "▄▄");
     }
 
     #[test]
     fn a_long_history_is_folded_to_the_width() {
         let history: Vec<_> = (0..600).map(|n| if n < 300 { 600.0 } else { 300.0 }).collect();
-        assert_eq!(bars(&history, 4), "██▁▁");
-        assert_eq!(bars(&history, 7).chars().count(), 7);
-        assert_eq!(bars(&[], 7), "");
-        assert_eq!(bars(&[1.0], 0), "");
+        assert_eq!(bars(&history, 0.0, 4), "▆▆▁▁");
+        assert_eq!(bars(&history, 0.0, 7).chars().count(), 7);
+        assert_eq!(bars(&[], 0.0, 7), "");
+        assert_eq!(bars(&[1.0], 0.0, 0), "");
     }
 }

@@ -1,0 +1,78 @@
+//! A simulated job is one thing from its start. This lets it become another one midway: totals go on from where they were.
+
+use std::collections::HashMap;
+
+use xpu_shared::{
+    frame::{Body, Frame, RankDigest},
+    id::{Rank, Sequence, Step},
+    unit::Nanoseconds,
+};
+
+/// What is added to each rank's totals since the last change.
+#[derive(Default)]
+pub struct Change {
+    added: HashMap<Rank, Added>,
+}
+
+struct Added {
+    steps: u64,
+    timed_flops: f64,
+    timed_for: u64,
+    flops: f64,
+    collectives: u64,
+}
+
+fn ranks(frames: &[Frame]) -> impl Iterator<Item = &RankDigest> {
+    frames.iter().filter_map(|frame| if let Body::Digest(digest) = &frame.body { Some(&digest.ranks) } else { None }).flatten()
+}
+
+impl Change {
+    /// From what was said last to what the changed job says of the same second.
+    ///
+    /// # Panics
+    /// If the job became faster: then its totals would have to go back.
+    pub fn between(before: &[Frame], after: &[Frame]) -> Self {
+        let difference = |before: u64, after: u64| before.checked_sub(after).expect("a job only becomes slower");
+        let steps = |digest: &RankDigest| digest.step.unwrap_or_default().0;
+        let added = ranks(before).zip(ranks(after)).map(|(before, after)| {
+            let added = Added {
+                steps: difference(steps(before), steps(after)),
+                timed_flops: before.gemm_timed_flops - after.gemm_timed_flops,
+                timed_for: before.gemm_timed_for.0.wrapping_sub(after.gemm_timed_for.0),
+                flops: before.gemm_flops - after.gemm_flops,
+                collectives: difference(before.launches.collectives, after.launches.collectives),
+            };
+            (before.rank, added)
+        });
+        Self { added: added.collect() }
+    }
+
+    pub fn apply(&self, frames: &mut [Frame]) {
+        for frame in frames {
+            let Body::Digest(digest) = &mut frame.body else { continue };
+            for digest in &mut digest.ranks {
+                if let Some(added) = self.added.get(&digest.rank) {
+                    added.to(digest);
+                }
+            }
+        }
+    }
+}
+
+impl Added {
+    fn to(&self, digest: &mut RankDigest) {
+        digest.step = digest.step.map(|step| Step(step.0 + self.steps));
+        digest.gemm_timed_flops += self.timed_flops;
+        digest.gemm_timed_for = Nanoseconds(digest.gemm_timed_for.0.wrapping_add(self.timed_for));
+        digest.gemm_flops += self.flops;
+        digest.launches.collectives += self.collectives;
+        for communicator in &mut digest.communicators {
+            communicator.entered += self.collectives;
+            communicator.enqueued += self.collectives;
+            communicator.completed += self.collectives;
+        }
+        for sample in &mut digest.samples {
+            sample.sequence = Sequence(sample.sequence.0 + self.collectives);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The lab: a pretend cluster, a clock moved by hand, an app; keys go in, screens come out.
+//!
+//! ```
+//! # use xpu_tests::Lab;
+//! # use xpu_shared::simulation::Simulation;
+//! let mut lab = Lab::new(Simulation::new(1, 2, 4));
+//! assert!(lab.keys("jj").screen(80, 24).text().contains("2 hosts"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod change;
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use crossterm::event::KeyCode;
+use ratatui::{buffer::Buffer, layout::Rect};
+use xpu_shared::{endpoint::BasePort, frame::Frame, id::Rank, simulation::Simulation, unit::Moment};
+use xpu_top::{
+    action::{Action, Effect},
+    app::App,
+    arrival::{Arrival, Endpoint, Link},
+    keymap::{self, Key},
+    palette::Depth,
+    svg,
+    update::update,
+    view,
+};
+
+use change::Change;
+
+/// Seconds a job has been running when it is first seen.
+const BEFORE: u64 = 1_800;
+/// Seconds that are watched of it.
+const WATCHED: u64 = 40;
+
+pub struct Lab {
+    simulation: Simulation,
+    /// Seconds since the job began.
+    second: u64,
+    app: App,
+    effects: Vec<Effect>,
+    change: Change,
+}
+
+impl Lab {
+    /// A job that has been watched for a while, in all colours.
+    pub fn new(simulation: Simulation) -> Self {
+        Self::with_depth(simulation, Depth::True)
+    }
+
+    pub fn with_depth(simulation: Simulation, depth: Depth) -> Self {
+        let mut lab = Self::at_rest(simulation, depth);
+        for host in 0..lab.simulation.hosts {
+            lab.link(host, Link::Up);
+        }
+        let simulation = lab.simulation.clone();
+        lab.arrive(simulation.snapshots(BEFORE));
+        lab.run(WATCHED)
+    }
+
+    /// Hosts that were named and have not answered.
+    pub fn at_rest(simulation: Simulation, depth: Depth) -> Self {
+        let endpoints = (0..simulation.hosts).map(|host| endpoint(&simulation, host)).collect();
+        let app = App::new(endpoints, None, depth, simulation.started);
+        let mut lab = Self { simulation, second: BEFORE, app, effects: Vec::new(), change: Change::default() };
+        lab.tell_time();
+        lab
+    }
+
+    /// From now on the rank is slower by this factor.
+    pub fn slow_down(mut self, rank: Rank, factor: f64) -> Self {
+        let before = self.digests();
+        self.simulation.slow.push((rank, factor));
+        self.change = Change::default();
+        let after = self.simulation.digests(self.second);
+        self.change = Change::between(&before, &after);
+        self
+    }
+
+    fn digests(&self) -> Vec<Frame> {
+        let mut frames = self.simulation.digests(self.second);
+        self.change.apply(&mut frames);
+        frames
+    }
+
+    /// Lets the job run for so many seconds.
+    pub fn run(self, seconds: u64) -> Self {
+        self.run_only(seconds, |_| true)
+    }
+
+    /// One more second, and how long it took to take in what arrived in it.
+    pub fn timed_second(&mut self) -> Duration {
+        self.second += 1;
+        self.tell_time();
+        let frames = self.digests();
+        let began = Instant::now();
+        self.arrive(frames);
+        began.elapsed()
+    }
+
+    /// Lets time pass in which nothing is heard but what `heard` lets through.
+    pub fn run_only(mut self, seconds: u64, heard: impl Fn(&Frame) -> bool) -> Self {
+        for _ in 0..seconds {
+            self.second += 1;
+            self.tell_time();
+            let frames = self.digests();
+            self.arrive(frames.into_iter().filter(&heard).collect());
+        }
+        self
+    }
+
+    pub fn simulation(&mut self) -> &mut Simulation {
+        &mut self.simulation
+    }
+
+    pub fn app(&mut self) -> &mut App {
+        &mut self.app
+    }
+
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    pub fn link(&mut self, host: u32, link: Link) {
+        let arrival = Arrival::Link(endpoint(&self.simulation, host), link);
+        update(&mut self.app, Action::Arrive(arrival));
+    }
+
+    pub fn arrive(&mut self, frames: Vec<Frame>) {
+        for frame in frames {
+            update(&mut self.app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+        }
+    }
+
+    fn tell_time(&mut self) {
+        let now = self.simulation.started.after(Duration::from_secs(self.second));
+        // The viewer's clock is not the hosts': nothing may depend on it.
+        update(&mut self.app, Action::Time(Moment(now.0 + 7_000_000_000)));
+    }
+
+    /// Presses keys: `jj?`, `<Enter>`, `<Esc>`, `<Tab>`, `<PgDn>`, `<C-c>`.
+    ///
+    /// # Panics
+    /// On a key with a name it does not know.
+    pub fn keys(&mut self, keys: &str) -> &mut Self {
+        let mut rest = keys;
+        while let Some(first) = rest.chars().next() {
+            let name = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+            let (key, after) = name.map_or_else(
+                || (Key { code: KeyCode::Char(first), control: false }, &rest[first.len_utf8()..]),
+                |(name, after)| (named(name), after),
+            );
+            if let Some(action) = keymap::lookup(key, self.app.overlay()) {
+                self.effects.extend(update(&mut self.app, action));
+            }
+            rest = after;
+        }
+        self
+    }
+
+    /// The screen at this size.
+    pub fn screen(&mut self, width: u16, height: u16) -> Screen {
+        self.app.settle();
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+        view::draw(&self.app, buffer.area, &mut buffer);
+        Screen { buffer }
+    }
+}
+
+fn endpoint(simulation: &Simulation, host: u32) -> Endpoint {
+    Endpoint { host: simulation.host(host).to_string(), base: BasePort::DEFAULT }
+}
+
+fn named(name: &str) -> Key {
+    let plain = |code| Key { code, control: false };
+    match name {
+        "Enter" => plain(KeyCode::Enter),
+        "Esc" => plain(KeyCode::Esc),
+        "Tab" => plain(KeyCode::Tab),
+        "Up" => plain(KeyCode::Up),
+        "Down" => plain(KeyCode::Down),
+        "PgUp" => plain(KeyCode::PageUp),
+        "PgDn" => plain(KeyCode::PageDown),
+        "Home" => plain(KeyCode::Home),
+        "End" => plain(KeyCode::End),
+        control if control.starts_with("C-") && control.len() == 3 => {
+            Key { code: KeyCode::Char(control.chars().next_back().unwrap_or_default()), control: true }
+        }
+        other => panic!("no key is named <{other}>"),
+    }
+}
+
+/// What would be on the terminal.
+pub struct Screen {
+    pub buffer: Buffer,
+}
+
+impl Screen {
+    pub fn svg(&self) -> String {
+        svg::picture(&self.buffer)
+    }
+
+    /// The letters alone, a line to a line, without blanks at the ends.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for y in self.buffer.area.rows() {
+            let line: String = y.positions().map(|position| self.buffer[position].symbol()).collect();
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+
+    /// # Panics
+    /// If the text is nowhere on the screen.
+    #[track_caller]
+    pub fn shows(&self, text: &str) -> &Self {
+        assert!(self.text().contains(text), "{text:?} is not on the screen:\n{}", self.text());
+        self
+    }
+
+    /// # Panics
+    /// If the text is on the screen.
+    #[track_caller]
+    pub fn hides(&self, text: &str) -> &Self {
+        assert!(!self.text().contains(text), "{text:?} is on the screen:\n{}", self.text());
+        self
+    }
+}

@@ -1,0 +1,194 @@
+//! Golden screens. `UPDATE_EXPECT=1` rewrites them; `make screenshots` makes PNGs of them too.
+
+use std::{panic, path::Path};
+
+use expect_test::expect_file;
+use ratatui::style::Color;
+use xpu_shared::{
+    frame::{Body, Event, Life},
+    id::{Pid, Rank},
+    simulation::Simulation,
+};
+use xpu_tests::{Lab, Screen};
+use xpu_top::{action::Effect, arrival::Link, palette::Depth};
+
+/// Compares the screen with its picture.
+#[track_caller]
+fn golden(name: &str, screen: &Screen) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../screenshots").join(name).with_extension("svg");
+    expect_file![path].assert_eq(&screen.svg());
+}
+
+/// Eight hosts with eight ranks each; for the last minute rank 37 has been slower than the others.
+fn one_slow() -> Lab {
+    one_slow_at(Depth::True)
+}
+
+fn one_slow_at(depth: Depth) -> Lab {
+    Lab::with_depth(Simulation::new(7, 8, 8), depth).run(100).slow_down(Rank(37), 1.31).run(60)
+}
+
+/// The same among a thousand.
+fn one_of_a_thousand(depth: Depth) -> Lab {
+    Lab::with_depth(Simulation::new(7, 128, 8), depth).slow_down(Rank(517), 1.4).run(40)
+}
+
+#[test]
+fn the_overview_at_each_size() {
+    let mut lab = one_slow();
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        let name = format!("overview-{width}x{height}");
+        golden(&name, &lab.screen(width, height));
+    }
+    golden("overview", &lab.keys("oooooj").screen(132, 40));
+}
+
+#[test]
+fn a_healthy_job_is_calm() {
+    let screen = Lab::new(Simulation::new(7, 8, 8)).screen(132, 40);
+    screen.shows("nothing stands out: 64 ranks").hides("▼");
+    golden("healthy", &screen);
+    golden("healthy-8-ranks", &Lab::new(Simulation::new(7, 1, 8)).screen(132, 40));
+}
+
+#[test]
+fn eighty_by_twenty_four_says_whether_it_runs_how_fast_and_who_is_odd() {
+    one_slow()
+        .screen(80, 24)
+        .shows("● LIVE")
+        .shows("ms")
+        .shows("rank 37 (gpu-005) runs its GEMMs at 490.2")
+        .shows("64 of 64");
+}
+
+#[test]
+fn a_thousand_ranks() {
+    let mut lab = one_of_a_thousand(Depth::True);
+    golden("1024-ranks-132x40", &lab.screen(132, 40));
+    let folded = lab.screen(80, 24);
+    folded.shows("the worst shown").shows("rank 517");
+    golden("1024-ranks-80x24", &folded);
+}
+
+#[test]
+fn help_lists_what_the_keys_do() {
+    let mut lab = one_slow();
+    let screen = lab.keys("?").screen(132, 40);
+    screen.shows("sort by the next column").shows("Ctrl-c");
+    golden("help", &screen);
+    lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
+}
+
+#[test]
+fn no_data_says_which_hop_is_silent() {
+    let at_rest = || Lab::at_rest(Simulation::new(7, 12, 8), Depth::True);
+    golden("connecting", &at_rest().screen(100, 30));
+    let mut lab = at_rest();
+    for host in 0..12 {
+        let why = "no answer on port 18891 within 3 s; is a collector running there, and does a firewall let it through?";
+        lab.link(host, Link::Down { why: why.to_owned() });
+    }
+    let screen = lab.screen(100, 30);
+    screen.shows("No host answers").shows("ssh gpu-001 xpu-top doctor").shows("and 8 more");
+    golden("no-host-answers", &screen);
+    let mut lab = Lab::at_rest(Simulation::new(7, 2, 8), Depth::True);
+    (0..2).for_each(|host| lab.link(host, Link::Up));
+    let screen = lab.screen(100, 30);
+    screen.shows("2 hosts answer, no job yet").shows("xpu-top run -- ");
+    golden("no-job-yet", &screen);
+}
+
+#[test]
+fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    let gone = lab.simulation().host(2);
+    lab.link(2, Link::Down { why: "no answer on port 18891 for 12 s".to_owned() });
+    let mut lab = lab.run_only(12, |frame| frame.host != gone);
+    let screen = lab.keys("oooooooo").screen(132, 40);
+    screen.shows("1 host unreachable: gpu-003").shows("◷ 12 s").shows("● LIVE");
+    golden("host-down", &screen);
+}
+
+#[test]
+fn silence_of_all_hosts_is_not_live() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 8)).run_only(9, |_| false);
+    lab.screen(80, 24).shows("STALE 9 s").hides("LIVE");
+}
+
+#[test]
+fn a_rank_that_died_is_a_finding_in_words() {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    let job = lab.simulation().job.clone();
+    let mut frame = lab.simulation().digests(1).remove(2);
+    frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
+    lab.arrive(vec![frame]);
+    let screen = lab.keys("oooooooo").screen(132, 40);
+    screen.shows("✖ rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago").shows("✖ exited");
+    golden("rank-died", &screen);
+}
+
+#[test]
+fn without_colours_nothing_is_lost() {
+    let mut lab = one_slow_at(Depth::None);
+    let screen = lab.screen(132, 40);
+    assert!(screen.buffer.content.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    screen.shows("▼490");
+    golden("no-color", &screen);
+    let mut many = one_of_a_thousand(Depth::None);
+    golden("no-color-1024-ranks", &many.screen(132, 40));
+}
+
+#[test]
+fn too_small_a_terminal_still_says_the_most_important_figure() {
+    one_slow().screen(44, 8).shows("● 12").shows("ms a step").shows("needs 60x20");
+    // Any size at all, down to none.
+    for (width, height) in [(1, 1), (0, 0), (3, 40), (300, 1), (60, 20), (61, 20), (79, 60), (300, 20)] {
+        Lab::new(Simulation::new(1, 2, 3)).keys("G?").screen(width, height);
+    }
+}
+
+#[test]
+fn selecting_and_sorting_move_what_they_should() {
+    let mut lab = one_slow();
+    lab.screen(80, 24).hides("▌");
+    lab.keys("j").screen(80, 24).shows("▌    0");
+    lab.keys("jj<PgDn>").screen(80, 24).shows("▌   12");
+    lab.keys("G").screen(80, 24).shows("▌   63").shows("of 64");
+    lab.keys("g<Up>").screen(80, 24).shows("▌    0");
+    // By TFLOPS, worst first.
+    lab.keys("ooooog").screen(80, 24).shows("▌   37").shows("TFLOPS↑");
+    lab.keys("O").screen(80, 24).shows("TFLOPS↓");
+    lab.keys("<Esc>").screen(80, 24).hides("▌");
+}
+
+#[test]
+fn saving_and_quitting_are_left_to_the_world() {
+    let mut lab = one_slow();
+    lab.keys("S?q<C-c>");
+    let Effect::Save(path) = &lab.effects()[0] else { panic!("{:?}", lab.effects()) };
+    assert_eq!(path.to_str(), Some("xpu-top-llama-70b-20270115T083327Z.svg"));
+    assert_eq!(lab.effects()[1..], [Effect::Quit, Effect::Quit]);
+}
+
+#[test]
+fn jobs_take_turns() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 8));
+    lab.keys("<Tab>").screen(80, 24).shows("there is no other job");
+    let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 4) };
+    lab.arrive(other.snapshots(1_840));
+    lab.screen(80, 24).shows("llama-70b   job 2 of 2, foremost");
+    lab.keys("<Tab>").screen(80, 24).shows("eval   job 1 of 2");
+}
+
+/// A golden screen counts only if it fails when it should: here one cell changes its colour and no letter.
+#[test]
+fn a_changed_colour_fails() {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        return;
+    }
+    let mut screen = one_slow().screen(132, 40);
+    let coloured = screen.buffer.content.iter().position(|cell| cell.bg != Color::Reset);
+    screen.buffer.content[coloured.unwrap()].bg = Color::Rgb(1, 2, 3);
+    let compared = panic::catch_unwind(|| golden("overview-132x40", &screen));
+    assert!(compared.is_err(), "the comparison does not see colours");
+}
