@@ -29,6 +29,9 @@ pub struct Args {
     /// File with the key [default: XPU_TOP_KEY_FILE, else ~/.config/xpu-top/key if there is one]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Do without a key even if there is one
+    #[arg(long, conflicts_with = "key_file")]
+    no_key: bool,
     /// Listen to other hosts without a key: anybody can watch
     #[arg(long)]
     insecure: bool,
@@ -54,7 +57,7 @@ pub enum ConfigError {
 
 impl Args {
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let key = Key::find(self.key_file.as_deref())?;
+        let key = if self.no_key { None } else { Key::find(self.key_file.as_deref())? };
         Ok(Config {
             address: choose_address(self.bind, key.is_some(), self.insecure)?,
             base: self.base_port,

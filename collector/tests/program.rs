@@ -28,17 +28,25 @@ fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     let descriptor = write.as_raw_fd();
     let mut command = Command::new(env!("CARGO_BIN_EXE_xpu-collector"));
     command
-        .args(["--base-port", "29500", "--ready-fd", "9", "--bind", bind, "--runtime-dir"])
+        .args([
+            "--base-port",
+            "29500",
+            "--ready-fd",
+            &descriptor.to_string(),
+            "--bind",
+            bind,
+            "--runtime-dir",
+        ])
         .arg(&dir)
         .args(more)
         .env_remove("XPU_TOP_KEY_FILE")
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .stderr(Stdio::piped());
-    // SAFETY: dup2 is async-signal-safe, and descriptor 9 is nobody's in the child.
+    // SAFETY: fcntl is async-signal-safe; the descriptor stays open until the child has been started.
     unsafe {
-        command.pre_exec(move || match libc::dup2(descriptor, 9) {
-            9 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+        command.pre_exec(move || match libc::fcntl(descriptor, libc::F_SETFD, 0) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
         });
     }
     let child = command.spawn().unwrap();

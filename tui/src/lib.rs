@@ -2,11 +2,17 @@
 
 pub mod action;
 pub mod app;
+pub mod args;
 pub mod arrival;
+pub mod command;
 pub mod figure;
+pub mod follow;
 pub mod glyph;
+pub mod hosts;
 pub mod keymap;
+pub mod live;
 pub mod palette;
+pub mod parts;
 pub mod svg;
 pub mod terminal;
 pub mod update;

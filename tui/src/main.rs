@@ -1,1 +1,45 @@
-fn main() {}
+//! `xpu-top`: reads the command line and goes where it points.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use xpu_shared::status::ExitCode as Code;
+use xpu_top::{
+    args::{Command, CommandLine, JobArgs, UsageError},
+    command, live,
+    watch::{WatchOptions, watch},
+};
+
+fn main() -> ExitCode {
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version were asked for.
+            return ExitCode::from(if error.use_stderr() { Code::Usage as u8 } else { 0 });
+        }
+    };
+    let outcome = match &line.command {
+        None => show(&line.watch),
+        Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
+        Some(Command::Status(args)) => command::status::status(args),
+        Some(Command::Demo(args)) => command::demo::demo(args),
+        Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("xpu-top: {error:#}");
+        if error.is::<UsageError>() { ExitCode::from(Code::Usage as u8) } else { ExitCode::FAILURE }
+    })
+}
+
+/// The screen.
+fn show(args: &JobArgs) -> anyhow::Result<ExitCode> {
+    let hosts = args.hosts()?;
+    let key = args.way.key()?;
+    let (_live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
+    let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
+    let options = WatchOptions { job: args.job.clone(), warnings, ..WatchOptions::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(watch(arrivals, hosts.endpoints, options))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,165 @@
+//! The command line.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use xpu_shared::{
+    endpoint::BasePort,
+    id::JobName,
+    key::{Key, KeyError},
+};
+
+use crate::{command::demo::DemoArgs, hosts::Hosts};
+
+/// htop for distributed GPU training.
+///
+/// Start the workers under `xpu-top run`, then watch them from anywhere with `xpu-top --job-hosts FILE`.
+#[derive(Debug, Parser)]
+#[command(name = "xpu-top", version, args_conflicts_with_subcommands = true)]
+pub struct CommandLine {
+    #[command(flatten)]
+    pub watch: JobArgs,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a program that is watched: `xpu-top run -- torchrun train.py`
+    Run(RunArgs),
+    /// Print what a job does now, and end
+    Status(StatusArgs),
+    /// Try it without a GPU: a pretend job on this machine
+    Demo(DemoArgs),
+    /// Make the key that lets you, and nobody else, watch from another host
+    Keygen(KeygenArgs),
+}
+
+/// Which hosts, which job, which key.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobArgs {
+    /// File with one host a line: `host[:port]`, `node[001-128]`
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    pub job_hosts: Option<PathBuf>,
+    /// Hosts with commas between them: `a,node[1-8]` [default: this host]
+    #[arg(long, value_name = "LIST")]
+    pub hosts: Option<String>,
+    /// The job to show [default: the one with most ranks]
+    #[arg(long, value_name = "NAME", value_parser = job)]
+    pub job: Option<JobName>,
+    #[command(flatten)]
+    pub way: WayArgs,
+}
+
+/// How the parts reach each other.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WayArgs {
+    /// First of the collectors' three ports [default: `XPU_TOP_BASE_PORT`, else 18889]
+    #[arg(long, value_name = "PORT", value_parser = base_port)]
+    pub base_port: Option<BasePort>,
+    /// File with the key [default: `XPU_TOP_KEY_FILE`, else ~/.config/xpu-top/key if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Name of the job [default: `XPU_TOP_JOB`, else the Slurm job, else the script's name]
+    #[arg(long, value_name = "NAME", value_parser = job)]
+    pub job: Option<JobName>,
+    #[command(flatten)]
+    pub way: WayArgs,
+    /// Leave the collector to somebody else
+    #[arg(long)]
+    pub no_collector: bool,
+    /// What to start
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Add this rank's products and collectives, shape by shape
+    #[arg(long, value_name = "RANK")]
+    pub rank: Option<u32>,
+    /// Wait up to so long for all hosts to answer and a job to be there
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct KeygenArgs {
+    /// Where to write it [default: ~/.config/xpu-top/key]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+fn job(text: &str) -> Result<JobName, String> {
+    let cleaned = JobName::cleaned(text);
+    if cleaned.as_str() == text {
+        Ok(cleaned)
+    } else {
+        Err(format!("write letters, digits, `.`, `_`, `:` and `-` only, for example {cleaned}"))
+    }
+}
+
+pub fn base_port(text: &str) -> Result<BasePort, String> {
+    text.parse().ok().and_then(BasePort::new).ok_or_else(|| "write a port from 1 to 65533".to_owned())
+}
+
+/// Something on the command line, or in a variable or file it names, that cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    #[error("{variable}={text}: {what}", variable = BasePort::VARIABLE)]
+    BasePort { text: String, what: String },
+    #[error("cannot read the hosts file {path}: {error}; check --job-hosts", path = path.display())]
+    HostsFile { path: PathBuf, error: std::io::Error },
+    #[error("{0} names no host; write one host a line, or `--hosts a,node[1-8]`")]
+    NoHosts(String),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("{0}")]
+    Value(String),
+}
+
+impl WayArgs {
+    pub fn base(&self) -> Result<BasePort, UsageError> {
+        let set = std::env::var(BasePort::VARIABLE).ok().filter(|text| !text.is_empty());
+        match (self.base_port, set) {
+            (Some(base), _) => Ok(base),
+            (None, Some(text)) => base_port(&text).map_err(|what| UsageError::BasePort { text, what }),
+            (None, None) => Ok(BasePort::DEFAULT),
+        }
+    }
+
+    pub fn key(&self) -> Result<Option<Key>, UsageError> {
+        Ok(Key::find(self.key_file.as_deref())?)
+    }
+}
+
+impl JobArgs {
+    pub fn hosts(&self) -> Result<Hosts, UsageError> {
+        let base = self.way.base()?;
+        let (hosts, named) = match (&self.job_hosts, &self.hosts) {
+            (Some(path), _) => {
+                let unreadable = |error| UsageError::HostsFile { path: path.clone(), error };
+                (Hosts::from_file(path, base).map_err(unreadable)?, path.display().to_string())
+            }
+            (None, Some(list)) => (Hosts::from_list(list, base), "--hosts".to_owned()),
+            (None, None) => return Ok(Hosts::here(base)),
+        };
+        if !hosts.endpoints.is_empty() {
+            return Ok(hosts);
+        }
+        // With one thing wrong, that is the answer.
+        Err(match hosts.warnings.into_iter().next() {
+            Some(warning) => UsageError::Value(warning.to_string()),
+            None => UsageError::NoHosts(named),
+        })
+    }
+}

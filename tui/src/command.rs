@@ -1,0 +1,7 @@
+//! What `xpu-top` does besides the screen, one file a command.
+
+pub mod demo;
+pub mod keygen;
+pub mod run;
+pub mod status;
+mod table;

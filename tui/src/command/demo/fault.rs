@@ -1,0 +1,121 @@
+//! What goes wrong in a demo, as it is written on the command line.
+
+use std::str::FromStr;
+
+/// `6:1.3`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SlowGpu {
+    rank: u32,
+    factor: f64,
+}
+
+/// `3:40ms`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SlowHost {
+    rank: u32,
+    milliseconds: f64,
+}
+
+/// `25:3`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hang {
+    step: u64,
+    rank: u32,
+}
+
+/// A step that takes longer than this is a hang.
+const SLOWEST: f64 = 1000.0;
+
+impl FromStr for SlowGpu {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rank, factor) = pair(text).ok_or("write RANK:FACTOR, for example 6:1.3")?;
+        let factor = positive(factor).filter(|factor| *factor <= SLOWEST);
+        Ok(Self { rank, factor: factor.ok_or("the factor is a number up to 1000, for example 6:1.3")? })
+    }
+}
+
+impl FromStr for SlowHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = "write RANK:TIME in milliseconds or seconds, for example 3:40ms";
+        let (rank, time) = pair(text).ok_or(wrong)?;
+        let milliseconds = match (time.strip_suffix("ms"), time.strip_suffix('s')) {
+            (Some(number), _) => positive(number),
+            (None, Some(number)) => positive(number).map(|seconds| seconds * 1e3),
+            (None, None) => None,
+        };
+        let milliseconds = milliseconds.filter(|time| *time <= SLOWEST * 60.0).ok_or(wrong)?;
+        Ok(Self { rank, milliseconds })
+    }
+}
+
+impl FromStr for Hang {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let both =
+            text.split_once(':').and_then(|(step, rank)| Some((step.parse().ok()?, rank.parse().ok()?)));
+        let (step, rank) = both.ok_or("write STEP:RANK, for example 25:3")?;
+        Ok(Self { step, rank })
+    }
+}
+
+fn pair(text: &str) -> Option<(u32, &str)> {
+    let (rank, rest) = text.split_once(':')?;
+    Some((rank.parse().ok()?, rest))
+}
+
+fn positive(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
+}
+
+/// All of them, checked against the job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    slow: Vec<SlowGpu>,
+    slow_host: Vec<SlowHost>,
+    hang: Option<Hang>,
+}
+
+impl Faults {
+    pub(super) fn new(
+        slow: &[SlowGpu],
+        slow_host: &[SlowHost],
+        hang: Option<Hang>,
+        ranks: u32,
+        steps: u64,
+    ) -> Result<Self, String> {
+        let named = slow.iter().map(|fault| ("--slow", fault.rank));
+        let named = named.chain(slow_host.iter().map(|fault| ("--slow-host", fault.rank)));
+        let mut named = named.chain(hang.iter().map(|fault| ("--hang", fault.rank)));
+        if let Some((option, rank)) = named.find(|(_, rank)| *rank >= ranks) {
+            return Err(format!("{option}: there is no rank {rank}; this demo has ranks 0 to {}", ranks - 1));
+        }
+        if let Some(hang) = hang.filter(|hang| steps > 0 && hang.step >= steps) {
+            return Err(format!(
+                "--hang: step {} never comes; write a step from 0 to {}",
+                hang.step,
+                steps - 1
+            ));
+        }
+        Ok(Self { slow: slow.to_vec(), slow_host: slow_host.to_vec(), hang })
+    }
+
+    /// How many times slower a rank's GPU is.
+    pub(super) fn slowdown(&self, rank: u32) -> Option<f64> {
+        self.slow.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.factor)
+    }
+
+    /// What a rank's loader loses in each step, in milliseconds.
+    pub(super) fn lost_ms(&self, rank: u32) -> Option<f64> {
+        self.slow_host.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.milliseconds)
+    }
+
+    /// The step a rank does not go beyond.
+    pub(super) fn hangs_at(&self, rank: u32) -> Option<u64> {
+        self.hang.filter(|fault| fault.rank == rank).map(|fault| fault.step)
+    }
+}

@@ -1,0 +1,145 @@
+//! A demo without a screen: runs to its end, or until nothing moves any more, and prints the last status.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use xpu_shared::{frame::Life, status, unit::Moment};
+
+use super::{
+    Cast, Plan,
+    rank::{self, Worker},
+};
+use crate::{
+    arrival::{Arrivals, Endpoint},
+    command::status::print,
+    follow::Following,
+};
+
+/// A job that completes no step for this long hangs.
+const STANDSTILL: Duration = Duration::from_secs(20);
+
+/// What many ranks may take to load and meet on a small machine.
+const START: Duration = Duration::from_secs(90);
+
+/// How long the last words of ranks that ended may be on their way.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// How often the ranks' processes are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why the demo ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Every rank ended by itself.
+    Over,
+    Standstill,
+    /// Somebody does not want to wait.
+    Signal {
+        number: i32,
+    },
+}
+
+pub(super) async fn follow(
+    cast: &mut Cast,
+    arrivals: &mut Arrivals,
+    endpoints: Vec<Endpoint>,
+    plan: &Plan,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut following = Following::new(endpoints, None);
+    let end = run_to_end(&mut following, &mut cast.workers, arrivals, plan).await?;
+    if let End::Signal { number } = end {
+        rank::dismiss(&mut cast.workers);
+        return Ok(ExitCode::from(128 + number as u8));
+    }
+    let failed = rank::tell_failures(&mut cast.workers);
+    let status = following.status(Moment::now());
+    if end == End::Standstill {
+        eprintln!("demo: no step was completed for {} s: ending", STANDSTILL.as_secs());
+    }
+    rank::dismiss(&mut cast.workers);
+    print(&status, json)?;
+    Ok(match status.exit_code() {
+        status::ExitCode::Healthy if failed || end == End::Standstill => {
+            ExitCode::from(status::ExitCode::Hang as u8)
+        }
+        code => ExitCode::from(code as u8),
+    })
+}
+
+async fn run_to_end(
+    following: &mut Following,
+    workers: &mut [Worker],
+    arrivals: &mut Arrivals,
+    plan: &Plan,
+) -> anyhow::Result<End> {
+    let mut signals = Signals::new()?;
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut progress, mut patience) = (0, Instant::now() + START);
+    let mut last_words = None;
+    loop {
+        select! {
+            arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
+            number = signals.next() => return Ok(End::Signal { number }),
+            _ = look.tick() => {
+                let now = Instant::now();
+                let steps = steps(following);
+                if steps > progress {
+                    (progress, patience) = (steps, now + STANDSTILL);
+                }
+                if workers.iter_mut().all(|worker| worker.ended().is_some()) {
+                    let until = *last_words.get_or_insert(now + LAST_WORDS);
+                    if now >= until || all_ends_seen(following, plan) {
+                        return Ok(End::Over);
+                    }
+                } else if now >= patience {
+                    return Ok(End::Standstill);
+                }
+            }
+        }
+    }
+}
+
+/// Steps of all ranks together.
+fn steps(following: &Following) -> u64 {
+    let ranks = following.job().into_iter().flat_map(|job| job.ranks());
+    ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
+}
+
+fn all_ends_seen(following: &Following, plan: &Plan) -> bool {
+    following.job().is_some_and(|job| {
+        let ended = job.ranks().filter(|(_, view)| matches!(view.life(), Life::Ended | Life::Died));
+        ended.count() >= plan.ranks as usize
+    })
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the next signal.
+    async fn next(&mut self) -> i32 {
+        select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.hang_up.recv() => libc::SIGHUP,
+        }
+    }
+}

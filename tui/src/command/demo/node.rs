@@ -1,0 +1,64 @@
+//! A pretend host: a collector at an address of its own.
+
+use std::{
+    net::Ipv4Addr,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use xpu_shared::endpoint::{BasePort, RuntimeDir};
+
+use super::{child::Child, port, stage::Stage};
+
+/// How long a collector may take to serve; a loaded machine starts many at once.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+pub(super) struct Node {
+    child: std::cell::RefCell<Child>,
+    address: Ipv4Addr,
+    socket: PathBuf,
+}
+
+impl Node {
+    pub(super) fn start(stage: &Stage, node: u32, base: BasePort) -> anyhow::Result<Self> {
+        let runtime = stage.runtime(node);
+        let address = port::address(node);
+        let mut command = Command::new(&stage.collector);
+        command
+            .arg(format!("--bind={address}"))
+            .arg(format!("--base-port={}", base.0))
+            .arg(format!("--host-name=node-{}", node + 1))
+            .arg("--idle-exit=0")
+            .arg("--runtime-dir")
+            .arg(&runtime);
+        let socket = RuntimeDir::at(runtime).socket(base)?;
+        let log = stage.logs().join(format!("node-{}", node + 1));
+        let child = Child::start(&mut command, log).context("cannot start a collector")?.into();
+        Ok(Self { child, address, socket })
+    }
+
+    pub(super) fn wait_until_ready(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while UnixStream::connect(&self.socket).is_err() {
+            let mut child = self.child.borrow_mut();
+            if child.ended().is_some() || Instant::now() >= deadline {
+                bail!("the collector of {} does not serve: {}", self.address, child.last_words());
+            }
+            drop(child);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+}

@@ -1,0 +1,91 @@
+//! A pretend rank: the worker, started as a launcher and `xpu-top run` would.
+
+use std::process::{Command, ExitStatus};
+
+use anyhow::Context as _;
+use xpu_shared::endpoint::variable;
+
+use super::{
+    Plan,
+    child::{Child, end_all},
+    node::Node,
+    node_of,
+    stage::Stage,
+};
+
+/// Failed ranks whose last words are shown: the others mostly failed for their sake.
+const SHOWN: usize = 3;
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    rank: u32,
+    child: Child,
+    /// Whether it was told to end: then how it ends says nothing.
+    dismissed: bool,
+}
+
+impl Worker {
+    pub(super) fn start(stage: &Stage, plan: &Plan, rank: u32, nodes: &[Node]) -> anyhow::Result<Self> {
+        let Plan { ranks, nodes: count, steps, seed, ref faults } = *plan;
+        let node = node_of(rank, ranks, count);
+        let neighbours = || (0..ranks).filter(|&other| node_of(other, ranks, count) == node);
+        let local_rank = neighbours().take_while(|&other| other != rank).count();
+        let mut command = Command::new(&stage.python);
+        command
+            .arg(stage.worker())
+            .arg(format!("--steps={steps}"))
+            .arg(format!("--seed={seed}"))
+            .arg("--rendezvous")
+            .arg(stage.rendezvous())
+            .env("LD_PRELOAD", &stage.hook)
+            .env("LD_LIBRARY_PATH", stage.libraries())
+            .env("PYTHONPATH", stage.packages())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", ranks.to_string())
+            .env("LOCAL_RANK", local_rank.to_string())
+            .env("LOCAL_WORLD_SIZE", neighbours().count().to_string())
+            .env(variable::JOB, "demo")
+            .env(variable::SOCKET, nodes[node as usize].socket())
+            .env("SIMGPU_SHM_DIR", stage.shared_memory())
+            .env_remove(variable::DISABLE);
+        if let Some(factor) = faults.slowdown(rank) {
+            command.env("SIMGPU_SLOWDOWN", factor.to_string());
+        }
+        if let Some(milliseconds) = faults.lost_ms(rank) {
+            command.arg(format!("--slow-host={milliseconds}"));
+        }
+        if let Some(step) = faults.hangs_at(rank) {
+            command.arg(format!("--hang={step}"));
+        }
+        let log = stage.logs().join(format!("rank-{rank}"));
+        let child = Child::start(&mut command, log).with_context(|| format!("cannot start rank {rank}"))?;
+        Ok(Self { rank, child, dismissed: false })
+    }
+
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.ended()
+    }
+
+    /// How it ended, if that was not as it should.
+    fn failure(&mut self) -> Option<ExitStatus> {
+        self.ended().filter(|status| !status.success() && !self.dismissed)
+    }
+}
+
+/// Tells of ranks that failed by themselves. `true` if there was one.
+pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
+    let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
+    for (status, worker) in failed.iter().take(SHOWN) {
+        eprintln!("rank {} failed ({status}); its last words:\n{}", worker.rank, worker.child.last_words());
+    }
+    !failed.is_empty()
+}
+
+/// Ends those that still run, in their own way if they can.
+pub(super) fn dismiss(workers: &mut [Worker]) {
+    for worker in workers.iter_mut() {
+        worker.dismissed |= worker.ended().is_none();
+    }
+    end_all(workers.iter_mut().map(|worker| &mut worker.child));
+}

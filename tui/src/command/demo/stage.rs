@@ -1,0 +1,138 @@
+//! The directory a demo lives in: the stand-ins under the names CUDA's libraries have, the worker, the Python package.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt as _, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::parts::{Part, Parts};
+
+const WORKER: &str = include_str!("../../../../tests/simgpu/worker.py");
+const PACKAGE: &str = include_str!("../../../../pybind/python/xpu_top/__init__.py");
+
+/// What a process that uses CUDA looks for, and what it finds here.
+const LIBRARIES: [(&str, Part); 4] = [
+    ("libcudart.so.13", Part::SimgpuCudart),
+    ("libcublas.so.13", Part::SimgpuCublas),
+    ("libcublasLt.so.13", Part::SimgpuCublasLt),
+    ("libnccl.so.2", Part::SimgpuNccl),
+];
+
+/// Removed when dropped.
+#[derive(Debug)]
+pub(super) struct Stage {
+    root: PathBuf,
+    pub(super) hook: PathBuf,
+    pub(super) collector: PathBuf,
+    pub(super) python: PathBuf,
+}
+
+impl Stage {
+    pub(super) fn build(parts: &Parts) -> anyhow::Result<Self> {
+        let hook = parts.find(Part::Hook)?;
+        let collector = parts.find(Part::Collector)?;
+        let native = parts.find(Part::Python)?;
+        let libraries = LIBRARIES.map(|(name, part)| parts.find(part).map(|path| (name, path)));
+        let python = find_python()?;
+        let root = make_root()?;
+        let stage = Self { root, hook, collector, python };
+        stage.fill(&native, libraries).with_context(|| format!("cannot fill {}", stage.root.display()))?;
+        Ok(stage)
+    }
+
+    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 4]) -> anyhow::Result<()>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        for directory in
+            [self.libraries(), self.package(), self.rendezvous(), self.shared_memory(), self.logs()]
+        {
+            fs::create_dir_all(directory)?;
+        }
+        for library in libraries {
+            let (name, path) = library?;
+            symlink(path, self.libraries().join(name))?;
+        }
+        fs::write(self.worker(), WORKER)?;
+        fs::write(self.package().join("__init__.py"), PACKAGE)?;
+        symlink(native, self.package().join("_native.abi3.so"))?;
+        Ok(())
+    }
+
+    pub(super) fn libraries(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+
+    pub(super) fn packages(&self) -> PathBuf {
+        self.root.join("python")
+    }
+
+    fn package(&self) -> PathBuf {
+        self.packages().join("xpu_top")
+    }
+
+    pub(super) fn worker(&self) -> PathBuf {
+        self.root.join("train.py")
+    }
+
+    pub(super) fn rendezvous(&self) -> PathBuf {
+        self.root.join("rendezvous")
+    }
+
+    /// Where the pretended NCCL keeps what ranks share; here, it goes away with the rest.
+    pub(super) fn shared_memory(&self) -> PathBuf {
+        self.root.join("shm")
+    }
+
+    pub(super) fn logs(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    /// The runtime directory of one node: short, since a socket's path has 107 bytes.
+    pub(super) fn runtime(&self, node: u32) -> PathBuf {
+        self.root.join(format!("n{}", node + 1))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A fresh directory of this user alone.
+fn make_root() -> anyhow::Result<PathBuf> {
+    let base = std::env::temp_dir();
+    for attempt in 0..1000 {
+        let root = base.join(format!("xpu-top-demo-{}-{attempt}", std::process::id()));
+        match DirBuilder::new().mode(0o700).create(&root) {
+            Ok(()) => return Ok(root),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("cannot make {}; set TMPDIR to a directory you can write to", root.display())
+                });
+            }
+        }
+    }
+    bail!("{} is full of old demos; remove {0}/xpu-top-demo-*", base.display())
+}
+
+/// The interpreter itself: `python3` may be a script that starts several shells before it.
+fn find_python() -> anyhow::Result<PathBuf> {
+    const NEEDED: &str = "the demo needs Python 3.9 or newer as `python3` in PATH";
+    let asked = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable if sys.version_info >= (3, 9) else str())"])
+        .output()
+        .context(NEEDED)?;
+    let path = PathBuf::from(String::from_utf8_lossy(&asked.stdout).trim());
+    if !asked.status.success() || !path.is_file() {
+        bail!("{NEEDED}; the one found is older or does not run");
+    }
+    Ok(path)
+}

@@ -1,0 +1,167 @@
+//! `xpu-top run`: becomes the program it is given, with the hook loaded and a collector on the host.
+//!
+//! Nothing here may keep training from starting: whatever is missing costs a line on stderr and the watching.
+
+mod collector;
+mod name;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    path::Path,
+    process::{Command, ExitCode},
+};
+
+use xpu_shared::{
+    endpoint::{BasePort, RuntimeDir, variable},
+    id::JobName,
+    key::{Key, KeyError},
+};
+
+use crate::{
+    args::{RunArgs, UsageError},
+    parts::{Part, Parts},
+};
+
+/// What a shell says of a program it cannot find, and of one it may not run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
+    let base = args.way.base()?;
+    let [program, rest @ ..] = &args.command[..] else {
+        return Err(UsageError::Value("nothing to start; write xpu-top run -- COMMAND".to_owned()));
+    };
+    let key = ensure_key(args.way.key_file.as_deref());
+    let mut command = Command::new(program);
+    command.args(rest);
+    if let Err(why) = prepare(&mut command, args, base) {
+        warn(&format!("{why}; the job starts unwatched"));
+    } else if !args.no_collector
+        && let Err(why) = collector::ensure(base, &key)
+    {
+        warn(&format!("no collector: {why}; the job runs on and is not shown"));
+    }
+    let error = command.exec();
+    let (code, hint) = match error.kind() {
+        io::ErrorKind::NotFound if program.as_bytes().contains(&b'/') => {
+            (NOT_FOUND, "no such file".to_owned())
+        }
+        io::ErrorKind::NotFound => {
+            (NOT_FOUND, "not found in PATH; give its path, or activate its environment first".to_owned())
+        }
+        _ => (NOT_RUNNABLE, error.to_string()),
+    };
+    eprintln!("xpu-top run: cannot start '{}': {hint}", program.to_string_lossy());
+    Ok(ExitCode::from(code))
+}
+
+fn warn(what: &str) {
+    eprintln!("xpu-top run: {what}");
+}
+
+/// Sets what the hook reads.
+fn prepare(command: &mut Command, args: &RunArgs, base: BasePort) -> anyhow::Result<()> {
+    let hook = Parts::beside_this_program()?.find(Part::Hook)?;
+    let socket = RuntimeDir::locate().socket(base)?;
+    command.env("LD_PRELOAD", preload(&hook, std::env::var_os("LD_PRELOAD").as_deref())?);
+    command.env(variable::JOB, job(args).as_str());
+    command.env(variable::SOCKET, socket);
+    if let Some(key_file) = &args.way.key_file {
+        command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
+    }
+    Ok(())
+}
+
+/// The hook, then what was to be loaded before.
+fn preload(hook: &Path, before: Option<&OsStr>) -> anyhow::Result<OsString> {
+    let hook = hook.as_os_str();
+    let separates = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
+    if hook.as_bytes().iter().any(separates) {
+        anyhow::bail!(
+            "LD_PRELOAD cannot hold the path {}: it has a space or a colon; install xpu-top elsewhere",
+            hook.to_string_lossy()
+        );
+    }
+    let before = before.unwrap_or_default();
+    let mut list = hook.to_owned();
+    for other in
+        before.as_bytes().split(separates).filter(|other| !other.is_empty() && *other != hook.as_bytes())
+    {
+        list.push(":");
+        list.push(OsStr::from_bytes(other));
+    }
+    Ok(list)
+}
+
+fn job(args: &RunArgs) -> JobName {
+    let set = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    args.job.clone().unwrap_or_else(|| {
+        let text = set(variable::JOB)
+            .or_else(|| set("SLURM_JOB_ID").map(|id| format!("slurm-{id}")))
+            .unwrap_or_else(|| name::of_script(&args.command));
+        JobName::cleaned(&text)
+    })
+}
+
+/// The key the collector is to use.
+pub(crate) enum CollectorKey<'a> {
+    /// In the file it looks at by itself.
+    Usual,
+    Named(&'a Path),
+    /// None: it listens to this host alone.
+    None,
+}
+
+/// The key, made if this is the first use.
+fn ensure_key(named: Option<&Path>) -> CollectorKey<'_> {
+    match find_or_make(named) {
+        Ok(()) => named.map_or(CollectorKey::Usual, CollectorKey::Named),
+        Err(why) => {
+            warn(&format!("no key: {why}; this job can be watched from this host alone"));
+            CollectorKey::None
+        }
+    }
+}
+
+fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
+    let nowhere = || UsageError::Value("no home directory; name a file in XPU_TOP_KEY_FILE".to_owned());
+    match Key::find(named) {
+        Ok(Some(_)) => return Ok(()),
+        // A key file that was named and is not there yet is made there.
+        Ok(None) => {}
+        Err(KeyError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let path = named.map(Path::to_owned).or_else(Key::path).ok_or_else(nowhere)?;
+    match Key::generate()?.write_new(&path) {
+        // Another rank was faster.
+        Err(KeyError::Unwritable { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Key::read(&path)?;
+        }
+        written => written?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_preloaded_stays_and_the_hook_comes_once() {
+        let list = |before: &str| {
+            preload(Path::new("/x/libxpu_hook.so"), Some(OsStr::new(before))).unwrap().into_string().unwrap()
+        };
+        assert_eq!(list(""), "/x/libxpu_hook.so");
+        assert_eq!(list("/lib/libjemalloc.so"), "/x/libxpu_hook.so:/lib/libjemalloc.so");
+        assert_eq!(list("a.so b.so:/x/libxpu_hook.so"), "/x/libxpu_hook.so:a.so:b.so");
+    }
+
+    #[test]
+    fn a_path_that_would_be_split_is_refused() {
+        let refused = preload(Path::new("/my files/libxpu_hook.so"), None).unwrap_err().to_string();
+        assert!(refused.contains("install xpu-top elsewhere"), "{refused}");
+    }
+}

@@ -1,0 +1,97 @@
+//! `xpu-top status`: looks once and prints what it saw.
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout_at};
+use xpu_shared::{
+    id::Rank,
+    status::{self, Status},
+    unit::Moment,
+};
+
+use super::table;
+use crate::{
+    args::StatusArgs,
+    arrival::Arrivals,
+    follow::Following,
+    live::{self, Live},
+};
+
+/// How long to wait for hosts and ranks unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Unreachable hosts named one by one.
+const NAMED: usize = 10;
+
+pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let hosts = args.of.hosts()?;
+    let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(look(&mut following, &mut arrivals, &live, args));
+    tell_unreachable(&following);
+    let now = Moment::now();
+    let status = following.status(now);
+    print(&status, args.json)?;
+    Ok(exit_code(&following, &status))
+}
+
+/// Until enough was seen: everybody who can be reached, or with `wait` everybody who was named.
+async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, args: &StatusArgs) {
+    let patience = args.wait.map_or(PATIENCE, |seconds| Duration::from_secs(seconds.into()));
+    let deadline = Instant::now() + patience;
+    let mut rank = args.rank.map(Rank);
+    loop {
+        let job = following.job().map(|job| job.name().clone());
+        if let (Some(wanted), Some(job)) = (rank, job) {
+            live.watch_rank(Some((job, wanted)));
+            rank = None;
+        }
+        let enough = match args.wait {
+            Some(_) => following.is_whole(),
+            None => following.is_complete(),
+        };
+        let detailed = args.rank.is_none_or(|rank| following.has_detail(Rank(rank)));
+        if enough && (detailed || following.job().is_none()) {
+            return;
+        }
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn tell_unreachable(following: &Following) {
+    for (_, why) in following.down().take(NAMED) {
+        eprintln!("xpu-top: {why}");
+    }
+    let more = following.down().count().saturating_sub(NAMED);
+    if more > 0 {
+        eprintln!("xpu-top: and {more} more hosts cannot be reached");
+    }
+}
+
+/// A host that was asked for and is not there is never health.
+fn exit_code(following: &Following, status: &Status) -> ExitCode {
+    let code = match status.exit_code() {
+        status::ExitCode::Healthy if following.down().next().is_some() => status::ExitCode::NoData,
+        code => code,
+    };
+    ExitCode::from(code as u8)
+}
+
+pub(super) fn print(status: &Status, json: bool) -> anyhow::Result<()> {
+    let text = if json { serde_json::to_string_pretty(status)? + "\n" } else { table::of(status) };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}

@@ -1,0 +1,143 @@
+//! Arrivals without a screen: what they add up to, and whether everybody has been heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xpu_shared::{
+    frame::{Body, Life},
+    id::{JobName, Rank},
+    job::{Job, Jobs},
+    status::Status,
+    unit::Moment,
+};
+
+use crate::arrival::{Arrival, Endpoint, Link};
+
+/// What arrived so far.
+#[derive(Debug)]
+pub struct Following {
+    endpoints: BTreeSet<Endpoint>,
+    named: Option<JobName>,
+    jobs: Jobs,
+    links: BTreeMap<Endpoint, Link>,
+    /// Living ranks that no digest has come of yet.
+    awaited: BTreeSet<(JobName, Rank)>,
+    digested: BTreeSet<(JobName, Rank)>,
+}
+
+impl Following {
+    pub fn new(endpoints: impl IntoIterator<Item = Endpoint>, named: Option<JobName>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().collect(),
+            named,
+            jobs: Jobs::default(),
+            links: BTreeMap::new(),
+            awaited: BTreeSet::new(),
+            digested: BTreeSet::new(),
+        }
+    }
+
+    pub fn take(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Frame(frame) => {
+                match &frame.body {
+                    Body::Snapshot(snapshot) => {
+                        for job in &snapshot.jobs {
+                            let living = job.ranks.iter().filter(|rank| rank.digest.life == Life::Alive);
+                            let places = living.map(|rank| (job.job.clone(), rank.info.rank));
+                            self.awaited.extend(places.filter(|place| !self.digested.contains(place)));
+                        }
+                    }
+                    Body::Digest(digest) => {
+                        for rank in &digest.ranks {
+                            let place = (digest.job.clone(), rank.rank);
+                            self.awaited.remove(&place);
+                            self.digested.insert(place);
+                        }
+                    }
+                    _ => {}
+                }
+                self.jobs.fold(&frame);
+            }
+            Arrival::Link(endpoint, link) => {
+                self.links.insert(endpoint, link);
+            }
+        }
+    }
+
+    /// Whether every host answered, or is known to be out of reach, and every living rank was heard.
+    pub fn is_complete(&self) -> bool {
+        let known = |endpoint| matches!(self.links.get(endpoint), Some(Link::Up | Link::Down { .. }));
+        self.awaited.is_empty() && self.endpoints.iter().all(known)
+    }
+
+    /// Whether, beyond that, every host is up and there is a job.
+    pub fn is_whole(&self) -> bool {
+        self.is_complete() && self.down().next().is_none() && self.job().is_some()
+    }
+
+    /// Hosts out of reach, and why.
+    pub fn down(&self) -> impl Iterator<Item = (&Endpoint, &str)> {
+        self.links.iter().filter_map(|(endpoint, link)| match link {
+            Link::Down { why } => Some((endpoint, why.as_str())),
+            Link::Connecting | Link::Up => None,
+        })
+    }
+
+    /// The job that was named, or the foremost.
+    pub fn job(&self) -> Option<&Job> {
+        match &self.named {
+            Some(name) => self.jobs.get(name),
+            None => self.jobs.foremost(),
+        }
+    }
+
+    /// Whether a rank of the job was seen closely.
+    pub fn has_detail(&self, rank: Rank) -> bool {
+        self.job().and_then(|job| job.rank(rank)).is_some_and(|view| view.summary().is_some())
+    }
+
+    pub fn status(&self, now: Moment) -> Status {
+        match self.job() {
+            Some(job) => Status::of(&self.jobs, job, now),
+            None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::simulation::Simulation;
+
+    use super::*;
+
+    #[test]
+    fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
+        let simulation = Simulation::new(1, 2, 2);
+        let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: Default::default() };
+        let mut following = Following::new([endpoint("a"), endpoint("b")], None);
+        assert!(!following.is_complete());
+        for frame in simulation.snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        following.take(Arrival::Link(endpoint("b"), Link::Connecting));
+        for frame in simulation.digests(2) {
+            assert!(!following.is_complete());
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        assert!(!following.is_complete());
+        following.take(Arrival::Link(endpoint("b"), Link::Down { why: "gone".to_owned() }));
+        assert!(following.is_complete() && !following.is_whole());
+        following.take(Arrival::Link(endpoint("b"), Link::Up));
+        assert!(following.is_whole());
+        assert_eq!(following.status(Moment(0)).ranks.len(), 4);
+    }
+
+    #[test]
+    fn a_job_that_is_not_there_is_a_document_without_ranks() {
+        let following = Following::new([], Some("gone".into()));
+        let status = following.status(Moment(0));
+        assert_eq!((status.job.as_str(), status.ranks.len()), ("gone", 0));
+        assert_eq!(status.exit_code(), xpu_shared::status::ExitCode::NoData);
+    }
+}

@@ -1,0 +1,204 @@
+//! A live job: one thread that is connected to every host's collector and passes on what they say.
+//!
+//! One SUB hears all hosts, one DEALER a host asks for snapshots, which is also how a host shows that it is there. What
+//! comes in waits in a bounded queue; what finds it full is dropped and counted in the frames that follow.
+
+mod outbox;
+mod probe;
+mod road;
+
+use std::{
+    collections::BTreeSet,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::mpsc as queue;
+use xpu_shared::{
+    codec,
+    frame::{Body, topic},
+    id::{JobName, Rank},
+    key::Key,
+    socket,
+};
+use zmq::{DONTWAIT, POLLIN, Socket};
+
+use crate::arrival::{Arrival, Arrivals, Endpoint, QUEUE};
+use outbox::Outbox;
+use probe::Prober;
+use road::{Contexts, Road};
+
+/// How often the roads are looked after. Frames of the SUB are passed on as they come.
+const SWEEP: Duration = Duration::from_millis(40);
+
+/// Frames taken from the SUB between two sweeps.
+const TURN: usize = 1024;
+
+/// Jobs subscribed to when none was named.
+const JOBS: usize = 1024;
+
+/// The thread's handle: it ends when this and the arrivals are dropped.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// viewer --Order--> the thread
+    orders: mpsc::Sender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    WatchRank(Option<(JobName, Rank)>),
+}
+
+impl Live {
+    /// Asks for the full summaries of one rank, and of no other any more.
+    pub fn watch_rank(&self, rank: Option<(JobName, Rank)>) {
+        // The thread ends only when nobody receives any more: then nobody misses the order.
+        let _ = self.orders.send(Order::WatchRank(rank));
+    }
+}
+
+/// Connects to every endpoint, and goes on trying where nobody answers.
+pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
+    let (arrivals, receiver) = queue::channel(QUEUE);
+    let (orders, ordered) = mpsc::channel();
+    thread::spawn(move || {
+        if let Err(error) =
+            Follower::new(endpoints, key, job, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
+        {
+            tell_failure(&arrivals, error);
+        }
+    });
+    (Live { orders }, receiver)
+}
+
+/// Without sockets there is nobody to ask.
+fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
+    let endpoint = Endpoint { host: "this host".to_owned(), base: Default::default() };
+    let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");
+    let _ = arrivals.try_send(Arrival::Link(endpoint, crate::arrival::Link::Down { why }));
+}
+
+struct Follower {
+    contexts: Contexts,
+    data: Socket,
+    roads: Vec<Road>,
+    prober: Prober,
+    outbox: Outbox,
+    /// The only job to be shown, if one was named.
+    job: Option<JobName>,
+    jobs: BTreeSet<JobName>,
+    watched: Option<(JobName, Rank)>,
+}
+
+impl Follower {
+    fn new(
+        endpoints: Vec<Endpoint>,
+        key: Option<Key>,
+        job: Option<JobName>,
+        arrivals: queue::Sender<Arrival>,
+    ) -> zmq::Result<Self> {
+        let mut contexts = Contexts::new(key, endpoints.len());
+        let data = contexts.make(socket::subscriber)?;
+        let roads = endpoints.into_iter().map(Road::new).collect();
+        let mut new = Self {
+            contexts,
+            data,
+            roads,
+            prober: Prober::start(),
+            outbox: Outbox::new(arrivals),
+            job: job.clone(),
+            jobs: BTreeSet::new(),
+            watched: None,
+        };
+        job.into_iter().for_each(|job| new.learn(&job));
+        Ok(new)
+    }
+
+    fn follow(&mut self, orders: &mpsc::Receiver<Order>) -> zmq::Result<()> {
+        while !self.outbox.is_closed() {
+            for Order::WatchRank(rank) in orders.try_iter() {
+                self.watch(rank);
+            }
+            let now = Instant::now();
+            for (road, found) in self.prober.results() {
+                if let Some(road) = self.roads.get_mut(road) {
+                    road.probed(found, &mut self.contexts, &self.data, now);
+                }
+            }
+            for index in 0..self.roads.len() {
+                self.sweep(index, now);
+            }
+            self.hear(now + SWEEP)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what one host answered, and asks it again when it is time.
+    fn sweep(&mut self, index: usize, now: Instant) {
+        while let Some(frame) = self.roads[index].receive(now) {
+            let mut frame = frame;
+            if let Body::Snapshot(snapshot) = &mut frame.body {
+                if let Some(named) = &self.job {
+                    snapshot.jobs.retain(|job| job.job == *named);
+                }
+                let jobs: Vec<_> = snapshot.jobs.iter().map(|job| job.job.clone()).collect();
+                jobs.iter().for_each(|job| self.learn(job));
+            }
+            self.outbox.push(frame);
+        }
+        let road = &mut self.roads[index];
+        if road.look_after(&self.data, now) {
+            self.prober.ask(index, road.endpoint().clone());
+        }
+        if let Some(news) = road.news()
+            && self.outbox.tell(road.endpoint(), &news)
+        {
+            road.told(news);
+        }
+    }
+
+    /// Passes on what is published, until `until`.
+    fn hear(&mut self, until: Instant) -> zmq::Result<()> {
+        let wait = until.saturating_duration_since(Instant::now());
+        match self.data.poll(POLLIN, i64::try_from(wait.as_millis()).unwrap_or(0)) {
+            Ok(0) | Err(zmq::Error::EINTR) => return Ok(()),
+            ready => ready?,
+        };
+        for _ in 0..TURN {
+            let parts = match self.data.recv_multipart(DONTWAIT) {
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+                parts => parts?,
+            };
+            let [topic, payload] = &parts[..] else { continue };
+            // A frame that does not decode is not passed on; its number is missing in the count of its stream.
+            if let Ok(frame) = codec::decode(payload) {
+                self.outbox.push_published(topic, frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Subscribes to a job nobody knew of before.
+    fn learn(&mut self, job: &JobName) {
+        if self.jobs.len() < JOBS && self.jobs.insert(job.clone()) {
+            for topic in [topic::overview(job), topic::events(job)] {
+                // Subscribing fails only on a socket that is no SUB.
+                let _ = self.data.set_subscribe(topic.as_bytes());
+            }
+        }
+    }
+
+    fn watch(&mut self, rank: Option<(JobName, Rank)>) {
+        if let Some((job, rank)) = self.watched.take() {
+            let _ = self.data.set_unsubscribe(topic::detail(&job, rank).as_bytes());
+        }
+        if let Some((job, rank)) = &rank {
+            let _ = self.data.set_subscribe(topic::detail(job, *rank).as_bytes());
+        }
+        self.watched = rank;
+    }
+}
+
+#[cfg(test)]
+mod tests;
