@@ -23,7 +23,10 @@ struct Added {
 }
 
 fn ranks(frames: &[Frame]) -> impl Iterator<Item = &RankDigest> {
-    frames.iter().filter_map(|frame| if let Body::Digest(digest) = &frame.body { Some(&digest.ranks) } else { None }).flatten()
+    frames
+        .iter()
+        .filter_map(|frame| if let Body::Digest(digest) = &frame.body { Some(&digest.ranks) } else { None })
+        .flatten()
 }
 
 impl Change {
@@ -32,7 +35,8 @@ impl Change {
     /// # Panics
     /// If the job became faster: then its totals would have to go back.
     pub fn between(before: &[Frame], after: &[Frame]) -> Self {
-        let difference = |before: u64, after: u64| before.checked_sub(after).expect("a job only becomes slower");
+        let difference =
+            |before: u64, after: u64| before.checked_sub(after).expect("a job only becomes slower");
         let steps = |digest: &RankDigest| digest.step.unwrap_or_default().0;
         let added = ranks(before).zip(ranks(after)).map(|(before, after)| {
             let added = Added {

@@ -65,7 +65,8 @@ impl Lab {
     pub fn at_rest(simulation: Simulation, depth: Depth) -> Self {
         let endpoints = (0..simulation.hosts).map(|host| endpoint(&simulation, host)).collect();
         let app = App::new(endpoints, None, depth, simulation.started);
-        let mut lab = Self { simulation, second: BEFORE, app, effects: Vec::new(), change: Change::default() };
+        let mut lab =
+            Self { simulation, second: BEFORE, app, effects: Vec::new(), change: Change::default() };
         lab.tell_time();
         lab
     }

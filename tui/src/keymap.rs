@@ -101,14 +101,20 @@ use Scope::{Anywhere, Help, Overview};
 /// In the order of the help page and of the footer.
 pub const BINDINGS: &[Binding] = &[
     bind(Anywhere, &[char('?'), char('h')], Action::Help, "show or leave the help page", Some("help")),
-    bind(Overview, &[char('j'), code(KeyCode::Down)], Action::Move(Motion::Down), "next rank", Some("select")),
+    bind(
+        Overview,
+        &[char('j'), code(KeyCode::Down)],
+        Action::Move(Motion::Down),
+        "next rank",
+        Some("select"),
+    ),
     bind(Overview, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", None),
     bind(Overview, &[code(KeyCode::PageDown)], Action::Move(Motion::PageDown), "ten ranks down", None),
     bind(Overview, &[code(KeyCode::PageUp)], Action::Move(Motion::PageUp), "ten ranks up", None),
     bind(Overview, &[char('g'), code(KeyCode::Home)], Action::Move(Motion::First), "first rank", None),
     bind(Overview, &[char('G'), code(KeyCode::End)], Action::Move(Motion::Last), "last rank", None),
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
-    bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", Some("reverse")),
+    bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),

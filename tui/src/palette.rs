@@ -138,8 +138,11 @@ impl Palette {
         };
         match (self.depth, role) {
             (Depth::None, Role::Muted | Role::Faint) => plain.add_modifier(Modifier::DIM),
-            (Depth::None, Role::Accent | Role::Warning | Role::Alarm) => plain.add_modifier(Modifier::BOLD),
-            (Depth::None, _) => plain,
+            // On a dim line, as a title is on a frame, it must not be dim itself.
+            (Depth::None, Role::Accent | Role::Warning | Role::Alarm) => {
+                plain.add_modifier(Modifier::BOLD).remove_modifier(Modifier::DIM)
+            }
+            (Depth::None, _) => plain.remove_modifier(Modifier::DIM),
             (depth, _) => plain.fg(shade.at(depth)),
         }
     }
@@ -184,8 +187,8 @@ pub mod picture {
 
     /// xterm's own sixteen.
     const BASIC: [&str; 16] = [
-        "#000000", "#cd3131", "#0dbc79", "#e5e510", "#2472c8", "#bc3fbc", "#11a8cd", "#e5e5e5", "#666666", "#f14c4c",
-        "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff",
+        "#000000", "#cd3131", "#0dbc79", "#e5e510", "#2472c8", "#bc3fbc", "#11a8cd", "#e5e5e5", "#666666",
+        "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff",
     ];
 
     /// The colour as SVG writes it, or what stands for the terminal's own.

@@ -52,11 +52,17 @@ fn place(x: u16, line: u16) -> (f64, f64) {
     (MARGIN + f64::from(x) * CELL.0, MARGIN + f64::from(line) * CELL.1)
 }
 
-fn rectangle(svg: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
+fn rectangle(svg: &mut String, x: f64, y: f64, width: f64, height: f64, look: &str) {
     let _ = writeln!(
         svg,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\" shape-rendering=\"crispEdges\"/>"
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill={look} shape-rendering=\"crispEdges\"/>"
     );
+}
+
+/// The colour of what is drawn, dimmed if it is.
+fn look(cell: &Cell) -> String {
+    let dim = if cell.modifier.contains(Modifier::DIM) { " opacity=\"0.55\"" } else { "" };
+    format!("\"{}\"{dim}", colours(cell).0)
 }
 
 /// Cells side by side of which `of` says the same: first cell, how many, what.
@@ -76,11 +82,13 @@ fn grounds(buffer: &Buffer, line: u16, svg: &mut String) {
     for (x, length, ground) in runs(buffer, line, |cell| colours(cell).1) {
         if let Some(ground) = ground {
             let (x, y) = place(x, line);
-            rectangle(svg, x, y, f64::from(length) * CELL.0, CELL.1, &ground);
+            rectangle(svg, x, y, f64::from(length) * CELL.0, CELL.1, &format!("\"{ground}\""));
         }
     }
     // Blocks of one kind and colour are one rectangle too.
-    for (x, length, block) in runs(buffer, line, |cell| Block::of(cell.symbol()).map(|block| (block, colours(cell).0))) {
+    for (x, length, block) in
+        runs(buffer, line, |cell| Block::of(cell.symbol()).map(|block| (block, look(cell))))
+    {
         if let Some((block, fill)) = block {
             let (left, top) = place(x, line);
             let (width, height) = (block.width * CELL.0, (block.bottom - block.top) * CELL.1);
@@ -126,7 +134,7 @@ impl Block {
 fn letters(buffer: &Buffer, line: u16, svg: &mut String) {
     let looks = |cell: &Cell| {
         let blank = cell.symbol().trim().is_empty() || Block::of(cell.symbol()).is_some();
-        (!blank).then(|| (colours(cell).0, cell.modifier & (Modifier::BOLD | Modifier::DIM)))
+        (!blank).then(|| (look(cell), cell.modifier.contains(Modifier::BOLD)))
     };
     let mut x = 0;
     while x < buffer.area.width {
@@ -140,7 +148,11 @@ fn letters(buffer: &Buffer, line: u16, svg: &mut String) {
             let symbol = cell(buffer, x, line).symbol();
             let goes_on = match looks(cell(buffer, x, line)) {
                 Some(other) => other == look,
-                None => symbol == " " && x + 1 < buffer.area.width && looks(cell(buffer, x + 1, line)) == Some(look.clone()),
+                None => {
+                    symbol == " "
+                        && x + 1 < buffer.area.width
+                        && looks(cell(buffer, x + 1, line)) == Some(look.clone())
+                }
             };
             if !goes_on {
                 break;
@@ -152,13 +164,16 @@ fn letters(buffer: &Buffer, line: u16, svg: &mut String) {
     }
 }
 
-fn write_run(svg: &mut String, x: u16, line: u16, text: &str, fill: &str, modifier: Modifier) {
+fn write_run(svg: &mut String, x: u16, line: u16, text: &str, look: &str, bold: bool) {
     let (left, top) = place(x, line);
-    let weight = if modifier.contains(Modifier::BOLD) { " font-weight=\"bold\"" } else { "" };
-    let dim = if modifier.contains(Modifier::DIM) { " opacity=\"0.55\"" } else { "" };
+    let weight = if bold { " font-weight=\"bold\"" } else { "" };
+    let length = text_length(text);
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let length = text_length(&text);
-    let _ = writeln!(svg, "<text x=\"{left}\" y=\"{}\"{length} fill=\"{fill}\"{weight}{dim}>{text}</text>", top + BASELINE);
+    let _ = writeln!(
+        svg,
+        "<text x=\"{left}\" y=\"{}\"{length} fill={look}{weight}>{text}</text>",
+        top + BASELINE
+    );
 }
 
 /// Holds a run to its cells where the viewer has no DejaVu Sans Mono.

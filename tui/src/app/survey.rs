@@ -189,26 +189,17 @@ impl Survey {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use xpu_shared::id::Pid;
+    use xpu_shared::{job::Jobs, simulation::Simulation};
 
     use super::*;
 
+    /// A rank that has just come: no figure is known of it.
     pub(in crate::app) fn row(rank: u32, host: &str) -> Row {
-        Row {
-            status: RankStatus {
-                rank: Rank(rank),
-                host: host.into(),
-                pid: Pid(rank + 1),
-                step: None,
-                step_ms_p50: None,
-                gemm_tflops: None,
-                bus_gb_s: None,
-                lateness_ms_p50: None,
-                state: RankState::Ok,
-            },
-            life: Life::Alive,
-            heard: Moment(0),
-            age: Duration::ZERO,
-        }
+        let mut jobs = Jobs::default();
+        jobs.fold(&Simulation::new(1, 1, 1).snapshots(0)[0]);
+        let job = jobs.foremost().unwrap();
+        let mut row = Row::of(job, Rank(0), job.rank(Rank(0)).unwrap());
+        (row.status.rank, row.status.host) = (Rank(rank), host.into());
+        row
     }
 }

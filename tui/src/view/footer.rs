@@ -17,7 +17,9 @@ use crate::{
 
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut keys: Vec<Span<'_>> = Vec::new();
-    for (binding, short) in keymap::in_force(app.overlay).filter_map(|binding| Some((binding, binding.short?))) {
+    for (binding, short) in
+        keymap::in_force(app.overlay).filter_map(|binding| Some((binding, binding.short?)))
+    {
         if is_useful(binding, app) {
             let key = binding.keys[0].to_string();
             keys.push(Span::styled(key, app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong))));
@@ -26,7 +28,9 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let note = match &app.note {
         Some(Note::Done(text)) => Line::styled(format!("{} {text}", glyph::GOOD), app.palette.of(Role::Good)),
-        Some(Note::Failed(text)) => Line::styled(format!("{} {text}", glyph::ALARM), app.palette.of(Role::Alarm)),
+        Some(Note::Failed(text)) => {
+            Line::styled(format!("{} {text}", glyph::ALARM), app.palette.of(Role::Alarm))
+        }
         None => Line::default(),
     };
     ends::draw(&keys.into(), &note, area, buffer);

@@ -57,7 +57,8 @@ pub fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     if room < Room::Wide && app.job().is_some() {
         // What the tiles say on a wide terminal, where there is room for it.
         let dropped = app.survey.losses.records + app.survey.losses.frames;
-        let text = format!("overhead {:.2} %   dropped {}   ", app.survey.overhead * 100.0, figure::count(dropped));
+        let text =
+            format!("overhead {:.2} %   dropped {}   ", app.survey.overhead * 100.0, figure::count(dropped));
         let taken: usize = left.iter().chain(&right).map(Span::width).sum();
         if taken + text.len() < usize::from(area.width) {
             right.insert(0, Span::styled(text, palette.of(Role::Muted)));
@@ -129,7 +130,8 @@ fn step(survey: &Survey) -> Figure {
         Some((least, most)) => format!("{}–{}", figure::count(least.0), figure::count(most.0)),
     };
     let expected = survey.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
-    let overdue = survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
+    let overdue =
+        survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
     Figure::new("step", ("step ", ""), value, &unit).loud_if(overdue.is_some())
 }

@@ -58,7 +58,8 @@ impl Panels {
 
     pub fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
         let [left, _, right] =
-            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)]).areas(area);
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
+                .areas(area);
         self.panel(app, Metric::Gemm, left, buffer);
         self.panel(app, Metric::Bus, right, buffer);
     }
@@ -75,7 +76,10 @@ impl Panels {
                 Span::styled(if area.width < ROOMY { " " } else { metric.means() }, palette.of(Role::Muted)),
             ]));
         if let Some(scale) = scale {
-            block = block.title_top(legend(scale, palette).right_aligned());
+            let legend = legend(scale, palette);
+            if metric.title().len() + legend.width() + 4 < usize::from(area.width) {
+                block = block.title_top(legend.right_aligned());
+            }
         }
         let caption = self.caption(app, metric, usize::from(area.width).saturating_sub(4));
         block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
@@ -155,7 +159,9 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
     match (row.life, metric.of(row), scale) {
         (Life::Died, ..) => Cell::Dead,
         (_, value, _) if !row.is_fresh() => Cell::Stale { value },
-        (_, Some(value), Some(scale)) => Cell::Value { value, step: scale.step(value), low: scale.is_low(value) },
+        (_, Some(value), Some(scale)) => {
+            Cell::Value { value, step: scale.step(value), low: scale.is_low(value) }
+        }
         _ => Cell::Unknown,
     }
 }

@@ -40,12 +40,8 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let height = (lines.len() as u16 + 2).min(area.height);
     let width = WIDTH.min(area.width);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Accent))

@@ -24,7 +24,7 @@ const NAMED: usize = 4;
 /// All notices in `most` lines; those that do not fit are counted.
 pub fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let notices = notices(app);
-    let each = if notices.len() >= most { 1 } else { 2 };
+    let each = (most / notices.len().max(1)).clamp(1, 3);
     let mut lines: Vec<Line<'static>> = Vec::new();
     let shown = if notices.len() > most { most - 1 } else { notices.len() };
     for notice in &notices[..shown] {
@@ -44,17 +44,22 @@ pub fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
 }
 
 fn notices(app: &App) -> Vec<Notice> {
-    let mut all: Vec<_> = app.survey.findings.iter().map(|finding| {
-        let sure = match finding.confidence {
-            Confidence::Certain => "",
-            Confidence::Likely => "likely: ",
-            Confidence::Guess => "perhaps: ",
-        };
-        let (glyph, role) = match finding.class {
-            Class::Dead => (glyph::ALARM, Role::Alarm),
-        };
-        Notice { glyph, role, text: format!("{sure}{}", finding.evidence) }
-    }).collect();
+    let mut all: Vec<_> = app
+        .survey
+        .findings
+        .iter()
+        .map(|finding| {
+            let sure = match finding.confidence {
+                Confidence::Certain => "",
+                Confidence::Likely => "likely: ",
+                Confidence::Guess => "perhaps: ",
+            };
+            let (glyph, role) = match finding.class {
+                Class::Dead => (glyph::ALARM, Role::Alarm),
+            };
+            Notice { glyph, role, text: format!("{sure}{}", finding.evidence) }
+        })
+        .collect();
     all.extend(odd(app));
     all.extend(unreachable(app));
     all.extend(losses(app));
@@ -80,7 +85,9 @@ fn odd(app: &App) -> Option<Notice> {
         Metric::Bus => "moves data at",
     };
     let late = status.lateness_ms_p50.filter(|&late| late >= 1.0);
-    let late = late.map_or_else(String::new, |ms| format!("; it comes {} ms late to its collectives", figure::tenths(ms)));
+    let late = late.map_or_else(String::new, |ms| {
+        format!("; it comes {} ms late to its collectives", figure::tenths(ms))
+    });
     let others = match odd.others {
         0 => String::new(),
         others => format!(" ({} more like it)", figure::counted(others, "rank", "ranks")),
@@ -100,7 +107,8 @@ fn unreachable(app: &App) -> Option<Notice> {
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
     // Different reasons are rare; the first one stands for them, and says where to look.
-    let text = format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
+    let text =
+        format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
     Some(Notice { glyph: glyph::ALARM, role: Role::Alarm, text })
 }
 

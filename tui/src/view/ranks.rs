@@ -38,7 +38,8 @@ pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let rows = u16::try_from(app.survey.order.len()).unwrap_or(u16::MAX);
     let area = Rect { height: area.height.min(rows.saturating_add(3)), ..area };
     let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
-    let block = Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
+    let block =
+        Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
     let inner = block.inner(area);
     if inner.height < 2 {
         return;
@@ -76,7 +77,8 @@ pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 
 /// The columns there is room for: what identifies a process goes first, what judges it last.
 fn places(app: &App, width: usize) -> Vec<Place> {
-    let host = app.survey.rows().iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, HOST);
+    let host =
+        app.survey.rows().iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, HOST);
     let place = |column| {
         let (width, right) = match column {
             Column::Rank => (6, true),
@@ -149,7 +151,8 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         let history: Vec<_> = view.gemm_history().collect();
         let scale = app.survey.scale(Metric::Gemm);
         let full = scale.map_or(0.0, |scale| scale.highest) as f32;
-        let low = row.is_fresh() && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_low(value));
+        let low = row.is_fresh()
+            && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_low(value));
         let style = palette.of(if low { Role::Warning } else { Role::Faint });
         buffer.set_stringn(x, area.y, sparkline::bars(&history, full, left), left, ground.patch(style));
     }

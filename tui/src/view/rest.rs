@@ -37,7 +37,9 @@ pub fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut 
     }
     for warning in &app.warnings {
         let style = palette.of(Role::Warning);
-        lines.extend(wrapped(warning, width.saturating_sub(2), 2).into_iter().map(|text| Line::styled(text, style)));
+        lines.extend(
+            wrapped(warning, width.saturating_sub(2), 2).into_iter().map(|text| Line::styled(text, style)),
+        );
     }
     let free = (area.height - 1).saturating_sub(lines.len() as u16);
     let place = Rect {
@@ -52,10 +54,14 @@ pub fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut 
 fn headline(app: &App, standing: Standing) -> Line<'static> {
     let hosts = app.roads.iter().len();
     let (glyph, role, text) = match standing {
-        Standing::Connecting if hosts == 0 => (glyph::WAITING, Role::Accent, "Waiting for the first frame".to_owned()),
-        Standing::Connecting => {
-            (glyph::WAITING, Role::Accent, format!("Connecting to {}", figure::counted(hosts, "host", "hosts")))
+        Standing::Connecting if hosts == 0 => {
+            (glyph::WAITING, Role::Accent, "Waiting for the first frame".to_owned())
         }
+        Standing::Connecting => (
+            glyph::WAITING,
+            Role::Accent,
+            format!("Connecting to {}", figure::counted(hosts, "host", "hosts")),
+        ),
         Standing::NoAnswer => (glyph::ALARM, Role::Alarm, "No host answers".to_owned()),
         Standing::NoJob => {
             let up = figure::counted(app.roads.up(), "host answers", "hosts answer");
@@ -85,7 +91,13 @@ fn chain(standing: Standing, palette: Palette) -> Line<'static> {
         let (sign, role) = hop.look();
         Span::styled(format!("  {sign}  "), palette.of(role))
     };
-    Line::from(vec![name("your program"), hop(program), name("collector"), hop(collector), name("this screen")])
+    Line::from(vec![
+        name("your program"),
+        hop(program),
+        name("collector"),
+        hop(collector),
+        name("this screen"),
+    ])
 }
 
 #[derive(Clone, Copy)]
@@ -152,8 +164,13 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
         Standing::Connecting => vec![say("Wait a few seconds: an answer takes one round trip to the host.")],
         Standing::NoAnswer => vec![
             ("Start the job under xpu-top; that starts the host's collector too:".to_owned(), start),
-            ("See on the host itself what its collector lacks:".to_owned(), Some(format!("ssh {first} xpu-top doctor"))),
-            say("From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE."),
+            (
+                "See on the host itself what its collector lacks:".to_owned(),
+                Some(format!("ssh {first} xpu-top doctor")),
+            ),
+            say(
+                "From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE.",
+            ),
         ],
         Standing::NoJob => vec![
             ("Start the job under xpu-top; nothing in its code changes:".to_owned(), start),
@@ -163,8 +180,10 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
             vec![
                 say(&format!("These jobs are there: {}. Tab shows them.", names.join(", "))),
-                ("Start the one that was asked for under its name:".to_owned(),
-                 Some("xpu-top run --job NAME -- torchrun --nproc-per-node 8 train.py".to_owned())),
+                (
+                    "Start the one that was asked for under its name:".to_owned(),
+                    Some("xpu-top run --job NAME -- torchrun --nproc-per-node 8 train.py".to_owned()),
+                ),
             ]
         }
     }

@@ -57,7 +57,9 @@ pub struct Place {
 }
 
 /// (density, pitch, cell, gap): what is tried, in this order.
-const LADDER: [(Density, usize, usize, usize); 8] = [
+const LADDER: [(Density, usize, usize, usize); 10] = [
+    (Density::Figures, 12, 11, 3),
+    (Density::Figures, 10, 9, 3),
     (Density::Figures, 8, 7, 3),
     (Density::Figures, 7, 6, 3),
     (Density::Figures, 6, 5, 3),
@@ -85,7 +87,8 @@ impl Grid {
         };
         // A host in one line is easier to read than a figure in every cell.
         let whole = fitting().find(|grid| grid.chunk == grid.size && grid.cell > 1);
-        let grid = whole.or_else(|| fitting().next()).unwrap_or_else(|| Self::folded(shape, width, height, halves));
+        let grid =
+            whole.or_else(|| fitting().next()).unwrap_or_else(|| Self::folded(shape, width, height, halves));
         let tall = if grid.cell > 1 { (height / grid.lines.max(1)).clamp(1, TALLEST) } else { 1 };
         Self { tall, ..grid }
     }
@@ -191,7 +194,8 @@ impl Grid {
             _ => (slot / self.size, slot % self.size),
         };
         let lines_each = self.size.div_ceil(self.chunk);
-        let across = group % self.abreast * (self.chunk * self.pitch + self.gap) + position % self.chunk * self.pitch;
+        let across =
+            group % self.abreast * (self.chunk * self.pitch + self.gap) + position % self.chunk * self.pitch;
         let line = group / self.abreast * lines_each + position / self.chunk;
         Place { x: across, line, width: self.cell }
     }

@@ -20,9 +20,15 @@ pub enum Cell {
     Absent,
     /// The rank has not said it.
     Unknown,
-    Value { value: f64, step: usize, low: bool },
+    Value {
+        value: f64,
+        step: usize,
+        low: bool,
+    },
     /// What it said is old.
-    Stale { value: Option<f64> },
+    Stale {
+        value: Option<f64>,
+    },
     /// Its process ended, and should not have.
     Dead,
 }
@@ -91,9 +97,15 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
             if y >= area.bottom() {
                 return;
             }
-            let shown = if row == (tall - 1) / 2 { text.clone() } else { self.blank(cell, place.width) };
-            buffer.set_stringn(x, y, shown, place.width, style);
-            if selected {
+            if row == 0 {
+                buffer.set_stringn(x, y, &text, place.width, style);
+            } else if let (Some(ground), true) = (style.bg, row == tall - 1) {
+                // Half a line of air to the next host.
+                buffer.set_stringn(x, y, "▀".repeat(place.width), place.width, Style::new().fg(ground));
+            } else {
+                buffer.set_stringn(x, y, self.blank(cell, place.width), place.width, style);
+            }
+            if selected && row == 0 {
                 self.mark(x, y, place.width, area, buffer);
             }
         }
@@ -123,7 +135,9 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
             Cell::Unknown => (centred(UNKNOWN), self.palette.of(Role::Faint)),
             Cell::Dead => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),
             Cell::Stale { value } => {
-                let text = value.filter(|_| figures).map_or_else(|| centred(UNKNOWN), |v| centred(&figure::short(v)));
+                let text = value
+                    .filter(|_| figures)
+                    .map_or_else(|| centred(UNKNOWN), |v| centred(&figure::short(v)));
                 (text, self.palette.stale())
             }
             Cell::Value { value, low, .. } if figures => {
@@ -139,7 +153,9 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
     /// A cell with nothing written on it.
     fn blank(&self, cell: Cell, width: usize) -> String {
         match cell {
-            Cell::Value { step, .. } if !self.palette.has_colour() && self.grid.density != Density::Figures => {
+            Cell::Value { step, .. }
+                if !self.palette.has_colour() && self.grid.density != Density::Figures =>
+            {
                 String::from(RAMP[step]).repeat(width)
             }
             _ => " ".repeat(width),

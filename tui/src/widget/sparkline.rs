@@ -13,18 +13,16 @@ pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     if width == 0 || highest <= 0.0 {
         return String::new();
     }
-    let together = values.len().div_ceil(width);
-    let mut text: Vec<_> = values
-        .rchunks(together)
-        .map(|chunk| {
-            let mean = chunk.iter().sum::<f32>() / chunk.len() as f32;
-            let top = (BARS.len() - 1) as f32;
-            let level = ((mean - lowest) / (highest - lowest) * top).round().clamp(0.0, top);
-            BARS[level as usize]
-        })
-        .collect();
-    text.reverse();
-    text.into_iter().collect()
+    let bars = values.len().min(width);
+    let share = |bar: usize| bar * values.len() / bars;
+    let bar = |bar: usize| {
+        let chunk = &values[share(bar)..share(bar + 1)];
+        let mean = chunk.iter().sum::<f32>() / chunk.len() as f32;
+        let top = (BARS.len() - 1) as f32;
+        let level = ((mean - lowest) / (highest - lowest) * top).round().clamp(0.0, top);
+        BARS[level as usize]
+    };
+    (0..bars).map(bar).collect()
 }
 
 #[cfg(test)]

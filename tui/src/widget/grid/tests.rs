@@ -11,14 +11,14 @@ fn the_ladder_goes_from_figures_to_folds() {
     assert_eq!(density(8, 8, 55, 12), Density::Figures);
     assert_eq!(density(8, 8, 30, 12), Density::Double);
     assert_eq!(density(16, 8, 30, 8), Density::Single);
-    assert_eq!(density(64, 8, 55, 12), Density::Half);
+    assert_eq!(density(128, 8, 55, 12), Density::Half);
     assert_eq!(density(128, 8, 30, 8), Density::Folded { ranks: 4 });
     assert_eq!(density(1250, 8, 55, 12), Density::Folded { ranks: 8 });
 }
 
 #[test]
 fn without_colours_no_half_blocks_are_used() {
-    let grid = Grid::fit(Shape { groups: 64, size: 8 }, 55, 12, false);
+    let grid = Grid::fit(Shape { groups: 128, size: 8 }, 55, 12, false);
     assert_eq!((grid.density, grid.halves()), (Density::Folded { ranks: 2 }, false));
 }
 
