@@ -30,6 +30,7 @@ mod observer;
 mod publisher;
 mod record;
 mod ring;
+mod room;
 mod runtime;
 mod switch;
 mod symbol;

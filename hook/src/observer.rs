@@ -30,6 +30,8 @@ static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(ptr::null_mut());
 static STARTING: AtomicBool = AtomicBool::new(false);
 /// Counts up in every forked child, so that what a thread remembers of its parent's observer is not taken for the child's.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// Calls that came from other threads while the observer was being made.
+static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
 /// Handlers stay registered across fork; registering them again would run them twice.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 
@@ -39,7 +41,7 @@ pub(crate) struct Observer {
     pub(crate) communicators: Communicators,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free.
-    pub(crate) unobserved: AtomicU64,
+    no_lane: AtomicU64,
     /// Steps completed, as `step()` counts them.
     pub(crate) steps: AtomicU64,
     /// Captures in progress in the process, as far as they were begun through the runtime.
@@ -68,6 +70,7 @@ impl Observer {
             return Some(observer);
         }
         if STARTING.swap(true, AcqRel) {
+            TOO_EARLY.fetch_add(1, Relaxed);
             return None;
         }
         let started = Self::start();
@@ -88,7 +91,7 @@ impl Observer {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new(),
             page: LedgerPage::create().ok()?,
-            unobserved: AtomicU64::new(0),
+            no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             captures: AtomicU32::new(0),
             complaint,
@@ -135,8 +138,13 @@ impl Observer {
                 return Some(lane);
             }
         }
-        self.unobserved.fetch_add(1, Relaxed);
+        self.no_lane.fetch_add(1, Relaxed);
         None
+    }
+
+    /// Calls that passed by: no lane was free, or the observer was still being made.
+    pub(crate) fn unobserved(&self) -> u64 {
+        self.no_lane.load(Relaxed) + TOO_EARLY.load(Relaxed)
     }
 
     /// Lanes that were ever lent.
@@ -218,6 +226,7 @@ extern "C" fn at_exit() {
 extern "C" fn in_child() {
     OBSERVER.store(ptr::null_mut(), Relaxed);
     STARTING.store(false, Relaxed);
+    TOO_EARLY.store(0, Relaxed);
     GENERATION.fetch_add(1, Relaxed);
 }
 

@@ -25,7 +25,7 @@ use crate::{
     guard, identity,
     lane::{Count, Lane},
     observer::{self, Observer},
-    switch,
+    room, switch,
 };
 
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
@@ -71,8 +71,11 @@ struct Line {
 }
 
 impl Line {
-    /// `None` if ZeroMQ gives no socket; the path need not exist yet.
+    /// `None` if there is no room for ZeroMQ, or it gives no socket; the path need not exist yet.
     fn open() -> Option<Self> {
+        if !room::is_left() {
+            return None;
+        }
         let path = std::env::var_os(variable::SOCKET).map(PathBuf::from).or_else(|| {
             let base = std::env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
             RuntimeDir::locate().socket(base.unwrap_or_default()).ok()
@@ -148,6 +151,9 @@ impl Publisher {
         // torchrun's agents and compilers' helpers load CUDA and never launch anything: they are no ranks.
         if launches == Launches::default() && self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) == 0 {
             return;
+        }
+        if self.line.is_none() && !self.observer.is_stopping() {
+            self.line = Line::open();
         }
         if !self.introduced {
             self.introduced = self.say(Body::Hello(self.info.clone()));
@@ -229,7 +235,7 @@ impl Publisher {
     fn health(&self) -> HookHealth {
         let lanes = self.observer.lanes().filter(|lane| lane.is_lent()).count();
         let dropped = self.observer.lanes().map(|lane| lane.ring.dropped()).sum::<u64>();
-        let unobserved = self.observer.unobserved.load(std::sync::atomic::Ordering::Relaxed);
+        let unobserved = self.observer.unobserved();
         HookHealth {
             enabled: switch::is_on(),
             dropped_records: dropped + unobserved + self.fold.dropped_keys(),

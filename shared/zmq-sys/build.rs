@@ -1,7 +1,7 @@
 //! Builds the vendored libzmq against the vendored libsodium, so that CURVE works.
 //!
 //! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then answers EINVAL.
-//! This file is the only thing that differs from it.
+//! This file is the only thing that differs from it: libsodium, and descriptors that are closed on exec.
 
 use std::env;
 
@@ -10,8 +10,11 @@ fn main() {
     println!("cargo:rerun-if-env-changed=PROFILE");
     let lib = env::var("DEP_SODIUM_LIB").expect("libsodium-sys-stable says where it put libsodium");
     let include = env::var("DEP_SODIUM_INCLUDE").expect("libsodium-sys-stable says where its headers are");
+    // zeromq-src finds out nothing about the system, so all that libzmq opens would go on to programs its host starts.
+    let close_on_exec = "-DZMQ_IOTHREAD_POLLER_USE_EPOLL_CLOEXEC -DZMQ_HAVE_EVENTFD_CLOEXEC \
+                         -DZMQ_HAVE_SOCK_CLOEXEC -DHAVE_ACCEPT4";
     // libzmq is somebody else's code: its compiler warnings are not for the users of this one.
-    env::set_var("CXXFLAGS", env::var("CXXFLAGS").unwrap_or_default() + " -w");
+    env::set_var("CXXFLAGS", format!("{} -w {close_on_exec}", env::var("CXXFLAGS").unwrap_or_default()));
     // zeromq-src prints the search path in quotes, which the linker takes as part of the name.
     println!("cargo:rustc-link-search=native={lib}");
     zeromq_src::Build::new()
