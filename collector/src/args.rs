@@ -13,7 +13,7 @@ use xpu_shared::{
 /// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it by itself.
 #[derive(Debug, Parser)]
 #[command(version, about)]
-pub struct Args {
+pub(crate) struct Args {
     /// Address to listen at [default: 127.0.0.1; 0.0.0.0 with a key]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
@@ -26,7 +26,7 @@ pub struct Args {
     /// Directory of the workers' socket and the lock
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
-    /// File with the key [default: XPU_TOP_KEY_FILE, else ~/.config/xpu-top/key if there is one]
+    /// File with the key [default: `XPU_TOP_KEY_FILE`, else ~/.config/xpu-top/key if there is one]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Do without a key even if there is one
@@ -40,7 +40,7 @@ pub struct Args {
     idle_exit: u64,
     /// Descriptor to write `ready` or what is wrong to
     #[arg(long, value_name = "FD", hide = true)]
-    pub ready_fd: Option<i32>,
+    pub(crate) ready_fd: Option<i32>,
 }
 
 fn base_port(text: &str) -> Result<BasePort, String> {
@@ -48,7 +48,7 @@ fn base_port(text: &str) -> Result<BasePort, String> {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum ConfigError {
 }
 
 impl Args {
-    pub fn config(&self) -> Result<Config, ConfigError> {
+    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         let key = if self.no_key { None } else { Key::find(self.key_file.as_deref())? };
         Ok(Config {
             address: choose_address(self.bind, key.is_some(), self.insecure)?,

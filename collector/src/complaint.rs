@@ -9,7 +9,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// Counted complaints, by what they are about.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub(crate) struct Complaints {
     kinds: BTreeMap<&'static str, Kind>,
 }
 
@@ -21,7 +21,7 @@ struct Kind {
 }
 
 impl Complaints {
-    pub fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
+    pub(crate) fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
         if let Some(new) = self.count(about, now) {
             tracing::warn!("{about}: {detail} ({new} new, {} in all)", self.total(about));
         }
@@ -39,7 +39,7 @@ impl Complaints {
         Some(new)
     }
 
-    pub fn total(&self, about: &'static str) -> u64 {
+    pub(crate) fn total(&self, about: &'static str) -> u64 {
         self.kinds.get(about).map_or(0, |kind| kind.count)
     }
 }

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 const STREAMS: usize = 16_384;
 
 #[derive(Debug, Default)]
-pub struct Counting {
+pub(crate) struct Counting {
     next: HashMap<String, u64>,
     lost: u64,
 }
 
 impl Counting {
     /// The number of the next frame of `stream`.
-    pub fn next(&mut self, stream: &str) -> u64 {
+    pub(crate) fn next(&mut self, stream: &str) -> u64 {
         if let Some(next) = self.next.get_mut(stream) {
             *next += 1;
             return *next;
@@ -27,11 +27,11 @@ impl Counting {
     }
 
     /// Notes whether a frame could be sent.
-    pub fn sent<E>(&mut self, outcome: Result<(), E>) {
+    pub(crate) fn sent<E>(&mut self, outcome: &Result<(), E>) {
         self.lost += u64::from(outcome.is_err());
     }
 
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 }

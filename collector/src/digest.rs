@@ -16,7 +16,7 @@ const WAITING_SAMPLES: usize = 4 * Summary::SAMPLES;
 
 /// What summaries added since the last digest.
 #[derive(Debug, Default)]
-pub struct Pending {
+pub(crate) struct Pending {
     pub steps: Histogram,
     samples: Vec<(CommunicatorId, CollectiveSample)>,
     /// Time spent by launching threads, and the time it is a share of.
@@ -25,7 +25,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn take_samples(&mut self, summary: &Summary) {
+    pub(crate) fn take_samples(&mut self, summary: &Summary) {
         let named = summary.samples.iter().take(Summary::SAMPLES).filter_map(|sample| {
             let communicator = summary.communicators.get(usize::from(sample.communicator))?;
             Some((communicator.id, *sample))
@@ -35,14 +35,14 @@ impl Pending {
     }
 
     /// The share of launching threads' time that went into timing, in millionths; `None` when no time passed.
-    pub fn overhead_ppm(&self) -> Option<u32> {
+    pub(crate) fn overhead_ppm(&self) -> Option<u32> {
         let share = (self.interval.0 > 0).then(|| self.spent.0 as f64 / self.interval.0 as f64)?;
         // A float cast saturates: nothing to refuse.
         Some((share * 1e6) as u32)
     }
 
     /// The samples of the communicators that are told of, renumbered for them.
-    pub fn samples_of(&self, told: &[CommunicatorState]) -> Vec<CollectiveSample> {
+    pub(crate) fn samples_of(&self, told: &[CommunicatorState]) -> Vec<CollectiveSample> {
         let index = |id| told.iter().position(|state| state.id == id).and_then(|at| u8::try_from(at).ok());
         let mut kept: Vec<_> =
             self.samples.iter().filter_map(|&(id, sample)| Some((index(id)?, sample))).collect();
@@ -62,7 +62,7 @@ fn keep_foremost<T: Copy>(samples: &mut Vec<(T, CollectiveSample)>, most: usize)
 
 /// A communicator, and when it last moved.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub(crate) struct Known {
     pub state: CommunicatorState,
     pub advanced: Moment,
     /// The worker speaks of it no more. It is told of once again, for the samples that wait.
@@ -71,7 +71,7 @@ pub struct Known {
 
 impl Known {
     /// One that only the ledger page speaks of.
-    pub fn read(line: &CommunicatorReading, now: Moment) -> Self {
+    pub(crate) fn read(line: &CommunicatorReading, now: Moment) -> Self {
         let state = CommunicatorState {
             id: line.id,
             parent: None,
@@ -87,7 +87,7 @@ impl Known {
     }
 
     /// Takes what the ledger page says beyond the last summary.
-    pub fn advance(&mut self, line: &CommunicatorReading, now: Moment) {
+    pub(crate) fn advance(&mut self, line: &CommunicatorReading, now: Moment) {
         let state = &mut self.state;
         if line.entered < state.entered {
             return;
@@ -105,14 +105,14 @@ impl Known {
 }
 
 /// The communicators a digest has room for: those that moved last.
-pub fn foremost(known: &[Known]) -> Vec<CommunicatorState> {
+pub(crate) fn foremost(known: &[Known]) -> Vec<CommunicatorState> {
     let mut order: Vec<_> = known.iter().collect();
     order.sort_by_key(|known| std::cmp::Reverse((known.advanced, known.state.entered)));
     order.into_iter().take(RankDigest::COMMUNICATORS).map(|known| known.state.clone()).collect()
 }
 
 /// What is said of a rank that has only introduced itself.
-pub fn empty(info: &RankInfo, now: Moment) -> RankDigest {
+pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
     RankDigest {
         rank: info.rank,
         world_size: info.world_size,

@@ -7,7 +7,7 @@ use crate::roster::Identity;
 /// A message as it came. Parts between the sender and the payload are not looked at, so a DEALER with or without a
 /// delimiter and a REQ are all understood.
 #[derive(Debug)]
-pub struct Envelope {
+pub(crate) struct Envelope {
     pub from: Identity,
     pub payload: Vec<u8>,
     /// A REQ sends an empty part first and wants it back.
@@ -16,7 +16,7 @@ pub struct Envelope {
 
 impl Envelope {
     /// The next message that waits, if one does. Holds two parts at most, however many were sent.
-    pub fn receive(socket: &Socket) -> zmq::Result<Option<Self>> {
+    pub(crate) fn receive(socket: &Socket) -> zmq::Result<Option<Self>> {
         let from = match socket.recv_bytes(DONTWAIT) {
             Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => return Ok(None),
             received => Identity(received?),
@@ -32,7 +32,7 @@ impl Envelope {
         Ok(Some(Self { from, payload, delimited: delimited && parts > 1 }))
     }
 
-    pub fn answer(&self, socket: &Socket, payload: &[u8]) -> zmq::Result<()> {
+    pub(crate) fn answer(&self, socket: &Socket, payload: &[u8]) -> zmq::Result<()> {
         socket.send(&self.from.0, SNDMORE | DONTWAIT)?;
         if self.delimited {
             socket.send(&[][..], SNDMORE | DONTWAIT)?;
@@ -42,7 +42,7 @@ impl Envelope {
 }
 
 /// Sends to one peer of a ROUTER without waiting. A peer that has gone is no error.
-pub fn tell(socket: &Socket, to: &Identity, payload: &[u8]) -> zmq::Result<()> {
+pub(crate) fn tell(socket: &Socket, to: &Identity, payload: &[u8]) -> zmq::Result<()> {
     socket.send(&to.0, SNDMORE | DONTWAIT)?;
     socket.send(payload, DONTWAIT)
 }

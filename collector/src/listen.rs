@@ -41,7 +41,7 @@ pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> R
 }
 
 /// The sockets, bound; and the lock that says they are ours.
-pub struct Sockets {
+pub(crate) struct Sockets {
     pub workers: Socket,
     pub data: Socket,
     pub control: Socket,
@@ -50,7 +50,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    pub fn bind(config: &Config) -> Result<Self, OpenError> {
+    pub(crate) fn bind(config: &Config) -> Result<Self, OpenError> {
         config.runtime.prepare()?;
         let path = config.runtime.socket(config.base)?;
         let lock = Lock::take(&config.runtime.lock(config.base))?;

@@ -9,7 +9,7 @@ use xpu_shared::id::Pid;
 
 /// A worker's process as it was when the worker introduced itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Process {
+pub(crate) enum Process {
     /// Started at so many clock ticks after boot.
     Here { pid: Pid, started: u64 },
     /// Not in this collector's process namespace (a container of its own): only its silence tells.
@@ -17,7 +17,7 @@ pub enum Process {
 }
 
 impl Process {
-    pub fn find(pid: Pid) -> Self {
+    pub(crate) fn find(pid: Pid) -> Self {
         match read(pid) {
             Some(Stat { started, state }) if !ended(state) => Self::Here { pid, started },
             _ => Self::Elsewhere,
@@ -25,7 +25,7 @@ impl Process {
     }
 
     /// `None` when it cannot be known.
-    pub fn lives(self) -> Option<bool> {
+    pub(crate) fn lives(self) -> Option<bool> {
         match self {
             Self::Here { pid, started } => {
                 Some(read(pid).is_some_and(|now| now.started == started && !ended(now.state)))

@@ -21,7 +21,7 @@ use crate::worker::Worker;
 const PLACES: usize = 4096;
 
 /// How long an ended rank can still be looked at.
-const REMEMBERED: Duration = Duration::from_secs(600);
+const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// An unknown sender is asked who it is at most once in this time: one that was turned away would otherwise ask and be
 /// asked for ever.
@@ -35,7 +35,7 @@ const LONGEST_TEXT: usize = 256;
 
 /// What ZeroMQ calls a worker by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity(pub Vec<u8>);
+pub(crate) struct Identity(pub Vec<u8>);
 
 /// A rank's place: at most one process holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ struct Place {
 
 /// What follows from a message or from the passing of time.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub(crate) enum Effect {
     Tell(Identity, Command),
     Publish(Box<Body>),
     /// A rank has something new for those who look at it closely.
@@ -56,14 +56,14 @@ pub enum Effect {
 }
 
 #[derive(Debug, Default)]
-pub struct Roster {
+pub(crate) struct Roster {
     places: BTreeMap<Place, Worker>,
     identities: HashMap<Identity, Place>,
     strangers: HashMap<Identity, Moment>,
 }
 
 impl Roster {
-    pub fn hello(&mut self, from: &Identity, number: u64, info: RankInfo, now: Moment) -> Vec<Effect> {
+    pub(crate) fn hello(&mut self, from: &Identity, number: u64, info: RankInfo, now: Moment) -> Vec<Effect> {
         let info = trimmed(info);
         let place = Place { job: info.job.clone(), rank: info.rank };
         if let Some(holder) = self.places.get_mut(&place) {
@@ -137,7 +137,13 @@ impl Roster {
         true
     }
 
-    pub fn summary(&mut self, from: &Identity, number: u64, summary: Summary, now: Moment) -> Vec<Effect> {
+    pub(crate) fn summary(
+        &mut self,
+        from: &Identity,
+        number: u64,
+        summary: Summary,
+        now: Moment,
+    ) -> Vec<Effect> {
         let Some(worker) = self.of(from) else { return self.ask(from, now).into_iter().collect() };
         let turned_away = worker.shapes_turned_away();
         let gapless = worker.summary(number, summary, now);
@@ -155,7 +161,7 @@ impl Roster {
     }
 
     /// The rank's last counts go out at once: soon nobody may be there to send them.
-    pub fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
+    pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
         let Some(worker) = self.of(from) else { return Vec::new() };
         let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
         let job = worker.info.job.clone();
@@ -182,7 +188,7 @@ impl Roster {
     }
 
     /// Looks after everybody, and forgets who ended long ago.
-    pub fn check(&mut self, now: Moment) -> Vec<Effect> {
+    pub(crate) fn check(&mut self, now: Moment) -> Vec<Effect> {
         let changed = self.places.values_mut().filter_map(|worker| {
             worker.check(now)?;
             Some(publish(Body::Event(life_of(worker))))
@@ -201,7 +207,7 @@ impl Roster {
     }
 
     /// One digest for each job with something to say.
-    pub fn digests(&mut self) -> Vec<HostDigest> {
+    pub(crate) fn digests(&mut self) -> Vec<HostDigest> {
         let mut digests: Vec<HostDigest> = Vec::new();
         for (place, worker) in &mut self.places {
             let Some(digest) = worker.next_digest().cloned() else { continue };
@@ -213,7 +219,7 @@ impl Roster {
         digests
     }
 
-    pub fn snapshot(&self) -> Vec<JobSnapshot> {
+    pub(crate) fn snapshot(&self) -> Vec<JobSnapshot> {
         let mut jobs: Vec<JobSnapshot> = Vec::new();
         for (place, worker) in &self.places {
             let rank = RankSnapshot { info: worker.info.clone(), digest: worker.said() };
@@ -225,17 +231,17 @@ impl Roster {
         jobs
     }
 
-    pub fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {
+    pub(crate) fn detail(&self, job: &JobName, rank: Rank) -> Option<RankDetail> {
         self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
     }
 
     /// Those of a job that can be spoken to.
-    pub fn identities(&self, job: &JobName) -> Vec<Identity> {
+    pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         of_job.map(|(_, worker)| worker.identity.clone()).collect()
     }
 
-    pub fn living(&self) -> usize {
+    pub(crate) fn living(&self) -> usize {
         self.places.values().filter(|worker| worker.is_there()).count()
     }
 }

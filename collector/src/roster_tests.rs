@@ -104,6 +104,13 @@ fn the_last_samples_of_a_closed_communicator_are_told() {
     let last = roster.digests()[0].ranks[0].clone();
     assert_eq!((&last.samples[..], &last.communicators[..]), (&[sample][..], &[state(7)][..]));
     assert_eq!(roster.digests()[0].ranks[0].communicators, []);
+    assert_eq!(roster.snapshot()[0].ranks[0].digest.samples, []);
+    roster.goodbye(&who("x"), at(2.0));
+    let late = roster.snapshot()[0].ranks[0].digest.clone();
+    assert_eq!(
+        (late.samples, late.communicators, late.step),
+        (last.samples, last.communicators, Some(Step(2)))
+    );
 }
 
 #[test]

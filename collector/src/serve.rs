@@ -1,6 +1,7 @@
 //! The poll loop: from sockets to the roster and back.
 
 use std::{
+    fmt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -44,6 +45,12 @@ pub struct Collector {
     complaints: Complaints,
     /// When a rank last lived or somebody last asked.
     busy: Moment,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collector").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Collector {
@@ -164,7 +171,7 @@ impl Collector {
             };
             if let Some(body) = answer {
                 let bytes = self.encode(CONTROL, body, now);
-                self.counting.sent(envelope.answer(&self.sockets.control, &bytes));
+                self.counting.sent(&envelope.answer(&self.sockets.control, &bytes));
             }
         }
         Ok(())
@@ -213,7 +220,7 @@ impl Collector {
 
     fn tell(&mut self, to: &Identity, command: xpu_shared::frame::Command, now: Moment) {
         let bytes = self.encode(CONTROL, Body::Command(command), now);
-        self.counting.sent(tell(&self.sockets.workers, to, &bytes));
+        self.counting.sent(&tell(&self.sockets.workers, to, &bytes));
     }
 
     /// Publishes under the topic of what is said. Frames nobody reads still count, so that who comes later and who was
@@ -236,7 +243,7 @@ impl Collector {
         let data = &self.sockets.data;
         let outcome =
             data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));
-        self.counting.sent(outcome);
+        self.counting.sent(&outcome);
     }
 
     fn encode(&mut self, stream: &str, body: Body, now: Moment) -> Vec<u8> {

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 const TOLD_APART: usize = 4096;
 
 #[derive(Debug, Default)]
-pub struct Subscriptions {
+pub(crate) struct Subscriptions {
     prefixes: BTreeSet<Vec<u8>>,
     overflowed: bool,
 }
 
 impl Subscriptions {
     /// Takes what an XPUB receives: 1 or 0, then the prefix. Anything else is not for the publisher.
-    pub fn take(&mut self, message: &[u8]) {
+    pub(crate) fn take(&mut self, message: &[u8]) {
         match message.split_first() {
             Some((1, prefix)) if self.prefixes.len() < TOLD_APART => {
                 self.prefixes.insert(prefix.to_vec());
@@ -26,7 +26,7 @@ impl Subscriptions {
         }
     }
 
-    pub fn cover(&self, topic: &str) -> bool {
+    pub(crate) fn cover(&self, topic: &str) -> bool {
         let topic = topic.as_bytes();
         self.overflowed || (0..=topic.len()).any(|end| self.prefixes.contains(&topic[..end]))
     }
@@ -56,7 +56,7 @@ mod tests {
         subscriptions.take(b"");
         subscriptions.take(b"\xffhello");
         assert!(!subscriptions.cover("job/o"));
-        for n in 0..TOLD_APART as u32 + 1 {
+        for n in 0..=TOLD_APART as u32 {
             subscriptions.take(&[&[1_u8][..], &n.to_be_bytes()].concat());
         }
         assert!(subscriptions.cover("job/o"));

@@ -19,7 +19,7 @@ const SHAPES: usize = 4096;
 /// What is kept of each shape: everything but the interval's distribution.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    count: u64,
+    made: u64,
     timed: u64,
     timed_for: Nanoseconds,
 }
@@ -27,55 +27,55 @@ struct Count {
 type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
 #[derive(Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     gemms: HashMap<GemmShape, Count>,
     collectives: HashMap<CollectiveKey, Count>,
     turned_away: u64,
 }
 
 impl Totals {
-    pub fn take(&mut self, gemms: &[GemmTotals], collectives: &[CollectiveTotals]) {
+    pub(crate) fn take(&mut self, gemms: &[GemmTotals], collectives: &[CollectiveTotals]) {
         for gemm in gemms {
-            let count = Count { count: gemm.count, timed: gemm.timed, timed_for: gemm.timed_for };
+            let count = Count { made: gemm.count, timed: gemm.timed, timed_for: gemm.timed_for };
             self.turned_away += u64::from(!insert(&mut self.gemms, gemm.shape, count));
         }
         for collective in collectives {
             let count =
-                Count { count: collective.count, timed: collective.timed, timed_for: collective.timed_for };
+                Count { made: collective.count, timed: collective.timed, timed_for: collective.timed_for };
             self.turned_away += u64::from(!insert(&mut self.collectives, key(collective), count));
         }
     }
 
     /// Arithmetic of the timed products and their time.
-    pub fn timed(&self) -> (f64, Nanoseconds) {
+    pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
         let flops = self.gemms.iter().map(|(shape, count)| shape.flops() * count.timed as f64).sum();
         let time = self.gemms.values().fold(0_u64, |sum, count| sum.saturating_add(count.timed_for.0));
         (flops, Nanoseconds(time))
     }
 
     /// Arithmetic of all products.
-    pub fn flops(&self) -> f64 {
-        self.gemms.iter().map(|(shape, count)| shape.flops() * count.count as f64).sum()
+    pub(crate) fn flops(&self) -> f64 {
+        self.gemms.iter().map(|(shape, count)| shape.flops() * count.made as f64).sum()
     }
 
     /// Updates that found no room.
-    pub fn turned_away(&self) -> u64 {
+    pub(crate) fn turned_away(&self) -> u64 {
         self.turned_away
     }
 
     /// Adds the shapes that are not among `gemms` and `collectives`, with nothing in this interval: who looks at a
     /// rank for the first time sees all of it.
-    pub fn complete(&self, gemms: &mut Vec<GemmTotals>, collectives: &mut Vec<CollectiveTotals>) {
+    pub(crate) fn complete(&self, gemms: &mut Vec<GemmTotals>, collectives: &mut Vec<CollectiveTotals>) {
         let told: std::collections::HashSet<_> = gemms.iter().map(|gemm| gemm.shape).collect();
         gemms.extend(self.gemms.iter().filter(|(shape, _)| !told.contains(shape)).map(|(&shape, count)| {
-            let Count { count, timed, timed_for } = *count;
+            let Count { made: count, timed, timed_for } = *count;
             GemmTotals { shape, count, timed, timed_for, durations: Histogram::new() }
         }));
         let told: std::collections::HashSet<_> = collectives.iter().map(key).collect();
         collectives.extend(self.collectives.iter().filter(|(key, _)| !told.contains(key)).map(
             |(key, count)| {
                 let &(communicator, operation, datatype, bytes) = key;
-                let Count { count, timed, timed_for } = *count;
+                let Count { made: count, timed, timed_for } = *count;
                 let durations = Histogram::new();
                 CollectiveTotals {
                     communicator,

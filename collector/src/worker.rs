@@ -23,10 +23,10 @@ const SILENCE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A rank whose process cannot be looked at and that said nothing for this long counts as dead.
-const UNSEEN: Duration = Duration::from_secs(60);
+const UNSEEN: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     pub info: RankInfo,
     pub identity: Identity,
     process: Process,
@@ -42,12 +42,14 @@ pub struct Worker {
     latest: Summary,
     pending: Pending,
     digest: RankDigest,
+    /// The last digest that told of timed collectives and of steps: what who comes after its end can still see.
+    telling: Option<RankDigest>,
     /// Whether there is something the last digest did not say.
     unsaid: bool,
 }
 
 impl Worker {
-    pub fn new(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
+    pub(crate) fn new(identity: Identity, info: RankInfo, number: u64, now: Moment) -> Self {
         let mut new = Self {
             process: Process::find(info.pid),
             ledger: None,
@@ -61,6 +63,7 @@ impl Worker {
             latest: Summary::default(),
             pending: Pending::default(),
             digest: digest::empty(&info, now),
+            telling: None,
             unsaid: true,
             info,
             identity,
@@ -70,7 +73,7 @@ impl Worker {
     }
 
     /// The same process says again who it is.
-    pub fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
+    pub(crate) fn introduce(&mut self, identity: Identity, info: RankInfo, number: u64, now: Moment) {
         self.identity = identity;
         if self.ledger.is_none() || self.info.ledger != info.ledger {
             self.info = info;
@@ -102,33 +105,33 @@ impl Worker {
         self.unsaid = true;
     }
 
-    pub fn is_process_of(&self, info: &RankInfo) -> bool {
+    pub(crate) fn is_process_of(&self, info: &RankInfo) -> bool {
         (self.info.pid, self.info.started) == (info.pid, info.started)
     }
 
     /// Whether another process may have its place.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.life != Life::Alive || self.process.lives() == Some(false)
     }
 
-    pub fn life(&self) -> Life {
+    pub(crate) fn life(&self) -> Life {
         self.life
     }
 
-    pub fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         matches!(self.life, Life::Alive | Life::Silent)
     }
 
-    pub fn heard(&self) -> Moment {
+    pub(crate) fn heard(&self) -> Moment {
         self.heard
     }
 
-    pub fn shapes_turned_away(&self) -> u64 {
+    pub(crate) fn shapes_turned_away(&self) -> u64 {
         self.totals.turned_away()
     }
 
     /// Takes a summary. `false` if frames before it were lost, and with them shapes that may not change again.
-    pub fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
+    pub(crate) fn summary(&mut self, number: u64, mut summary: Summary, now: Moment) -> bool {
         summary.communicators.truncate(ledger::COMMUNICATORS);
         summary.samples.truncate(Summary::SAMPLES);
         let gapless = number <= self.expected;
@@ -169,7 +172,7 @@ impl Worker {
     }
 
     /// Sets what it is now; `Some` if that is news.
-    pub fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
+    pub(crate) fn become_life(&mut self, life: Life, now: Moment) -> Option<Life> {
         if matches!(life, Life::Alive | Life::Ended) {
             self.hear(now);
         }
@@ -181,7 +184,7 @@ impl Worker {
     }
 
     /// Looks after the rank; `Some` if its life changed.
-    pub fn check(&mut self, now: Moment) -> Option<Life> {
+    pub(crate) fn check(&mut self, now: Moment) -> Option<Life> {
         if !self.is_there() {
             return None;
         }
@@ -220,7 +223,7 @@ impl Worker {
     }
 
     /// The digest of what happened since the last one; `None` when there is nothing to say.
-    pub fn next_digest(&mut self) -> Option<&RankDigest> {
+    pub(crate) fn next_digest(&mut self) -> Option<&RankDigest> {
         if !self.unsaid && !self.is_there() {
             return None;
         }
@@ -251,15 +254,29 @@ impl Worker {
             overhead_ppm: pending.overhead_ppm().unwrap_or(self.digest.overhead_ppm),
             enabled,
         };
+        if !self.digest.samples.is_empty() {
+            self.telling = Some(self.digest.clone());
+        }
         Some(&self.digest)
     }
 
-    /// The last digest that was said, with what its life is now.
-    pub fn said(&self) -> RankDigest {
-        RankDigest { life: self.life, ..self.digest.clone() }
+    /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in
+    /// it: it will say no more, and an end is mostly an empty interval.
+    pub(crate) fn said(&self) -> RankDigest {
+        let mut said = RankDigest { life: self.life, ..self.digest.clone() };
+        if !self.is_there()
+            && let Some(telling) = self.telling.as_ref().filter(|_| said.samples.is_empty())
+        {
+            said.communicators.clone_from(&telling.communicators);
+            said.samples.clone_from(&telling.samples);
+            if said.step_median.is_none() {
+                (said.step_median, said.step_count) = (telling.step_median, telling.step_count);
+            }
+        }
+        said
     }
 
-    pub fn detail(&self) -> RankDetail {
+    pub(crate) fn detail(&self) -> RankDetail {
         let mut summary = self.latest.clone();
         self.totals.complete(&mut summary.gemms, &mut summary.collectives);
         RankDetail { job: self.info.job.clone(), rank: self.info.rank, summary }

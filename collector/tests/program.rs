@@ -1,5 +1,8 @@
 //! The program itself: how it starts, says so, and ends.
 
+// A helper that cannot go on fails its test, as a test itself would.
+#![allow(clippy::unwrap_used)]
+
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     os::{fd::AsRawFd as _, unix::process::CommandExt as _},

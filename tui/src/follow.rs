@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
         let simulation = Simulation::new(1, 2, 2);
-        let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: Default::default() };
+        let endpoint =
+            |host: &str| Endpoint { host: host.to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT };
         let mut following = Following::new([endpoint("a"), endpoint("b")], None);
         assert!(!following.is_complete());
         for frame in simulation.snapshots(1) {

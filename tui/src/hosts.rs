@@ -6,7 +6,7 @@ mod name;
 mod range;
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     fs::File,
     io::{self, Read as _},
     path::Path,
@@ -125,7 +125,7 @@ impl Gathering {
 
     fn done(mut self) -> Hosts {
         if let Some(last) = self.hosts.warnings.last_mut().filter(|_| self.unsaid > 0) {
-            last.what += &format!(" (and {} more like it)", self.unsaid);
+            let _ = write!(last.what, " (and {} more like it)", self.unsaid);
         }
         self.hosts
     }

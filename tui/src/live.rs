@@ -17,6 +17,7 @@ use std::{
 use tokio::sync::mpsc as queue;
 use xpu_shared::{
     codec,
+    endpoint::BasePort,
     frame::{Body, topic},
     id::{JobName, Rank},
     key::Key,
@@ -74,7 +75,7 @@ pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>)
 
 /// Without sockets there is nobody to ask.
 fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
-    let endpoint = Endpoint { host: "this host".to_owned(), base: Default::default() };
+    let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");
     let _ = arrivals.try_send(Arrival::Link(endpoint, crate::arrival::Link::Down { why }));
 }
@@ -111,7 +112,9 @@ impl Follower {
             jobs: BTreeSet::new(),
             watched: None,
         };
-        job.into_iter().for_each(|job| new.learn(&job));
+        if let Some(job) = job {
+            new.learn(&job);
+        }
         Ok(new)
     }
 
@@ -143,7 +146,9 @@ impl Follower {
                     snapshot.jobs.retain(|job| job.job == *named);
                 }
                 let jobs: Vec<_> = snapshot.jobs.iter().map(|job| job.job.clone()).collect();
-                jobs.iter().for_each(|job| self.learn(job));
+                for job in &jobs {
+                    self.learn(job);
+                }
             }
             self.outbox.push(frame);
         }

@@ -36,9 +36,10 @@ fn main() -> ExitCode {
 fn show(args: &JobArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.hosts()?;
     let key = args.way.key()?;
-    let (_live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
+    let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
     let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
-    let options = WatchOptions { job: args.job.clone(), warnings, ..WatchOptions::default() };
+    let options =
+        WatchOptions { job: args.job.clone(), warnings, live: Some(live), ..WatchOptions::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(watch(arrivals, hosts.endpoints, options))?;
     Ok(ExitCode::SUCCESS)

@@ -29,7 +29,7 @@ use zmq::{Context, DONTWAIT, Socket};
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Calls `look` until it finds something.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -40,15 +40,15 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub struct Lab {
-    pub config: Config,
+pub(crate) struct Lab {
+    pub(crate) config: Config,
     context: Context,
     running: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 impl Lab {
     /// Every lab has a loopback address to itself, so no port can be taken.
-    pub fn new(key: Option<Key>) -> Self {
+    pub(crate) fn new(key: Option<Key>) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(0);
         let lab = LABS.fetch_add(1, Relaxed);
         let [_, _, high, low] = id().to_be_bytes();
@@ -65,7 +65,7 @@ impl Lab {
         Self { config, context: Context::new(), running: None }
     }
 
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let stop = Arc::new(AtomicBool::new(false));
         let mut collector = Collector::open(self.config.clone(), Moment::now()).unwrap();
         let told = Arc::clone(&stop);
@@ -73,39 +73,39 @@ impl Lab {
         self.running = Some((stop, thread));
     }
 
-    pub fn started(key: Option<Key>) -> Self {
+    pub(crate) fn started(key: Option<Key>) -> Self {
         let mut lab = Self::new(key);
         lab.start();
         lab
     }
 
     /// Ends the collector in its orderly way.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Relaxed);
             thread.join().unwrap();
         }
     }
 
-    pub fn socket_path(&self) -> PathBuf {
+    pub(crate) fn socket_path(&self) -> PathBuf {
         self.config.runtime.socket(self.config.base).unwrap()
     }
 
-    pub fn data(&self) -> SocketAddr {
+    pub(crate) fn data(&self) -> SocketAddr {
         SocketAddr::new(self.config.address, self.config.base.data())
     }
 
-    pub fn control(&self) -> SocketAddr {
+    pub(crate) fn control(&self) -> SocketAddr {
         SocketAddr::new(self.config.address, self.config.base.control())
     }
 
-    pub fn worker(&self, job: &str, rank: u32) -> Worker {
+    pub(crate) fn worker(&self, job: &str, rank: u32) -> Worker {
         let socket = socket::worker(&self.context).unwrap();
         socket.connect(&format!("ipc://{}", self.socket_path().display())).unwrap();
         Worker { socket, info: info(job, rank), number: 0, step: 0 }
     }
 
-    pub fn viewer(&self, key: Option<&Key>) -> Viewer {
+    pub(crate) fn viewer(&self, key: Option<&Key>) -> Viewer {
         let control = socket::control_client(&self.context, key).unwrap();
         control.connect(&format!("tcp://{}", self.control())).unwrap();
         let data = socket::subscriber(&self.context, key).unwrap();
@@ -135,26 +135,26 @@ fn info(job: &str, rank: u32) -> RankInfo {
     }
 }
 
-pub struct Worker {
-    pub socket: Socket,
-    pub info: RankInfo,
+pub(crate) struct Worker {
+    pub(crate) socket: Socket,
+    pub(crate) info: RankInfo,
     number: u64,
     step: u64,
 }
 
 impl Worker {
-    pub fn say(&mut self, body: Body) {
+    pub(crate) fn say(&mut self, body: Body) {
         let frame = Frame { host: "w".into(), number: self.number, now: Moment::now(), lost: 0, body };
         self.number += 1;
         self.socket.send(codec::encode(&frame), DONTWAIT).unwrap();
     }
 
-    pub fn hello(&mut self) {
+    pub(crate) fn hello(&mut self) {
         self.say(Body::Hello(self.info.clone()));
     }
 
     /// One more step and its summary.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.step += 1;
         let mut durations = Histogram::new();
         durations.record(Nanoseconds(10_000_000));
@@ -164,25 +164,25 @@ impl Worker {
         self.say(Body::Summary(Summary { interval, steps: Some(steps), ..Summary::default() }));
     }
 
-    pub fn heard(&self) -> Option<Body> {
+    pub(crate) fn heard(&self) -> Option<Body> {
         receive(&self.socket).map(|frame| frame.body)
     }
 }
 
-pub struct Viewer {
-    pub control: Socket,
-    pub data: Socket,
+pub(crate) struct Viewer {
+    pub(crate) control: Socket,
+    pub(crate) data: Socket,
 }
 
 impl Viewer {
-    pub fn ask(&self, request: Request) {
+    pub(crate) fn ask(&self, request: Request) {
         let frame =
             Frame { host: "v".into(), number: 0, now: Moment::now(), lost: 0, body: Body::Request(request) };
         self.control.send(codec::encode(&frame), DONTWAIT).unwrap();
     }
 
     /// What the collector knows now.
-    pub fn snapshot(&self) -> Option<xpu_shared::frame::HostSnapshot> {
+    pub(crate) fn snapshot(&self) -> Option<xpu_shared::frame::HostSnapshot> {
         self.ask(Request::Snapshot);
         let deadline = Instant::now() + Duration::from_secs(1);
         while Instant::now() < deadline {
@@ -196,7 +196,7 @@ impl Viewer {
     }
 
     /// Job, rank, life and step of everybody in the next snapshot.
-    pub fn sees(&self) -> Vec<(String, u32, xpu_shared::frame::Life, Option<u64>)> {
+    pub(crate) fn sees(&self) -> Vec<(String, u32, xpu_shared::frame::Life, Option<u64>)> {
         let jobs = self.snapshot().map(|snapshot| snapshot.jobs).unwrap_or_default();
         let ranks = jobs.into_iter().flat_map(|job| job.ranks);
         ranks
@@ -207,7 +207,7 @@ impl Viewer {
             .collect()
     }
 
-    pub fn published(&self) -> Option<(String, Frame)> {
+    pub(crate) fn published(&self) -> Option<(String, Frame)> {
         let mut parts = self.data.recv_multipart(DONTWAIT).ok()?;
         let payload = parts.pop()?;
         Some((String::from_utf8(parts.pop()?).unwrap(), codec::decode(&payload).unwrap()))

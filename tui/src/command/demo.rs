@@ -101,7 +101,7 @@ impl DemoArgs {
         if self.steps == Some(0) {
             return usage("--steps 0: write at least 1, or leave it out".to_owned());
         }
-        let steps = self.steps.unwrap_or(if self.is_headless() { HEADLESS_STEPS } else { 0 });
+        let steps = self.steps.unwrap_or_else(|| if self.is_headless() { HEADLESS_STEPS } else { 0 });
         let faults =
             Faults::new(&self.slow, &self.slow_host, self.hang, ranks, steps).map_err(UsageError::Value)?;
         Ok(Plan { ranks, nodes, steps, seed, faults })
@@ -148,12 +148,16 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let mut cast = Cast::start(&plan, args.base_port)?;
     let endpoints = cast.endpoints();
     eprintln!("{}", port::invitation(plan.nodes, cast.base));
-    let (_live, mut arrivals) = live::connect(endpoints.clone(), key, None);
+    let (live, mut arrivals) = live::connect(endpoints.clone(), key, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.is_headless() {
         return runtime.block_on(headless::follow(&mut cast, &mut arrivals, endpoints, &plan, args.json));
     }
-    let shown = runtime.block_on(watch(arrivals, endpoints, WatchOptions::default()));
+    let shown = runtime.block_on(watch(
+        arrivals,
+        endpoints,
+        WatchOptions { live: Some(live), ..WatchOptions::default() },
+    ));
     let failed = rank::tell_failures(&mut cast.workers);
     shown?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -11,7 +11,7 @@ use crate::arrival::Endpoint;
 const LONGEST_NAME: usize = 253;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub(super) enum NameError {
     #[error("a host is missing between two commas; write a,b")]
     Empty,
     #[error("`{0}` is no port; write host:PORT with the collector's base port, 1 to 65533")]
@@ -27,7 +27,7 @@ pub enum NameError {
 }
 
 /// The parts between commas, but for commas inside brackets.
-pub fn split(list: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     list.split(move |c| {
         depth += i32::from(c == '[') - i32::from(c == ']');
@@ -36,13 +36,15 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The endpoints `name` stands for, of which there may be `room` at most.
-pub fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endpoint>, NameError> {
+pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endpoint>, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
     if let Some((address, rest)) = ipv6(name) {
         let number = address.split('%').next().unwrap_or_default();
-        number.parse::<Ipv6Addr>().map_err(|_| NameError::Ipv6(name.to_owned()))?;
+        if number.parse::<Ipv6Addr>().is_err() {
+            return Err(NameError::Ipv6(name.to_owned()));
+        }
         let base = match rest.strip_prefix(':') {
             Some(text) => port(text)?,
             None if rest.is_empty() => base,

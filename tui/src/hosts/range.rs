@@ -1,7 +1,7 @@
 //! `node[001-128,200]` to the names it stands for. Counts before it makes any.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RangeError {
+pub(super) enum RangeError {
     #[error("`{0}` opens or closes a bracket that has no other; write node[1-8]")]
     Brackets(String),
     #[error("`{0}` is no range; write node[1-8] or node[001-128,200]")]
@@ -32,7 +32,7 @@ impl Numbers {
 }
 
 /// All names of a pattern, of which there may be `room` at most.
-pub fn expand(pattern: &str, room: usize) -> Result<Vec<String>, RangeError> {
+pub(super) fn expand(pattern: &str, room: usize) -> Result<Vec<String>, RangeError> {
     let parts = parts(pattern)?;
     let count = parts.iter().fold(1_u64, |count, part| match part {
         Part::Literal(_) => count,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{endpoint::BasePort, frame::Frame, simulation::Simulation};
+use xpu_shared::{frame::Frame, simulation::Simulation};
 use zmq::{Context, SNDMORE};
 
 use super::*;
@@ -42,13 +42,13 @@ struct PretendCollector {
 }
 
 impl PretendCollector {
-    fn start(base: BasePort, key: Option<Key>) -> Self {
+    fn start(base: BasePort, key: Option<&Key>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let context = Context::new();
-        let control = socket::control_server(&context, key.as_ref()).unwrap();
+        let control = socket::control_server(&context, key).unwrap();
         control.bind(&format!("tcp://127.0.0.1:{}", base.control())).unwrap();
-        let data = socket::publisher(&context, key.as_ref()).unwrap();
+        let data = socket::publisher(&context, key).unwrap();
         data.bind(&format!("tcp://127.0.0.1:{}", base.data())).unwrap();
         let thread = thread::spawn(move || {
             let simulation = Simulation::new(3, 1, 2);
@@ -109,11 +109,12 @@ fn a_host_that_answers_is_up_and_its_jobs_are_subscribed_to() {
     let base = free_base();
     let _collector = PretendCollector::start(base, None);
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
-    until(&mut arrivals, "the snapshot", |arrival| match arrival {
-        Arrival::Frame(frame) => {
-            Some(assert!(matches!(frame.body, Body::Snapshot(_)), "the snapshot is first"))
+    until(&mut arrivals, "the snapshot, before any digest", |arrival| match arrival {
+        Arrival::Frame(frame) => Some(frame).filter(|frame| matches!(frame.body, Body::Snapshot(_))),
+        Arrival::Link(_, link) => {
+            assert_eq!(link, Link::Connecting);
+            None
         }
-        Arrival::Link(_, link) => Some(assert_eq!(link, Link::Connecting)).filter(|()| false),
     });
     until(&mut arrivals, "up", up);
     let mut digests = 0;
@@ -143,7 +144,7 @@ fn a_refusal_is_told_with_its_reason_and_taken_back() {
 fn another_key_is_told_apart_from_nobody() {
     let base = free_base();
     let key = Key::generate().unwrap();
-    let _collector = PretendCollector::start(base, Some(key.clone()));
+    let _collector = PretendCollector::start(base, Some(&key));
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     let why = until(&mut arrivals, "down", down);
     assert!(why.contains("another key"), "{why}");

@@ -105,7 +105,9 @@ impl Drop for Child {
 /// Asks all to end, and waits until they have or the grace is over.
 pub(super) fn end_all<'a>(children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<_> = children.collect();
-    children.iter_mut().for_each(|child| child.ask_to_end());
+    for child in &mut children {
+        child.ask_to_end();
+    }
     let deadline = Instant::now() + GRACE;
     for child in children {
         child.ends_before(deadline);

@@ -8,7 +8,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval},
 };
-use xpu_shared::{frame::Life, status, unit::Moment};
+use xpu_shared::{frame::Life, job::Job, status, unit::Moment};
 
 use super::{
     Cast, Plan,
@@ -25,6 +25,9 @@ const STANDSTILL: Duration = Duration::from_secs(20);
 
 /// What many ranks may take to load and meet on a small machine.
 const START: Duration = Duration::from_secs(90);
+
+/// How long the others may go on when a rank failed: mostly they wait for it.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// How long the last words of ranks that ended may be on their way.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -60,7 +63,7 @@ pub(super) async fn follow(
     let failed = rank::tell_failures(&mut cast.workers);
     let status = following.status(Moment::now());
     if end == End::Standstill {
-        eprintln!("demo: no step was completed for {} s: ending", STANDSTILL.as_secs());
+        eprintln!("demo: no step is completed any more: ending");
     }
     rank::dismiss(&mut cast.workers);
     print(&status, json)?;
@@ -82,7 +85,7 @@ async fn run_to_end(
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut progress, mut patience) = (0, Instant::now() + START);
-    let mut last_words = None;
+    let (mut failed, mut last_words) = (false, None);
     loop {
         select! {
             arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
@@ -91,7 +94,11 @@ async fn run_to_end(
                 let now = Instant::now();
                 let steps = steps(following);
                 if steps > progress {
-                    (progress, patience) = (steps, now + STANDSTILL);
+                    let limit = if failed { AFTER_FAILURE } else { STANDSTILL };
+                    (progress, patience) = (steps, now + limit);
+                }
+                if !failed && workers.iter_mut().any(|worker| worker.failure().is_some()) {
+                    (failed, patience) = (true, patience.min(now + AFTER_FAILURE));
                 }
                 if workers.iter_mut().all(|worker| worker.ended().is_some()) {
                     let until = *last_words.get_or_insert(now + LAST_WORDS);
@@ -108,7 +115,7 @@ async fn run_to_end(
 
 /// Steps of all ranks together.
 fn steps(following: &Following) -> u64 {
-    let ranks = following.job().into_iter().flat_map(|job| job.ranks());
+    let ranks = following.job().into_iter().flat_map(Job::ranks);
     ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
 }
 

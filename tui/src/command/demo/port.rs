@@ -17,14 +17,10 @@ pub(super) fn address(node: u32) -> Ipv4Addr {
 /// The base port that was named, the usual one, or the next that is free on all pretend hosts.
 pub(super) fn choose(named: Option<BasePort>, nodes: u32) -> anyhow::Result<BasePort> {
     if let Some(base) = named {
-        return match is_free(base, nodes) {
-            true => Ok(base),
-            false => bail!(
-                "a port from {} to {} is taken; choose another --base-port",
-                base.http(),
-                base.control()
-            ),
-        };
+        if is_free(base, nodes) {
+            return Ok(base);
+        }
+        bail!("a port from {} to {} is taken; choose another --base-port", base.http(), base.control());
     }
     let candidates = (0..TRIES).filter_map(|n| BasePort::new(BasePort::DEFAULT.0 + 3 * n));
     match candidates.into_iter().find(|base| is_free(*base, nodes)) {

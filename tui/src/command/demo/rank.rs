@@ -68,7 +68,7 @@ impl Worker {
     }
 
     /// How it ended, if that was not as it should.
-    fn failure(&mut self) -> Option<ExitStatus> {
+    pub(super) fn failure(&mut self) -> Option<ExitStatus> {
         self.ended().filter(|status| !status.success() && !self.dismissed)
     }
 }
@@ -77,7 +77,10 @@ impl Worker {
 pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
-        eprintln!("rank {} failed ({status}); its last words:\n{}", worker.rank, worker.child.last_words());
+        match worker.child.last_words() {
+            words if words.is_empty() => eprintln!("rank {} failed ({status}) without a word", worker.rank),
+            words => eprintln!("rank {} failed ({status}); its last words:\n{words}", worker.rank),
+        }
     }
     !failed.is_empty()
 }

@@ -3,12 +3,13 @@
 use std::{
     fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt as _, symlink},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, bail};
+use xpu_shared::endpoint::user_id;
 
 use crate::parts::{Part, Parts};
 
@@ -105,11 +106,28 @@ impl Drop for Stage {
     }
 }
 
+/// What the directories of demos are called, before their process and a number.
+const PREFIX: &str = "xpu-top-demo-";
+
+/// A demo that was killed could not tidy up; the next one does.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user_id());
+        if process.is_some_and(|process| ours && !Path::new(&format!("/proc/{process}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A fresh directory of this user alone.
 fn make_root() -> anyhow::Result<PathBuf> {
     let base = std::env::temp_dir();
+    sweep(&base);
     for attempt in 0..1000 {
-        let root = base.join(format!("xpu-top-demo-{}-{attempt}", std::process::id()));
+        let root = base.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
         match DirBuilder::new().mode(0o700).create(&root) {
             Ok(()) => return Ok(root),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -120,7 +138,7 @@ fn make_root() -> anyhow::Result<PathBuf> {
             }
         }
     }
-    bail!("{} is full of old demos; remove {0}/xpu-top-demo-*", base.display())
+    bail!("{} is full of old demos; remove {0}/{PREFIX}*", base.display())
 }
 
 /// The interpreter itself: `python3` may be a script that starts several shells before it.

@@ -1,0 +1,121 @@
+//! The program's face to shells and scripts: exit codes, and what it says when it cannot do what it was asked.
+
+// A helper that cannot go on fails its test, as a test itself would.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    process::{Command, Output, id},
+};
+
+/// A home and a runtime directory of its own, so that nothing of the user is touched.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("xpu-top-home-{}-{name}", id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xpu-top"));
+        for variable in
+            ["XDG_CONFIG_HOME", "XPU_TOP_KEY_FILE", "XPU_TOP_JOB", "XPU_TOP_BASE_PORT", "SLURM_JOB_ID"]
+        {
+            command.env_remove(variable);
+        }
+        command.env("HOME", &self.0).env("XPU_TOP_RUNTIME_DIR", self.0.join("run"));
+        command
+    }
+
+    fn xpu_top(&self, line: &str) -> (i32, String, String) {
+        let Output { status, stdout, stderr } =
+            self.command().args(line.split_whitespace()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn usage_is_64_and_help_is_not_an_error() {
+    let home = Home::new("usage");
+    for line in [
+        "--bogus",
+        "run",
+        "status --hosts a[1-",
+        "status --job-hosts /nonexistent",
+        "status --hosts a --job-hosts b",
+        "status --base-port 65535",
+        "status --job a/b",
+        "demo --headless --slow 9:2",
+        "demo --headless --ranks 0",
+    ] {
+        let (code, _, said) = home.xpu_top(line);
+        assert_eq!(code, 64, "{line}: {said}");
+        assert!(!said.is_empty(), "{line}");
+    }
+    let (code, help, _) = home.xpu_top("--help");
+    assert!(code == 0 && help.contains("xpu-top run"));
+}
+
+#[test]
+fn nobody_there_is_a_document_and_3() {
+    let home = Home::new("nobody");
+    // Nobody listens on ports this low on a loopback address of its own.
+    let (code, document, said) = home.xpu_top("status --json --hosts 127.99.99.99:1");
+    assert_eq!(code, 3, "{said}");
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["coverage"]["ranks_seen"], 0);
+    assert!(said.contains("no collector listens on 127.99.99.99:3"), "{said}");
+}
+
+#[test]
+fn a_line_of_the_hosts_file_that_makes_no_sense_is_told_and_the_rest_is_used() {
+    let home = Home::new("hosts");
+    fs::write(home.0.join("hosts.txt"), "127.99.99.98:1\nnode[9-1]\n").unwrap();
+    let (code, _, said) = home.xpu_top(&format!("status --job-hosts {}/hosts.txt", home.0.display()));
+    assert_eq!(code, 3);
+    assert!(said.contains("hosts.txt:2: the range `9-1` goes down; write 1-9"), "{said}");
+    assert!(said.contains("no collector listens on 127.99.99.98:3"), "{said}");
+}
+
+#[test]
+fn run_becomes_the_program_and_passes_on_its_exit_code() {
+    let home = Home::new("run");
+    let (code, said, _) = home.xpu_top("run --no-collector -- printenv XPU_TOP_JOB");
+    // Without the hook beside it the program starts all the same.
+    assert!((code, said.as_str()) == (0, "printenv\n") || (code, said.as_str()) == (1, ""), "{code} {said}");
+    let output = home.command().args(["run", "--no-collector", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_127_as_in_a_shell() {
+    let home = Home::new("missing");
+    let (code, _, said) = home.xpu_top("run --no-collector -- no-such-program");
+    assert_eq!(code, 127);
+    assert!(said.contains("xpu-top run: cannot start 'no-such-program': not found in PATH; "), "{said}");
+    assert_eq!(home.xpu_top("run --no-collector -- /etc").0, 126);
+}
+
+#[test]
+fn a_key_is_made_once_and_for_its_owner() {
+    let home = Home::new("keygen");
+    let (code, path, _) = home.xpu_top("keygen");
+    assert_eq!(code, 0);
+    let path = PathBuf::from(path.trim());
+    assert_eq!(path, home.0.join(".config/xpu-top/key"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let before = fs::read(&path).unwrap();
+    assert_ne!(home.xpu_top("keygen").0, 0);
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
