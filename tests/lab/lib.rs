@@ -154,7 +154,7 @@ impl Lab {
                 || (Key { code: KeyCode::Char(first), control: false }, &rest[first.len_utf8()..]),
                 |(name, after)| (named(name), after),
             );
-            if let Some(action) = keymap::lookup(key, self.app.overlay()) {
+            if let Some(action) = keymap::lookup(key, self.app.scope()) {
                 self.effects.extend(update(&mut self.app, action));
             }
             rest = after;

@@ -1,8 +1,12 @@
 //! What was meant, and what it makes necessary outside.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 
-use xpu_shared::{id::Rank, unit::Moment};
+use xpu_shared::{
+    id::{JobName, Rank},
+    unit::Moment,
+};
 
 use crate::arrival::Arrival;
 
@@ -20,6 +24,8 @@ pub enum Action {
     /// Sort the other way round.
     Reverse,
     NextJob,
+    /// Show the selected rank alone.
+    Inspect,
     Help,
     /// Back out of what is open.
     Close,
@@ -46,5 +52,5 @@ pub enum Effect {
     /// Write the screen to this file.
     Save(PathBuf),
     /// Have the whole summary of this rank sent, and of no other.
-    WatchRank(Option<Rank>),
+    WatchRank(Option<(JobName, Rank)>),
 }

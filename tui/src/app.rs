@@ -1,4 +1,5 @@
 //! Everything the screen is made from. [`crate::update`] changes it, [`crate::view`] draws it.
+#![forbid(unsafe_code)]
 
 mod metric;
 mod odd;
@@ -23,6 +24,7 @@ use xpu_shared::{
 
 use crate::{
     arrival::Endpoint,
+    keymap::Scope,
     palette::{Depth, Palette},
 };
 
@@ -36,6 +38,7 @@ pub struct App {
     pub(crate) choice: Choice,
     pub(crate) selected: Option<Rank>,
     pub(crate) sort: Sort,
+    pub(crate) page: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
     pub(crate) warnings: VecDeque<String>,
@@ -53,6 +56,14 @@ pub enum Choice {
     Foremost(Option<JobName>),
     /// The one the user asked for.
     Named(JobName),
+}
+
+/// What the screen shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    Overview,
+    /// The selected rank alone.
+    Rank,
 }
 
 /// What is open over the screen.
@@ -77,6 +88,7 @@ impl App {
             choice: job.map_or(Choice::Foremost(None), Choice::Named),
             selected: None,
             sort: Sort::default(),
+            page: Page::Overview,
             overlay: Overlay::None,
             note: None,
             warnings: VecDeque::new(),
@@ -87,8 +99,13 @@ impl App {
         }
     }
 
-    pub fn overlay(&self) -> Overlay {
-        self.overlay
+    /// Whose keys are in force.
+    pub fn scope(&self) -> Scope {
+        match (self.overlay, self.page) {
+            (Overlay::Help, _) => Scope::Help,
+            (Overlay::None, Page::Overview) => Scope::Overview,
+            (Overlay::None, Page::Rank) => Scope::Rank,
+        }
     }
 
     pub fn warn(&mut self, warning: String) {
@@ -107,14 +124,19 @@ impl App {
 
     /// Where things stand: what the screen as a whole is about.
     pub(crate) fn standing(&self) -> Standing {
-        if self.job().is_some() { Standing::Running } else { self.roads.standing(self.jobs.iter().next().is_some()) }
+        if self.job().is_some() {
+            Standing::Running
+        } else {
+            self.roads.standing(self.jobs.iter().next().is_some())
+        }
     }
 
     /// Brings up to date what is worked out from the job. To be called once before a picture is drawn, however many
     /// frames came since the last one.
     pub fn settle(&mut self) {
         if let Choice::Foremost(name) = &mut self.choice {
-            let lives = name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
+            let lives =
+                name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
             if !lives && let Some(job) = self.jobs.foremost() {
                 *name = Some(job.name().clone());
             }
@@ -131,8 +153,10 @@ impl App {
             spoke.since(then) + arrived.get(host).map_or_else(Default::default, |&came| now.since(came))
         };
         // What time it is where the job runs, for rules that reckon from what the hosts said.
-        let told = arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
+        let told =
+            arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
         self.survey.update(job, jobs.lost_frames(), there, self.sort, age);
+        self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
     }
 }

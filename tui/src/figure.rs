@@ -1,4 +1,5 @@
 //! Numbers as people read them: separated by thousands, with as many digits as are worth reading.
+#![forbid(unsafe_code)]
 
 use std::time::Duration;
 
@@ -46,6 +47,21 @@ pub fn time(span: Nanoseconds) -> String {
         1_000_000..1_000_000_000 => format!("{} ms", tenths(span.milliseconds())),
         1_000_000_000..100_000_000_000 => format!("{:.3} s", span.seconds()),
         _ => format!("{} s", tenths(span.seconds())),
+    }
+}
+
+/// A message's size: `64 MiB`, `1.5 KiB`, `12 B`.
+pub fn bytes(number: u64) -> String {
+    let (unit, size) = match number {
+        0..1_024 => return format!("{number} B"),
+        1_024..1_048_576 => ("KiB", 1_u64 << 10),
+        1_048_576..1_073_741_824 => ("MiB", 1 << 20),
+        _ => ("GiB", 1 << 30),
+    };
+    if number.is_multiple_of(size) {
+        format!("{} {unit}", count(number / size))
+    } else {
+        format!("{} {unit}", tenths(number as f64 / size as f64))
     }
 }
 
@@ -105,15 +121,25 @@ mod tests {
         for number in [0.0, 0.004, 9.994, 9.996, 51.23, 99.96, 640.4, 9_999.0, 9_999.9, 123_456.0, 5e7] {
             assert!(short(number).len() <= 4, "{number}: {}", short(number));
         }
-        assert_eq!((short(51.23), short(640.4), short(12_345.0)), ("51.2".into(), "640".into(), "12k".into()));
+        assert_eq!(
+            (short(51.23), short(640.4), short(12_345.0)),
+            ("51.2".into(), "640".into(), "12k".into())
+        );
     }
 
     #[test]
     fn times_have_the_unit_one_would_say() {
-        let said: Vec<_> = [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
+        let said: Vec<_> =
+            [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
         assert_eq!(said, ["812 µs", "102.4 ms", "1.024 s", "250.0 s"]);
         let ages: Vec<_> = [4, 119, 150, 7_300, 400_000].map(|s| age(Duration::from_secs(s))).into();
         assert_eq!(ages, ["4 s", "119 s", "2 m", "2 h", "4 d"]);
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        let sizes: Vec<_> = [12, 1_536, 64 << 20, 3 << 30].map(bytes).into();
+        assert_eq!(sizes, ["12 B", "1.5 KiB", "64 MiB", "3 GiB"]);
     }
 
     #[test]

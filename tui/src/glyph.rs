@@ -1,4 +1,5 @@
 //! Every symbol that means something. A colour never says a thing that its glyph does not.
+#![forbid(unsafe_code)]
 
 use xpu_shared::status::RankState;
 

@@ -1,13 +1,11 @@
 //! The only list of keys. Dispatch, the footer and the help page are all made from [`BINDINGS`].
+#![forbid(unsafe_code)]
 
 use std::fmt;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::{
-    action::{Action, Motion},
-    app::Overlay,
-};
+use crate::action::{Action, Motion};
 
 /// A key as it is written in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,21 +53,17 @@ impl fmt::Display for Key {
 pub enum Scope {
     Anywhere,
     Overview,
+    /// One rank alone.
+    Rank,
     Help,
 }
 
 impl Scope {
-    fn of(overlay: Overlay) -> Self {
-        match overlay {
-            Overlay::None => Self::Overview,
-            Overlay::Help => Self::Help,
-        }
-    }
-
     pub fn title(self) -> &'static str {
         match self {
             Self::Anywhere => "Anywhere",
             Self::Overview => "Overview",
+            Self::Rank => "Rank",
             Self::Help => "This page",
         }
     }
@@ -96,7 +90,7 @@ const fn bind(
     Binding { scope, keys, action, help, short }
 }
 
-use Scope::{Anywhere, Help, Overview};
+use Scope::{Anywhere, Help, Overview, Rank};
 
 /// In the order of the help page and of the footer.
 pub const BINDINGS: &[Binding] = &[
@@ -109,6 +103,13 @@ pub const BINDINGS: &[Binding] = &[
         Some("select"),
     ),
     bind(Overview, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", None),
+    bind(
+        Overview,
+        &[code(KeyCode::Enter)],
+        Action::Inspect,
+        "the selected rank alone, by shape and size",
+        Some("rank"),
+    ),
     bind(Overview, &[code(KeyCode::PageDown)], Action::Move(Motion::PageDown), "ten ranks down", None),
     bind(Overview, &[code(KeyCode::PageUp)], Action::Move(Motion::PageUp), "ten ranks up", None),
     bind(Overview, &[char('g'), code(KeyCode::Home)], Action::Move(Motion::First), "first rank", None),
@@ -116,21 +117,29 @@ pub const BINDINGS: &[Binding] = &[
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
+    bind(Rank, &[code(KeyCode::Esc), code(KeyCode::Enter)], Action::Close, "back to all ranks", Some("back")),
+    bind(
+        Rank,
+        &[char('j'), code(KeyCode::Down)],
+        Action::Move(Motion::Down),
+        "next rank as listed",
+        Some("next rank"),
+    ),
+    bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
     bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing", None),
     bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
 ];
 
-/// The bindings in force: those of what is open, and those in force anywhere.
-pub fn in_force(overlay: Overlay) -> impl Iterator<Item = &'static Binding> {
-    let scope = Scope::of(overlay);
+/// The bindings in force: those of the scope, and those in force anywhere.
+pub fn in_force(scope: Scope) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |binding| binding.scope == scope || binding.scope == Anywhere)
 }
 
 /// What the key means now.
-pub fn lookup(key: Key, overlay: Overlay) -> Option<Action> {
-    in_force(overlay).find(|binding| binding.keys.contains(&key)).map(|binding| binding.action.clone())
+pub fn lookup(key: Key, scope: Scope) -> Option<Action> {
+    in_force(scope).find(|binding| binding.keys.contains(&key)).map(|binding| binding.action.clone())
 }
 
 #[cfg(test)]
@@ -147,6 +156,7 @@ mod tests {
             | Action::SortNext
             | Action::Reverse
             | Action::NextJob
+            | Action::Inspect
             | Action::Help
             | Action::Close
             | Action::Save
@@ -161,6 +171,7 @@ mod tests {
             Action::SortNext,
             Action::Reverse,
             Action::NextJob,
+            Action::Inspect,
             Action::Help,
             Action::Close,
             Action::Save,
@@ -187,10 +198,10 @@ mod tests {
 
     #[test]
     fn no_scope_binds_a_key_twice() {
-        for overlay in [Overlay::None, Overlay::Help] {
-            let keys: Vec<_> = in_force(overlay).flat_map(|binding| binding.keys).collect();
+        for scope in [Overview, Rank, Help] {
+            let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
             for (index, key) in keys.iter().enumerate() {
-                assert!(!keys[..index].contains(key), "{key} twice in {overlay:?}");
+                assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Every colour there is. No other file names one, so that the same colour always means the same thing.
 //!
 //! Colour never stands alone: beside each one there is a glyph or a word, and [`Depth::None`] must lose nothing.
+#![forbid(unsafe_code)]
 
 use ratatui::style::{Color, Modifier, Style};
 

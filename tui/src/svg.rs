@@ -1,6 +1,7 @@
 //! The screen as a picture: what `S` saves, and what the golden screens are compared with.
 //!
 //! Blocks are drawn as rectangles and not as letters, so that neighbours meet whatever the font.
+#![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
 //! The terminal: taken, and always given back.
+#![forbid(unsafe_code)]
 
 use std::io::{self, Write as _};
 

@@ -1,4 +1,5 @@
 //! What an action does to the app. Nothing is drawn here, and nothing outside is touched: that is an [`Effect`].
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use xpu_shared::{
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Choice, Note, Overlay, Sort},
+    app::{App, Choice, Note, Overlay, Page, Sort},
     arrival::Arrival,
     figure,
 };
@@ -28,7 +29,22 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
-        Action::Move(motion) => select(app, motion),
+        Action::Move(motion) => {
+            select(app, motion);
+            return (app.page == Page::Rank).then(|| watched(app));
+        }
+        Action::Inspect => {
+            app.settle();
+            // Who presses Enter with nothing selected wants to know about the rank that stands out.
+            let odd = app.survey.odd.map(|odd| odd.rank(&app.survey));
+            app.selected = app.selected.or(odd);
+            if app.selected.is_none() {
+                select(app, Motion::First);
+            }
+            app.selected?;
+            app.page = Page::Rank;
+            return Some(watched(app));
+        }
         Action::SortNext => app.sort = app.sort.next(),
         Action::Reverse => app.sort = Sort { reversed: !app.sort.reversed, ..app.sort },
         Action::NextJob => next_job(app),
@@ -38,8 +54,14 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
                 Overlay::Help => Overlay::None,
             }
         }
-        Action::Close if app.overlay == Overlay::None => app.selected = None,
-        Action::Close => app.overlay = Overlay::None,
+        Action::Close => match (app.overlay, app.page) {
+            (Overlay::Help, _) => app.overlay = Overlay::None,
+            (Overlay::None, Page::Rank) => {
+                app.page = Page::Overview;
+                return Some(Effect::WatchRank(None));
+            }
+            (Overlay::None, Page::Overview) => app.selected = None,
+        },
         Action::Save => {
             app.settle();
             return Some(Effect::Save(picture_name(app.job().map(|job| job.name()), app.now)));
@@ -59,6 +81,11 @@ fn arrive(app: &mut App, frame: &Frame) {
         Body::Refusal(why) => app.warn(format!("{}: {why}", frame.host)),
         _ => app.jobs.fold(frame),
     }
+}
+
+fn watched(app: &App) -> Effect {
+    let job = app.job().map(|job| job.name().clone());
+    Effect::WatchRank(job.zip(app.selected))
 }
 
 /// The first motion selects the first rank listed (or the last), wherever it would go.

@@ -1,4 +1,5 @@
 //! Draws the app. Nothing is changed here, so the same app and size always give the same screen.
+#![forbid(unsafe_code)]
 
 mod cramped;
 mod footer;
@@ -6,6 +7,7 @@ mod header;
 mod heatmaps;
 mod help;
 mod notices;
+mod rank;
 mod ranks;
 mod rest;
 
@@ -15,7 +17,7 @@ use ratatui::{
 };
 
 use crate::{
-    app::{App, Overlay, Standing},
+    app::{App, Overlay, Page, Standing},
     width::Room,
 };
 
@@ -58,5 +60,8 @@ fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         buffer.set_line(told.x, y, line, told.width);
     }
     maps.draw(app, map_area, buffer);
-    ranks::draw(app, room, table, buffer);
+    match app.page {
+        Page::Overview => ranks::draw(app, room, table, buffer),
+        Page::Rank => rank::draw(app, room, table, buffer),
+    }
 }

@@ -1,4 +1,5 @@
 //! The loop: what comes in becomes an action, actions change the app, and the app is drawn.
+#![forbid(unsafe_code)]
 
 use std::{path::Path, time::Duration};
 
@@ -16,6 +17,7 @@ use crate::{
     app::App,
     arrival::{Arrivals, Endpoint},
     keymap,
+    live::Live,
     palette::Depth,
     svg,
     terminal::Screen,
@@ -36,11 +38,18 @@ pub struct WatchOptions {
     /// What went wrong before the screen was taken.
     pub warnings: Vec<String>,
     pub depth: Depth,
+    /// The way back to the collectors; a recording has none.
+    pub live: Option<Live>,
 }
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self { job: None, warnings: Vec::new(), depth: Depth::detect(|name| std::env::var(name).ok()) }
+        Self {
+            job: None,
+            warnings: Vec::new(),
+            depth: Depth::detect(|name| std::env::var(name).ok()),
+            live: None,
+        }
     }
 }
 
@@ -58,12 +67,17 @@ enum Due {
 ///
 /// # Errors
 /// Where there is no terminal, or it goes away.
-pub async fn watch(mut arrivals: Arrivals, endpoints: Vec<Endpoint>, options: WatchOptions) -> anyhow::Result<()> {
+pub async fn watch(
+    mut arrivals: Arrivals,
+    endpoints: Vec<Endpoint>,
+    options: WatchOptions,
+) -> anyhow::Result<()> {
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let mut screen = Screen::take(options.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
+    let mut screen =
+        Screen::take(options.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
     let mut events = EventStream::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -79,7 +93,7 @@ pub async fn watch(mut arrivals: Arrivals, endpoints: Vec<Endpoint>, options: Wa
                 let Some(event) = event.transpose()? else { return Ok(()) };
                 due = Due::Now;
                 if let Some(effect) = press(&mut app, &event)
-                    && carry_out(effect, &mut app, &mut screen)?
+                    && carry_out(effect, &mut app, &mut screen, options.live.as_ref())?
                 {
                     return Ok(());
                 }
@@ -112,21 +126,30 @@ impl Due {
 
 fn press(app: &mut App, event: &Event) -> Option<Effect> {
     let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press)?;
-    let action = keymap::lookup(key.into(), app.overlay())?;
+    let action = keymap::lookup(key.into(), app.scope())?;
     update(app, action)
 }
 
 /// Whether that was the end.
-fn carry_out(effect: Effect, app: &mut App, screen: &mut Screen) -> anyhow::Result<bool> {
+fn carry_out(
+    effect: Effect,
+    app: &mut App,
+    screen: &mut Screen,
+    live: Option<&Live>,
+) -> anyhow::Result<bool> {
     match effect {
         Effect::Quit => return Ok(true),
         Effect::Save(path) => {
             let picture = svg::picture(&screen.picture(app)?);
-            let saved = write_new(&path, &picture).map(|()| path).map_err(|error| format!("not saved: {error}"));
+            let saved =
+                write_new(&path, &picture).map(|()| path).map_err(|error| format!("not saved: {error}"));
             update(app, Action::Saved(saved));
         }
-        // No view asks for it yet.
-        Effect::WatchRank(_) => {}
+        Effect::WatchRank(rank) => {
+            if let Some(live) = live {
+                live.watch_rank(rank);
+            }
+        }
     }
     Ok(false)
 }

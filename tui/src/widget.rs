@@ -1,4 +1,5 @@
 //! Pieces of a screen that know nothing of jobs.
+#![forbid(unsafe_code)]
 
 pub mod ends;
 pub mod grid;

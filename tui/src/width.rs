@@ -1,4 +1,5 @@
 //! How much room there is, decided once from the size of the terminal.
+#![forbid(unsafe_code)]
 
 use ratatui::layout::Rect;
 

@@ -76,6 +76,10 @@ pub struct Survey {
     pub losses: Losses,
     /// Share of wall time the hook took from launching threads, the worst rank's.
     pub overhead: f64,
+    /// The rank that is looked at, with its shapes and sizes.
+    pub inspected: Option<RankStatus>,
+    /// The rank and the job's revision it is of.
+    inspection: Option<(Rank, u64)>,
 }
 
 /// What was not seen, counted.
@@ -111,6 +115,16 @@ impl Survey {
         }
         self.losses.frames = lost_frames;
         self.work_out(job, now, sort, age);
+    }
+
+    /// Works out the details of one rank, which need not have changed with its row.
+    pub(super) fn inspect(&mut self, job: &Job, rank: Option<Rank>) {
+        let inspection = rank.map(|rank| (rank, job.revision()));
+        if self.inspection != inspection {
+            self.inspection = inspection;
+            let known = rank.filter(|&rank| job.rank(rank).is_some());
+            self.inspected = known.map(|rank| status::rank_status(job, rank));
+        }
     }
 
     /// Works out anew the ranks that have reported. Ranks only ever come to a job, so both lists are in one order.

@@ -18,7 +18,7 @@ use crate::{
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut keys: Vec<Span<'_>> = Vec::new();
     for (binding, short) in
-        keymap::in_force(app.overlay).filter_map(|binding| Some((binding, binding.short?)))
+        keymap::in_force(app.scope()).filter_map(|binding| Some((binding, binding.short?)))
     {
         if is_useful(binding, app) {
             let key = binding.keys[0].to_string();
@@ -40,7 +40,9 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
-        Action::Move(_) | Action::SortNext | Action::Reverse => app.standing() == Standing::Running,
+        Action::Move(_) | Action::Inspect | Action::SortNext | Action::Reverse => {
+            app.standing() == Standing::Running
+        }
         _ => true,
     }
 }

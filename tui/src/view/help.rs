@@ -20,7 +20,7 @@ const WIDTH: u16 = 66;
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let mut lines = Vec::new();
-    for scope in [Scope::Overview, Scope::Help, Scope::Anywhere] {
+    for scope in [Scope::Overview, Scope::Anywhere, Scope::Rank, Scope::Help] {
         lines.push(Line::styled(scope.title(), palette.of(Role::Strong)));
         for binding in BINDINGS.iter().filter(|binding| binding.scope == scope) {
             let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();

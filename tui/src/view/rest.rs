@@ -166,7 +166,7 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             ("Start the job under xpu-top; that starts the host's collector too:".to_owned(), start),
             (
                 "See on the host itself what its collector lacks:".to_owned(),
-                Some(format!("ssh {first} xpu-top doctor")),
+                Some(format!("ssh {first} xpu-top status")),
             ),
             say(
                 "From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE.",

@@ -1,0 +1,136 @@
+//! One rank alone: which matrix products and which collectives it spends its time in.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+    widgets::{Block, BorderType, Borders, Widget as _},
+};
+use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::status::{CollectiveStatus, GemmStatus, RankStatus};
+
+use crate::{
+    app::App,
+    figure,
+    glyph::UNKNOWN,
+    palette::{Palette, Role},
+    widget::wrap::cut,
+    width::Room,
+};
+
+/// A column: its head, its width, and whether it stands right.
+type Place = (&'static str, usize, bool);
+
+const GEMMS: [Place; 5] = [
+    ("MxNxK, type", 24, false),
+    ("count", 9, true),
+    ("TFLOPS", 7, true),
+    ("p50 µs", 8, true),
+    ("p99 µs", 8, true),
+];
+
+const COLLECTIVES: [Place; 5] = [
+    ("operation", 27, false),
+    ("size", 7, true),
+    ("count", 8, true),
+    ("p50 µs", 7, true),
+    ("p99 µs", 7, true),
+];
+
+pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let Some(rank) = &app.survey.inspected else { return };
+    let parts = [Constraint::Fill(1), Constraint::Fill(1)];
+    let ([left, right], borders) = if room == Room::Wide {
+        (Layout::horizontal(parts).spacing(2).areas(area), Borders::ALL)
+    } else {
+        (Layout::vertical(parts).areas(area), Borders::TOP)
+    };
+    let gemms: Vec<_> = rank.gemms.iter().map(gemm).collect();
+    let collectives: Vec<_> = rank.collectives.iter().map(collective).collect();
+    let who = format!("rank {} ({}, pid {})", rank.rank, rank.host, rank.pid);
+    table(app.palette, ("GEMMs", &who), &GEMMS, &gemms, (left, borders), buffer);
+    table(app.palette, ("Collectives", waits(rank)), &COLLECTIVES, &collectives, (right, borders), buffer);
+}
+
+/// A collective's time says nothing of the link alone.
+fn waits(rank: &RankStatus) -> &'static str {
+    if rank.collectives.is_empty() { "" } else { "waiting for others included" }
+}
+
+fn gemm(gemm: &GemmStatus) -> [String; 5] {
+    let batch = if gemm.batch == 1 { String::new() } else { format!(" b{}", gemm.batch) };
+    let shape = format!("{}x{}x{}{batch} {} {}", gemm.m, gemm.n, gemm.k, gemm.datatype, gemm.transposed);
+    let tflops = gemm.tflops.map(|rate| rate.0);
+    [shape, figure::count(gemm.count), known(tflops), known(gemm.us_p50), known(gemm.us_p99)]
+}
+
+fn collective(of: &CollectiveStatus) -> [String; 5] {
+    let name = format!("{} {} {}", of.operation, of.datatype, of.communicator);
+    [name, figure::bytes(of.bytes), figure::count(of.count), known(of.us_p50), known(of.us_p99)]
+}
+
+fn known(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), figure::tenths)
+}
+
+/// As many rows as fit, most time first; the rest is counted.
+fn table(
+    palette: Palette,
+    (title, means): (&str, &str),
+    places: &[Place; 5],
+    rows: &[[String; 5]],
+    (area, borders): (Rect, Borders),
+    buffer: &mut Buffer,
+) {
+    let strong = palette.of(Role::Accent).patch(palette.of(Role::Strong));
+    // A short list has a short frame.
+    let area = Rect { height: area.height.min(rows.len().max(1) as u16 + 3), ..area };
+    let mut block = Block::new()
+        .borders(borders)
+        .border_type(BorderType::Rounded)
+        .border_style(palette.of(Role::Faint))
+        .title_top(Line::from(vec![
+            Span::styled(format!(" {title} "), strong),
+            Span::styled(
+                if means.is_empty() { String::new() } else { format!("{means} ") },
+                palette.of(Role::Muted),
+            ),
+        ]));
+    let inner = block.inner(area);
+    let fit = usize::from(inner.height.saturating_sub(1));
+    if rows.len() > fit {
+        let text = format!(" {} of {} ", fit, rows.len());
+        block = block.title_top(Line::styled(text, palette.of(Role::Muted)).right_aligned());
+    }
+    block.render(area, buffer);
+    let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
+    if inner.height == 0 {
+        return;
+    }
+    if rows.is_empty() {
+        let text = cut("waiting for its next summary, one a second", usize::from(inner.width));
+        buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
+        return;
+    }
+    let heads = places.map(|(head, ..)| head.to_owned());
+    let lines = std::iter::once((&heads, Role::Muted)).chain(rows.iter().map(|row| (row, Role::Text)));
+    for ((cells, role), y) in lines.zip(inner.y..inner.bottom()) {
+        let text = line(places, cells, usize::from(inner.width));
+        buffer.set_line(inner.x, y, &Line::styled(text, palette.of(role)), inner.width);
+    }
+}
+
+/// The last columns give way where there is no room; the first takes what is left over.
+fn line(places: &[Place; 5], cells: &[String; 5], width: usize) -> String {
+    let mut kept = places.len();
+    let needed = |kept: usize| places[..kept].iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1;
+    while kept > 1 && needed(kept) > width {
+        kept -= 1;
+    }
+    let padded = places[..kept].iter().zip(cells).map(|(&(_, width, right), cell)| {
+        let cell = cut(cell, width);
+        let air = " ".repeat(width - cell.width().min(width));
+        if right { format!("{air}{cell}") } else { format!("{cell}{air}") }
+    });
+    padded.collect::<Vec<_>>().join(" ")
+}
