@@ -1,6 +1,6 @@
 //! `xpu-top`: reads the command line and goes where it points.
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
@@ -27,7 +27,8 @@ fn main() -> ExitCode {
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("xpu-top: {error:#}");
+        // Where the terminal is gone, nobody reads it.
+        let _ = writeln!(std::io::stderr(), "xpu-top: {error:#}");
         if error.is::<UsageError>() { ExitCode::from(Code::Usage as u8) } else { ExitCode::FAILURE }
     })
 }

@@ -1,7 +1,10 @@
 //! The terminal: taken, and always given back.
 #![forbid(unsafe_code)]
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    mem::ManuallyDrop,
+};
 
 use crossterm::{
     cursor, execute,
@@ -15,7 +18,9 @@ use crate::{app::App, palette::Depth, view};
 /// Gives the terminal back when it goes; a panic does so before its message is printed.
 #[derive(Debug)]
 pub struct Screen {
-    terminal: DefaultTerminal,
+    /// Never dropped: its own drop complains on stderr when the terminal is gone, and where stderr was that terminal
+    /// the complaint is a panic.
+    terminal: ManuallyDrop<DefaultTerminal>,
 }
 
 impl Screen {
@@ -24,7 +29,7 @@ impl Screen {
     pub fn take(depth: Depth) -> io::Result<Self> {
         // Crossterm reads NO_COLOR by itself; what was decided here, with --color, goes before it.
         force_color_output(depth != Depth::None);
-        Ok(Self { terminal: ratatui::try_init()? })
+        Ok(Self { terminal: ManuallyDrop::new(ratatui::try_init()?) })
     }
 
     /// Draws the app whole: the terminal shows either the old picture or the new one.

@@ -1,6 +1,9 @@
 //! A pretend rank: the worker, started as a launcher and `xpu-top run` would.
 
-use std::process::{Command, ExitStatus};
+use std::{
+    io::{self, Write as _},
+    process::{Command, ExitStatus},
+};
 
 use anyhow::Context as _;
 use xpu_shared::endpoint::variable;
@@ -77,10 +80,12 @@ impl Worker {
 pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
-        match worker.child.last_words() {
-            words if words.is_empty() => eprintln!("rank {} failed ({status}) without a word", worker.rank),
-            words => eprintln!("rank {} failed ({status}); its last words:\n{words}", worker.rank),
-        }
+        let words = match worker.child.last_words() {
+            words if words.is_empty() => " without a word".to_owned(),
+            words => format!("; its last words:\n{words}"),
+        };
+        // The terminal may have gone away meanwhile.
+        let _ = writeln!(io::stderr(), "rank {} failed ({status}){words}", worker.rank);
     }
     !failed.is_empty()
 }
