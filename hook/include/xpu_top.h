@@ -15,7 +15,8 @@ extern "C" {
 /* Marks the end of a training step: of number `completed`, or of the next one if that is negative. */
 void xpu_top_step(int64_t completed);
 
-/* Turns observing off (0) or on. Off, an intercepted call costs one load. */
+/* Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL also keeps its number, so that
+ * ranks that are switched one after another agree. */
 void xpu_top_set_enabled(int on);
 int xpu_top_enabled(void);
 

@@ -17,7 +17,8 @@ pub extern "C" fn xpu_top_step(completed: i64) {
     }
 }
 
-/// Turns observing off (0) or on. Off, an intercepted call costs one load.
+/// Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL also keeps its number, so that ranks
+/// that are switched one after another agree.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);
@@ -75,9 +76,10 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
 /// The hook's version, a NUL-terminated string that lives for ever.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_version() -> *const c_char {
-    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
-        Err(_) => panic!("a version has no NUL"),
-    };
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => panic!("a version has no NUL"),
+        };
     VERSION.as_ptr()
 }

@@ -98,9 +98,8 @@ impl Communicators {
             return;
         }
         let start = self.next.load(Relaxed) as usize;
-        let free = |index: &usize| {
-            self.slots[*index].handle.compare_exchange(0, BUSY, AcqRel, Relaxed).is_ok()
-        };
+        let free =
+            |index: &usize| self.slots[*index].handle.compare_exchange(0, BUSY, AcqRel, Relaxed).is_ok();
         let Some(index) = (0..SLOTS).map(|n| (start + n) % SLOTS).find(free) else { return };
         self.next.store(((index + 1) % SLOTS) as u32, Relaxed);
         let slot = &self.slots[index];
@@ -221,7 +220,11 @@ mod tests {
         let second = known.find(handle(64)).unwrap();
         assert_ne!(first, second);
         assert_eq!((known.slot(second).id(), known.slot(second).next(true)), (CommunicatorId(9), 0));
-        assert_eq!(known.slot(first).id(), CommunicatorId(7), "records under way still find their communicator");
+        assert_eq!(
+            known.slot(first).id(),
+            CommunicatorId(7),
+            "records under way still find their communicator"
+        );
     }
 
     #[test]
@@ -229,7 +232,14 @@ mod tests {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new();
         for n in 0..SLOTS + 10 {
-            known.insert(page.ledger(), handle(64 + n * 8), CommunicatorId(n as u64 + 1), CommunicatorId(0), 0, 2);
+            known.insert(
+                page.ledger(),
+                handle(64 + n * 8),
+                CommunicatorId(n as u64 + 1),
+                CommunicatorId(0),
+                0,
+                2,
+            );
         }
         assert_eq!(known.find(handle(64 + SLOTS * 8)), None);
         assert_eq!((known.unknown(), known.open().count()), (1, SLOTS));

@@ -28,7 +28,13 @@ fn stream_of(handle: cublasHandle_t) -> Option<cudaStream_t> {
 }
 
 /// The dimensions of one product; a negative one is refused by cuBLAS, and counts as nothing.
-fn shape(sizes: [c_int; 3], batch: c_int, datatype: DataType, compute: ComputeType, operations: [c_int; 2]) -> GemmShape {
+fn shape(
+    sizes: [c_int; 3],
+    batch: c_int,
+    datatype: DataType,
+    compute: ComputeType,
+    operations: [c_int; 2],
+) -> GemmShape {
     let [m, n, k] = sizes.map(|size| u64::try_from(size).unwrap_or(0));
     let [a, b] = operations.map(|operation| operation != NOT_TRANSPOSED);
     GemmShape { m, n, k, batch: u64::try_from(batch).unwrap_or(0), datatype, compute, transposed: (a, b) }

@@ -57,7 +57,9 @@ fn layout_attribute<T: Copy + Default>(layout: cublasLtMatrixLayout_t, attribute
     }
     let place = (&raw mut value).cast();
     // SAFETY: the layout is the one the program calls with; place, size and written describe live locals.
-    let rc = unsafe { cublasLtMatrixLayoutGetAttribute(layout, attribute, place, size_of::<T>(), &raw mut written) };
+    let rc = unsafe {
+        cublasLtMatrixLayoutGetAttribute(layout, attribute, place, size_of::<T>(), &raw mut written)
+    };
     (rc == Some(0)).then_some(value)
 }
 
@@ -68,7 +70,9 @@ fn description_attribute(description: cublasLtMatmulDesc_t, attribute: c_int) ->
     }
     let place = (&raw mut value).cast();
     // SAFETY: as above.
-    let rc = unsafe { cublasLtMatmulDescGetAttribute(description, attribute, place, size_of::<c_int>(), &raw mut written) };
+    let rc = unsafe {
+        cublasLtMatmulDescGetAttribute(description, attribute, place, size_of::<c_int>(), &raw mut written)
+    };
     (rc == Some(0)).then_some(value)
 }
 
@@ -78,8 +82,10 @@ fn shape(
     a: cublasLtMatrixLayout_t,
     d: cublasLtMatrixLayout_t,
 ) -> Option<GemmShape> {
-    let transposed = |attribute| description_attribute(description, attribute).is_some_and(|operation| operation != 0);
-    let (a_transposed, b_transposed) = (transposed(description::TRANSPOSE_A), transposed(description::TRANSPOSE_B));
+    let transposed =
+        |attribute| description_attribute(description, attribute).is_some_and(|operation| operation != 0);
+    let (a_transposed, b_transposed) =
+        (transposed(description::TRANSPOSE_A), transposed(description::TRANSPOSE_B));
     let k = layout_attribute(a, if a_transposed { layout::ROWS } else { layout::COLUMNS })?;
     let batch: c_int = layout_attribute(d, layout::BATCH).unwrap_or(1);
     Some(GemmShape {

@@ -52,4 +52,3 @@ interpose! {
     before |lane| lane.observer();
     after |_, observer, _| observer.capture_ended();
 }
-

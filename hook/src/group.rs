@@ -10,6 +10,7 @@ use crate::{
     nccl::IN_PROGRESS,
     record::Record,
     switch,
+    timer::TimerId,
 };
 
 /// Operations of one group that are kept: an all-to-all over a thousand ranks is two thousand.
@@ -24,6 +25,51 @@ pub(crate) struct Message {
     pub(crate) bytes: u64,
     pub(crate) bus_bytes: u64,
     pub(crate) stream: cudaStream_t,
+    /// Observing was on when the program asked for it.
+    pub(crate) observed: bool,
+    /// It goes into a CUDA graph, and is not launched now.
+    pub(crate) captured: bool,
+}
+
+impl Message {
+    /// Gives it its number, and counts and records it.
+    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>) {
+        let slot = lane.observer().communicators.slot(self.communicator);
+        let collective = self.operation.is_collective();
+        let sequence = slot.next(collective);
+        slot.advance(collective, 1);
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
+            line.enqueue(1);
+        }
+        if !self.observed {
+            return;
+        }
+        lane.push(Record::Collective {
+            communicator: self.communicator,
+            operation: self.operation,
+            datatype: self.datatype,
+            bytes: self.bytes,
+            bus_bytes: self.bus_bytes,
+            sequence,
+            timer,
+        });
+        if collective {
+            lane.counters.collectives.add(1)
+        } else {
+            lane.counters.point_to_point.add(1)
+        };
+        if self.captured {
+            lane.counters.captured.add(1);
+        }
+    }
+
+    /// Takes back that it was entered.
+    fn refused(&self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.communicator);
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.operation.is_collective()) {
+            line.retract(1);
+        }
+    }
 }
 
 /// The collectives of one communicator in a group: they launch as one kernel and are timed as one.
@@ -35,6 +81,7 @@ struct Interval {
     bus_bytes: u64,
     bytes: u64,
     datatype: DataType,
+    captured: bool,
     timing: Timing,
 }
 
@@ -71,11 +118,13 @@ impl Group {
     pub(crate) fn launch(&mut self, lane: &Lane) {
         self.intervals.clear();
         for message in self.messages.iter().filter(|message| message.operation.is_collective()) {
-            let known = self.intervals.iter_mut().find(|interval| interval.communicator == message.communicator);
+            let known =
+                self.intervals.iter_mut().find(|interval| interval.communicator == message.communicator);
             if let Some(interval) = known {
                 interval.collectives += 1;
                 interval.bus_bytes += message.bus_bytes;
                 interval.bytes += message.bytes;
+                interval.captured |= message.captured;
             } else {
                 self.intervals.push(Interval {
                     communicator: message.communicator,
@@ -84,11 +133,15 @@ impl Group {
                     bus_bytes: message.bus_bytes,
                     bytes: message.bytes,
                     datatype: message.datatype,
+                    captured: message.captured,
                     timing: Timing::Not,
                 });
             }
         }
-        for interval in &mut self.intervals {
+        if !switch::is_on() {
+            return;
+        }
+        for interval in self.intervals.iter_mut().filter(|interval| !interval.captured) {
             let slot = lane.observer().communicators.slot(interval.communicator);
             if slot.size() > 1 && switch::collective_rate().times(slot.next(true)) {
                 interval.timing = lane.start_timing(interval.stream);
@@ -106,7 +159,7 @@ impl Group {
             return;
         }
         let launched = result == 0 || result == IN_PROGRESS;
-        for interval in std::mem::take(&mut self.intervals) {
+        for interval in &self.intervals {
             // A launch that goes on in another thread is not between our two events.
             if result == 0 {
                 self.record_interval(lane, interval);
@@ -114,18 +167,19 @@ impl Group {
                 lane.drop_timing(interval.timing);
             }
         }
+        self.intervals.clear();
         for message in self.messages.drain(..) {
-            settle(lane, &message, launched);
+            if launched { message.launched(lane, None) } else { message.refused(lane) }
         }
     }
 
     /// A single collective keeps its name; several become one fused operation, beside the counts of each.
-    fn record_interval(&self, lane: &Lane, interval: Interval) {
+    fn record_interval(&self, lane: &Lane, interval: &Interval) {
         let Some(timer) = lane.stop_timing(interval.timing, interval.stream) else { return };
         let slot = lane.observer().communicators.slot(interval.communicator);
         lane.push(Record::Interval {
             communicator: interval.communicator,
-            operation: self.name_of(&interval),
+            operation: self.name_of(interval),
             datatype: interval.datatype,
             bytes: interval.bytes,
             bus_bytes: interval.bus_bytes,
@@ -136,39 +190,13 @@ impl Group {
     }
 
     fn name_of(&self, interval: &Interval) -> Operation {
-        let mut members =
-            self.messages.iter().filter(|m| m.operation.is_collective() && m.communicator == interval.communicator);
+        let mut members = self
+            .messages
+            .iter()
+            .filter(|m| m.operation.is_collective() && m.communicator == interval.communicator);
         match (members.next(), members.next()) {
             (Some(only), None) => only.operation,
             _ => Operation::Fused,
         }
     }
-}
-
-/// Counts a message that was launched with others, or takes back that it was entered.
-fn settle(lane: &Lane, message: &Message, launched: bool) {
-    let observer = lane.observer();
-    let slot = observer.communicators.slot(message.communicator);
-    let collective = message.operation.is_collective();
-    let line = slot.line(observer.ledger()).filter(|_| collective);
-    if !launched {
-        if let Some(line) = line {
-            line.retract(1);
-        }
-        return;
-    }
-    if let Some(line) = line {
-        line.enqueue(1);
-    }
-    lane.push(Record::Collective {
-        communicator: message.communicator,
-        operation: message.operation,
-        datatype: message.datatype,
-        bytes: message.bytes,
-        bus_bytes: message.bus_bytes,
-        sequence: slot.next(collective),
-        timer: None,
-    });
-    slot.advance(collective, 1);
-    if collective { lane.counters.collectives.add(1) } else { lane.counters.point_to_point.add(1) };
 }

@@ -23,7 +23,13 @@ pub(crate) struct Entered {
 impl Entered {
     #[inline]
     pub(crate) fn enter() -> Option<Self> {
-        if !switch::is_on() || INSIDE.replace(true) {
+        if switch::is_on() { Self::enter_even_off() } else { None }
+    }
+
+    /// For calls that must keep a count while nobody observes; see [`crate::nccl`].
+    #[inline]
+    pub(crate) fn enter_even_off() -> Option<Self> {
+        if switch::is_broken() || INSIDE.replace(true) {
             return None;
         }
         let lane = Lane::mine();
@@ -49,6 +55,17 @@ impl Drop for Entered {
         INSIDE.set(false);
     }
 }
+
+/// `enter!()` or `enter!(off)`: the first is for calls that are let through untouched while observing is off.
+macro_rules! enter {
+    () => {
+        $crate::guard::Entered::enter()
+    };
+    (off) => {
+        $crate::guard::Entered::enter_even_off()
+    };
+}
+pub(crate) use enter;
 
 /// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
 pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {

@@ -5,7 +5,7 @@
 
 /// ```text
 /// interpose! {
-///     fn NAME(arguments) -> c_int in LIBRARIES, or CODE_IF_MISSING;
+///     fn NAME(arguments) -> c_int in LIBRARIES, or CODE_IF_MISSING[, even off];
 ///     before |lane| what is noted before the call, giving a ticket;
 ///     after |lane, ticket, result| what is noted after it.
 /// }
@@ -13,7 +13,8 @@
 macro_rules! interpose {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $libraries:expr, or $missing:expr;
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int
+            in $libraries:expr, or $missing:expr $(, even $off:ident)?;
         before |$lane:ident| $before:expr;
         after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
     )*) => {$(
@@ -37,7 +38,7 @@ macro_rules! interpose {
             }
             // SAFETY: the symbol of this name has this signature in every version of the library's public header.
             let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(at) };
-            let Some(entered) = $crate::guard::Entered::enter() else {
+            let Some(entered) = $crate::guard::enter!($($off)?) else {
                 // SAFETY: the caller keeps the library's own preconditions.
                 return unsafe { real($($argument),*) };
             };

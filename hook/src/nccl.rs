@@ -1,16 +1,18 @@
 //! NCCL: collectives, sends and receives, groups, and the life of communicators.
+//!
+//! Ranks are switched off and on one after another, and must number a communicator's collectives alike all the same. So while
+//! observing is off, these calls still keep their numbers and the ledger; they are not timed, recorded or counted.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
-use xpu_shared::{collective::Operation, datatype::DataType, id::CommunicatorId, ledger::Call, unit::Moment};
+use xpu_shared::{collective::Operation, datatype::DataType, id::CommunicatorId, ledger::Call};
 
 use crate::{
     communicator::{UniqueId, split_of},
     group::Message,
     interpose::interpose,
-    lane::{Lane, Timing},
-    record::Record,
+    lane::{Lane, Timing, coarse_now},
     runtime, switch,
     symbol::foreign,
 };
@@ -53,8 +55,10 @@ fn begin(
         bytes: operation.message_bytes(count, datatype.bytes(), slot.size()),
         bus_bytes: operation.bus_bytes(count, datatype.bytes(), slot.size()),
         stream,
+        observed: switch::is_on(),
+        captured: observer.may_capture() && runtime::is_capturing(stream) == Some(true),
     };
-    let now = Moment::now();
+    let now = coarse_now();
     if let Some(line) = slot.line(observer.ledger()) {
         if operation.is_collective() {
             line.enter(1, operation, message.bytes, now);
@@ -68,9 +72,7 @@ fn begin(
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let chosen = slot.size() > 1 && switch::collective_rate().times(slot.next(operation.is_collective()));
-    if observer.may_capture() && runtime::is_capturing(stream) == Some(true) {
-        lane.counters.captured.add(1);
-    } else if chosen {
+    if chosen && message.observed && !message.captured {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);
@@ -83,8 +85,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let Ticket { message, timing, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
-    let collective = message.operation.is_collective();
-    let line = slot.line(observer.ledger()).filter(|_| collective);
+    let line = slot.line(observer.ledger()).filter(|_| message.operation.is_collective());
     if queued {
         let kept = result == 0 && lane.group(|group| group.queue(message));
         if let Some(line) = line.filter(|_| !kept) {
@@ -106,20 +107,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         lane.drop_timing(timing);
         None
     };
-    lane.push(Record::Collective {
-        communicator: message.communicator,
-        operation: message.operation,
-        datatype: message.datatype,
-        bytes: message.bytes,
-        bus_bytes: message.bus_bytes,
-        sequence: slot.next(collective),
-        timer,
-    });
-    slot.advance(collective, 1);
-    if let Some(line) = line {
-        line.enqueue(1);
-    }
-    if collective { lane.counters.collectives.add(1) } else { lane.counters.point_to_point.add(1) };
+    message.launched(lane, timer);
 }
 
 /// A communicator that a call made.
@@ -170,42 +158,42 @@ struct Split {
 fn begin_split(lane: &Lane, parent: ncclComm_t, color: c_int) -> Option<Split> {
     let communicators = &lane.observer().communicators;
     let slot = communicators.slot(communicators.find(parent)?);
-    lane.entered(Call::CommunicatorInit, Moment::now());
+    lane.entered(Call::CommunicatorInit, coarse_now());
     Some(Split { parent: slot.id(), child: split_of(slot.id(), slot.next_split(), color) })
 }
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
     observer.communicators.remove(observer.ledger(), communicator);
-    lane.entered(Call::CommunicatorEnd, Moment::now());
+    lane.entered(Call::CommunicatorEnd, coarse_now());
 }
 
 interpose! {
     fn ncclAllReduce(
         send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
         communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::AllReduce, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclAllGather(
         send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, communicator: ncclComm_t,
         stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::AllGather, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclReduceScatter(
         send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
         communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::ReduceScatter, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclBroadcast(
         send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, root: c_int,
         communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
@@ -213,38 +201,38 @@ interpose! {
     fn ncclBcast(
         buffer: *mut c_void, count: usize, datatype: c_int, root: c_int, communicator: ncclComm_t,
         stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclReduce(
         send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int, root: c_int,
         communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Reduce, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclSend(
         send: *const c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
         stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Send, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclRecv(
         receive: *mut c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
         stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin(lane, Operation::Recv, count, datatype, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
-    fn ncclGroupStart() -> c_int in NCCL, or MISSING;
+    fn ncclGroupStart() -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
     after |_, lane, result| if result == 0 { lane.group(crate::group::Group::open) };
 
-    fn ncclGroupEnd() -> c_int in NCCL, or MISSING;
+    fn ncclGroupEnd() -> c_int in NCCL, or MISSING, even off;
     before |lane| if lane.group(|group| group.is_outermost()) {
-        lane.entered(Call::GroupEnd, Moment::now());
+        lane.entered(Call::GroupEnd, coarse_now());
         lane.group(|group| group.launch(lane));
     };
     after |lane, (), result| {
@@ -254,8 +242,8 @@ interpose! {
 
     fn ncclCommInitRank(
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int,
-    ) -> c_int in NCCL, or MISSING;
-    before |lane| lane.entered(Call::CommunicatorInit, Moment::now());
+    ) -> c_int in NCCL, or MISSING, even off;
+    before |lane| lane.entered(Call::CommunicatorInit, coarse_now());
     after |lane, (), result| {
         lane.left();
         if result == 0 || result == IN_PROGRESS {
@@ -266,8 +254,8 @@ interpose! {
 
     fn ncclCommInitRankConfig(
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void,
-    ) -> c_int in NCCL, or MISSING;
-    before |lane| lane.entered(Call::CommunicatorInit, Moment::now());
+    ) -> c_int in NCCL, or MISSING, even off;
+    before |lane| lane.entered(Call::CommunicatorInit, coarse_now());
     after |lane, (), result| {
         lane.left();
         if result == 0 || result == IN_PROGRESS {
@@ -278,7 +266,7 @@ interpose! {
 
     fn ncclCommSplit(
         parent: ncclComm_t, color: c_int, key: c_int, made: *mut ncclComm_t, config: *mut c_void,
-    ) -> c_int in NCCL, or MISSING;
+    ) -> c_int in NCCL, or MISSING, even off;
     before |lane| begin_split(lane, parent, color);
     after |lane, split, result| {
         lane.left();
@@ -288,11 +276,11 @@ interpose! {
         }
     };
 
-    fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING;
+    fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
     after |lane, (), _| lane.left();
 
-    fn ncclCommAbort(communicator: ncclComm_t) -> c_int in NCCL, or MISSING;
+    fn ncclCommAbort(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
     after |lane, (), _| lane.left();
 }

@@ -86,7 +86,8 @@ impl Observer {
             switch::set(false);
             return None;
         }
-        let complaint = std::env::var(variable::SAMPLE).ok().and_then(|text| switch::set_rates_from(&text).err());
+        let complaint =
+            std::env::var(variable::SAMPLE).ok().and_then(|text| switch::set_rates_from(&text).err());
         let observer: &'static Self = Box::leak(Box::new(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new(),

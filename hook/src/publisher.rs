@@ -11,8 +11,8 @@ use xpu_shared::{
     codec, endpoint,
     endpoint::{BasePort, RuntimeDir, variable},
     frame::{
-        Body, CollectiveSample, Command, CommunicatorState, Frame, HookHealth, Launches, RankInfo, StepSource, Steps,
-        Summary,
+        Body, CollectiveSample, Command, CommunicatorState, Frame, HookHealth, Launches, RankInfo,
+        StepSource, Steps, Summary,
     },
     id::HostName,
     ledger::CommunicatorReading,
@@ -42,7 +42,8 @@ const LINGER_MS: c_int = 80;
 
 /// The body of the thread. A panic in it ends the observing, not the program.
 pub(crate) fn run(observer: &'static Observer) {
-    let published = guard::unobserved(|| std::panic::catch_unwind(|| Publisher::new(observer).publish_until_stopped()));
+    let published =
+        guard::unobserved(|| std::panic::catch_unwind(|| Publisher::new(observer).publish_until_stopped()));
     if published.is_err() {
         switch::panicked();
     }
@@ -77,7 +78,8 @@ impl Line {
             return None;
         }
         let path = std::env::var_os(variable::SOCKET).map(PathBuf::from).or_else(|| {
-            let base = std::env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
+            let base =
+                std::env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
             RuntimeDir::locate().socket(base.unwrap_or_default()).ok()
         })?;
         let context = zmq::Context::new();
@@ -132,7 +134,9 @@ impl Publisher {
     /// What the collector asks for.
     fn obey(&mut self) {
         loop {
-            let Some(Ok(bytes)) = self.line.as_ref().map(|line| line.socket.recv_bytes(zmq::DONTWAIT)) else { return };
+            let Some(Ok(bytes)) = self.line.as_ref().map(|line| line.socket.recv_bytes(zmq::DONTWAIT)) else {
+                return;
+            };
             // A frame of another version is nothing this hook could obey.
             match codec::decode(&bytes).map(|frame| frame.body) {
                 Ok(Body::Command(Command::Introduce)) => {
@@ -148,8 +152,7 @@ impl Publisher {
 
     fn publish(&mut self) {
         let launches = self.launches();
-        // torchrun's agents and compilers' helpers load CUDA and never launch anything: they are no ranks.
-        if launches == Launches::default() && self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+        if !self.is_rank(launches) {
             return;
         }
         if self.line.is_none() && !self.observer.is_stopping() {
@@ -164,6 +167,16 @@ impl Publisher {
             // The next one that gets through must hold what this one held.
             self.everything = true;
         }
+    }
+
+    /// torchrun's agents and compilers' helpers load CUDA and never launch anything. A rank launches or marks steps, or
+    /// at least tries to meet others: many jobs hang there.
+    fn is_rank(&self, launches: Launches) -> bool {
+        let reading = self.observer.ledger().read();
+        let meets = !reading.communicators.is_empty() || !reading.threads.is_empty();
+        meets
+            || launches != Launches::default()
+            || self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) > 0
     }
 
     /// `false` if the message found no room and was dropped.
@@ -196,7 +209,8 @@ impl Publisher {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
         let reading = self.observer.ledger().read();
-        let communicators: Vec<_> = reading.communicators.iter().map(|line| self.communicator(line)).collect();
+        let communicators: Vec<_> =
+            reading.communicators.iter().map(|line| self.communicator(line)).collect();
         let samples = self.fold.take_samples(Summary::SAMPLES);
         let samples = samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect();
         let steps = self.fold.take_steps().map(|(completed, durations)| Steps {
@@ -218,7 +232,12 @@ impl Publisher {
     }
 
     fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {
-        let parent = self.observer.communicators.open().find(|slot| slot.id() == line.id).and_then(super::communicator::Slot::parent);
+        let parent = self
+            .observer
+            .communicators
+            .open()
+            .find(|slot| slot.id() == line.id)
+            .and_then(super::communicator::Slot::parent);
         CommunicatorState {
             id: line.id,
             parent,

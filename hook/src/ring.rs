@@ -72,7 +72,10 @@ impl<T: Copy> Ring<T> {
 
 impl<T> std::fmt::Debug for Ring<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("written", &self.written).field("read", &self.read).finish_non_exhaustive()
+        f.debug_struct("Ring")
+            .field("written", &self.written)
+            .field("read", &self.read)
+            .finish_non_exhaustive()
     }
 }
 

@@ -24,6 +24,12 @@ pub(crate) fn is_on() -> bool {
     OFF.load(Relaxed) == 0
 }
 
+/// Off for good, not by request.
+#[inline]
+pub(crate) fn is_broken() -> bool {
+    OFF.load(Relaxed) & BY_FAULT != 0
+}
+
 pub(crate) fn set(on: bool) {
     if on {
         OFF.fetch_and(!BY_REQUEST, Relaxed);
@@ -65,7 +71,9 @@ pub(crate) fn set_rates(gemm: Rate, collective: Rate) {
 pub(crate) fn set_rates_from(text: &str) -> Result<(), String> {
     let (mut gemm, mut collective) = (gemm_rate(), collective_rate());
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-        let wrong = || format!("XPU_TOP_SAMPLE: '{part}' is not gemm=N or collective=N with N a power of two up to 2^20");
+        let wrong = || {
+            format!("XPU_TOP_SAMPLE: '{part}' is not gemm=N or collective=N with N a power of two up to 2^20")
+        };
         let (name, value) = part.split_once('=').ok_or_else(wrong)?;
         let rate = value.trim().parse().ok().and_then(Rate::one_in).ok_or_else(wrong)?;
         match name.trim() {
