@@ -17,7 +17,7 @@ int main(void) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        execl("/bin/sh", "sh", "-c", "echo the child is a shell; exit 3", (char *)NULL);
+        execl("/bin/sh", "sh", "-c", "echo the child is a shell with descriptors $(echo /proc/self/fd/*); exit 3", (char *)NULL);
         _exit(127);
     }
     int status = 0;

@@ -8,7 +8,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod built;
 mod change;
+pub mod listener;
+pub mod place;
+pub mod program;
 
 use std::{
     fmt::Write as _,

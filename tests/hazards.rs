@@ -1,0 +1,321 @@
+//! One test per danger: a program behaves the same with the hook in front as without, whatever its collector does.
+//!
+//! The programs are in `hazards/`, which says what each is about.
+
+use std::{
+    io::Read as _,
+    os::unix::net::UnixListener,
+    path::PathBuf,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::frame::Launches;
+use xpu_tests::{
+    built,
+    listener::{AtFirstWord, Listener, Speaker},
+    place::Place,
+    program::{Outcome, Program, run, until},
+};
+
+/// What a program's collector may be up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Collector {
+    Absent,
+    Listens,
+    /// Goes away at the first thing it is told, and takes its socket along.
+    Dies,
+    /// Takes connections and never reads from them, as one that is stopped does.
+    Stuck,
+    /// Goes away in the middle of a connection's first words.
+    HangsUp,
+    /// Is there only after the hook has started to look for it.
+    Late,
+}
+
+const ALL: [Collector; 6] = [
+    Collector::Absent,
+    Collector::Listens,
+    Collector::Dies,
+    Collector::Stuck,
+    Collector::HangsUp,
+    Collector::Late,
+];
+
+const NOTHING: [PathBuf; 0] = [];
+
+struct Hazard {
+    place: Place,
+    program: PathBuf,
+    arguments: Vec<PathBuf>,
+    code: i32,
+}
+
+impl Hazard {
+    /// A program of `hazards/` that ends with this exit code by itself.
+    fn new(name: &str, code: i32) -> Self {
+        let place = Place::new();
+        Self { program: place.hazard(name), place, arguments: Vec::new(), code }
+    }
+
+    fn with(mut self, argument: PathBuf) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    /// Runs it unwatched, then watched under every collector, and finds no difference. Gives what the one that listens
+    /// has heard.
+    #[track_caller]
+    fn is_harmless(&self) -> Vec<Speaker> {
+        let alone = run(self.place.command(&self.program).args(&self.arguments));
+        assert_eq!(alone.status.code(), Some(self.code), "by itself it should not fail: {alone:?}");
+        assert_eq!(self.place.leftovers(), NOTHING);
+        let mut heard = Vec::new();
+        for collector in ALL {
+            let (watched, said) = self.watched_under(collector);
+            assert_eq!(watched, alone, "collector: {collector:?}");
+            assert_eq!(self.place.leftovers(), NOTHING, "collector: {collector:?}");
+            if collector == Collector::Listens {
+                heard = said;
+            }
+        }
+        heard
+    }
+
+    #[track_caller]
+    fn watched_under(&self, collector: Collector) -> (Outcome, Vec<Speaker>) {
+        let mut command = self.place.watched(&self.program);
+        under(collector, &self.place, command.args(&self.arguments))
+    }
+}
+
+#[track_caller]
+fn under(collector: Collector, place: &Place, command: &mut Command) -> (Outcome, Vec<Speaker>) {
+    let socket = place.socket();
+    match collector {
+        Collector::Absent => (run(command), Vec::new()),
+        Collector::Listens => {
+            let listener = Listener::at(&socket);
+            let outcome = run(command);
+            // What was said last may still be on its way.
+            let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
+            if outcome.status.code().is_some() && !listener.heard().is_empty() {
+                let patience = Instant::now() + Duration::from_secs(2);
+                until("a goodbye, or that there is none", || {
+                    all_said().or((Instant::now() > patience).then_some(()))
+                });
+            }
+            (outcome, listener.heard())
+        }
+        Collector::Dies => {
+            let _listener = Listener::that(AtFirstWord::Dies, &socket);
+            (run(command), Vec::new())
+        }
+        Collector::Stuck | Collector::HangsUp => {
+            let (listener, over) = (UnixListener::bind(&socket).unwrap(), Arc::new(AtomicBool::new(false)));
+            listener.set_nonblocking(true).unwrap();
+            let answering = thread::spawn({
+                let over = Arc::clone(&over);
+                move || answer_badly(&listener, collector, &over)
+            });
+            let outcome = run(command);
+            over.store(true, Relaxed);
+            answering.join().unwrap();
+            std::fs::remove_file(socket).unwrap();
+            (outcome, Vec::new())
+        }
+        Collector::Late => {
+            let mut program = Program::start(command);
+            until("the hook's thread, or the end of the program", || {
+                (program.hook_threads() > 0 || !program.is_running()).then_some(())
+            });
+            let _listener = Listener::at(&socket);
+            (program.end(), Vec::new())
+        }
+    }
+}
+
+fn answer_badly(listener: &UnixListener, collector: Collector, over: &AtomicBool) {
+    let mut kept = Vec::new();
+    while !over.load(Relaxed) {
+        let Ok((mut connection, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        if collector == Collector::Stuck {
+            kept.push(connection);
+        } else {
+            let _ = connection.read(&mut [0; 8]);
+        }
+    }
+}
+
+fn sum(heard: &[Speaker], of: impl Fn(&Launches) -> u64) -> u64 {
+    heard.iter().map(|speaker| of(&speaker.launches())).sum()
+}
+
+#[test]
+fn a_plain_program_is_left_as_it_is() {
+    let heard = Hazard::new("plain_gemm", 7).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 500);
+    assert!(heard.len() == 1 && heard[0].goodbye);
+}
+
+#[test]
+fn without_cuda_there_is_no_thread_descriptor_or_file() {
+    let hazard = Hazard::new("no_cuda", 0);
+    assert!(hazard.is_harmless().is_empty(), "a program that uses no GPU has nothing to say");
+    let mut program = Program::start(&mut hazard.place.watched(&hazard.program));
+    until("its end", || {
+        assert_eq!(program.hook_threads(), 0);
+        (!program.is_running()).then_some(())
+    });
+}
+
+#[test]
+fn fork_child_starts_clean() {
+    let heard = Hazard::new("fork_child_uses_gpu_not", 0).is_harmless();
+    assert_eq!(heard.len(), 1, "the children did nothing worth saying");
+    assert_eq!(sum(&heard, |launches| launches.gemms), 251);
+    assert!(heard[0].goodbye, "children that end do not end the parent's thread");
+}
+
+#[test]
+fn fork_then_exec_is_another_program() {
+    Hazard::new("fork_then_exec", 5).is_harmless();
+}
+
+#[test]
+fn exit_in_another_thread_is_not_held_up() {
+    Hazard::new("exit_in_thread", 9).is_harmless();
+}
+
+#[test]
+fn calls_at_exit_go_through() {
+    let heard = Hazard::new("atexit_calls", 6).is_harmless();
+    assert!(sum(&heard, |launches| launches.gemms) >= 20);
+}
+
+#[test]
+fn libraries_opened_locally_are_found() {
+    let hazard = Hazard::new("dlopen_local", 0);
+    let (lib, caller) = (hazard.place.path("lib"), hazard.place.path("libcaller.so"));
+    let flags = ["-shared", "-fPIC", "-L", lib.to_str().unwrap()];
+    let libraries = ["-l:libcublas.so.13", "-l:libcudart.so.13", "-l:libnccl.so.2"];
+    built::compile("hazards/libcaller.c", &caller, &[&flags[..], &libraries].concat());
+    let heard = hazard.with(caller).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 100);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 4, "ncclBcast counts once");
+}
+
+#[test]
+fn errors_pass_through() {
+    let heard = Hazard::new("error_passes_through", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 901, "what the library refused was not launched");
+}
+
+#[test]
+fn a_capture_in_progress_is_not_spoilt() {
+    let heard = Hazard::new("capture_in_progress", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 3 * 2200);
+    assert_eq!(sum(&heard, |launches| launches.captured), 3 * 200);
+    assert_eq!(sum(&heard, |launches| launches.graphs), 9);
+}
+
+#[test]
+fn ranks_forked_before_any_call_are_two() {
+    let heard = Hazard::new("two_ranks", 0).is_harmless();
+    assert_eq!(heard.len(), 2);
+    for rank in &heard {
+        assert_eq!(rank.launches().collectives, 50 + 2 + 1 + 1);
+        assert_eq!(rank.launches().point_to_point, 50 * 12 + 50);
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_are_observed_or_counted_as_not() {
+    let heard = Hazard::new("threads_come_and_go", 0).is_harmless();
+    let unobserved =
+        heard.iter().filter_map(|speaker| Some(speaker.summaries.last()?.hook.dropped_records)).sum::<u64>();
+    assert_eq!(sum(&heard, |launches| launches.gemms + launches.kernels) + unobserved, 2000);
+}
+
+#[test]
+fn signals_reach_the_programs_own_threads() {
+    Hazard::new("signals", 0).is_harmless();
+}
+
+#[test]
+fn a_hook_that_is_closed_stays_mapped() {
+    Hazard::new("dlclose_hook", 4).with(built::hook()).is_harmless();
+}
+
+#[test]
+fn the_switch_may_be_thrown_at_any_moment() {
+    let heard = Hazard::new("switched_while_used", 0).is_harmless();
+    assert!(sum(&heard, |launches| launches.gemms) > 0);
+}
+
+#[test]
+fn calls_by_a_handle_are_unseen_and_said_to_be() {
+    let heard = Hazard::new("by_handle", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 50);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 0);
+    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    assert_eq!(blind[..], ["100 NCCL calls on communicators whose making was not seen"]);
+}
+
+#[test]
+fn without_descriptors_training_goes_on() {
+    Hazard::new("few_descriptors", 0).is_harmless();
+}
+
+#[test]
+fn without_threads_training_goes_on() {
+    Hazard::new("few_threads", 0).is_harmless();
+}
+
+#[test]
+fn disabled_means_nothing_is_made() {
+    let hazard = Hazard::new("plain_gemm", 7);
+    let alone = run(&mut hazard.place.command(&hazard.program));
+    let listener = Listener::at(&hazard.place.socket());
+    let mut program = Program::start(hazard.place.watched(&hazard.program).env("XPU_TOP_DISABLE", "1"));
+    until("its end", || {
+        assert_eq!(program.hook_threads(), 0);
+        (!program.is_running()).then_some(())
+    });
+    assert_eq!(program.end(), alone);
+    assert_eq!(listener.heard().len(), 0);
+}
+
+/// Programs that have nothing to do with CUDA, and that have been broken by preloaded libraries.
+#[test]
+fn shells_and_interpreters_are_untouched() {
+    let place = Place::new();
+    let loop_of_execs = "for i in $(seq 50); do bash -c 'exec true' || exit 1; done; echo done";
+    let commands: [&[&str]; 5] = [
+        &["bash", "-c", "echo $((6 * 7)); exit 3"],
+        &["bash", "-c", loop_of_execs],
+        &[
+            "python3",
+            "-c",
+            "import os, threading; print(threading.active_count(), len(os.listdir('/proc/self/task')))",
+        ],
+        &["timeout", "5", "true"],
+        &["bash", "-c", "sleep 0.05 & wait; timeout 5 bash -c 'kill -TERM $$'; echo $?"],
+    ];
+    let listener = Listener::at(&place.socket());
+    for command in commands {
+        let alone = run(place.command(command[0]).args(&command[1..]));
+        let watched = run(place.watched(command[0]).args(&command[1..]));
+        assert_eq!(watched, alone, "{command:?}");
+        assert_eq!(place.leftovers(), NOTHING, "{command:?}");
+    }
+    assert_eq!(listener.heard().len(), 0);
+}

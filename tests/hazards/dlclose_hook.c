@@ -1,0 +1,29 @@
+/* Somebody opens the hook, uses it, and closes it again, as the Python module may be unloaded: its thread and its
+ * functions must stay where they are. Takes the path of libxpu_hook.so. Exit code 4. */
+#include "gpu.h"
+#include <unistd.h>
+
+enum { N = 1024, ROUNDS = 3 };
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 64;
+    gpu_open();
+    void *blas, *m[3];
+    CHECK(cudaSetDevice(0));
+    CHECK(cublasCreate_v2(&blas));
+    gpu_matrices(N, m);
+    for (int round = 0; round < ROUNDS; round++) {
+        void *hook = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+        if (!hook) {
+            fprintf(stderr, "%s\n", dlerror());
+            return GPU_CANNOT_BEGIN;
+        }
+        void (*step)(long long) = (void (*)(long long))dlsym(hook, "xpu_top_step");
+        step(-1);
+        printf("closed: %d\n", dlclose(hook));
+        usleep(120 * 1000);
+        step(-1);
+        CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    }
+    return 4;
+}

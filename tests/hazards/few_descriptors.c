@@ -1,0 +1,43 @@
+/* A process that may open 0, 1, 2, ... 31 more files when it first uses the GPU. A library that cannot have the sockets
+ * it wants has to do without. Exit code 0. */
+#include "gpu.h"
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 32, N = 512, LIMIT = 256 };
+
+static int use_gpu_with(int descriptors) {
+    struct rlimit limit = {LIMIT, LIMIT};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int taken[LIMIT], count = 0;
+    while ((taken[count] = open("/dev/null", O_RDONLY)) >= 0) count++;
+    for (int i = 0; i < descriptors; i++) close(taken[--count]);
+    void *blas, *m[3];
+    CHECK(cudaSetDevice(0));
+    CHECK(cublasCreate_v2(&blas));
+    gpu_matrices(N, m);
+    /* Longer than it takes somebody's thread to notice. */
+    for (int i = 0; i < 40; i++) {
+        CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+        usleep(10 * 1000);
+    }
+    CHECK(cudaDeviceSynchronize());
+    return 0;
+}
+
+int main(void) {
+    gpu_open();
+    fflush(stdout);
+    pid_t children[MOST];
+    for (int n = 0; n < MOST; n++)
+        if ((children[n] = fork()) == 0) exit(use_gpu_with(n));
+    for (int n = 0; n < MOST; n++) {
+        int status = 0;
+        waitpid(children[n], &status, 0);
+        printf("%d descriptors: exited %d, code %d, signal %d\n", n, WIFEXITED(status), WEXITSTATUS(status),
+               WTERMSIG(status));
+    }
+    return 0;
+}

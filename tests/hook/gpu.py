@@ -1,0 +1,176 @@
+"""CUDA, cuBLAS and NCCL by their C functions, and the hook's own, for the scripts in tests/hook.rs.
+
+Every call goes through the global scope, so a preloaded library is reached as it is in a real job. Functions return the
+library's code; `ok` raises on one that is not 0.
+"""
+
+import ctypes
+import os
+import sys
+import time
+from ctypes import byref, c_float, c_int, c_int64, c_longlong, c_size_t, c_uint, c_uint64, c_void_p
+from pathlib import Path
+
+BF16, FLOAT, HALF = 14, 0, 2
+COMPUTE_16F, COMPUTE_32F, COMPUTE_TF32 = 64, 68, 77
+NCCL_BF16, NCCL_FLOAT, NCCL_NONSENSE = 9, 7, 99
+
+for library in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"):
+    ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+process = ctypes.CDLL(None)
+
+RANK = int(os.environ.get("RANK", 0))
+WORLD = int(os.environ.get("WORLD_SIZE", 1))
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def ok(code):
+    if code != 0:
+        raise RuntimeError(f"a call failed with code {code}")
+
+
+def made(function, *arguments):
+    """The handle a creating function answers with."""
+    handle = c_void_p()
+    ok(function(byref(handle), *arguments))
+    return handle
+
+
+ok(process.cudaSetDevice(RANK))
+stream = made(process.cudaStreamCreateWithFlags, c_uint(1))
+blas = made(process.cublasCreate_v2)
+ok(process.cublasSetStream_v2(blas, stream))
+blas_lt = made(process.cublasLtCreate)
+memory = made(process.cudaMalloc, c_size_t(1 << 30))
+one = byref(c_float(1.0))
+
+
+def gemm_ex(m, n, k, a=0, b=0, dtype=BF16, compute=COMPUTE_32F):
+    """`a` and `b`: 1 if transposed."""
+    return process.cublasGemmEx(
+        blas, a, b, m, n, k, one, memory, dtype, m, memory, dtype, k, one, memory, dtype, m, compute, -1
+    )
+
+
+def strided(m, n, k, batch, dtype=HALF, compute=COMPUTE_16F):
+    stride = c_longlong(m * n)
+    return process.cublasGemmStridedBatchedEx(
+        blas, 0, 1, m, n, k, one, memory, dtype, m, stride, memory, dtype, k, stride,
+        one, memory, dtype, m, stride, batch, compute, -1,
+    )  # fmt: skip
+
+
+def sgemm(m, n, k):
+    return process.cublasSgemm_v2(blas, 0, 0, m, n, k, one, memory, m, memory, k, one, memory, m)
+
+
+def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16):
+    """By cublasLt. Layouts are of the matrices as they lie in memory: transposed ones have their sides swapped."""
+    description = made(process.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
+    for attribute, value in ((3, a), (4, b)):
+        ok(process.cublasLtMatmulDescSetAttribute(description, attribute, byref(c_int(value)), c_size_t(4)))
+    sides = ((k, m) if a else (m, k), (n, k) if b else (k, n), (m, n))
+    layouts = []
+    for rows, columns in sides:
+        layout = made(process.cublasLtMatrixLayoutCreate, dtype, c_uint64(rows), c_uint64(columns), c_int64(rows))
+        ok(process.cublasLtMatrixLayoutSetAttribute(layout, 5, byref(c_int(batch)), c_size_t(4)))
+        layouts.append(layout)
+    in_a, in_b, out = layouts
+    return process.cublasLtMatmul(
+        blas_lt, description, one, memory, in_a, memory, in_b, one, memory, out, memory, out,
+        None, None, c_size_t(0), stream,
+    )  # fmt: skip
+
+
+def kernel():
+    side = Dim3(1, 1, 1)
+    return process.__getattr__("__cudaLaunchKernel")(memory, side, side, None, c_size_t(0), stream)
+
+
+def sync():
+    ok(process.cudaStreamSynchronize(stream))
+
+
+def communicator():
+    """The job's; all ranks meet."""
+    meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / "unique_id"
+    unique = UniqueId()
+    if RANK == 0:
+        ok(process.ncclGetUniqueId(byref(unique)))
+        if WORLD > 1:
+            unfinished = meeting.with_suffix(".new")
+            unfinished.write_bytes(bytes(unique))
+            unfinished.rename(meeting)
+    else:
+        while not meeting.exists():
+            time.sleep(0.005)
+        unique = UniqueId.from_buffer_copy(meeting.read_bytes())
+    return made(process.ncclCommInitRank, WORLD, unique, RANK)
+
+
+def all_reduce(comm, count, dtype=NCCL_BF16):
+    return process.ncclAllReduce(memory, memory, c_size_t(count), dtype, 0, comm, stream)
+
+
+def all_gather(comm, count):
+    return process.ncclAllGather(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
+
+
+def bcast(comm, count):
+    return process.ncclBcast(memory, c_size_t(count), NCCL_BF16, 0, comm, stream)
+
+
+def send(comm, count, peer):
+    return process.ncclSend(memory, c_size_t(count), NCCL_BF16, peer, comm, stream)
+
+
+def receive(comm, count, peer):
+    return process.ncclRecv(memory, c_size_t(count), NCCL_BF16, peer, comm, stream)
+
+
+class Group:
+    def __enter__(self):
+        ok(process.ncclGroupStart())
+
+    def __exit__(self, *_):
+        ok(process.ncclGroupEnd())
+
+
+def capture(work):
+    """What `work` launches as a graph, not launched yet."""
+    graph, executable = c_void_p(), c_void_p()
+    ok(process.cudaStreamBeginCapture(stream, 0))
+    work()
+    ok(process.cudaStreamEndCapture(stream, byref(graph)))
+    ok(process.cudaGraphInstantiate(byref(executable), graph, c_size_t(0)))
+    return lambda: process.cudaGraphLaunch(executable, stream)
+
+
+def step(completed=-1):
+    process.xpu_top_step(c_int64(completed))
+
+
+def switch(on):
+    process.xpu_top_set_enabled(on)
+
+
+def counter(name):
+    process.xpu_top_counter.restype = c_uint64
+    return process.xpu_top_counter(name.encode())
+
+
+def told():
+    """A line from the test."""
+    return sys.stdin.readline().strip()
+
+
+def hold():
+    """Until the test lets go."""
+    sys.stdin.read()

@@ -1,0 +1,211 @@
+//! A collector that only listens: it writes down what hooks say, so that a test can ask.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+};
+
+use xpu_shared::{
+    codec,
+    collective::Operation,
+    frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, RankInfo, Summary},
+    gemm::GemmShape,
+    id::{CommunicatorId, HostName, Pid, Sequence},
+    socket,
+    unit::{Moment, Nanoseconds},
+};
+
+use crate::program::until;
+
+/// How long a look at the socket waits before the thread sees whether it should end.
+const LOOK_MS: i64 = 5;
+
+/// What one process has said.
+#[derive(Clone, Debug, Default)]
+pub struct Speaker {
+    pub hellos: Vec<RankInfo>,
+    pub summaries: Vec<Summary>,
+    pub goodbye: bool,
+}
+
+/// A timed collective with its communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub communicator: CommunicatorId,
+    pub sequence: Sequence,
+    pub operation: Operation,
+    pub bus_bytes: u64,
+    pub duration: Nanoseconds,
+}
+
+/// By ZeroMQ's name for the connection.
+type Speakers = BTreeMap<Vec<u8>, Speaker>;
+
+#[derive(Debug)]
+pub struct Listener {
+    heard: Arc<Mutex<Speakers>>,
+    say: Arc<Mutex<Vec<Command>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+}
+
+/// What a listener does when it hears its first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtFirstWord {
+    Answers,
+    Dies,
+}
+
+impl Listener {
+    #[track_caller]
+    pub fn at(path: &Path) -> Self {
+        Self::that(AtFirstWord::Answers, path)
+    }
+
+    /// # Panics
+    /// If the path cannot be bound.
+    #[track_caller]
+    pub fn that(does: AtFirstWord, path: &Path) -> Self {
+        let context = zmq::Context::new();
+        let socket = socket::workers(&context).expect("a ZeroMQ socket");
+        socket.bind(&format!("ipc://{}", path.display())).expect("nobody else is there");
+        let heard = Arc::new(Mutex::new(Speakers::new()));
+        let (say, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let thread = thread::spawn({
+            let (heard, say, stop) = (Arc::clone(&heard), Arc::clone(&say), Arc::clone(&stop));
+            move || listen(&socket, does, &heard, &say, &stop)
+        });
+        Self { heard, say, stop, thread: Some(thread), path: path.to_owned() }
+    }
+
+    /// Says something to every hook that has spoken.
+    pub fn say(&self, command: Command) {
+        self.say.lock().expect("the listening thread does not panic").push(command);
+    }
+
+    pub fn heard(&self) -> Vec<Speaker> {
+        self.heard.lock().expect("the listening thread does not panic").values().cloned().collect()
+    }
+
+    /// What process `pid` has said.
+    pub fn speaker(&self, pid: u32) -> Option<Speaker> {
+        self.heard().into_iter().find(|speaker| speaker.hellos.iter().any(|hello| hello.pid == Pid(pid)))
+    }
+
+    /// What process `pid` has said when it has said that so many steps are completed, and so all that came before.
+    #[track_caller]
+    pub fn after_step(&self, pid: u32, step: u64) -> Speaker {
+        until(&format!("process {pid} to say that step {step} is completed"), || {
+            self.speaker(pid).filter(|speaker| speaker.steps() >= Some(step))
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn listen(
+    socket: &zmq::Socket,
+    does: AtFirstWord,
+    heard: &Mutex<Speakers>,
+    say: &Mutex<Vec<Command>>,
+    stop: &AtomicBool,
+) {
+    let mut number = 0;
+    let mut tell = |who: &[u8], command: Command| {
+        number += 1;
+        let host = HostName::from("test");
+        let frame = Frame { host, number, now: Moment::now(), lost: 0, body: Body::Command(command) };
+        // One that has ended meanwhile cannot be told.
+        let _ = socket.send_multipart([who, &codec::encode(&frame)], zmq::DONTWAIT);
+    };
+    while !stop.load(Relaxed) {
+        for command in say.lock().expect("nobody panics with it").drain(..) {
+            for who in heard.lock().expect("nobody panics with it").keys() {
+                tell(who, command.clone());
+            }
+        }
+        if socket.poll(zmq::POLLIN, LOOK_MS) != Ok(1) {
+            continue;
+        }
+        let Ok(parts) = socket.recv_multipart(zmq::DONTWAIT) else { continue };
+        let [who, bytes] = &parts[..] else { panic!("a message of {} parts", parts.len()) };
+        let frame = codec::decode(bytes).expect("a hook says what can be decoded");
+        let is_new = {
+            let mut heard = heard.lock().expect("nobody panics with it");
+            let is_new = !heard.contains_key(who);
+            heard.entry(who.clone()).or_default().take_in(frame);
+            is_new
+        };
+        match does {
+            AtFirstWord::Dies => return,
+            AtFirstWord::Answers if is_new => tell(who, Command::Introduce),
+            AtFirstWord::Answers => {}
+        }
+    }
+}
+
+impl Speaker {
+    fn take_in(&mut self, frame: Frame) {
+        match frame.body {
+            Body::Hello(info) => self.hellos.push(info),
+            Body::Summary(summary) => self.summaries.push(summary),
+            Body::Goodbye => self.goodbye = true,
+            other => panic!("a hook says Hello, Summary and Goodbye, not {other:?}"),
+        }
+    }
+
+    pub fn steps(&self) -> Option<u64> {
+        self.summaries.iter().rev().find_map(|summary| Some(summary.steps.as_ref()?.completed.0))
+    }
+
+    /// The last word on what was launched.
+    pub fn launches(&self) -> Launches {
+        self.summaries.last().map(|summary| summary.launches).unwrap_or_default()
+    }
+
+    /// The last word on each shape.
+    pub fn gemms(&self) -> BTreeMap<GemmShape, GemmTotals> {
+        self.summaries
+            .iter()
+            .flat_map(|summary| &summary.gemms)
+            .map(|totals| (totals.shape, totals.clone()))
+            .collect()
+    }
+
+    /// The last word on each operation and size, communicators aside.
+    pub fn collectives(&self) -> BTreeMap<(Operation, u64), CollectiveTotals> {
+        let all = self.summaries.iter().flat_map(|summary| &summary.collectives);
+        all.map(|totals| ((totals.operation, totals.bytes), totals.clone())).collect()
+    }
+
+    /// All timed collectives, in the order of their numbers.
+    pub fn samples(&self) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for summary in &self.summaries {
+            samples.extend(summary.samples.iter().map(|sample| Sample {
+                communicator: summary.communicators[usize::from(sample.communicator)].id,
+                sequence: sample.sequence,
+                operation: sample.operation,
+                bus_bytes: sample.bus_bytes,
+                duration: sample.duration,
+            }));
+        }
+        samples.sort_by_key(|sample| (sample.communicator, sample.sequence));
+        samples
+    }
+}

@@ -1,0 +1,157 @@
+//! A program that runs for a test: never longer than its deadline, never after the test.
+
+use std::{
+    fs::{self, File},
+    io::{Read as _, Seek as _, Write as _},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longer than anything takes on a machine that does much else.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Between two looks at something that has no way to tell.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// All that a program showed to the outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub stdout: String,
+    pub stderr: String,
+    pub status: ExitStatus,
+}
+
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    stdout: File,
+    stderr: File,
+}
+
+impl Program {
+    /// Starts it in a process group of its own.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let file = || tempfile::tempfile().expect("a temporary file");
+        let copy = |file: &File| file.try_clone().expect("a descriptor is left");
+        let (stdout, stderr) = (file(), file());
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(copy(&stdout))
+            .stderr(copy(&stderr))
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
+        Self { child, stdout, stderr }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes a line to its input.
+    ///
+    /// # Panics
+    /// If it does not listen any more.
+    #[track_caller]
+    pub fn tell(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("its input is open");
+        writeln!(input, "{line}").expect("it reads its input");
+    }
+
+    /// Ends its input, and waits for its end.
+    ///
+    /// # Panics
+    /// If it does not end before the deadline.
+    #[track_caller]
+    pub fn end(mut self) -> Outcome {
+        drop(self.child.stdin.take());
+        let status = until("a program to end", || self.child.try_wait().expect("it is this process's child"));
+        Outcome { stdout: read(&mut self.stdout), stderr: read(&mut self.stderr), status }
+    }
+
+    /// Sends a signal by its name: `STOP`, `KILL`.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        assert!(kill(&format!("-{name}"), &self.pid().to_string()), "no process {} to signal", self.pid());
+    }
+
+    /// The kernel's letter for what it does: `R`, `S`, `T` for stopped.
+    pub fn state(&self) -> Option<char> {
+        stat(&Path::new("/proc").join(self.pid().to_string()))?.chars().next()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Threads of the hook in this program and in those it forked.
+    pub fn hook_threads(&self) -> usize {
+        let group = self.pid().to_string();
+        let in_group = |stat: String| stat.split(' ').nth(2) == Some(&group);
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+        processes
+            .filter(|process| stat(process).is_some_and(in_group))
+            .flat_map(|process| fs::read_dir(process.join("task")).into_iter().flatten().flatten())
+            .filter(|task| {
+                fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "xpu-top")
+            })
+            .count()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The whole group: what it forked may outlive it.
+        kill("-KILL", &format!("-{}", self.pid()));
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end.
+#[track_caller]
+pub fn run(command: &mut Command) -> Outcome {
+    Program::start(command).end()
+}
+
+/// Looks until there is something to see.
+///
+/// # Panics
+/// At the deadline, naming what was waited for.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(begun.elapsed() < DEADLINE, "waited {DEADLINE:?} for {what}");
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// `/proc/<pid>/stat` from the state on: "state parent group ...".
+fn stat(process: &Path) -> Option<String> {
+    let text = fs::read_to_string(process.join("stat")).ok()?;
+    text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+}
+
+fn kill(signal: &str, whom: &str) -> bool {
+    let status = Command::new("kill").args([signal, "--", whom]).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn read(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("a temporary file can be read");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
