@@ -109,11 +109,12 @@ impl Fold {
     /// somebody else's memory. The pair's own device has one already.
     fn make_current(&mut self, device: Option<c_int>) {
         let Some(device) = device.filter(|_| device != self.device) else { return };
-        if self.device.is_none() {
-            runtime::exchange_capture_mode(RELAXED);
-        }
         // SAFETY: the device has a context of this process, made by the program.
         unsafe { runtime::cudaSetDevice(device) };
+        if self.device.is_none() {
+            // Only now: this call too makes a context.
+            runtime::exchange_capture_mode(RELAXED);
+        }
         self.device = Some(device);
     }
 

@@ -30,6 +30,9 @@ use crate::{
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
 const MEASURED_ONE_IN: u64 = 16;
 
+/// Costs remembered, of which the typical one is taken.
+const COSTS: usize = 32;
+
 pub(crate) struct Lane {
     /// Kernel thread id of the thread it is lent to; 0 when free.
     thread: AtomicU32,
@@ -39,6 +42,8 @@ pub(crate) struct Lane {
     /// Touched by the thread the lane is lent to, and by nobody else.
     group: UnsafeCell<Group>,
     ledger_line: AtomicU32,
+    /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
+    costs: [AtomicU32; COSTS],
     observer: &'static Observer,
 }
 
@@ -59,8 +64,6 @@ pub(crate) struct Counters {
     /// Should have been timed and was not.
     pub(crate) untimed: Count,
     pub(crate) timed: Count,
-    /// Nanoseconds spent on timing, estimated from one in [`MEASURED_ONE_IN`].
-    pub(crate) spent: Count,
 }
 
 /// A counter with one writer: a load and a store, no locked instruction.
@@ -85,7 +88,11 @@ impl Count {
 pub(crate) enum Timing {
     /// Only counted.
     Not,
-    Started(TimerId),
+    Started {
+        timer: TimerId,
+        /// What the start cost in nanoseconds, where that is measured.
+        cost: Option<u64>,
+    },
 }
 
 /// No line of the ledger was free.
@@ -108,6 +115,7 @@ impl Lane {
             counters: Counters::default(),
             group: UnsafeCell::new(Group::default()),
             ledger_line: AtomicU32::new(NO_LINE),
+            costs: [const { AtomicU32::new(0) }; COSTS],
             observer,
         }
     }
@@ -189,34 +197,49 @@ impl Lane {
 
     /// Starts timing an operation on `stream`. Call it only for an operation the sampler chose.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
-        self.measured(|| {
-            // An error of the program's own that waits to be read must not be mixed with ours.
-            if !runtime::error_free() {
-                return Timing::Not;
+        let from = (self.counters.timed.get() % MEASURED_ONE_IN == 1).then(monotonic);
+        // An error of the program's own that waits to be read must not be mixed with ours.
+        if !runtime::error_free() {
+            return Timing::Not;
+        }
+        match runtime::is_capturing(stream) {
+            Some(false) => {
+                let Some(timer) = self.timers.start(stream) else { return Timing::Not };
+                Timing::Started { timer, cost: from.map(|from| monotonic() - from) }
             }
-            match runtime::is_capturing(stream) {
-                Some(false) => self.timers.start(stream).map_or(Timing::Not, Timing::Started),
-                Some(true) => Timing::Not,
-                None => {
-                    runtime::forget_error();
-                    Timing::Not
-                }
+            Some(true) => Timing::Not,
+            None => {
+                runtime::forget_error();
+                Timing::Not
             }
-        })
+        }
     }
 
     /// Ends it. Gives what the record should carry.
     pub(crate) fn stop_timing(&self, timing: Timing, stream: cudaStream_t) -> Option<TimerId> {
-        let Timing::Started(id) = timing else { return None };
-        let stopped = self.measured(|| self.timers.stop(id, stream));
-        self.counters.timed.add(1);
-        stopped.then_some(id)
+        let Timing::Started { timer, cost } = timing else { return None };
+        let from = cost.map(|_| monotonic());
+        let stopped = self.timers.stop(timer, stream);
+        let number = self.counters.timed.add(1);
+        if let (Some(start), Some(from)) = (cost, from) {
+            let whole = u32::try_from(start + monotonic() - from).unwrap_or(u32::MAX);
+            self.costs[(number / MEASURED_ONE_IN) as usize % COSTS].store(whole, Relaxed);
+        }
+        stopped.then_some(timer)
+    }
+
+    /// What timing an operation costs this thread, in nanoseconds: the lower quartile of what was measured. An event that
+    /// takes longer waits for room in the GPU's queue, as the launch after it would have; that is not the hook's time.
+    pub(crate) fn typical_cost(&self) -> u64 {
+        let mut known: Vec<_> = self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
+        known.sort_unstable();
+        known.get(known.len() / 4).copied().unwrap_or(0).into()
     }
 
     /// Forgets a timing whose operation failed or was not launched here.
     pub(crate) fn drop_timing(&self, timing: Timing) {
-        if let Timing::Started(id) = timing {
-            self.timers.give_back(id);
+        if let Timing::Started { timer, .. } = timing {
+            self.timers.give_back(timer);
         }
     }
 
@@ -228,16 +251,6 @@ impl Lane {
         if let Some(id) = record.timer() {
             self.timers.give_back(id);
         }
-    }
-
-    fn measured<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.counters.timed.get() % MEASURED_ONE_IN != 1 {
-            return work();
-        }
-        let before = monotonic();
-        let result = work();
-        self.counters.spent.add((monotonic() - before) * MEASURED_ONE_IN);
-        result
     }
 }
 

@@ -62,6 +62,9 @@ struct Publisher {
     introduced: bool,
     everything: bool,
     published: Instant,
+    /// Operations timed, and nanoseconds that cost launching threads, as of the last summary.
+    timed: u64,
+    spent: u64,
 }
 
 /// The way to the collector.
@@ -102,6 +105,8 @@ impl Publisher {
             introduced: false,
             everything: true,
             published: Instant::now(),
+            timed: 0,
+            spent: 0,
         }
     }
 
@@ -211,6 +216,7 @@ impl Publisher {
         let reading = self.observer.ledger().read();
         let communicators: Vec<_> =
             reading.communicators.iter().map(|line| self.communicator(line)).collect();
+        self.charge();
         let samples = self.fold.take_samples(Summary::SAMPLES);
         let samples = samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect();
         let steps = self.fold.take_steps().map(|(completed, durations)| Steps {
@@ -229,6 +235,14 @@ impl Publisher {
             launches,
             hook: self.health(),
         }
+    }
+
+    /// Adds what the operations timed since the last summary cost, at the dearest lane's typical price.
+    fn charge(&mut self) {
+        let timed = self.sum(|lane| &lane.counters.timed);
+        let price = self.observer.lanes().map(Lane::typical_cost).max().unwrap_or(0);
+        self.spent += (timed - self.timed) * price;
+        self.timed = timed;
     }
 
     fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {
@@ -259,7 +273,7 @@ impl Publisher {
             enabled: switch::is_on(),
             dropped_records: dropped + unobserved + self.fold.dropped_keys(),
             untimed: self.sum(|lane| &lane.counters.untimed) + self.fold.failed(),
-            spent: Nanoseconds(self.sum(|lane| &lane.counters.spent)),
+            spent: Nanoseconds(self.spent),
             thread_cpu: thread_cpu(),
             memory: (lanes * Lane::MEMORY + self.fold.memory()) as u64,
             gemm_rate: switch::gemm_rate(),

@@ -9,7 +9,7 @@ mod rank;
 use std::collections::BTreeMap;
 
 pub use join::{Join, Joins};
-pub use rank::RankView;
+pub use rank::{RankView, Sample};
 
 use crate::{
     frame::{Body, Event, Frame, HostDigest, RankDigest, RankInfo},
@@ -174,8 +174,12 @@ impl Job {
     /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
     /// the transfer, the shortest duration any rank saw. `None` until one was timed.
     pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
-        let view = self.ranks.get(&rank)?;
-        let rates = view.samples().filter_map(|sample| {
+        self.bus_bandwidth_of(self.ranks.get(&rank)?.samples())
+    }
+
+    /// The same over some of a rank's timed collectives.
+    pub fn bus_bandwidth_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<GigabytesPerSecond> {
+        let rates = samples.filter_map(|sample| {
             let join = self.joins.get(sample.communicator, sample.sequence)?;
             GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| (join, rate.0))
         });

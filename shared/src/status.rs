@@ -7,7 +7,7 @@ use crate::{
     frame::{CollectiveTotals, GemmTotals, Life},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
-    job::{Job, Jobs, RankView, median},
+    job::{Job, Jobs, RankView, Sample, median},
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
@@ -80,6 +80,8 @@ pub struct CollectiveStatus {
     pub bytes: u64,
     pub count: u64,
     pub timed: u64,
+    /// On the transfer alone, over the latest timed ones of this kind.
+    pub bus_gb_s: Option<GigabytesPerSecond>,
     /// As this rank saw it, waiting for others included.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
@@ -173,7 +175,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
             Life::Ended | Life::Died => RankState::Exited,
         },
         gemms: gemms(view),
-        collectives: view.collectives().map(collective).collect(),
+        collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
     }
 }
 
@@ -205,7 +207,12 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
     }
 }
 
-fn collective(total: &CollectiveTotals) -> CollectiveStatus {
+fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
+    let bus_bytes = view.bus_bytes(total);
+    let same = |sample: &Sample| {
+        (sample.communicator, sample.operation, Some(sample.bus_bytes))
+            == (total.communicator, total.operation, bus_bytes)
+    };
     CollectiveStatus {
         communicator: total.communicator.to_string(),
         operation: total.operation.to_string(),
@@ -213,6 +220,7 @@ fn collective(total: &CollectiveTotals) -> CollectiveStatus {
         bytes: total.bytes,
         count: total.count,
         timed: total.timed,
+        bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
     }

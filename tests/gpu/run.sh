@@ -32,7 +32,7 @@ watch() {
         tmux -f /dev/null new-session -d -s "$kind" -x 132 -y 40 \
             "cd '$out' && COLORTERM=truecolor TERM=xterm-256color xpu-top --job $kind 2>'$out/screen-$kind.err'"
         sleep 9
-        xpu-top status --job "$kind" --json --detail --wait 3 >"$out/status-$kind.json"
+        xpu-top status --job "$kind" --json --rank 0 --wait 5 >"$out/status-$kind.json"
         echo "status of $kind: exit code $?"
         tmux send-keys -t "$kind" S
         nvidia-smi --query-compute-apps=pid,gpu_uuid,used_memory --format=csv,noheader >"$out/contexts-$kind.txt"
@@ -68,3 +68,4 @@ for part in $parts; do
     $part
 done
 cat "$XPU_TOP_RUNTIME_DIR"/*.log >"$out/collector.log" 2>/dev/null
+(cd "$out" && tar czf results.tgz --exclude results.tgz ./*)

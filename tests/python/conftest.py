@@ -46,7 +46,7 @@ def running_demo(*arguments):
     )
     try:
         for line in demo.stderr:
-            if found := re.search(r"base port (\d+)", line):
+            if found := re.search(r"ports (\d+) to", line):
                 yield int(found[1])
                 break
         else:

@@ -6,7 +6,7 @@ use super::{Joins, median};
 use crate::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, Life, RankDigest, RankInfo, Summary},
+    frame::{CollectiveTotals, CommunicatorState, GemmTotals, Life, RankDigest, RankInfo, Summary},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
@@ -237,6 +237,13 @@ impl RankView {
     /// The latest timed collectives, oldest first.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.samples.iter()
+    }
+
+    /// Bytes over the bus of one collective of this kind; `None` if its communicator is not open any more.
+    pub fn bus_bytes(&self, total: &CollectiveTotals) -> Option<u64> {
+        let known = |state: &&CommunicatorState| state.id == total.communicator;
+        let size = self.latest.as_ref()?.communicators.iter().find(known)?.size;
+        Some((total.bytes as f64 * total.operation.bus_factor(size)) as u64)
     }
 
     /// Median duration of the latest timed collectives as this rank saw them, waiting included.
