@@ -54,3 +54,55 @@ macro_rules! interpose {
     )*};
 }
 pub(crate) use interpose;
+
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "what is interposed is public everywhere else")]
+mod tests {
+    use std::ffi::c_int;
+
+    use crate::switch;
+
+    interpose! {
+        fn getpagesize() -> c_int in &[], or -1;
+        before |_lane| assert!(HALF.get() != Half::Before, "on purpose");
+        after |_, (), _| assert!(HALF.get() != Half::After, "on purpose");
+
+        fn xpu_top_no_library_has_this() -> c_int in &[c"libxpu_top_none.so"], or 77;
+        before |_lane| ();
+        after |_, (), _| {};
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Half {
+        Before,
+        After,
+    }
+
+    thread_local! {
+        static HALF: std::cell::Cell<Half> = const { std::cell::Cell::new(Half::Before) };
+    }
+
+    #[test]
+    fn a_panic_ends_the_observing_and_not_the_call() {
+        // SAFETY: sysconf has no precondition.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as c_int;
+        for half in [Half::Before, Half::After] {
+            HALF.set(half);
+            switch::mend();
+            let panics = switch::panics();
+            // SAFETY: as libc documents; it has no precondition.
+            let answers = [0; 3].map(|_| unsafe { getpagesize() });
+            assert_eq!(answers, [page; 3]);
+            assert_eq!(switch::panics(), panics + 1, "the calls after the first are not observed");
+            assert!(switch::is_broken());
+            assert!(crate::guard::Entered::enter_even_off().is_none());
+        }
+        switch::mend();
+    }
+
+    #[test]
+    fn a_function_no_library_has_answers_with_the_librarys_own_code() {
+        // SAFETY: it is never called: there is none.
+        assert_eq!(unsafe { xpu_top_no_library_has_this() }, 77);
+    }
+}

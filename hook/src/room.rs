@@ -44,7 +44,7 @@ fn threads_are_left() -> bool {
         waiting.push(thread);
     }
     drop(senders);
-    waiting.into_iter().map(thread::JoinHandle::join).filter(Result::is_ok).count() == THREADS
+    waiting.into_iter().filter_map(|thread| thread.join().ok()).count() == THREADS
 }
 
 #[cfg(test)]
