@@ -1,7 +1,7 @@
 //! Where the collector listens, and that it is the only one there.
 
 use std::{
-    fs, io,
+    fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -61,13 +61,7 @@ impl Sockets {
         for (socket, port) in [(&data, config.base.data()), (&control, config.base.control())] {
             bind_tcp(socket, SocketAddr::new(config.address, port))?;
         }
-        // Only the holder of the lock may take away what an earlier collector left behind.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(OpenError::Stale { path, error });
-            }
-            _ => {}
-        }
+        // libzmq takes away a socket that an earlier collector left behind: only the holder of the lock may bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
         workers
             .bind(&format!("ipc://{}", path.display()))
@@ -98,8 +92,6 @@ pub enum OpenError {
     Runtime(#[from] RuntimeDirError),
     #[error(transparent)]
     Lock(#[from] LockError),
-    #[error("cannot remove the old socket {path}: {error}; remove it by hand", path = path.display())]
-    Stale { path: PathBuf, error: io::Error },
     #[error("cannot listen at {path}: {error}; set XPU_TOP_RUNTIME_DIR to a local directory you own", path = path.display())]
     Ipc { path: PathBuf, error: zmq::Error },
     #[error(
