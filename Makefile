@@ -50,7 +50,7 @@ wheel: build $(BIN)/maturin
 	cd pybind && ../$(BIN)/maturin build --release --strip --auditwheel skip --out ../dist
 
 screenshots: build
-	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests screens
+	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests --test screens
 	$(CARGO) run --release -p xpu-tests --example svg_to_png
 
 clean:

@@ -214,6 +214,12 @@ fn libraries_opened_locally_are_found() {
 }
 
 #[test]
+fn no_context_is_made_on_another_ranks_device() {
+    let heard = Hazard::new("foreign_context", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 150);
+}
+
+#[test]
 fn errors_pass_through() {
     let heard = Hazard::new("error_passes_through", 0).is_harmless();
     assert_eq!(sum(&heard, |launches| launches.gemms), 901, "what the library refused was not launched");

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::call::{call, put};
+use crate::call::{call, call_without_context, put};
 use crate::error::Error;
 
 /// CUDA 13.0
@@ -10,7 +10,7 @@ const VERSION: c_int = 13000;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
-    call(|gpu| {
+    call_without_context(|gpu| {
         let current = gpu.device()?;
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(device, current) }
@@ -24,7 +24,7 @@ pub extern "C" fn cudaSetDevice(device: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
-    call(|gpu| {
+    call_without_context(|gpu| {
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(count, gpu.devices) }?;
         gpu.device().map(drop)
@@ -44,7 +44,7 @@ pub extern "C" fn cudaDeviceSynchronize() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> c_int {
-    call(|gpu| {
+    call_without_context(|gpu| {
         if !(0..gpu.devices).contains(&device) {
             return Err(Error::INVALID_DEVICE);
         }
@@ -61,11 +61,11 @@ pub unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA asks its callers for a writable pointer.
-    call(|_| unsafe { put(version, VERSION) })
+    call_without_context(|_| unsafe { put(version, VERSION) })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA asks its callers for a writable pointer.
-    call(|_| unsafe { put(version, VERSION) })
+    call_without_context(|_| unsafe { put(version, VERSION) })
 }

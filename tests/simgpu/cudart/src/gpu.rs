@@ -28,6 +28,8 @@ pub struct Gpu {
     pub executables: Handles<Vec<Node>>,
     pub captures: Captures,
     legacy: Mutex<Vec<Option<Arc<Stream>>>>,
+    /// A bit for each device this process has a context on; on the real thing each takes half a gigabyte of it.
+    contexts: AtomicU64,
     next_stream_id: AtomicU64,
     flop_per_s: f64,
     copy_bytes_per_s: f64,
@@ -57,6 +59,7 @@ impl Gpu {
             executables: Handles::new(0x6e00_0000),
             captures: Captures::default(),
             legacy: Mutex::default(),
+            contexts: AtomicU64::new(0),
             // 1 is the legacy stream's on the real thing too.
             next_stream_id: AtomicU64::new(1),
             flop_per_s: settings::TFLOPS.read() * 1e12,
@@ -79,6 +82,18 @@ impl Gpu {
         }
         let _ = DEVICE.try_with(|current| current.set(device));
         Ok(())
+    }
+
+    /// Makes a context on the calling thread's device, if there is none.
+    pub fn make_context(&self) {
+        let device = self.device().ok().and_then(|device| u32::try_from(device).ok());
+        if let Some(bit) = device.and_then(|device| 1_u64.checked_shl(device)) {
+            self.contexts.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub fn contexts(&self) -> u64 {
+        self.contexts.load(Ordering::Relaxed)
     }
 
     pub fn new_stream(&self, kind: Kind, device: c_int) -> Arc<Stream> {

@@ -33,6 +33,12 @@ pub extern "C" fn simgpu_current_device() -> c_int {
     if process::is_usable() { Gpu::get().device().unwrap_or(0) } else { 0 }
 }
 
+/// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` tells the same of a real machine.
+#[unsafe(no_mangle)]
+pub extern "C" fn simgpu_contexts() -> u64 {
+    Gpu::get().contexts()
+}
+
 fn enqueue(stream: usize, node: impl FnOnce(&Gpu) -> Node) -> c_int {
     if !process::is_usable() {
         return Error::INITIALIZATION.0;
