@@ -48,9 +48,10 @@ watch() {
 agree() { run agreement agreement.py xpu-top 2>"$out/agreement.err" | tee "$out/agreement.jsonl"; tail -3 "$out/agreement.err"; }
 
 overhead() {
-    for job in "ddp 2048 8 1024 4" "fsdp 2048 8 1024 4" "ddp 1024 16 512 4" "fsdp 4096 8 1024 4"; do
+    # Jobs that wait for their CPU vary more: more, shorter blocks.
+    for job in "ddp 2048 8 1024 4 40 10" "fsdp 2048 8 1024 4 120 5" "ddp 1024 16 512 4 120 5" "fsdp 4096 8 1024 4 30 10"; do
         # shellcheck disable=SC2086 # the words of a job are arguments
-        run overhead overhead.py $job 30 2>>"$out/overhead.err" | tee -a "$out/overhead.jsonl"
+        run overhead overhead.py $job 2>>"$out/overhead.err" | tee -a "$out/overhead.jsonl"
     done
 }
 
