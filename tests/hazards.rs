@@ -2,6 +2,8 @@
 //!
 //! The programs are in `hazards/`, which says what each is about.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     io::Read as _,
     os::unix::net::UnixListener,
@@ -107,7 +109,7 @@ fn under(collector: Collector, place: &Place, command: &mut Command) -> (Outcome
             if outcome.status.code().is_some() && !listener.heard().is_empty() {
                 let patience = Instant::now() + Duration::from_secs(2);
                 until("a goodbye, or that there is none", || {
-                    all_said().or((Instant::now() > patience).then_some(()))
+                    all_said().or_else(|| (Instant::now() > patience).then_some(()))
                 });
             }
             (outcome, listener.heard())

@@ -145,7 +145,16 @@ impl Fold {
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 self.time_collective(observer, at, (sequence, 1), duration);
             }
-            Record::Interval { communicator, operation, datatype, bytes, bus_bytes, sequence, collectives, .. } => {
+            Record::Interval {
+                communicator,
+                operation,
+                datatype,
+                bytes,
+                bus_bytes,
+                sequence,
+                collectives,
+                ..
+            } => {
                 if operation == Operation::Fused {
                     let id = observer.communicators.slot(communicator).id();
                     self.collectives.count(CollectiveKey { communicator: id, operation, datatype, bytes }, 1);

@@ -231,7 +231,8 @@ impl Lane {
     /// What timing an operation costs this thread, in nanoseconds: the lower quartile of what was measured. An event that
     /// takes longer waits for room in the GPU's queue, as the launch after it would have; that is not the hook's time.
     pub(crate) fn typical_cost(&self) -> u64 {
-        let mut known: Vec<_> = self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
+        let mut known: Vec<_> =
+            self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
         known.sort_unstable();
         known.get(known.len() / 4).copied().unwrap_or(0).into()
     }

@@ -18,7 +18,9 @@ pub(crate) enum Hook {
     /// Opened by this module: carries marks, sees no GPU work.
     Packaged(Step),
     Disabled,
-    Missing { why: String },
+    Missing {
+        why: String,
+    },
 }
 
 impl Hook {
@@ -62,7 +64,8 @@ fn packaged() -> Result<Step, String> {
     let module = own_path().ok_or("this module cannot tell where it is installed")?;
     let near = [module.with_file_name("lib"), module.with_file_name("")];
     let path = near.iter().map(|dir| dir.join("libxpu_hook.so")).find(|path| path.exists());
-    let path = path.ok_or_else(|| format!("libxpu_hook.so is not beside {}; reinstall xpu-top", module.display()))?;
+    let path =
+        path.ok_or_else(|| format!("libxpu_hook.so is not beside {}; reinstall xpu-top", module.display()))?;
     // SAFETY: the hook has no constructor that does anything.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| format!("{} does not load: {error}", path.display()))?;

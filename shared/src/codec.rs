@@ -29,7 +29,9 @@ pub const LARGEST_FRAME: usize = 8 << 20;
 pub enum DecodeError {
     #[error("not a frame of xpu-top: it does not begin with its magic bytes")]
     Foreign,
-    #[error("a frame of version {found}, this program speaks {VERSION}: run the same xpu-top version on all hosts")]
+    #[error(
+        "a frame of version {found}, this program speaks {VERSION}: run the same xpu-top version on all hosts"
+    )]
     Version { found: u16 },
     #[error("a frame of unknown kind {kind}: the sender is newer than this program")]
     Kind { kind: u16 },
@@ -82,7 +84,8 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
 }
 
 fn payload<T: Serialize>(frame: &Frame, body: &T, bytes: &mut Vec<u8>) {
-    let outgoing = Outgoing { host: &frame.host, number: frame.number, now: frame.now, lost: frame.lost, body };
+    let outgoing =
+        Outgoing { host: &frame.host, number: frame.number, now: frame.now, lost: frame.lost, body };
     bincode::serde::encode_into_std_write(outgoing, bytes, bincode::config::standard())
         .expect("a Vec takes every byte and these types have no unsupported shapes");
 }

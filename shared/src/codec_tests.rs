@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{Command, Event, Request, Steps, StepSource, Summary},
+    frame::{Command, Event, Request, StepSource, Steps, Summary},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,

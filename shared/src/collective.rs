@@ -102,7 +102,11 @@ mod tests {
         for (operation, factor, whole) in NCCL_TESTS {
             assert!((operation.bus_factor(8) - factor).abs() < 1e-12, "{operation}");
             assert_eq!(operation.message_bytes(1000, 2, 8), 2000 * whole, "{operation}");
-            assert_eq!(operation.bus_bytes(1000, 2, 8), (2000.0 * whole as f64 * factor) as u64, "{operation}");
+            assert_eq!(
+                operation.bus_bytes(1000, 2, 8),
+                (2000.0 * whole as f64 * factor) as u64,
+                "{operation}"
+            );
         }
         assert_eq!(Operation::AllReduce.bus_factor(2), 1.0);
     }

@@ -331,7 +331,12 @@ pub struct RankDetail {
 pub enum Event {
     Joined(RankInfo),
     /// Its [`Life`] changed.
-    Life { job: JobName, rank: Rank, pid: Pid, life: Life },
+    Life {
+        job: JobName,
+        rank: Rank,
+        pid: Pid,
+        life: Life,
+    },
 }
 
 impl Event {

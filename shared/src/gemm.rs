@@ -23,7 +23,8 @@ pub struct GemmShape {
 impl GemmShape {
     /// 2·batch·m·n·k real operations; a complex multiply-add counts as four.
     pub fn flops(&self) -> f64 {
-        let complex = if matches!(self.datatype, DataType::Complex64 | DataType::Complex128) { 4.0 } else { 1.0 };
+        let complex =
+            if matches!(self.datatype, DataType::Complex64 | DataType::Complex128) { 4.0 } else { 1.0 };
         complex * 2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64
     }
 }

@@ -178,7 +178,10 @@ impl Job {
     }
 
     /// The same over some of a rank's timed collectives.
-    pub fn bus_bandwidth_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<GigabytesPerSecond> {
+    pub fn bus_bandwidth_of<'a>(
+        &self,
+        samples: impl Iterator<Item = &'a Sample>,
+    ) -> Option<GigabytesPerSecond> {
         let rates = samples.filter_map(|sample| {
             let join = self.joins.get(sample.communicator, sample.sequence)?;
             GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| (join, rate.0))

@@ -40,10 +40,13 @@ impl Key {
 
     /// The key at `path`. `Ok(None)` if there is no such file and nobody named one.
     pub fn find(named: Option<&Path>) -> Result<Option<Self>, KeyError> {
-        let asked_for = named.is_some() || env::var_os(variable::KEY_FILE).is_some_and(|value| !value.is_empty());
+        let asked_for =
+            named.is_some() || env::var_os(variable::KEY_FILE).is_some_and(|value| !value.is_empty());
         let Some(path) = named.map(Path::to_owned).or_else(Self::path) else { return Ok(None) };
         match Self::read(&path) {
-            Err(KeyError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound && !asked_for => {
+            Err(KeyError::Unreadable { error, .. })
+                if error.kind() == io::ErrorKind::NotFound && !asked_for =>
+            {
                 Ok(None)
             }
             read => read.map(Some),
@@ -83,7 +86,8 @@ impl Key {
         // may read another's half.
         let aside = path.with_extension(format!("{}-{}", crate::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(at)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(at)?;
         let written = writeln!(file, "{text}").and_then(|()| file.sync_all());
         let placed = written.and_then(|()| fs::hard_link(&aside, path));
         let _ = fs::remove_file(&aside);

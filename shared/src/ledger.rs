@@ -125,7 +125,9 @@ impl Ledger {
 
 impl CommunicatorLine {
     pub fn open(&self, id: CommunicatorId, rank: u32, size: u32) {
-        for word in [&self.entered, &self.enqueued, &self.completed, &self.last, &self.last_at, &self.point_to_point] {
+        for word in
+            [&self.entered, &self.enqueued, &self.completed, &self.last, &self.last_at, &self.point_to_point]
+        {
             word.store(0, Relaxed);
         }
         self.place.store(u64::from(rank) << 32 | u64::from(size), Relaxed);

@@ -6,8 +6,8 @@ use crate::{
     collective::Operation,
     endpoint::BasePort,
     frame::{
-        Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot, Launches, Life,
-        RankDigest, RankInfo, RankSnapshot,
+        Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot, Launches,
+        Life, RankDigest, RankInfo, RankSnapshot,
     },
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank, Sequence, Step},
     sampling,
@@ -50,10 +50,9 @@ impl Simulation {
     pub fn snapshots(&self, seconds: u64) -> Vec<Frame> {
         (0..self.hosts)
             .map(|host| {
-                let ranks = self.ranks_of(host).map(|rank| RankSnapshot {
-                    info: self.info(rank),
-                    digest: self.digest(rank, seconds),
-                });
+                let ranks = self
+                    .ranks_of(host)
+                    .map(|rank| RankSnapshot { info: self.info(rank), digest: self.digest(rank, seconds) });
                 let jobs = vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect() }];
                 let version = crate::VERSION.to_owned();
                 let snapshot = HostSnapshot { version, started: self.started, base: BasePort::DEFAULT, jobs };
@@ -123,7 +122,9 @@ impl Simulation {
             heard: self.at(seconds),
             step: Some(Step(steps)),
             step_at: self.at(seconds),
-            step_median: Some(Nanoseconds((self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64)),
+            step_median: Some(Nanoseconds(
+                (self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64,
+            )),
             step_count: steps_per_second as u32,
             gemm_timed_flops: tflops * 1e12 * timed * slowdown,
             gemm_timed_for: Nanoseconds((timed * slowdown * 1e9) as u64),
@@ -140,7 +141,12 @@ impl Simulation {
                 last_bytes: BUCKET,
             }],
             samples,
-            launches: Launches { kernels: steps * 300, gemms: steps * 96, collectives, ..Launches::default() },
+            launches: Launches {
+                kernels: steps * 300,
+                gemms: steps * 96,
+                collectives,
+                ..Launches::default()
+            },
             dropped_records: 0,
             untimed: 0,
             overhead_ppm: 300,

@@ -139,7 +139,9 @@ impl Status {
                 dropped_records: digests().map(|digest| digest.dropped_records).sum(),
                 lost_frames: jobs.lost_frames(),
                 untimed: digests().map(|digest| digest.untimed).sum(),
-                overhead_pct: digests().map(|digest| f64::from(digest.overhead_ppm) / 1e4).fold(0.0, f64::max),
+                overhead_pct: digests()
+                    .map(|digest| f64::from(digest.overhead_ppm) / 1e4)
+                    .fold(0.0, f64::max),
             },
             ranks,
         }
@@ -198,7 +200,10 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
         k: shape.k,
         batch: shape.batch,
         datatype: shape.datatype.to_string(),
-        transposed: [shape.transposed.0, shape.transposed.1].map(|yes| if yes { 'T' } else { 'N' }).iter().collect(),
+        transposed: [shape.transposed.0, shape.transposed.1]
+            .map(|yes| if yes { 'T' } else { 'N' })
+            .iter()
+            .collect(),
         count: total.count,
         timed: total.timed,
         tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),

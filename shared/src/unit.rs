@@ -98,7 +98,10 @@ mod tests {
     #[test]
     fn rates_are_decimal_and_unknown_without_time() {
         assert_eq!(Tflops::from_work(2e12, Nanoseconds(1_000_000_000)), Some(Tflops(2.0)));
-        assert_eq!(GigabytesPerSecond::from_work(1e9, Nanoseconds(500_000_000)), Some(GigabytesPerSecond(2.0)));
+        assert_eq!(
+            GigabytesPerSecond::from_work(1e9, Nanoseconds(500_000_000)),
+            Some(GigabytesPerSecond(2.0))
+        );
         assert_eq!(Tflops::from_work(1.0, Nanoseconds(0)), None);
     }
 

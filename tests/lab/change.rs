@@ -9,11 +9,12 @@ use xpu_shared::{
 };
 
 /// What is added to each rank's totals since the last change.
-#[derive(Default)]
-pub struct Change {
+#[derive(Default, Debug)]
+pub(crate) struct Change {
     added: HashMap<Rank, Added>,
 }
 
+#[derive(Debug)]
 struct Added {
     steps: u64,
     timed_flops: f64,
@@ -34,7 +35,7 @@ impl Change {
     ///
     /// # Panics
     /// If the job became faster: then its totals would have to go back.
-    pub fn between(before: &[Frame], after: &[Frame]) -> Self {
+    pub(crate) fn between(before: &[Frame], after: &[Frame]) -> Self {
         let difference =
             |before: u64, after: u64| before.checked_sub(after).expect("a job only becomes slower");
         let steps = |digest: &RankDigest| digest.step.unwrap_or_default().0;
@@ -51,7 +52,7 @@ impl Change {
         Self { added: added.collect() }
     }
 
-    pub fn apply(&self, frames: &mut [Frame]) {
+    pub(crate) fn apply(&self, frames: &mut [Frame]) {
         for frame in frames {
             let Body::Digest(digest) = &mut frame.body else { continue };
             for digest in &mut digest.ranks {

@@ -40,6 +40,7 @@ const BEFORE: u64 = 1_800;
 /// Seconds that are watched of it.
 const WATCHED: u64 = 40;
 
+#[derive(Debug)]
 pub struct Lab {
     simulation: Simulation,
     /// Seconds since the job began.
@@ -199,6 +200,7 @@ fn named(name: &str) -> Key {
 }
 
 /// What would be on the terminal.
+#[derive(Debug)]
 pub struct Screen {
     pub buffer: Buffer,
 }

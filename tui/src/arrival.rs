@@ -27,7 +27,11 @@ pub struct Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.base == BasePort::DEFAULT { f.write_str(&self.host) } else { write!(f, "{}:{}", self.host, self.base.0) }
+        if self.base == BasePort::DEFAULT {
+            f.write_str(&self.host)
+        } else {
+            write!(f, "{}:{}", self.host, self.base.0)
+        }
     }
 }
 
@@ -37,5 +41,7 @@ pub enum Link {
     Connecting,
     Up,
     /// It does not answer. `why` says what was tried and what to do.
-    Down { why: String },
+    Down {
+        why: String,
+    },
 }

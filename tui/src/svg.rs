@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::palette::picture::{GROUND, LETTERS, name};
 
-/// Of one cell, in pixels. DejaVu Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
+/// Of one cell, in pixels. `DejaVu` Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
 const CELL: (f64, f64) = (8.0, 16.0);
 const FONT: f64 = 13.29;
 /// From a cell's top to the line the letters stand on.
@@ -177,7 +177,7 @@ fn write_run(svg: &mut String, x: u16, line: u16, text: &str, look: &str, bold: 
     );
 }
 
-/// Holds a run to its cells where the viewer has no DejaVu Sans Mono.
+/// Holds a run to its cells where the viewer has no `DejaVu` Sans Mono.
 fn text_length(text: &str) -> String {
     match text.width() {
         0 | 1 => String::new(),

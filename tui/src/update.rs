@@ -64,7 +64,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         },
         Action::Save => {
             app.settle();
-            return Some(Effect::Save(picture_name(app.job().map(|job| job.name()), app.now)));
+            return Some(Effect::Save(picture_name(app.job().map(xpu_shared::job::Job::name), app.now)));
         }
         Action::Quit => return Some(Effect::Quit),
     }
@@ -109,7 +109,7 @@ fn select(app: &mut App, motion: Motion) {
 fn next_job(app: &mut App) {
     app.settle();
     let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
-    let shown = app.job().map(|job| job.name());
+    let shown = app.job().map(xpu_shared::job::Job::name);
     let at = shown.and_then(|shown| names.iter().position(|name| name == shown));
     let next = at.map_or(0, |at| (at + 1) % names.len());
     match names.into_iter().nth(next) {

@@ -120,7 +120,9 @@ impl RankView {
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
         for sample in &digest.samples {
-            let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else { continue };
+            let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
+                continue;
+            };
             let taken = Sample {
                 communicator: communicator.id,
                 sequence: sample.sequence,
@@ -248,7 +250,8 @@ impl RankView {
 
     /// Median duration of the latest timed collectives as this rank saw them, waiting included.
     pub fn collective_time(&self) -> Option<Nanoseconds> {
-        median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect()).map(|ns| Nanoseconds(ns as u64))
+        median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect())
+            .map(|ns| Nanoseconds(ns as u64))
     }
 }
 

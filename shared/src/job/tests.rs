@@ -91,7 +91,12 @@ fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
     let simulation = Simulation::new(3, 1, 2);
     let mut jobs = folded(&simulation, 5..=9);
     let tell = |jobs: &mut Jobs, rank: u32, life| {
-        let event = Event::Life { job: simulation.job.clone(), rank: Rank(rank), pid: crate::id::Pid(4000 + rank), life };
+        let event = Event::Life {
+            job: simulation.job.clone(),
+            rank: Rank(rank),
+            pid: crate::id::Pid(4000 + rank),
+            life,
+        };
         jobs.fold(&Frame { body: Body::Event(event), ..simulation.digests(9).remove(0) });
     };
     tell(&mut jobs, 0, Life::Ended);

@@ -18,7 +18,7 @@ use super::{Metric, Odd, Seats, Sort};
 use crate::widget::scale::Scale;
 
 /// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
-pub const STALE: Duration = Duration::from_secs(5);
+pub(super) const STALE: Duration = Duration::from_secs(5);
 
 /// One rank.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use crate::{
     width::LEAST,
 };
 
-pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }

@@ -15,7 +15,7 @@ use crate::{
     widget::ends,
 };
 
-pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let mut keys: Vec<Span<'_>> = Vec::new();
     for (binding, short) in
         keymap::in_force(app.scope()).filter_map(|binding| Some((binding, binding.short?)))

@@ -16,11 +16,11 @@ use crate::{
     width::Room,
 };
 
-pub fn height(room: Room) -> u16 {
+pub(super) fn height(room: Room) -> u16 {
     if room == Room::Wide { 5 } else { 2 }
 }
 
-pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     draw_title(app, room, Rect { height: 1, ..area }, buffer);
     let figures = figures(&app.survey);
     if room == Room::Wide {
@@ -31,7 +31,7 @@ pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-pub fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let strong = palette.of(Role::Strong);
     let mut left = vec![
@@ -41,7 +41,8 @@ pub fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     ];
     let jobs = app.jobs.iter().count();
     if jobs > 1 {
-        let shown = app.jobs.iter().position(|job| Some(job.name()) == app.job().map(|job| job.name()));
+        let shown =
+            app.jobs.iter().position(|job| Some(job.name()) == app.job().map(xpu_shared::job::Job::name));
         let which = if matches!(app.choice, Choice::Named(_)) { "" } else { ", foremost" };
         let text = format!("   job {} of {jobs}{which}", shown.map_or(0, |at| at + 1));
         left.push(Span::styled(text, palette.of(Role::Muted)));
@@ -68,7 +69,7 @@ pub fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Whether what is on the screen is of now.
-pub fn status(app: &App) -> (&'static str, String, Role) {
+pub(super) fn status(app: &App) -> (&'static str, String, Role) {
     let survey = &app.survey;
     if app.job().is_none() {
         (glyph::WAITING, "WAITING".to_owned(), Role::Muted)

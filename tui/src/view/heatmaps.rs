@@ -31,14 +31,14 @@ const GAP: usize = 2;
 const LABEL: usize = 12;
 
 /// Both panels: the same grid, so that a rank is in the same place of both.
-pub struct Panels {
+pub(super) struct Panels {
     grid: Grid,
     label: usize,
 }
 
 impl Panels {
     /// Chooses the grid for `width` columns and at most `height` lines, borders included.
-    pub fn plan(app: &App, width: u16, height: u16) -> Self {
+    pub(super) fn plan(app: &App, width: u16, height: u16) -> Self {
         let shape = app.survey.seats.shape();
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(4);
@@ -52,11 +52,11 @@ impl Panels {
         Self { grid, label }
     }
 
-    pub fn height(&self) -> u16 {
+    pub(super) fn height(&self) -> u16 {
         self.grid.height() as u16 + 2
     }
 
-    pub fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
+    pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
@@ -167,7 +167,7 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
 }
 
 fn label(app: &App, slot: usize) -> String {
-    app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), |host| host.to_string())
+    app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
 }
 
 /// The end of a name, which is what tells hosts apart.

@@ -17,7 +17,7 @@ use crate::{
 
 const WIDTH: u16 = 66;
 
-pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let mut lines = Vec::new();
     for scope in [Scope::Overview, Scope::Anywhere, Scope::Rank, Scope::Help] {

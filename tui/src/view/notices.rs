@@ -22,7 +22,7 @@ struct Notice {
 const NAMED: usize = 4;
 
 /// All notices in `most` lines; those that do not fit are counted.
-pub fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let notices = notices(app);
     let each = (most / notices.len().max(1)).clamp(1, 3);
     let mut lines: Vec<Line<'static>> = Vec::new();
@@ -113,8 +113,8 @@ fn unreachable(app: &App) -> Option<Notice> {
 }
 
 /// `a, b, c, d and 12 more`.
-pub fn names(endpoints: &[&Endpoint]) -> String {
-    let first: Vec<_> = endpoints.iter().take(NAMED).map(|endpoint| endpoint.to_string()).collect();
+pub(super) fn names(endpoints: &[&Endpoint]) -> String {
+    let first: Vec<_> = endpoints.iter().take(NAMED).map(std::string::ToString::to_string).collect();
     let rest = endpoints.len() - first.len();
     let more = if rest > 0 { format!(" and {} more", figure::count(rest as u64)) } else { String::new() };
     format!("{}{more}", first.join(", "))

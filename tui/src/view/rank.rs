@@ -37,7 +37,7 @@ const COLLECTIVES: [Place; 5] = [
     ("p99 µs", 7, true),
 ];
 
-pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let Some(rank) = &app.survey.inspected else { return };
     let parts = [Constraint::Fill(1), Constraint::Fill(1)];
     let ([left, right], borders) = if room == Room::Wide {

@@ -32,7 +32,7 @@ struct Place {
     right: bool,
 }
 
-pub fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     // A short list has a short frame.
     let rows = u16::try_from(app.survey.order.len()).unwrap_or(u16::MAX);

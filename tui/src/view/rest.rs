@@ -20,7 +20,7 @@ use crate::{
 /// Reasons listed before the rest is only counted.
 const LISTED: usize = 4;
 
-pub fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);

@@ -49,6 +49,7 @@ impl Cell {
     }
 }
 
+#[derive(Debug)]
 pub struct Heatmap<'a, Cells> {
     pub grid: &'a Grid,
     /// The cell of a slot.

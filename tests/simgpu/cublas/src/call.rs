@@ -7,13 +7,13 @@ use simgpu_engine::process;
 
 /// `cublasStatus_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub(crate) enum Status {
     NotInitialized = 1,
     InvalidValue = 7,
     ExecutionFailed = 13,
 }
 
-pub fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
+pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
     let outcome = process::keeping_errno(|| match driver() {
         Some(driver) if process::is_usable() => body(driver),
         _ => Err(Status::NotInitialized),

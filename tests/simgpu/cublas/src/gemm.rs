@@ -11,7 +11,7 @@ use crate::handle::Handle;
 const SINGLE: (c_int, c_int) = (0, 68);
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasGemmEx(
+pub(crate) extern "C" fn cublasGemmEx(
     handle: usize,
     trans_of_a: c_int,
     trans_of_b: c_int,
@@ -36,7 +36,7 @@ pub extern "C" fn cublasGemmEx(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasGemmStridedBatchedEx(
+pub(crate) extern "C" fn cublasGemmStridedBatchedEx(
     handle: usize,
     trans_of_a: c_int,
     trans_of_b: c_int,
@@ -65,7 +65,7 @@ pub extern "C" fn cublasGemmStridedBatchedEx(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasSgemm_v2(
+pub(crate) extern "C" fn cublasSgemm_v2(
     handle: usize,
     trans_of_a: c_int,
     trans_of_b: c_int,

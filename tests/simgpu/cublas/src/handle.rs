@@ -12,7 +12,7 @@ use crate::call::{Status, call};
 const VERSION: c_int = 130_000;
 
 #[derive(Debug, Default)]
-pub struct Handle {
+pub(crate) struct Handle {
     stream: AtomicUsize,
     math_mode: AtomicU32,
 }
@@ -20,11 +20,11 @@ pub struct Handle {
 static HANDLES: Handles<Handle> = Handles::new(0xb1a5_0000);
 
 impl Handle {
-    pub fn of(handle: usize) -> Result<Arc<Self>, Status> {
+    pub(crate) fn of(handle: usize) -> Result<Arc<Self>, Status> {
         HANDLES.get(handle).ok_or(Status::NotInitialized)
     }
 
-    pub fn stream(&self) -> usize {
+    pub(crate) fn stream(&self) -> usize {
         self.stream.load(Ordering::Relaxed)
     }
 }
@@ -43,7 +43,7 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasCreate_v2(handle: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cublasCreate_v2(handle: *mut usize) -> c_int {
     call(|_| {
         if handle.is_null() {
             return Err(Status::InvalidValue);
@@ -54,12 +54,12 @@ pub unsafe extern "C" fn cublasCreate_v2(handle: *mut usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasDestroy_v2(handle: usize) -> c_int {
+pub(crate) extern "C" fn cublasDestroy_v2(handle: usize) -> c_int {
     call(|_| HANDLES.remove(handle).map(drop).ok_or(Status::NotInitialized))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasSetStream_v2(handle: usize, stream: usize) -> c_int {
+pub(crate) extern "C" fn cublasSetStream_v2(handle: usize, stream: usize) -> c_int {
     call(|_| {
         Handle::of(handle)?.stream.store(stream, Ordering::Relaxed);
         Ok(())
@@ -67,7 +67,7 @@ pub extern "C" fn cublasSetStream_v2(handle: usize, stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasGetStream_v2(handle: usize, stream: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cublasGetStream_v2(handle: usize, stream: *mut usize) -> c_int {
     call(|_| {
         let current = Handle::of(handle)?.stream();
         // SAFETY: cuBLAS asks its callers for a writable pointer.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn cublasGetStream_v2(handle: usize, stream: *mut usize) -
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasSetMathMode(handle: usize, mode: c_uint) -> c_int {
+pub(crate) extern "C" fn cublasSetMathMode(handle: usize, mode: c_uint) -> c_int {
     call(|_| {
         Handle::of(handle)?.math_mode.store(mode, Ordering::Relaxed);
         Ok(())
@@ -84,7 +84,7 @@ pub extern "C" fn cublasSetMathMode(handle: usize, mode: c_uint) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasGetMathMode(handle: usize, mode: *mut c_uint) -> c_int {
+pub(crate) unsafe extern "C" fn cublasGetMathMode(handle: usize, mode: *mut c_uint) -> c_int {
     call(|_| {
         let current = Handle::of(handle)?.math_mode.load(Ordering::Relaxed);
         // SAFETY: cuBLAS asks its callers for a writable pointer.
@@ -93,12 +93,16 @@ pub unsafe extern "C" fn cublasGetMathMode(handle: usize, mode: *mut c_uint) -> 
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasSetWorkspace_v2(handle: usize, _workspace: *mut c_void, _bytes: usize) -> c_int {
+pub(crate) extern "C" fn cublasSetWorkspace_v2(
+    handle: usize,
+    _workspace: *mut c_void,
+    _bytes: usize,
+) -> c_int {
     call(|_| Handle::of(handle).map(drop))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasGetVersion_v2(_handle: usize, version: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cublasGetVersion_v2(_handle: usize, version: *mut c_int) -> c_int {
     // SAFETY: cuBLAS asks its callers for a writable pointer.
     call(|_| unsafe { put(version, VERSION) })
 }

@@ -9,16 +9,16 @@ use simgpu_engine::lock;
 use crate::call::{Status, put};
 
 /// The attributes a kind of descriptor has, with their sizes in bytes.
-pub type Table = &'static [(c_int, usize)];
+pub(crate) type Table = &'static [(c_int, usize)];
 
-pub const LAYOUT_TYPE: c_int = 0;
-pub const LAYOUT_ORDER: c_int = 1;
-pub const LAYOUT_ROWS: c_int = 2;
-pub const LAYOUT_COLS: c_int = 3;
-pub const LAYOUT_LD: c_int = 4;
-pub const LAYOUT_BATCH_COUNT: c_int = 5;
+pub(crate) const LAYOUT_TYPE: c_int = 0;
+pub(crate) const LAYOUT_ORDER: c_int = 1;
+pub(crate) const LAYOUT_ROWS: c_int = 2;
+pub(crate) const LAYOUT_COLS: c_int = 3;
+pub(crate) const LAYOUT_LD: c_int = 4;
+pub(crate) const LAYOUT_BATCH_COUNT: c_int = 5;
 /// Those above, the strided batch offset and the plane offset.
-pub const LAYOUT: Table = &[
+pub(crate) const LAYOUT: Table = &[
     (LAYOUT_TYPE, 4),
     (LAYOUT_ORDER, 4),
     (LAYOUT_ROWS, 8),
@@ -29,14 +29,14 @@ pub const LAYOUT: Table = &[
     (7, 8),
 ];
 
-pub const MATMUL_COMPUTE_TYPE: c_int = 0;
-pub const MATMUL_SCALE_TYPE: c_int = 1;
-pub const MATMUL_TRANSA: c_int = 3;
-pub const MATMUL_EPILOGUE: c_int = 7;
+pub(crate) const MATMUL_COMPUTE_TYPE: c_int = 0;
+pub(crate) const MATMUL_SCALE_TYPE: c_int = 1;
+pub(crate) const MATMUL_TRANSA: c_int = 3;
+pub(crate) const MATMUL_EPILOGUE: c_int = 7;
 /// Those above; pointer mode (2), transb, transc, fill mode (6), bias pointer and stride, auxiliary pointer,
 /// leading dimension and stride (11 to 13), alpha stride, SM target (15), scale pointers (17 to 21), the
 /// auxiliary output's type and scales (22 to 24), fast accumulation, bias type (26).
-pub const MATMUL: Table = &[
+pub(crate) const MATMUL: Table = &[
     (MATMUL_COMPUTE_TYPE, 4),
     (MATMUL_SCALE_TYPE, 4),
     (2, 4),
@@ -65,20 +65,21 @@ pub const MATMUL: Table = &[
 ];
 
 /// Search mode, workspace bytes (1), reduction scheme, alignments of A to D (5 to 8), waves, implementation mask.
-pub const PREFERENCE: Table = &[(0, 4), (1, 8), (3, 4), (5, 4), (6, 4), (7, 4), (8, 4), (9, 4), (12, 8)];
+pub(crate) const PREFERENCE: Table =
+    &[(0, 4), (1, 8), (3, 4), (5, 4), (6, 4), (7, 4), (8, 4), (9, 4), (12, 8)];
 
 #[derive(Debug)]
-pub struct Attributes {
+pub(crate) struct Attributes {
     table: Table,
     values: Mutex<BTreeMap<c_int, Vec<u8>>>,
 }
 
 impl Attributes {
-    pub fn new(table: Table) -> Self {
+    pub(crate) fn new(table: Table) -> Self {
         Self { table, values: Mutex::default() }
     }
 
-    pub fn with(self, name: c_int, value: &[u8]) -> Self {
+    pub(crate) fn with(self, name: c_int, value: &[u8]) -> Self {
         lock(&self.values).insert(name, value.to_vec());
         self
     }
@@ -94,7 +95,7 @@ impl Attributes {
     }
 
     /// The attribute as a number; negative ones count as 0.
-    pub fn number(&self, name: c_int) -> Result<u64, Status> {
+    pub(crate) fn number(&self, name: c_int) -> Result<u64, Status> {
         let bytes = self.bytes(name)?;
         let number = match <[u8; 8]>::try_from(bytes.as_slice()) {
             Ok(eight) => i64::from_ne_bytes(eight),
@@ -105,7 +106,7 @@ impl Attributes {
 
     /// # Safety
     /// `from` must be NULL or readable for `bytes`.
-    pub unsafe fn set(&self, name: c_int, from: *const c_void, bytes: usize) -> Result<(), Status> {
+    pub(crate) unsafe fn set(&self, name: c_int, from: *const c_void, bytes: usize) -> Result<(), Status> {
         if from.is_null() || bytes != self.size(name)? {
             return Err(Status::InvalidValue);
         }
@@ -119,7 +120,7 @@ impl Attributes {
     ///
     /// # Safety
     /// `to` must be NULL or writable for `room` bytes, `written` NULL or writable.
-    pub unsafe fn get(
+    pub(crate) unsafe fn get(
         &self,
         name: c_int,
         to: *mut c_void,

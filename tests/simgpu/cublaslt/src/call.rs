@@ -7,13 +7,13 @@ use simgpu_engine::process;
 
 /// `cublasStatus_t`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub(crate) enum Status {
     NotInitialized = 1,
     InvalidValue = 7,
     ExecutionFailed = 13,
 }
 
-pub fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
+pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
     let outcome = process::keeping_errno(|| match driver() {
         Some(driver) if process::is_usable() => body(driver),
         _ => Err(Status::NotInitialized),
@@ -25,7 +25,7 @@ pub fn call(body: impl FnOnce(Driver) -> Result<(), Status>) -> c_int {
 ///
 /// # Safety
 /// `to` must be NULL or writable.
-pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
     if to.is_null() {
         return Err(Status::InvalidValue);
     }

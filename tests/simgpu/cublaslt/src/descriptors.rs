@@ -11,11 +11,11 @@ use crate::call::{Status, call, put};
 struct Library;
 
 static LIBRARIES: Handles<Library> = Handles::new(0x1b00_0000);
-pub static MATMULS: Handles<Attributes> = Handles::new(0x1d00_0000);
-pub static LAYOUTS: Handles<Attributes> = Handles::new(0x1a00_0000);
+pub(crate) static MATMULS: Handles<Attributes> = Handles::new(0x1d00_0000);
+pub(crate) static LAYOUTS: Handles<Attributes> = Handles::new(0x1a00_0000);
 static PREFERENCES: Handles<Attributes> = Handles::new(0x1f00_0000);
 
-pub fn known(kind: &Handles<Attributes>, handle: usize) -> Result<Arc<Attributes>, Status> {
+pub(crate) fn known(kind: &Handles<Attributes>, handle: usize) -> Result<Arc<Attributes>, Status> {
     kind.get(handle).ok_or(Status::InvalidValue)
 }
 
@@ -63,18 +63,18 @@ unsafe fn get(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtCreate(handle: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cublasLtCreate(handle: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(&LIBRARIES, handle, Library) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasLtDestroy(handle: usize) -> c_int {
+pub(crate) extern "C" fn cublasLtDestroy(handle: usize) -> c_int {
     destroy(&LIBRARIES, handle, Status::NotInitialized)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulDescCreate(
+pub(crate) unsafe extern "C" fn cublasLtMatmulDescCreate(
     desc: *mut usize,
     compute_type: c_int,
     scale_type: c_int,
@@ -88,12 +88,12 @@ pub unsafe extern "C" fn cublasLtMatmulDescCreate(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasLtMatmulDescDestroy(desc: usize) -> c_int {
+pub(crate) extern "C" fn cublasLtMatmulDescDestroy(desc: usize) -> c_int {
     destroy(&MATMULS, desc, Status::InvalidValue)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
+pub(crate) unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
     desc: usize,
     name: c_int,
     from: *const c_void,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulDescGetAttribute(
+pub(crate) unsafe extern "C" fn cublasLtMatmulDescGetAttribute(
     desc: usize,
     name: c_int,
     to: *mut c_void,
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn cublasLtMatmulDescGetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatrixLayoutCreate(
+pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     layout: *mut usize,
     data_type: c_int,
     rows: u64,
@@ -134,12 +134,12 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutCreate(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasLtMatrixLayoutDestroy(layout: usize) -> c_int {
+pub(crate) extern "C" fn cublasLtMatrixLayoutDestroy(layout: usize) -> c_int {
     destroy(&LAYOUTS, layout, Status::InvalidValue)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
+pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
     layout: usize,
     name: c_int,
     from: *const c_void,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
+pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
     layout: usize,
     name: c_int,
     to: *mut c_void,
@@ -162,18 +162,18 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulPreferenceCreate(preference: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cublasLtMatmulPreferenceCreate(preference: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(&PREFERENCES, preference, Attributes::new(attributes::PREFERENCE)) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasLtMatmulPreferenceDestroy(preference: usize) -> c_int {
+pub(crate) extern "C" fn cublasLtMatmulPreferenceDestroy(preference: usize) -> c_int {
     destroy(&PREFERENCES, preference, Status::InvalidValue)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
+pub(crate) unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     preference: usize,
     name: c_int,
     from: *const c_void,

@@ -8,7 +8,7 @@ use crate::descriptors::{LAYOUTS, MATMULS, known};
 /// `cublasLtMatmulHeuristicResult_t`
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct HeuristicResult {
+pub(crate) struct HeuristicResult {
     algo: [u64; 8],
     workspace_bytes: usize,
     state: c_int,
@@ -17,7 +17,7 @@ pub struct HeuristicResult {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
+pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _handle: usize,
     desc: usize,
     a: usize,

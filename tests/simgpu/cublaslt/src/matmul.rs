@@ -11,7 +11,7 @@ use crate::call::{Status, call};
 use crate::descriptors::{LAYOUTS, MATMULS, known};
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasLtMatmul(
+pub(crate) extern "C" fn cublasLtMatmul(
     handle: usize,
     desc: usize,
     _alpha: *const c_void,
@@ -49,7 +49,7 @@ pub extern "C" fn cublasLtMatmul(
 fn product(desc: usize, a: usize, d: usize) -> Result<Product, Status> {
     let (desc, a, d) = (known(&MATMULS, desc)?, known(&LAYOUTS, a)?, known(&LAYOUTS, d)?);
     let depth = if desc.number(MATMUL_TRANSA)? == 0 { LAYOUT_COLS } else { LAYOUT_ROWS };
-    let code = |number: u64| i32::try_from(number).map_err(|_| Status::InvalidValue);
+    let code = |number: u64| i32::try_from(number).map_err(|_ignored| Status::InvalidValue);
     Ok(Product {
         m: d.number(LAYOUT_ROWS)?,
         n: d.number(LAYOUT_COLS)?,

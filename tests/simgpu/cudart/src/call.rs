@@ -9,7 +9,7 @@ use crate::gpu::Gpu;
 
 /// Runs a call, refusing it in a forked child; remembers a failure as the thread's last error. As on the real thing, a call on
 /// a thread that never chose a device makes a context on device 0.
-pub fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
+pub(crate) fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     call_without_context(|gpu| {
         let outcome = body(gpu);
         gpu.make_context();
@@ -18,7 +18,7 @@ pub fn call(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
 }
 
 /// The same for the few calls that only ask.
-pub fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
+pub(crate) fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
     let outcome = process::keeping_errno(|| {
         if process::is_usable() { body(Gpu::get()) } else { Err(Error::INITIALIZATION) }
     });
@@ -33,7 +33,7 @@ pub fn call_without_context(body: impl FnOnce(&'static Gpu) -> Result<(), Error>
 ///
 /// # Safety
 /// `to` must be NULL or writable.
-pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Error> {
     if to.is_null() {
         return Err(Error::INVALID_VALUE);
     }

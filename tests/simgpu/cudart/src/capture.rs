@@ -16,7 +16,7 @@ const STATUS_ACTIVE: c_int = 1;
 const STATUS_INVALIDATED: c_int = 2;
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c_int {
+pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c_int {
     call(|gpu| {
         let mode = Mode::from_code(mode).ok_or(Error::INVALID_VALUE)?;
         let stream = gpu.stream(stream)?;
@@ -34,7 +34,7 @@ pub extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c_int {
 
 /// Gives NULL and an error if anything spoilt the capture.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut usize) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         let capture = stream.capture().ok_or(Error::INVALID_VALUE)?;
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut usize) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         if stream.kind == Kind::Legacy && gpu.captures.forbid_legacy(false) {
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
     call(|_| {
         if mode.is_null() {
             return Err(Error::INVALID_VALUE);

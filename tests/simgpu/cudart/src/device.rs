@@ -9,7 +9,7 @@ use crate::error::Error;
 const VERSION: c_int = 13000;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
     call_without_context(|gpu| {
         let current = gpu.device()?;
         // SAFETY: CUDA asks its callers for a writable pointer.
@@ -18,12 +18,12 @@ pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaSetDevice(device: c_int) -> c_int {
+pub(crate) extern "C" fn cudaSetDevice(device: c_int) -> c_int {
     call(|gpu| gpu.set_device(device))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
     call_without_context(|gpu| {
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(count, gpu.devices) }?;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaDeviceSynchronize() -> c_int {
+pub(crate) extern "C" fn cudaDeviceSynchronize() -> c_int {
     call(|gpu| {
         gpu.allow_unsafe()?;
         for stream in gpu.device_streams()? {
@@ -43,7 +43,11 @@ pub extern "C" fn cudaDeviceSynchronize() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
+    text: *mut c_char,
+    length: c_int,
+    device: c_int,
+) -> c_int {
     call_without_context(|gpu| {
         if !(0..gpu.devices).contains(&device) {
             return Err(Error::INVALID_DEVICE);
@@ -59,13 +63,13 @@ pub unsafe extern "C" fn cudaDeviceGetPCIBusId(text: *mut c_char, length: c_int,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA asks its callers for a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: CUDA asks its callers for a writable pointer.
     call_without_context(|_| unsafe { put(version, VERSION) })
 }

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Error(pub c_int);
+pub(crate) struct Error(pub c_int);
 
 macro_rules! errors {
     ($($name:ident = $code:literal, $cuda:literal, $text:literal;)*) => {
         impl Error {
-            $(pub const $name: Self = Self($code);)*
+            $(pub(crate) const $name: Self = Self($code);)*
 
             fn described(self) -> Option<(&'static CStr, &'static CStr)> {
                 match self {
@@ -61,27 +61,27 @@ thread_local! {
 
 impl Error {
     /// Remembered until somebody asks for it, also when it is only "not ready".
-    pub fn remember(self) {
+    pub(crate) fn remember(self) {
         let _ = LAST.try_with(|last| last.set(self.0));
     }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGetLastError() -> c_int {
+pub(crate) extern "C" fn cudaGetLastError() -> c_int {
     LAST.try_with(|last| last.replace(0)).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaPeekAtLastError() -> c_int {
+pub(crate) extern "C" fn cudaPeekAtLastError() -> c_int {
     LAST.try_with(Cell::get).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorName(code: c_int) -> *const c_char {
+pub(crate) extern "C" fn cudaGetErrorName(code: c_int) -> *const c_char {
     Error(code).described().map_or(c"unrecognized error code", |(name, _)| name).as_ptr()
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGetErrorString(code: c_int) -> *const c_char {
+pub(crate) extern "C" fn cudaGetErrorString(code: c_int) -> *const c_char {
     Error(code).described().map_or(c"unrecognized error code", |(_, text)| text).as_ptr()
 }

@@ -15,13 +15,13 @@ const INTERPROCESS: c_uint = 4;
 const KNOWN_FLAGS: c_uint = 7;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaEventCreate(event: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cudaEventCreate(event: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(event, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaEventCreateWithFlags(event: *mut usize, flags: c_uint) -> c_int {
+pub(crate) unsafe extern "C" fn cudaEventCreateWithFlags(event: *mut usize, flags: c_uint) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(event, flags) }
 }
@@ -41,18 +41,18 @@ unsafe fn create(event: *mut usize, flags: c_uint) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventDestroy(event: usize) -> c_int {
+pub(crate) extern "C" fn cudaEventDestroy(event: usize) -> c_int {
     call(|gpu| gpu.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventRecord(event: usize, stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaEventRecord(event: usize, stream: usize) -> c_int {
     record(event, stream)
 }
 
 /// The flag for external event nodes is taken and ignored.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, _flags: c_uint) -> c_int {
+pub(crate) extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, _flags: c_uint) -> c_int {
     record(event, stream)
 }
 
@@ -66,7 +66,7 @@ fn record(event: usize, stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventQuery(event: usize) -> c_int {
+pub(crate) extern "C" fn cudaEventQuery(event: usize) -> c_int {
     call(|gpu| {
         let event = gpu.event(event)?;
         gpu.allow_unsafe()?;
@@ -82,7 +82,7 @@ pub extern "C" fn cudaEventQuery(event: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
+pub(crate) extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
     call(|gpu| {
         let event = gpu.event(event)?;
         gpu.allow_unsafe()?;
@@ -98,7 +98,7 @@ pub extern "C" fn cudaEventSynchronize(event: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: usize, end: usize) -> c_int {
+pub(crate) unsafe extern "C" fn cudaEventElapsedTime(ms: *mut c_float, start: usize, end: usize) -> c_int {
     call(|gpu| {
         let start = reached(&*gpu.event(start)?)?;
         let end = reached(&*gpu.event(end)?)?;

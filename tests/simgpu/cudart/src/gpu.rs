@@ -20,7 +20,7 @@ use crate::error::Error;
 /// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
 const LEGACY_STREAMS: std::ops::RangeInclusive<usize> = 0..=2;
 
-pub struct Gpu {
+pub(crate) struct Gpu {
     pub devices: c_int,
     pub streams: Handles<Stream>,
     pub events: Handles<Event>,
@@ -43,7 +43,7 @@ thread_local! {
 }
 
 impl Gpu {
-    pub fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static GPU: OnceLock<Gpu> = OnceLock::new();
         GPU.get_or_init(Self::from_settings)
     }
@@ -69,14 +69,14 @@ impl Gpu {
         }
     }
 
-    pub fn device(&self) -> Result<c_int, Error> {
+    pub(crate) fn device(&self) -> Result<c_int, Error> {
         if self.devices == 0 {
             return Err(Error::NO_DEVICE);
         }
         Ok(DEVICE.try_with(Cell::get).unwrap_or(0))
     }
 
-    pub fn set_device(&self, device: c_int) -> Result<(), Error> {
+    pub(crate) fn set_device(&self, device: c_int) -> Result<(), Error> {
         if !(0..self.devices).contains(&device) {
             return Err(Error::INVALID_DEVICE);
         }
@@ -85,27 +85,27 @@ impl Gpu {
     }
 
     /// Makes a context on the calling thread's device, if there is none.
-    pub fn make_context(&self) {
+    pub(crate) fn make_context(&self) {
         let device = self.device().ok().and_then(|device| u32::try_from(device).ok());
         if let Some(bit) = device.and_then(|device| 1_u64.checked_shl(device)) {
             self.contexts.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    pub fn contexts(&self) -> u64 {
+    pub(crate) fn contexts(&self) -> u64 {
         self.contexts.load(Ordering::Relaxed)
     }
 
-    pub fn new_stream(&self, kind: Kind, device: c_int) -> Arc<Stream> {
+    pub(crate) fn new_stream(&self, kind: Kind, device: c_int) -> Arc<Stream> {
         Stream::new(self.next_stream_id.fetch_add(1, Ordering::Relaxed), device, kind)
     }
 
-    pub fn stream(&self, handle: usize) -> Result<Arc<Stream>, Error> {
+    pub(crate) fn stream(&self, handle: usize) -> Result<Arc<Stream>, Error> {
         if !LEGACY_STREAMS.contains(&handle) {
             return self.streams.get(handle).ok_or(Error::INVALID_HANDLE);
         }
         let device = self.device()?;
-        let index = usize::try_from(device).map_err(|_| Error::INVALID_DEVICE)?;
+        let index = usize::try_from(device).map_err(|_ignored| Error::INVALID_DEVICE)?;
         let mut legacy = lock(&self.legacy);
         if legacy.len() <= index {
             legacy.resize(index + 1, None);
@@ -114,19 +114,19 @@ impl Gpu {
     }
 
     /// All streams of the calling thread's device.
-    pub fn device_streams(&self) -> Result<Vec<Arc<Stream>>, Error> {
+    pub(crate) fn device_streams(&self) -> Result<Vec<Arc<Stream>>, Error> {
         let device = self.device()?;
         let legacy = lock(&self.legacy).clone();
         let all = legacy.into_iter().flatten().chain(self.streams.all());
         Ok(all.filter(|stream| stream.device == device).collect())
     }
 
-    pub fn event(&self, handle: usize) -> Result<Arc<Event>, Error> {
+    pub(crate) fn event(&self, handle: usize) -> Result<Arc<Event>, Error> {
         self.events.get(handle).ok_or(Error::INVALID_HANDLE)
     }
 
     /// Does the work on a stream, or fails as the real thing does while that would spoil a capture.
-    pub fn submit(&self, stream: usize, node: Node) -> Result<(), Error> {
+    pub(crate) fn submit(&self, stream: usize, node: Node) -> Result<(), Error> {
         let stream = self.stream(stream)?;
         self.admit(&stream)?;
         stream.submit(node)?;
@@ -134,7 +134,7 @@ impl Gpu {
     }
 
     /// Whether work may be put on this stream now.
-    pub fn admit(&self, stream: &Stream) -> Result<(), Error> {
+    pub(crate) fn admit(&self, stream: &Stream) -> Result<(), Error> {
         if stream.kind == Kind::Legacy && self.captures.forbid_legacy(true) {
             return Err(Error::CAPTURE_IMPLICIT);
         }
@@ -145,7 +145,7 @@ impl Gpu {
     }
 
     /// Called first by whatever might synchronise: forbidden, and the capture spoilt, while somebody captures.
-    pub fn allow_unsafe(&self) -> Result<(), Error> {
+    pub(crate) fn allow_unsafe(&self) -> Result<(), Error> {
         let mode = CAPTURE_MODE.try_with(Cell::get).unwrap_or(Mode::Global);
         if self.captures.allow_unsafe(Thread::current(), mode) {
             Ok(())
@@ -154,19 +154,19 @@ impl Gpu {
         }
     }
 
-    pub fn exchange_capture_mode(mode: Mode) -> Mode {
+    pub(crate) fn exchange_capture_mode(mode: Mode) -> Mode {
         CAPTURE_MODE.try_with(|current| current.replace(mode)).unwrap_or(Mode::Global)
     }
 
-    pub fn kernel(&self) -> Duration {
+    pub(crate) fn kernel(&self) -> Duration {
         self.kernel
     }
 
-    pub fn copy(&self, bytes: u64) -> Duration {
+    pub(crate) fn copy(&self, bytes: u64) -> Duration {
         seconds(to_f64(bytes) / self.copy_bytes_per_s)
     }
 
-    pub fn gemm(&self, flop: f64, rate: f64) -> Duration {
+    pub(crate) fn gemm(&self, flop: f64, rate: f64) -> Duration {
         seconds(flop / (self.flop_per_s * rate) * self.slowdown)
     }
 }

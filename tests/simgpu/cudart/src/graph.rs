@@ -6,7 +6,7 @@ use crate::call::{call, put};
 use crate::error::Error;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaGraphInstantiate(
+pub(crate) unsafe extern "C" fn cudaGraphInstantiate(
     executable: *mut usize,
     graph: usize,
     _flags: c_ulonglong,
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn cudaGraphInstantiate(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
     call(|gpu| {
         let nodes = gpu.executables.get(executable).ok_or(Error::INVALID_VALUE)?;
         nodes.iter().try_for_each(|node| gpu.submit(stream, node.clone()))
@@ -30,11 +30,11 @@ pub extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGraphExecDestroy(executable: usize) -> c_int {
+pub(crate) extern "C" fn cudaGraphExecDestroy(executable: usize) -> c_int {
     call(|gpu| gpu.executables.remove(executable).map(drop).ok_or(Error::INVALID_VALUE))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaGraphDestroy(graph: usize) -> c_int {
+pub(crate) extern "C" fn cudaGraphDestroy(graph: usize) -> c_int {
     call(|gpu| gpu.graphs.remove(graph).map(drop).ok_or(Error::INVALID_VALUE))
 }

@@ -11,7 +11,7 @@ const MAX_THREADS: u64 = 1024;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Dim3 {
+pub(crate) struct Dim3 {
     x: c_uint,
     y: c_uint,
     z: c_uint,
@@ -19,7 +19,7 @@ pub struct Dim3 {
 
 /// `cudaLaunchConfig_t`
 #[repr(C)]
-pub struct LaunchConfig {
+pub(crate) struct LaunchConfig {
     grid: Dim3,
     block: Dim3,
     shared_bytes: usize,
@@ -29,7 +29,7 @@ pub struct LaunchConfig {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaLaunchKernel(
+pub(crate) extern "C" fn cudaLaunchKernel(
     function: *const c_void,
     grid: Dim3,
     block: Dim3,
@@ -42,7 +42,7 @@ pub extern "C" fn cudaLaunchKernel(
 
 /// What `<<<>>>` compiles to since CUDA 13.
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaLaunchKernel(
+pub(crate) extern "C" fn __cudaLaunchKernel(
     kernel: *const c_void,
     grid: Dim3,
     block: Dim3,
@@ -54,7 +54,7 @@ pub extern "C" fn __cudaLaunchKernel(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaLaunchKernelExC(
+pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
     function: *const c_void,
     _arguments: *mut *mut c_void,

@@ -9,7 +9,7 @@ use crate::call::{call, put};
 use crate::error::Error;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
+pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
     call(|gpu| {
         gpu.device()?;
         gpu.allow_unsafe()?;
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaFree(address: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn cudaFree(address: *mut c_void) -> c_int {
     call(|gpu| {
         gpu.device()?;
         gpu.allow_unsafe()?;
@@ -39,7 +39,12 @@ pub unsafe extern "C" fn cudaFree(address: *mut c_void) -> c_int {
 
 /// Returns when the copy is over.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMemcpy(_to: *mut c_void, _from: *const c_void, bytes: usize, kind: c_int) -> c_int {
+pub(crate) extern "C" fn cudaMemcpy(
+    _to: *mut c_void,
+    _from: *const c_void,
+    bytes: usize,
+    kind: c_int,
+) -> c_int {
     call(|gpu| {
         check_kind(kind)?;
         gpu.allow_unsafe()?;
@@ -49,7 +54,7 @@ pub extern "C" fn cudaMemcpy(_to: *mut c_void, _from: *const c_void, bytes: usiz
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMemcpyAsync(
+pub(crate) extern "C" fn cudaMemcpyAsync(
     _to: *mut c_void,
     _from: *const c_void,
     bytes: usize,
@@ -63,7 +68,12 @@ pub extern "C" fn cudaMemcpyAsync(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaMemsetAsync(_to: *mut c_void, _value: c_int, bytes: usize, stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaMemsetAsync(
+    _to: *mut c_void,
+    _value: c_int,
+    bytes: usize,
+    stream: usize,
+) -> c_int {
     call(|gpu| gpu.submit(stream, Node::Work(gpu.copy(bytes as u64))))
 }
 

@@ -12,30 +12,30 @@ use crate::error::Error;
 use crate::gpu::Gpu;
 
 #[unsafe(no_mangle)]
-pub extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
+pub(crate) extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
     enqueue(stream, |gpu| Node::Work(gpu.gemm(flop, rate)))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn simgpu_enqueue_copy(stream: usize, bytes: u64) -> c_int {
+pub(crate) extern "C" fn simgpu_enqueue_copy(stream: usize, bytes: u64) -> c_int {
     enqueue(stream, |gpu| Node::Work(gpu.copy(bytes)))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn simgpu_enqueue_collective(stream: usize, calls: CollectiveCalls) -> c_int {
+pub(crate) unsafe extern "C" fn simgpu_enqueue_collective(stream: usize, calls: CollectiveCalls) -> c_int {
     // SAFETY: the sibling's promise, stated at `Driver::enqueue_collective`.
     let collective = Arc::new(unsafe { Collective::new(calls) });
     enqueue(stream, |_| Node::Meet(collective))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn simgpu_current_device() -> c_int {
+pub(crate) extern "C" fn simgpu_current_device() -> c_int {
     if process::is_usable() { Gpu::get().device().unwrap_or(0) } else { 0 }
 }
 
 /// A bit for each device this process has a context on. Not for the siblings: `nvidia-smi` tells the same of a real machine.
 #[unsafe(no_mangle)]
-pub extern "C" fn simgpu_contexts() -> u64 {
+pub(crate) extern "C" fn simgpu_contexts() -> u64 {
     Gpu::get().contexts()
 }
 

@@ -12,20 +12,20 @@ use crate::error::Error;
 const NON_BLOCKING: c_uint = 1;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamCreate(stream: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn cudaStreamCreate(stream: *mut usize) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(stream, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut usize, flags: c_uint) -> c_int {
+pub(crate) unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut usize, flags: c_uint) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { create(stream, flags) }
 }
 
 /// Priorities are taken and mean nothing: streams do not compete.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamCreateWithPriority(
+pub(crate) unsafe extern "C" fn cudaStreamCreateWithPriority(
     stream: *mut usize,
     flags: c_uint,
     _priority: c_int,
@@ -50,7 +50,7 @@ unsafe fn create(stream: *mut usize, flags: c_uint) -> c_int {
 
 /// Returns at once, as CUDA does; what is queued still runs.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
     call(|gpu| {
         let stream = gpu.streams.remove(stream).ok_or(Error::INVALID_HANDLE)?;
         if let Some(capture) = stream.capture() {
@@ -62,7 +62,7 @@ pub extern "C" fn cudaStreamDestroy(stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         if let Some(capture) = stream.capture() {
@@ -75,7 +75,7 @@ pub extern "C" fn cudaStreamSynchronize(stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
+pub(crate) extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         if let Some(capture) = stream.capture() {
@@ -88,7 +88,7 @@ pub extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> c_int {
+pub(crate) extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         gpu.admit(&stream)?;
@@ -118,7 +118,7 @@ pub extern "C" fn cudaStreamWaitEvent(stream: usize, event: usize, _flags: c_uin
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
+pub(crate) unsafe extern "C" fn cudaStreamGetId(stream: usize, id: *mut c_ulonglong) -> c_int {
     call(|gpu| {
         let stream = gpu.stream(stream)?;
         // SAFETY: CUDA asks its callers for a writable pointer.

@@ -9,32 +9,32 @@ use crate::communicator::Communicator;
 const VERSION: c_int = 22809;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: NCCL asks its callers for a writable pointer.
     call(|_| unsafe { put(version, VERSION) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommCount(comm: usize, count: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ncclCommCount(comm: usize, count: *mut c_int) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { answer(comm, count, |comm| c_int::try_from(comm.ranks()).unwrap_or(c_int::MAX)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommUserRank(comm: usize, rank: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ncclCommUserRank(comm: usize, rank: *mut c_int) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { answer(comm, rank, |comm| c_int::try_from(comm.rank).unwrap_or(c_int::MAX)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommCuDevice(comm: usize, device: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ncclCommCuDevice(comm: usize, device: *mut c_int) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { answer(comm, device, |comm| comm.device) }
 }
 
 /// Always "success": what goes wrong here is a rank that does not come, and nobody can report that.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { answer(comm, error, |_| 0) }
 }
@@ -50,7 +50,7 @@ unsafe fn answer(comm: usize, to: *mut c_int, question: impl FnOnce(&Communicato
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
+pub(crate) extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
     let text = match code {
         0 => c"no error",
         code if code == Failure::UnhandledCuda as c_int => c"unhandled cuda error",
@@ -66,6 +66,6 @@ pub extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclGetLastError(_comm: usize) -> *const c_char {
+pub(crate) extern "C" fn ncclGetLastError(_comm: usize) -> *const c_char {
     c"".as_ptr()
 }

@@ -7,7 +7,7 @@ use crate::communicator::Direction;
 use crate::key::fold;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     AllReduce,
     AllGather,
     ReduceScatter,
@@ -17,7 +17,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// `bytes` is count times element size, `root` 0 where there is none.
     Collective {
         kind: Kind,
@@ -34,7 +34,7 @@ pub enum Action {
 impl Kind {
     /// Bytes over the bus, by the formulas of nccl-tests (whose bandwidth this makes exact).
     #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
-    pub fn bus_bytes(self, bytes: u64, ranks: u32) -> f64 {
+    pub(crate) fn bus_bytes(self, bytes: u64, ranks: u32) -> f64 {
         let (bytes, others) = (bytes as f64, f64::from(ranks - 1));
         match self {
             Self::AllReduce => 2.0 * others / f64::from(ranks) * bytes,
@@ -46,14 +46,14 @@ impl Kind {
 }
 
 impl Action {
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Collective { bytes, .. } | Self::Transfer { bytes, .. } => *bytes,
         }
     }
 
     /// Equal where two ranks ask for the same thing.
-    pub fn purpose(&self, seed: u64) -> u64 {
+    pub(crate) fn purpose(&self, seed: u64) -> u64 {
         match self {
             Self::Collective { kind, bytes, root } => {
                 fold(seed, &[&[*kind as u8], &bytes.to_ne_bytes(), &root.to_ne_bytes()])
@@ -64,7 +64,7 @@ impl Action {
 }
 
 /// `count` elements of an `ncclDataType_t`.
-pub fn bytes(count: usize, data_type: c_int) -> Result<u64, Failure> {
+pub(crate) fn bytes(count: usize, data_type: c_int) -> Result<u64, Failure> {
     const SIZES: [u64; 12] = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1];
     let size = usize::try_from(data_type).ok().and_then(|index| SIZES.get(index));
     let size = size.ok_or(Failure::InvalidArgument)?;

@@ -20,7 +20,7 @@ use crate::transfers::{Transfer, exchange};
 const PURPOSE_SEED: u64 = 0x5eed;
 
 #[derive(Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     comm: Arc<Communicator>,
     /// All collectives of the batch as one.
     collective: Option<Together>,
@@ -41,7 +41,7 @@ struct Places {
 
 impl Batch {
     /// Puts the actions on the stream.
-    pub fn submit(
+    pub(crate) fn submit(
         driver: Driver,
         comm: &Arc<Communicator>,
         stream: usize,

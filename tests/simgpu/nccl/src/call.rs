@@ -7,7 +7,7 @@ use simgpu_engine::process;
 
 /// `ncclResult_t`, but for success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     UnhandledCuda = 1,
     System = 2,
     InvalidArgument = 4,
@@ -15,7 +15,7 @@ pub enum Failure {
 }
 
 /// Runs a call, refusing it in a forked child.
-pub fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
+pub(crate) fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
     let outcome = process::keeping_errno(|| match driver() {
         Some(driver) if process::is_usable() => body(driver),
         _ => Err(Failure::UnhandledCuda),
@@ -27,7 +27,7 @@ pub fn call(body: impl FnOnce(Driver) -> Result<(), Failure>) -> c_int {
 ///
 /// # Safety
 /// `to` must be NULL or writable.
-pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Failure> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Failure> {
     if to.is_null() {
         return Err(Failure::InvalidArgument);
     }

@@ -9,7 +9,7 @@ use crate::communicator::Communicator;
 use crate::group;
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclAllReduce(
+pub(crate) extern "C" fn ncclAllReduce(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -22,7 +22,7 @@ pub extern "C" fn ncclAllReduce(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclAllGather(
+pub(crate) extern "C" fn ncclAllGather(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -34,7 +34,7 @@ pub extern "C" fn ncclAllGather(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclReduceScatter(
+pub(crate) extern "C" fn ncclReduceScatter(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -47,7 +47,7 @@ pub extern "C" fn ncclReduceScatter(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclAlltoAll(
+pub(crate) extern "C" fn ncclAlltoAll(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -59,7 +59,7 @@ pub extern "C" fn ncclAlltoAll(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclReduce(
+pub(crate) extern "C" fn ncclReduce(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -73,7 +73,7 @@ pub extern "C" fn ncclReduce(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclBroadcast(
+pub(crate) extern "C" fn ncclBroadcast(
     _from: *const c_void,
     _to: *mut c_void,
     count: usize,
@@ -89,7 +89,7 @@ type Broadcast = extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, 
 
 /// As in the real library this calls the public `ncclBroadcast`, whoever provides that: an interposer sees both.
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclBcast(
+pub(crate) extern "C" fn ncclBcast(
     buffer: *mut c_void,
     count: usize,
     data_type: c_int,

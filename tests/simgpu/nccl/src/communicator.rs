@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::room::Room;
 
 #[derive(Debug)]
-pub struct Communicator {
+pub(crate) struct Communicator {
     pub key: Key,
     pub rank: u32,
     pub device: c_int,
@@ -26,15 +26,15 @@ pub struct Communicator {
 
 /// Which way a transfer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     Send,
     Receive,
 }
 
-pub static COMMUNICATORS: Handles<Communicator> = Handles::new(0xcc10_0000);
+pub(crate) static COMMUNICATORS: Handles<Communicator> = Handles::new(0xcc10_0000);
 
 impl Communicator {
-    pub fn new(key: Key, rank: u32, device: c_int, room: Room) -> Self {
+    pub(crate) fn new(key: Key, rank: u32, device: c_int, room: Room) -> Self {
         let counters = || (0..room.ranks).map(|_| AtomicU64::new(0)).collect();
         Self {
             key,
@@ -49,32 +49,32 @@ impl Communicator {
         }
     }
 
-    pub fn of(handle: usize) -> Result<Arc<Self>, Failure> {
+    pub(crate) fn of(handle: usize) -> Result<Arc<Self>, Failure> {
         COMMUNICATORS.get(handle).ok_or(Failure::InvalidArgument)
     }
 
-    pub fn ranks(&self) -> u32 {
+    pub(crate) fn ranks(&self) -> u32 {
         self.room.ranks
     }
 
     /// A rank of this communicator.
-    pub fn member(&self, rank: c_int) -> Result<u32, Failure> {
+    pub(crate) fn member(&self, rank: c_int) -> Result<u32, Failure> {
         u32::try_from(rank).ok().filter(|rank| *rank < self.ranks()).ok_or(Failure::InvalidArgument)
     }
 
-    pub fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.aborted.load(Ordering::Relaxed)
     }
 
-    pub fn next_collective(&self) -> u64 {
+    pub(crate) fn next_collective(&self) -> u64 {
         self.collectives.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn next_split(&self) -> u32 {
+    pub(crate) fn next_split(&self) -> u32 {
         self.splits.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn next_transfer(&self, direction: Direction, peer: u32) -> u64 {
+    pub(crate) fn next_transfer(&self, direction: Direction, peer: u32) -> u64 {
         let counters = match direction {
             Direction::Send => &self.sent,
             Direction::Receive => &self.received,

@@ -15,7 +15,7 @@ use crate::key::Key;
 const PREFIX: &str = "simgpu-nccl-";
 
 #[derive(Debug)]
-pub struct Named {
+pub(crate) struct Named {
     path: PathBuf,
     /// Holds the shared lock.
     file: File,
@@ -23,7 +23,7 @@ pub struct Named {
 
 impl Named {
     /// Opens the communicator's file or makes it, `bytes` long.
-    pub fn open(key: Key, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn open(key: Key, bytes: u64) -> io::Result<Self> {
         let path = directory().join(format!("{PREFIX}{key}"));
         loop {
             let file = options().create(true).truncate(false).open(&path)?;
@@ -41,7 +41,7 @@ impl Named {
         }
     }
 
-    pub fn map(&self, bytes: usize) -> io::Result<Mapping> {
+    pub(crate) fn map(&self, bytes: usize) -> io::Result<Mapping> {
         // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
         let start = unsafe {
             libc::mmap(
@@ -61,7 +61,7 @@ impl Named {
     }
 
     /// Takes the name away; the memory lives on in whoever has it mapped.
-    pub fn unlink(&self) {
+    pub(crate) fn unlink(&self) {
         // Somebody else may have been faster.
         let _ = fs::remove_file(&self.path);
     }
@@ -69,7 +69,7 @@ impl Named {
 
 /// Shared memory, zero until somebody writes.
 #[derive(Debug)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -84,7 +84,7 @@ impl Mapping {
     ///
     /// # Safety
     /// `T` must consist of atomics only, and every process must place the same `T` there.
-    pub unsafe fn at<T>(&self, offset: usize) -> &T {
+    pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         let end = offset.checked_add(size_of::<T>());
         assert!(end.is_some_and(|end| end <= self.bytes) && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: inside the mapping and aligned (asserted; the mapping starts on a page); atomics are valid
@@ -101,7 +101,7 @@ impl Drop for Mapping {
 }
 
 /// Removes names whose makers are gone. Other users' files cannot be opened and are left alone.
-pub fn sweep() {
+pub(crate) fn sweep() {
     for entry in fs::read_dir(directory()).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;

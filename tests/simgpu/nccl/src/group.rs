@@ -33,7 +33,12 @@ thread_local! {
 }
 
 /// Does the action at the end of the group, or now when there is none.
-pub fn submit(driver: Driver, comm: Arc<Communicator>, stream: usize, action: Action) -> Result<(), Failure> {
+pub(crate) fn submit(
+    driver: Driver,
+    comm: Arc<Communicator>,
+    stream: usize,
+    action: Action,
+) -> Result<(), Failure> {
     let alone = if_grouped(comm, |group, comm| {
         match group.launches.iter_mut().find(|launch| Arc::ptr_eq(&launch.comm, &comm)) {
             Some(launch) => launch.actions.push(action),
@@ -44,7 +49,7 @@ pub fn submit(driver: Driver, comm: Arc<Communicator>, stream: usize, action: Ac
 }
 
 /// Waits for the other ranks at the end of the group, or now when there is none.
-pub fn join(joining: Joining) -> Result<(), Failure> {
+pub(crate) fn join(joining: Joining) -> Result<(), Failure> {
     let alone = if_grouped(joining, |group, joining| group.joinings.push(joining));
     alone.map_or(Ok(()), Joining::finish)
 }
@@ -64,12 +69,12 @@ fn if_grouped<T>(item: T, note: impl FnOnce(&mut Group, T)) -> Option<T> {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclGroupStart() -> c_int {
-    call(|_| GROUP.try_with(|group| group.borrow_mut().depth += 1).map_err(|_| Failure::InvalidUsage))
+pub(crate) extern "C" fn ncclGroupStart() -> c_int {
+    call(|_| GROUP.try_with(|group| group.borrow_mut().depth += 1).map_err(|_ignored| Failure::InvalidUsage))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclGroupEnd() -> c_int {
+pub(crate) extern "C" fn ncclGroupEnd() -> c_int {
     call(|driver| {
         let closed = GROUP.try_with(|group| {
             let mut group = group.borrow_mut();

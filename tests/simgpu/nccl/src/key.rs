@@ -5,11 +5,11 @@ use std::fmt::{self, Display};
 /// `ncclUniqueId`: NCCL passes it by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct UniqueId([u8; 128]);
+pub(crate) struct UniqueId([u8; 128]);
 
 impl UniqueId {
     /// 128 random bytes, or `None` where the system has none.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let mut bytes = [0; 128];
         // SAFETY: the buffer is ours and as long as said.
         let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -18,15 +18,15 @@ impl UniqueId {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key([u64; 2]);
+pub(crate) struct Key([u64; 2]);
 
 impl Key {
-    pub fn of(id: &UniqueId) -> Self {
+    pub(crate) fn of(id: &UniqueId) -> Self {
         Self::hash(&[&id.0])
     }
 
     /// The key of the `ordinal`-th split's part with this color.
-    pub fn child(self, ordinal: u32, color: i32) -> Self {
+    pub(crate) fn child(self, ordinal: u32, color: i32) -> Self {
         let [high, low] = self.0.map(u64::to_ne_bytes);
         Self::hash(&[&high, &low, &ordinal.to_ne_bytes(), &color.to_ne_bytes()])
     }
@@ -43,7 +43,7 @@ impl Display for Key {
 }
 
 /// FNV-1a from a given seed: it must come out alike in every process, which `std`'s hasher does not promise.
-pub fn fold(seed: u64, parts: &[&[u8]]) -> u64 {
+pub(crate) fn fold(seed: u64, parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().copied().flatten();
     bytes.fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

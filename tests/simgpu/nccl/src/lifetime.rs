@@ -14,7 +14,7 @@ use crate::key::{Key, UniqueId};
 use crate::room::{Entry, MAX_RANKS};
 
 /// A communicator whose other ranks may still be on their way.
-pub struct Joining {
+pub(crate) struct Joining {
     key: Key,
     rank: u32,
     device: c_int,
@@ -26,7 +26,7 @@ pub struct Joining {
 impl Joining {
     /// # Safety
     /// `handle` must be writable until `finish`.
-    pub unsafe fn announce(
+    pub(crate) unsafe fn announce(
         driver: Driver,
         key: Key,
         rank: u32,
@@ -45,7 +45,7 @@ impl Joining {
         Ok(Self { key, rank, device, entry, handle })
     }
 
-    pub fn finish(self) -> Result<(), Failure> {
+    pub(crate) fn finish(self) -> Result<(), Failure> {
         let room = self.entry.wait_for_all().ok_or(Failure::System)?;
         let comm = Communicator::new(self.key, self.rank, self.device, room);
         // SAFETY: the promise made at `announce`.
@@ -54,7 +54,7 @@ impl Joining {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
+pub(crate) unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     call(|_| {
         file::sweep();
         let new = UniqueId::new().ok_or(Failure::System)?;
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommInitRank(
+pub(crate) unsafe extern "C" fn ncclCommInitRank(
     comm: *mut usize,
     ranks: c_int,
     id: UniqueId,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ncclCommInitRank(
 
 /// The configuration is taken and not looked at: every communicator is a blocking one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommInitRankConfig(
+pub(crate) unsafe extern "C" fn ncclCommInitRankConfig(
     comm: *mut usize,
     ranks: c_int,
     id: UniqueId,
@@ -92,26 +92,26 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
 unsafe fn init(comm: *mut usize, ranks: c_int, id: &UniqueId, rank: c_int) -> c_int {
     call(|driver| {
         let [ranks, rank] =
-            [ranks, rank].map(|number| u32::try_from(number).map_err(|_| Failure::InvalidArgument));
+            [ranks, rank].map(|number| u32::try_from(number).map_err(|_ignored| Failure::InvalidArgument));
         // SAFETY: this function's own condition.
         group::join(unsafe { Joining::announce(driver, Key::of(id), rank?, ranks?, comm) }?)
     })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclCommFinalize(comm: usize) -> c_int {
+pub(crate) extern "C" fn ncclCommFinalize(comm: usize) -> c_int {
     call(|_| Communicator::of(comm).map(drop))
 }
 
 /// Does not wait for what is under way; that goes on.
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
+pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
     call(|_| COMMUNICATORS.remove(comm).map(drop).ok_or(Failure::InvalidArgument))
 }
 
 /// Ends what is under way in this process, within a quarter of a second; other ranks are not told.
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclCommAbort(comm: usize) -> c_int {
+pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     call(|_| {
         let comm = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
         comm.aborted.store(true, Ordering::Relaxed);

@@ -14,9 +14,9 @@ use crate::slot::Slot;
 /// Collectives that may be under way at once; the next waits for the oldest to be left by all.
 const WINDOW: u64 = 64;
 /// The pairs' slots grow with the square of this; unused ones take no memory.
-pub const MAX_RANKS: u32 = 2048;
+pub(crate) const MAX_RANKS: u32 = 2048;
 /// Waits look up this often, so that an abort is noticed and a lost wake-up is only a delay.
-pub const PATIENCE: Duration = Duration::from_millis(250);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 #[repr(C, align(64))]
 struct Header {
@@ -31,7 +31,7 @@ struct Header {
 
 /// One rank's own words.
 #[repr(C, align(64))]
-pub struct Seat {
+pub(crate) struct Seat {
     /// Rung when a transfer with this rank has moved on. A futex word.
     pub doorbell: AtomicU32,
     pub split_color: AtomicI32,
@@ -39,21 +39,21 @@ pub struct Seat {
 }
 
 #[derive(Debug)]
-pub struct Room {
+pub(crate) struct Room {
     memory: Mapping,
     pub ranks: u32,
 }
 
 /// A rank that is in the room and may have to wait for the others.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     room: Room,
     file: Named,
     deadline: Instant,
 }
 
 impl Entry {
-    pub fn announce(key: Key, ranks: u32) -> io::Result<Self> {
+    pub(crate) fn announce(key: Key, ranks: u32) -> io::Result<Self> {
         let bytes = bytes(ranks);
         let file = Named::open(key, bytes as u64)?;
         let room = Room { memory: file.map(bytes)?, ranks };
@@ -67,7 +67,7 @@ impl Entry {
     }
 
     /// Waits until every rank is in the room; `None` when time is up.
-    pub fn wait_for_all(self) -> Option<Room> {
+    pub(crate) fn wait_for_all(self) -> Option<Room> {
         let complete = &self.room.header().complete;
         while complete.load(Ordering::Acquire) == 0 {
             if Instant::now() >= self.deadline {
@@ -86,21 +86,21 @@ impl Room {
         unsafe { self.memory.at(0) }
     }
 
-    pub fn seat(&self, rank: u32) -> &Seat {
+    pub(crate) fn seat(&self, rank: u32) -> &Seat {
         assert!(rank < self.ranks);
         // SAFETY: only atomics; every rank of a room computes the same offsets from the same number of ranks.
         unsafe { self.memory.at(seats() + rank as usize * size_of::<Seat>()) }
     }
 
     /// Where collective number `number` of the communicator meets, and on which lap.
-    pub fn collective(&self, number: u64) -> (&Slot, u32) {
+    pub(crate) fn collective(&self, number: u64) -> (&Slot, u32) {
         let offset = collectives(self.ranks) + to_usize(number % WINDOW) * size_of::<Slot>();
         // SAFETY: as for seats.
         (unsafe { self.memory.at(offset) }, lap(number / WINDOW))
     }
 
     /// Where transfer number `number` from one rank to another meets, and on which lap.
-    pub fn transfer(&self, from: u32, to: u32, number: u64) -> (&Slot, u32) {
+    pub(crate) fn transfer(&self, from: u32, to: u32, number: u64) -> (&Slot, u32) {
         assert!(from < self.ranks && to < self.ranks);
         let pair = from as usize * self.ranks as usize + to as usize;
         // SAFETY: as for seats.
@@ -108,7 +108,7 @@ impl Room {
     }
 
     /// Waits until every rank has come here; false when the communicator was aborted meanwhile.
-    pub fn barrier(&self, aborted: &AtomicBool) -> bool {
+    pub(crate) fn barrier(&self, aborted: &AtomicBool) -> bool {
         let header = self.header();
         let round = header.barrier_round.load(Ordering::Acquire);
         if header.barrier_arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.ranks {

@@ -7,7 +7,7 @@ use simgpu_engine::futex;
 
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The lap that may arrive.
     pub open: AtomicU32,
     /// Laps complete. A futex word.
@@ -23,7 +23,7 @@ pub struct Slot {
 
 /// One party's use of a slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit {
+pub(crate) struct Visit {
     pub lap: u32,
     pub parties: u32,
     /// Parties that came for different things do not meet. Never 0.
@@ -35,7 +35,7 @@ pub struct Visit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     /// An earlier lap has not been left yet.
     NotOpen,
     /// Somebody is here for something else: this visit never completes.
@@ -46,7 +46,7 @@ pub enum Arrival {
 }
 
 impl Slot {
-    pub fn arrive(&self, visit: &Visit) -> Arrival {
+    pub(crate) fn arrive(&self, visit: &Visit) -> Arrival {
         if self.open.load(Ordering::Acquire) != visit.lap {
             return Arrival::NotOpen;
         }
@@ -70,13 +70,13 @@ impl Slot {
     }
 
     /// When the lap ends, once all have arrived. Ask only between arriving and leaving.
-    pub fn end(&self, visit: &Visit) -> Option<u64> {
+    pub(crate) fn end(&self, visit: &Visit) -> Option<u64> {
         let complete = self.done.load(Ordering::Acquire) == visit.lap.wrapping_add(1);
         complete.then(|| self.end.load(Ordering::Relaxed))
     }
 
     /// True for the last to leave: the next lap is open.
-    pub fn leave(&self, visit: &Visit) -> bool {
+    pub(crate) fn leave(&self, visit: &Visit) -> bool {
         // Release our reading of `end` to whoever opens the next lap.
         if self.left.fetch_add(1, Ordering::AcqRel) + 1 < visit.parties {
             return false;

@@ -12,7 +12,7 @@ use crate::lifetime::Joining;
 const NO_COLOR: c_int = -1;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ncclCommSplit(
+pub(crate) unsafe extern "C" fn ncclCommSplit(
     comm: usize,
     color: c_int,
     key: c_int,

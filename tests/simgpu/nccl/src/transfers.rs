@@ -13,7 +13,7 @@ use crate::room::PATIENCE;
 use crate::slot::{Arrival, Slot, Visit};
 
 #[derive(Clone, Copy, Debug)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     pub direction: Direction,
     pub peer: u32,
     pub bytes: u64,
@@ -37,7 +37,7 @@ enum Stage {
 
 /// Does all transfers at once, as a group of them must be, and answers when the last ends; `None` when the
 /// communicator was aborted first.
-pub fn exchange(
+pub(crate) fn exchange(
     comm: &Communicator,
     transfers: &[Transfer],
     numbers: &[u64],
@@ -116,7 +116,7 @@ fn ring(comm: &Communicator, rank: u32) {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclSend(
+pub(crate) extern "C" fn ncclSend(
     _from: *const c_void,
     count: usize,
     data_type: c_int,
@@ -128,7 +128,7 @@ pub extern "C" fn ncclSend(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ncclRecv(
+pub(crate) extern "C" fn ncclRecv(
     _to: *mut c_void,
     count: usize,
     data_type: c_int,
