@@ -31,6 +31,9 @@ const KEYS: usize = 8192;
 /// Durations kept one by one before they go into a histogram, which takes 20 KiB.
 const ONE_BY_ONE: usize = 1024;
 
+/// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
+const TOTALS_AT_ONCE: usize = 128;
+
 /// Samples kept between two summaries, from which the most important are sent.
 const SAMPLES: usize = 4096;
 
@@ -188,9 +191,20 @@ impl Fold {
         }
     }
 
-    /// What changed since the last call, or everything.
-    pub(crate) fn take_gemms(&mut self, everything: bool) -> Vec<GemmTotals> {
-        self.gemms.take(everything, |&shape, total, durations| GemmTotals {
+    /// Whoever listens is new: all totals are to be said again.
+    pub(crate) fn say_everything(&mut self) {
+        self.gemms.mark_all();
+        self.collectives.mark_all();
+    }
+
+    /// Whether totals changed that were not taken yet.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.gemms.unsaid.is_empty() || !self.collectives.unsaid.is_empty()
+    }
+
+    /// Totals that changed since they were taken last, the longest waiting first, as many as go into one message.
+    pub(crate) fn take_gemms(&mut self) -> Vec<GemmTotals> {
+        self.gemms.take(TOTALS_AT_ONCE, |&shape, total, durations| GemmTotals {
             shape,
             count: total.count,
             timed: total.timed,
@@ -199,8 +213,8 @@ impl Fold {
         })
     }
 
-    pub(crate) fn take_collectives(&mut self, everything: bool) -> Vec<CollectiveTotals> {
-        self.collectives.take(everything, |key, total, durations| CollectiveTotals {
+    pub(crate) fn take_collectives(&mut self) -> Vec<CollectiveTotals> {
+        self.collectives.take(TOTALS_AT_ONCE, |key, total, durations| CollectiveTotals {
             communicator: key.communicator,
             operation: key.operation,
             datatype: key.datatype,
@@ -254,12 +268,14 @@ impl Fold {
 #[derive(Debug)]
 struct Totals<K> {
     entries: HashMap<K, Total>,
+    /// Keys of those that changed and were not taken yet.
+    unsaid: VecDeque<K>,
     dropped: u64,
 }
 
 impl<K> Default for Totals<K> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), dropped: 0 }
+        Self { entries: HashMap::new(), unsaid: VecDeque::new(), dropped: 0 }
     }
 }
 
@@ -269,25 +285,28 @@ struct Total {
     timed: u64,
     timed_for: Nanoseconds,
     durations: Durations,
+    /// Its key is among the unsaid.
     changed: bool,
 }
 
-impl<K: Hash + Eq> Totals<K> {
+impl<K: Hash + Eq + Copy> Totals<K> {
+    /// The total of a key, which is going to change.
     fn entry(&mut self, key: K) -> Option<&mut Total> {
         let full = self.entries.len() >= KEYS;
-        match self.entries.entry(key) {
-            hash_map::Entry::Occupied(known) => Some(known.into_mut()),
-            hash_map::Entry::Vacant(_) if full => None,
-            hash_map::Entry::Vacant(place) => Some(place.insert(Total::default())),
+        let total = match self.entries.entry(key) {
+            hash_map::Entry::Occupied(known) => known.into_mut(),
+            hash_map::Entry::Vacant(_) if full => return None,
+            hash_map::Entry::Vacant(place) => place.insert(Total::default()),
+        };
+        if !std::mem::replace(&mut total.changed, true) {
+            self.unsaid.push_back(key);
         }
+        Some(total)
     }
 
     fn count(&mut self, key: K, count: u64) {
         match self.entry(key) {
-            Some(total) => {
-                total.count += count;
-                total.changed = true;
-            }
+            Some(total) => total.count += count,
             None => self.dropped += count,
         }
     }
@@ -297,18 +316,25 @@ impl<K: Hash + Eq> Totals<K> {
             total.timed += 1;
             total.timed_for.0 += duration.0;
             total.durations.push(duration);
-            total.changed = true;
         }
     }
 
-    fn take<T>(&mut self, everything: bool, make: impl Fn(&K, &Total, Histogram) -> T) -> Vec<T> {
-        self.entries
-            .iter_mut()
-            .filter(|(_, total)| everything || total.changed)
-            .map(|(key, total)| {
+    fn mark_all(&mut self) {
+        for (&key, total) in &mut self.entries {
+            if !std::mem::replace(&mut total.changed, true) {
+                self.unsaid.push_back(key);
+            }
+        }
+    }
+
+    fn take<T>(&mut self, most: usize, make: impl Fn(&K, &Total, Histogram) -> T) -> Vec<T> {
+        let taken = self.unsaid.drain(..most.min(self.unsaid.len()));
+        taken
+            .filter_map(|key| {
+                let total = self.entries.get_mut(&key)?;
                 total.changed = false;
                 let durations = total.durations.take();
-                make(key, total, durations)
+                Some(make(&key, total, durations))
             })
             .collect()
     }
@@ -357,19 +383,31 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_sent_again_unless_all_is_asked_for() {
+    fn only_what_changed_is_said_again_unless_all_is_asked_for() {
         let mut totals = Totals::default();
         totals.count("a", 1);
         totals.count("b", 2);
-        let names = |totals: &mut Totals<&'static str>, everything| {
-            let mut names = totals.take(everything, |&key, total, _| (key, total.count));
-            names.sort_unstable();
-            names
-        };
-        assert_eq!(names(&mut totals, false), [("a", 1), ("b", 2)]);
+        let names = |totals: &mut Totals<&'static str>| totals.take(9, |&key, total, _| (key, total.count));
+        assert_eq!(names(&mut totals), [("a", 1), ("b", 2)]);
         totals.count("b", 1);
-        assert_eq!(names(&mut totals, false), [("b", 3)]);
-        assert_eq!(names(&mut totals, true), [("a", 1), ("b", 3)]);
+        assert_eq!(names(&mut totals), [("b", 3)]);
+        totals.count("a", 1);
+        totals.mark_all();
+        assert_eq!(names(&mut totals), [("a", 2), ("b", 3)]);
+        assert_eq!(names(&mut totals), []);
+    }
+
+    #[test]
+    fn more_totals_than_fit_into_a_message_take_turns() {
+        let mut totals = Totals::default();
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            for key in ["a", "b", "c"] {
+                totals.count(key, 1);
+            }
+            said.extend(totals.take(2, |&key, total, _| (key, total.count)));
+        }
+        assert_eq!(said, [("a", 1), ("b", 1), ("c", 2), ("a", 2), ("b", 3), ("a", 3)]);
     }
 
     #[test]

@@ -166,11 +166,19 @@ impl Publisher {
         if !self.introduced {
             self.introduced = self.say(Body::Hello(self.info.clone()));
         }
-        let everything = std::mem::take(&mut self.everything);
-        let summary = self.summary(launches, everything);
-        if !self.say(Body::Summary(summary)) {
-            // The next one that gets through must hold what this one held.
-            self.everything = true;
+        if std::mem::take(&mut self.everything) {
+            self.fold.say_everything();
+        }
+        loop {
+            let summary = self.summary(launches);
+            if !self.say(Body::Summary(summary)) {
+                // The next one that gets through must hold what this one held.
+                self.everything = true;
+                return;
+            }
+            if !self.fold.has_more() {
+                return;
+            }
         }
     }
 
@@ -210,27 +218,31 @@ impl Publisher {
         }
     }
 
-    fn summary(&mut self, launches: Launches, everything: bool) -> Summary {
+    /// What fits into one message; steps and samples are in the last of them.
+    fn summary(&mut self, launches: Launches) -> Summary {
         let interval = Nanoseconds::from(self.published.elapsed());
         self.published = Instant::now();
         let reading = self.observer.ledger().read();
         let communicators: Vec<_> =
             reading.communicators.iter().map(|line| self.communicator(line)).collect();
         self.charge();
-        let samples = self.fold.take_samples(Summary::SAMPLES);
-        let samples = samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect();
-        let steps = self.fold.take_steps().map(|(completed, durations)| Steps {
-            source: StepSource::Marked,
-            completed: xpu_shared::id::Step(completed),
-            at: reading.step_at,
-            durations,
-        });
+        let (gemms, collectives) = (self.fold.take_gemms(), self.fold.take_collectives());
+        let (mut steps, mut samples) = (None, Vec::new());
+        if !self.fold.has_more() {
+            samples = self.fold.take_samples(Summary::SAMPLES);
+            steps = self.fold.take_steps().map(|(completed, durations)| Steps {
+                source: StepSource::Marked,
+                completed: xpu_shared::id::Step(completed),
+                at: reading.step_at,
+                durations,
+            });
+        }
         Summary {
             interval,
             steps,
-            gemms: self.fold.take_gemms(everything),
-            collectives: self.fold.take_collectives(everything),
-            samples,
+            gemms,
+            collectives,
+            samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
             hook: self.health(),
