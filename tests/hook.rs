@@ -188,6 +188,28 @@ hold()",
     job.end();
 }
 
+/// A message holds 128 shapes.
+#[test]
+fn shapes_in_great_number_are_all_said() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+for _ in range(2):
+    for n in range(500): ok(gemm_ex(64 + n, 64, 64))
+    sync()
+    time.sleep(0.1)
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let totals: Vec<_> = said.gemms().into_values().map(|totals| (totals.count, totals.timed)).collect();
+    assert_eq!(totals.len(), 500);
+    let untimed = said.summaries.last().unwrap().hook.untimed;
+    assert!(totals.iter().all(|&(count, timed)| count == 2 && timed <= 2));
+    assert_eq!(totals.iter().map(|(_, timed)| timed).sum::<u64>() + untimed, 1000);
+    job.end();
+}
+
 #[test]
 fn the_rate_of_products_is_the_machines() {
     let set = [("XPU_TOP_SAMPLE", "gemm=1"), ("SIMGPU_TFLOPS", "123")];

@@ -1,0 +1,133 @@
+/* Stands for a training loop: calls in batches, each followed by a pause in which somebody's thread may catch up; prints nanoseconds a call.
+ *
+ * launch cost BATCH [off]    lines of "function best median"
+ * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPEATS = 25, PAUSE_US = 70 * 1000, BF16 = 14, COMPUTE_32F = 68, NCCL_BF16 = 9, RANKS = 8 };
+
+typedef struct { unsigned x, y, z; } dim3;
+typedef struct { char bytes[128]; } unique_id;
+
+static int (*launch_kernel)(const void *, dim3, dim3, void **, size_t, void *);
+static int (*gemm_ex)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
+                      const void *, void *, int, int, int, int);
+static int (*create)(void **);
+static int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
+static int (*init_rank)(void **, int, unique_id, int);
+static int (*group_start)(void), (*group_end)(void);
+static void *blas, *comm;
+
+static void find(void *place, const char *name) {
+    *(void **)place = dlsym(RTLD_DEFAULT, name);
+    if (!*(void **)place) {
+        fprintf(stderr, "no %s\n", name);
+        exit(99);
+    }
+}
+
+static void kernel(void) {
+    dim3 one = {1, 1, 1};
+    launch_kernel(&blas, one, one, NULL, 0, NULL);
+}
+
+static void product(int n) {
+    gemm_ex(blas, 0, 0, n, n, n, NULL, NULL, BF16, n, NULL, BF16, n, NULL, NULL, BF16, n, COMPUTE_32F, -1);
+}
+
+static void gemm(void) { product(4096); }
+
+static void reduce(void) { all_reduce(NULL, NULL, 1 << 20, NCCL_BF16, 0, comm, NULL); }
+
+static void group(void) {
+    group_start();
+    reduce();
+    group_end();
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e9 + time.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) { return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b); }
+
+static void cost(const char *name, void (*call)(void), int batch) {
+    double took[REPEATS];
+    usleep(PAUSE_US);
+    for (int i = 0; i < batch; i++) call();
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        usleep(PAUSE_US);
+        /* The caches are cold from the pause; a training loop's are not. */
+        for (int i = 0; i < batch / 10; i++) call();
+        double before = now();
+        for (int i = 0; i < batch; i++) call();
+        took[repeat] = (now() - before) / batch;
+    }
+    qsort(took, REPEATS, sizeof took[0], ascending);
+    printf("%s %.2f %.2f\n", name, took[0], took[REPEATS / 2]);
+}
+
+static int count(const char *name) {
+    uint64_t (*counter)(const char *);
+    *(void **)&counter = dlsym(RTLD_DEFAULT, "xpu_top_counter");
+    return counter ? (int)counter(name) : 0;
+}
+
+static int resident_kb(void) {
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[256];
+    int kb = 0;
+    while (fgets(line, sizeof line, status)) sscanf(line, "VmRSS: %d", &kb);
+    fclose(status);
+    return kb;
+}
+
+int main(int argc, char **argv) {
+    static const char *libraries[] = {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libnccl.so.2"};
+    if (argc < 3) return 64;
+    for (int i = 0; i < 4; i++)
+        if (!dlopen(libraries[i], RTLD_NOW | RTLD_GLOBAL)) {
+            fprintf(stderr, "%s\n", dlerror());
+            return 99;
+        }
+    find(&launch_kernel, "cudaLaunchKernel");
+    find(&gemm_ex, "cublasGemmEx");
+    find(&create, "cublasCreate_v2");
+    find(&all_reduce, "ncclAllReduce");
+    find(&init_rank, "ncclCommInitRank");
+    find(&group_start, "ncclGroupStart");
+    find(&group_end, "ncclGroupEnd");
+    unique_id id;
+    memset(&id, 7, sizeof id);
+    create(&blas);
+    init_rank(&comm, RANKS, id, 0);
+    int number = atoi(argv[2]);
+    if (strcmp(argv[1], "shapes") == 0) {
+        for (int i = 0; i < number * 4; i++) {
+            product(64 + i % number);
+            if (i % 128 == 127) usleep(15 * 1000);
+        }
+        usleep(1500 * 1000);
+        printf("resident %d\n", resident_kb());
+        return 0;
+    }
+    void (*set_enabled)(int);
+    *(void **)&set_enabled = dlsym(RTLD_DEFAULT, "xpu_top_set_enabled");
+    if (argc > 3 && set_enabled) set_enabled(0);
+    cost("cudaLaunchKernel", kernel, number);
+    cost("cublasGemmEx", gemm, number);
+    cost("ncclAllReduce", reduce, number);
+    cost("group", group, number);
+    printf("lost %d %d\n", count("dropped"), count("untimed"));
+    printf("timed %d\n", count("timed"));
+    return 0;
+}

@@ -1,0 +1,101 @@
+//! What a call costs its caller, and a process its memory, beside libraries that return at once.
+
+use std::{collections::BTreeMap, path::PathBuf, process::Command};
+
+use tempfile::TempDir;
+use xpu_tests::{built, program::run};
+
+use crate::table::{Row, Table};
+
+/// So many calls fit into the hook's ring, or have a pair of events, between two visits of its thread.
+const COUNTED: &str = "2000";
+const TIMED: &str = "180";
+
+/// What the design allows a call that is counted, and one that is timed.
+const NS_COUNTED: f64 = 100.0;
+const NS_TIMED: f64 = 250.0;
+const MIB: f64 = 32.0;
+
+struct Bench {
+    dir: TempDir,
+    program: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for (_, soname) in built::STAND_INS {
+            let flags = ["-shared", "-fPIC", "-O2", &format!("-Wl,-soname,{soname}")];
+            built::compile("bench/stub.c", &dir.path().join(soname), &flags);
+        }
+        let program = dir.path().join("launch");
+        built::compile("bench/launch.c", &program, &["-O2"]);
+        Self { dir, program }
+    }
+
+    /// Name and numbers of each line the program prints.
+    fn run(&self, arguments: &[&str], sample: Option<u32>) -> BTreeMap<String, Vec<f64>> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("LD_LIBRARY_PATH", self.dir.path()).env_remove("LD_PRELOAD");
+        if let Some(sample) = sample {
+            command
+                .env("LD_PRELOAD", built::hook())
+                .env("XPU_TOP_SOCKET", self.dir.path().join("nobody"))
+                .env("XPU_TOP_SAMPLE", format!("gemm={sample},collective={sample}"));
+        }
+        let outcome = run(&mut command);
+        assert!(outcome.status.success(), "{outcome:?}");
+        let line = |line: &str| {
+            let (name, numbers) = line.split_once(' ').expect("a name and numbers");
+            (name.to_owned(), numbers.split(' ').map(|number| number.parse().expect("a number")).collect())
+        };
+        outcome.stdout.lines().map(line).collect()
+    }
+}
+
+pub(crate) fn cost(table: &mut Table) {
+    let bench = Bench::new();
+    let alone = bench.run(&["cost", COUNTED], None);
+    let off = bench.run(&["cost", COUNTED, "off"], Some(16));
+    let counted = bench.run(&["cost", COUNTED], Some(1 << 20));
+    let timed = bench.run(&["cost", TIMED], Some(1));
+    for (kind, figures) in [("counted", &counted), ("timed", &timed)] {
+        assert_eq!(figures["lost"], [0.0, 0.0], "{kind}: the pauses are too short, or the machine too busy");
+    }
+    assert!(counted["timed"] == [0.0] && timed["timed"][0] > 10_000.0, "{counted:?} {timed:?}");
+    let calls = [
+        ("cudaLaunchKernel", "cudaLaunchKernel"),
+        ("cublasGemmEx", "cublasGemmEx"),
+        ("ncclAllReduce", "ncclAllReduce"),
+        ("group", "ncclAllReduce in a group (3 calls)"),
+    ];
+    for (name, what) in calls {
+        let number = if name == "group" { 3.0 } else { 1.0 };
+        let mut row = |kind: &str, figures: &BTreeMap<String, Vec<f64>>, budget: Option<f64>| {
+            let [best, median] = figures[name][..] else { panic!("{figures:?}") };
+            let (best, median) = (best - alone[name][0], median - alone[name][1]);
+            let row =
+                Row::new(format!("{what}, {kind}: added"), best, "ns").note(format!("median {median:.0}"));
+            table.row(if let Some(budget) = budget { row.at_most(budget * number) } else { row });
+        };
+        row("off", &off, None);
+        row("counted", &counted, Some(NS_COUNTED));
+        if name != "cudaLaunchKernel" {
+            row("timed", &timed, Some(NS_TIMED));
+        }
+    }
+}
+
+pub(crate) fn memory(table: &mut Table) {
+    let bench = Bench::new();
+    for shapes in ["1", "64", "2000"] {
+        let [alone, watched] =
+            [None, Some(1)].map(|sample| bench.run(&["shapes", shapes], sample)["resident"][0]);
+        let row = Row::new(
+            format!("memory of a rank with {shapes} shapes, all timed"),
+            (watched - alone) / 1024.0,
+            "MiB",
+        );
+        table.row(row.at_most(MIB));
+    }
+}
