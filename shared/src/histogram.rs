@@ -77,7 +77,7 @@ impl Histogram {
         if bytes.len() > LARGEST_ENCODING {
             return Err(BadHistogram);
         }
-        refuse_hostile_bounds(bytes)?;
+        refuse_hostile(bytes)?;
         let mut inner: hdrhistogram::Histogram<u64> =
             Deserializer::new().deserialize(&mut &bytes[..]).map_err(|_foreign| BadHistogram)?;
         inner.auto(true);
@@ -85,13 +85,22 @@ impl Histogram {
     }
 }
 
-/// The header states the range and digits, and the decoder allocates for them before it reads a value:
-/// a header that claims five digits up to 2^63 would take tens of megabytes for forty bytes sent.
-fn refuse_hostile_bounds(bytes: &[u8]) -> Result<(), BadHistogram> {
+/// Bytes of the V2 header: cookie, payload length, normalizing offset, digits, lowest, highest, ratio.
+const HEADER: usize = 40;
+
+/// What the decoder would believe: it allocates the length, the range and the digits that the header states before it reads
+/// a value (digits of five up to 2^63 take tens of megabytes, a length of 2^32 four gigabytes), and negates a run of zeros of
+/// `i64::MIN`, the one number that is written as nine bytes of 255.
+fn refuse_hostile(bytes: &[u8]) -> Result<(), BadHistogram> {
     let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     let long = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
-    let (Some(digits), Some(highest)) = (word(12), long(24)) else { return Err(BadHistogram) };
-    if digits != u32::from(DIGITS) || highest > LONGEST * 2 { Err(BadHistogram) } else { Ok(()) }
+    let payload = bytes.get(HEADER..).ok_or(BadHistogram)?;
+    let (Some(length), Some(digits), Some(highest)) = (word(4), word(12), long(24)) else {
+        return Err(BadHistogram);
+    };
+    let bounded = length as usize == payload.len() && digits == u32::from(DIGITS) && highest <= LONGEST * 2;
+    let negatable = !payload.windows(9).any(|number| number == [u8::MAX; 9]);
+    if bounded && negatable { Ok(()) } else { Err(BadHistogram) }
 }
 
 impl Default for Histogram {
@@ -182,6 +191,19 @@ mod tests {
         let mut bytes = of(&[5]).to_bytes();
         bytes[12..16].copy_from_slice(&5_u32.to_be_bytes());
         assert_eq!(Histogram::from_bytes(&bytes), Err(BadHistogram));
+        let mut bytes = of(&[5]).to_bytes();
+        bytes[4..8].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert_eq!(Histogram::from_bytes(&bytes), Err(BadHistogram));
         assert_eq!(Histogram::from_bytes(b"garbage"), Err(BadHistogram));
+    }
+
+    /// The decoder negates it, which overflows.
+    #[test]
+    fn a_run_of_zeros_of_the_lowest_number_is_refused() {
+        let mut bytes = of(&[5]).to_bytes();
+        bytes.truncate(HEADER);
+        bytes[4..8].copy_from_slice(&9_u32.to_be_bytes());
+        bytes.extend([u8::MAX; 9]);
+        assert_eq!(Histogram::from_bytes(&bytes), Err(BadHistogram));
     }
 }

@@ -1,0 +1,73 @@
+//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with.
+
+use std::{fs, io};
+
+use xpu_shared::{
+    codec,
+    collective::Operation,
+    datatype::DataType,
+    frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary},
+    gemm::{ComputeType, GemmShape},
+    histogram::Histogram,
+    id::CommunicatorId,
+    simulation::Simulation,
+    unit::Nanoseconds,
+};
+
+fn main() -> io::Result<()> {
+    let simulation = Simulation::new(7, 1, 2);
+    let folder = "corpus/decode";
+    fs::create_dir_all(folder)?;
+    for second in 0..8 {
+        let mut frames = [simulation.snapshots(second), simulation.digests(second)].concat();
+        frames.extend(detail(&frames[0]));
+        let row: Vec<u8> = frames.iter().flat_map(seed).collect();
+        fs::write(format!("{folder}/second-{second}"), row)?;
+    }
+    Ok(())
+}
+
+/// What somebody sees who looks at the first rank.
+fn detail(snapshot: &Frame) -> Option<Frame> {
+    let Body::Snapshot(host) = &snapshot.body else { return None };
+    let job = host.jobs.first()?;
+    let rank = job.ranks.first()?;
+    let mut durations = Histogram::new();
+    (1..50).for_each(|n| durations.record(Nanoseconds(n * 20_000)));
+    let shape = GemmShape {
+        m: 4096,
+        n: 4096,
+        k: 4096,
+        batch: 1,
+        datatype: DataType::Bfloat16,
+        compute: ComputeType::Float32,
+        transposed: (false, true),
+    };
+    let (count, timed, timed_for) = (800, 49, Nanoseconds(24_500_000));
+    let summary = Summary {
+        gemms: vec![GemmTotals { shape, count, timed, timed_for, durations: durations.clone() }],
+        collectives: vec![CollectiveTotals {
+            communicator: CommunicatorId(7),
+            operation: Operation::AllReduce,
+            datatype: DataType::Bfloat16,
+            bytes: 1 << 26,
+            count,
+            timed,
+            timed_for,
+            durations,
+        }],
+        communicators: rank.digest.communicators.clone(),
+        samples: rank.digest.samples.clone(),
+        ..Summary::default()
+    };
+    let body = Body::Detail(RankDetail { job: job.job.clone(), rank: rank.info.rank, summary });
+    Some(Frame { body, ..snapshot.clone() })
+}
+
+/// As the target takes them: kind, length of the payload, payload.
+fn seed(frame: &Frame) -> Vec<u8> {
+    let bytes = codec::encode(frame);
+    let payload = &bytes[codec::HEADER..];
+    let length = u16::try_from(payload.len()).unwrap_or(u16::MAX).to_le_bytes();
+    [&bytes[6..7], &length, payload].concat()
+}

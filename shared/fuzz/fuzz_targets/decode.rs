@@ -1,0 +1,55 @@
+//! Bytes from anybody, taken as frames: decoding never panics, what decodes is encoded to what decodes alike, and a job folded
+//! from it can be asked everything.
+//!
+//!     cd shared/fuzz && cargo run --example seeds && cargo +nightly fuzz run decode
+//!
+//! The input is a row of frames: a kind, a length of two bytes, a payload; the header is made here, because a mutation
+//! that breaks a length says nothing about what is behind it. It is also decoded as it is.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use xpu_shared::{
+    codec::{self, DecodeError},
+    finding,
+    frame::Frame,
+    job::Jobs,
+    status::Status,
+    unit::Moment,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let _ = codec::decode(input);
+    let mut jobs = Jobs::default();
+    let (mut latest, mut rest) = (Moment(0), input);
+    while let [kind, low, high, after @ ..] = rest {
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
+        let (payload, next) = after.split_at(length);
+        if let Ok(frame) = codec::decode(&framed(*kind, payload)) {
+            comes_back(&frame);
+            latest = latest.max(frame.now);
+            jobs.fold(&frame);
+        }
+        rest = next;
+    }
+    for job in jobs.iter() {
+        for now in [Moment(0), latest, Moment(u64::MAX)] {
+            let _ = finding::examine(job, now);
+            let _ = format!("{:?}", Status::of(&jobs, job, now));
+        }
+    }
+});
+
+fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("two bytes of length");
+    [&codec::MAGIC[..], &codec::VERSION.to_le_bytes(), &[kind, 0], &length.to_le_bytes(), payload].concat()
+}
+
+fn comes_back(frame: &Frame) {
+    let bytes = codec::encode(frame);
+    match codec::decode(&bytes) {
+        // By their bytes: NaN is in none of its equals.
+        Ok(again) => assert_eq!(codec::encode(&again), bytes),
+        Err(DecodeError::Length { .. }) if bytes.len() > codec::LARGEST_FRAME => {}
+        Err(error) => panic!("{error}: {frame:?}"),
+    }
+}
