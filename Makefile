@@ -1,5 +1,6 @@
 # The only entry points. Each installs what it needs beside the project: a Python environment in .venv, and cargo-nextest
 # if it is missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
+# `make wheel GLIBC=2.28` builds with zig against that glibc, for hosts older than this one.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -7,9 +8,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 PROGRAMS := xpu-top xpu-collector
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl
 
-.PHONY: help build demo test lint bench wheel screenshots clean
+.PHONY: help build demo test lint bench wheel wheel-parts screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
@@ -23,7 +25,7 @@ build:
 	$(CARGO) build --release --workspace
 
 demo: build
-	target/release/xpu-top demo
+	$(TARGET_DIR)/release/xpu-top demo
 
 test: build wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install cargo-nextest --locked
@@ -41,13 +43,28 @@ lint: $(BIN)/ruff
 bench: build
 	tests/bench/run.sh
 
+ifdef GLIBC
+TARGET := x86_64-unknown-linux-gnu
+BUILT := $(TARGET_DIR)/$(TARGET)/release
+MATURIN_FLAGS := --zig --target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
+
+wheel-parts: $(BIN)/maturin
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check cargo-zigbuild ziglang
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
+else
+BUILT := $(TARGET_DIR)/release
+MATURIN_FLAGS := --auditwheel skip
+
+wheel-parts: build $(BIN)/maturin
+endif
+
 # Programs and libraries travel inside the Python package; stripped they are a tenth of their size.
-wheel: build $(BIN)/maturin
+wheel: wheel-parts
 	rm -rf dist $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
 	mkdir -p $(WHEEL_TREE)/bin $(WHEEL_TREE)/lib
-	for name in $(PROGRAMS); do strip -o $(WHEEL_TREE)/bin/$$name target/release/$$name; done
-	for name in $(LIBRARIES); do strip -o $(WHEEL_TREE)/lib/lib$$name.so target/release/lib$$name.so; done
-	cd pybind && ../$(BIN)/maturin build --release --strip --auditwheel skip --out ../dist
+	for name in $(PROGRAMS); do strip -o $(WHEEL_TREE)/bin/$$name $(BUILT)/$$name; done
+	for name in $(LIBRARIES); do strip -o $(WHEEL_TREE)/lib/lib$$name.so $(BUILT)/lib$$name.so; done
+	cd pybind && PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --strip $(MATURIN_FLAGS) --out ../dist
 
 screenshots: build
 	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests --test screens
