@@ -1,9 +1,10 @@
 """Whether the hook's figures are those that torch.cuda.Event gives for the same calls in the same run.
 
-    xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP
+    xpu-top run --job agreement -- torchrun --nproc_per_node 2 agreement.py XPU_TOP ddp|fsdp
 
-Trains, with an event pair of torch around every call of the widest layer, then all-reduces by hand; meanwhile
-rank 0 asks `XPU_TOP status --json --rank 0` for what the hook saw. Prints one line of JSON for each comparison.
+Trains, with an event pair of torch around every call of the widest layer, then all-reduces (fsdp: all-gathers) by
+hand; meanwhile rank 0 asks `XPU_TOP status --json --rank 0` for what the hook saw. Prints one line of JSON for each
+comparison.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 SIZES_MIB = (16, 64, 256)
 REPEATS = 400
 
-xpu_top = sys.argv[1]
+xpu_top, kind = sys.argv[1:3]
 device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
@@ -69,7 +70,7 @@ def go_on_until_answered(work):
             return asking.answer
 
 
-model = transformer.build("ddp", WIDTH, BLOCKS)
+model = transformer.build(kind, WIDTH, BLOCKS)
 step = transformer.trainer(model, WIDTH, TOKENS, BATCH)
 pairs = []
 
@@ -88,7 +89,7 @@ def after(module, _arguments, _result):
 for _ in range(10):
     step()
 torch.cuda.synchronize()
-for block in model.module:
+for block in model.module if kind == "ddp" else model:
     block.up.register_forward_pre_hook(before)
     block.up.register_forward_hook(after)
 answer = go_on_until_answered(step)
@@ -97,10 +98,8 @@ by_torch = [start.elapsed_time(end) * 1e3 for start, end in pairs]
 flops = 2 * (TOKENS * BATCH) * WIDTH * 4 * WIDTH
 
 if rank == 0:
-    print(
-        json.dumps({"status": answer if "error" in answer else {k: answer[k] for k in ("steps", "coverage")}}),
-        flush=True,
-    )
+    shown = answer if "error" in answer else {key: answer[key] for key in ("steps", "coverage")}
+    print(json.dumps({"status": shown}), flush=True)
     for seen in answer.get("ranks", []):
         line = {key: seen[key] for key in ("rank", "gemm_tflops", "bus_gb_s", "lateness_ms_p50", "state")}
         print(json.dumps(line), flush=True)
@@ -108,11 +107,8 @@ if rank == 0:
             continue
         for gemm in seen["gemms"][:8]:
             print(json.dumps(gemm), flush=True)
-        same = [
-            g
-            for g in seen["gemms"]
-            if (g["m"], g["n"], g["k"], g["transposed"]) == (4 * WIDTH, TOKENS * BATCH, WIDTH, "TN")
-        ]
+        widest = {"m": 4 * WIDTH, "n": TOKENS * BATCH, "k": WIDTH, "transposed": "TN"}
+        same = [gemm for gemm in seen["gemms"] if widest.items() <= gemm.items()]
         p50 = statistics.median(by_torch)
         print(
             json.dumps(
@@ -127,25 +123,32 @@ if rank == 0:
             flush=True,
         )
 
+# What one call says it moves, and over the bus, as nccl-tests counts it.
+operation, factor = ("AllReduce", 2 * (world - 1) / world) if kind == "ddp" else ("AllGather", (world - 1) / world)
+
 for mib in SIZES_MIB:
-    tensor = torch.ones(mib << 19, device="cuda", dtype=torch.bfloat16)
+    whole = torch.ones(mib << 19, device="cuda", dtype=torch.bfloat16)
+    part = whole.chunk(world)[rank].clone()
     times = []
 
-    def all_reduce(tensor=tensor, times=times):
+    def collective(whole=whole, part=part, times=times):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        dist.all_reduce(tensor)
+        if kind == "ddp":
+            dist.all_reduce(whole)
+        else:
+            dist.all_gather_into_tensor(whole, part)
         end.record()
         times.append((start, end))
 
     for _ in range(20):
-        all_reduce()
+        collective()
     torch.cuda.synchronize()
     dist.barrier()
     times.clear()
     for _ in range(REPEATS):
-        all_reduce()
-    answer = go_on_until_answered(all_reduce)
+        collective()
+    answer = go_on_until_answered(collective)
     torch.cuda.synchronize()
     # Of one call's durations on all ranks the shortest is the transfer.
     mine = torch.tensor([start.elapsed_time(end) for start, end in times[:REPEATS]], device="cuda")
@@ -153,12 +156,12 @@ for mib in SIZES_MIB:
     transfer_us = mine.median().item() * 1e3
     if rank == 0:
         seen = next((r for r in answer.get("ranks", []) if r["rank"] == 0), {})
-        same = [c for c in seen.get("collectives", []) if c["bytes"] == mib << 20 and c["operation"] == "AllReduce"]
-        bus = (mib << 20) * 2 * (world - 1) / world
+        same = [c for c in seen.get("collectives", []) if c["bytes"] == mib << 20 and c["operation"] == operation]
+        bus = (mib << 20) * factor
         print(
             json.dumps(
                 {
-                    "compared": f"AllReduce {mib} MiB",
+                    "compared": f"{operation} {mib} MiB",
                     "torch_transfer_us_p50": round(transfer_us, 1),
                     "torch_bus_gb_s": round(bus / transfer_us / 1e3, 1),
                     "hook": same,

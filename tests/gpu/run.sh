@@ -45,7 +45,11 @@ watch() {
     done
 }
 
-agree() { run agreement agreement.py xpu-top 2>"$out/agreement.err" | tee "$out/agreement.jsonl"; tail -3 "$out/agreement.err"; }
+agree() {
+    for kind in ddp fsdp; do
+        run agreement agreement.py xpu-top $kind 2>>"$out/agreement.err" | tee -a "$out/agreement.jsonl"
+    done
+}
 
 overhead() {
     # Jobs that wait for their CPU vary more: more, shorter blocks.
