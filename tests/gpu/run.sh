@@ -16,7 +16,13 @@ export XPU_TOP_RUNTIME_DIR HOME
 cd "$here" || exit
 
 run() { timeout 150 xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node 2 "${@:2}"; }
-when_answered() { for _ in $(seq 60); do xpu-top status --job "$1" --json >/dev/null 2>&1 && break; sleep 0.5; done; }
+# Waits for the first timed GEMM: CUDA and cuBLAS take ten seconds and more to begin.
+when_busy() {
+    for _ in $(seq 60); do
+        xpu-top status --job "$1" --json 2>/dev/null | grep -q '"gemm_tflops": [0-9]' && break
+        sleep 0.5
+    done
+}
 
 machine() {
     nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
@@ -28,10 +34,10 @@ machine() {
 watch() {
     for kind in ddp fsdp; do
         run "$kind" "$train" "$kind" 900 >"$out/train-$kind.log" 2>&1 &
-        when_answered "$kind"
+        when_busy "$kind"
         tmux -f /dev/null new-session -d -s "$kind" -x 132 -y 40 \
             "cd '$out' && COLORTERM=truecolor TERM=xterm-256color xpu-top --job $kind 2>'$out/screen-$kind.err'"
-        sleep 9
+        sleep 8
         xpu-top status --job "$kind" --json --rank 0 --wait 5 >"$out/status-$kind.json"
         echo "status of $kind: exit code $?"
         tmux send-keys -t "$kind" S
