@@ -5,17 +5,11 @@
 //! before the rank died stays readable after it. Every field is one atomic word; a reader may see two fields from two
 //! moments, never half a field.
 
-use std::{
-    ffi::c_int,
-    fs::File,
-    io,
-    os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::fs::OpenOptionsExt as _,
-    },
-    ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+mod page;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub use page::LedgerPage;
 
 use crate::{
     collective::Operation,
@@ -253,125 +247,4 @@ pub struct ThreadReading {
     pub thread: u32,
     pub call: Call,
     pub since: Moment,
-}
-
-/// A mapping of a ledger page.
-#[derive(Debug)]
-pub struct LedgerPage {
-    at: NonNull<Ledger>,
-    /// Kept open by the writer, so that others can find the pages.
-    file: Option<OwnedFd>,
-}
-
-// SAFETY: the mapping is plain memory of atomics; any thread may touch and unmap it.
-unsafe impl Send for LedgerPage {}
-// SAFETY: all access through a shared reference is by atomics.
-unsafe impl Sync for LedgerPage {}
-
-impl LedgerPage {
-    /// A fresh page for this process.
-    pub fn create() -> io::Result<Self> {
-        // SAFETY: the name is NUL-terminated and 'static.
-        let fd = unsafe { libc::memfd_create(c"xpu-top-ledger".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: fd was just made and belongs to nobody else.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: fd is an open memfd.
-        if unsafe { libc::ftruncate(fd, size_of::<Ledger>() as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let page = Self { at: map(fd, libc::PROT_READ | libc::PROT_WRITE)?, file: Some(file) };
-        page.ledger().pid.store(u64::from(std::process::id()), Relaxed);
-        page.ledger().magic.store(MAGIC, Relaxed);
-        Ok(page)
-    }
-
-    /// The page of process `pid`, which said it is at its descriptor `fd`.
-    pub fn open(pid: Pid, fd: u32) -> io::Result<Self> {
-        let path = format!("/proc/{pid}/fd/{fd}");
-        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a ledger of this version");
-        // Looked at before it is opened: opening a pipe that took the descriptor's place would block.
-        if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:xpu-top-ledger") {
-            return Err(foreign());
-        }
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path)?;
-        if file.metadata()?.len() != size_of::<Ledger>() as u64 {
-            return Err(foreign());
-        }
-        let page = Self { at: map(file.as_raw_fd(), libc::PROT_READ)?, file: None };
-        let ledger = page.ledger();
-        if ledger.magic.load(Relaxed) != MAGIC {
-            return Err(foreign());
-        }
-        Ok(page)
-    }
-
-    pub fn ledger(&self) -> &Ledger {
-        // SAFETY: `at` points to a live mapping of the size of a Ledger until drop; every bit pattern is a valid Ledger.
-        unsafe { self.at.as_ref() }
-    }
-
-    /// The descriptor others can open; `None` for a page of another process.
-    pub fn descriptor(&self) -> Option<c_int> {
-        self.file.as_ref().map(std::os::fd::AsRawFd::as_raw_fd)
-    }
-}
-
-impl Drop for LedgerPage {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this size and nobody else unmaps it.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), size_of::<Ledger>()) };
-    }
-}
-
-fn map(fd: c_int, protection: c_int) -> io::Result<NonNull<Ledger>> {
-    let length = size_of::<Ledger>();
-    // SAFETY: a fresh shared mapping of an open file; the kernel picks the address.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_sees_what_the_writer_stored() {
-        let written = LedgerPage::create().unwrap();
-        let seen = LedgerPage::open(Pid(std::process::id()), written.descriptor().unwrap() as u32).unwrap();
-        let ledger = written.ledger();
-        ledger.step(Step(7), Moment(70));
-        ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8);
-        ledger.communicators[3].enter(2, Operation::AllReduce, 1 << 26, Moment(80));
-        ledger.communicators[3].enqueue(2);
-        ledger.communicators[3].complete(0);
-        assert!(ledger.threads[0].claim(42));
-        assert!(!ledger.threads[0].claim(43));
-        ledger.threads[0].enter(Call::GroupEnd, Moment(90));
-        let reading = seen.ledger().read();
-        assert_eq!(reading.step, Step(7));
-        let line = &reading.communicators[0];
-        assert_eq!((line.entered, line.enqueued, line.completed), (2, 2, 1));
-        assert_eq!((line.last_operation, line.last_bytes), (Some(Operation::AllReduce), 1 << 26));
-        assert_eq!((line.rank, line.size), (2, 8));
-        assert_eq!(reading.threads, [ThreadReading { thread: 42, call: Call::GroupEnd, since: Moment(90) }]);
-        ledger.threads[0].leave();
-        assert_eq!(seen.ledger().read().threads, []);
-    }
-
-    #[test]
-    fn another_file_is_not_taken_for_a_ledger() {
-        let file = File::open("/proc/self/exe").unwrap();
-        assert!(LedgerPage::open(Pid(std::process::id()), file.as_raw_fd() as u32).is_err());
-    }
-
-    #[test]
-    fn the_page_is_small() {
-        assert!(size_of::<Ledger>() <= 8192);
-    }
 }
