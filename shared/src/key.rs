@@ -55,6 +55,10 @@ impl Key {
 
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let at = |error| KeyError::Unreadable { path: path.to_owned(), error };
+        // Looked at before it is opened: opening a pipe would wait for its other end.
+        if !fs::metadata(path).map_err(at)?.is_file() {
+            return Err(KeyError::NotAFile { path: path.to_owned() });
+        }
         let file = fs::File::open(path).map_err(at)?;
         let found = file.metadata().map_err(at)?;
         if found.mode() & 0o077 != 0 {
@@ -105,6 +109,8 @@ impl fmt::Debug for Key {
 pub enum KeyError {
     #[error("cannot read the key {path}: {error}; check the path in XPU_TOP_KEY_FILE, or make a key with `xpu-top keygen`", path = path.display())]
     Unreadable { path: PathBuf, error: io::Error },
+    #[error("{path} is not a regular file; name the key's file, or make one with `xpu-top keygen -o FILE`", path = path.display())]
+    NotAFile { path: PathBuf },
     #[error("others can read the key {path}; run `chmod 600 {path}`", path = path.display())]
     Open { path: PathBuf },
     #[error("{path} holds no key (80 characters of Z85); make one with `xpu-top keygen -o FILE`", path = path.display())]
@@ -152,6 +158,7 @@ mod tests {
         assert!(message(&path).contains("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(message(&path).contains("holds no key"));
+        assert!(message(&dir).contains("is not a regular file"), "{}", message(&dir));
         fs::write(&path, [0xff; 80]).unwrap();
         assert!(message(&path).contains("cannot read the key"));
         fs::remove_dir_all(dir).unwrap();
