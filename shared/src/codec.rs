@@ -37,8 +37,10 @@ pub enum DecodeError {
     Kind { kind: u16 },
     #[error("a frame cut short or too long: {found} bytes where the header says {stated}")]
     Length { stated: usize, found: usize },
-    #[error("a frame that does not decode: {0}")]
-    Payload(String),
+    #[error(
+        "the payload of a frame of kind {kind} does not decode: its sender does not follow docs/wire-format.md"
+    )]
+    Payload { kind: u16 },
 }
 
 #[derive(Serialize)]
@@ -107,24 +109,28 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         return Err(DecodeError::Length { stated, found: rest.len() });
     }
     match kind {
-        1 => body(rest, Body::Hello),
-        2 => body(rest, Body::Summary),
-        3 => body(rest, |()| Body::Goodbye),
-        16 => body(rest, Body::Command),
-        32 => body(rest, Body::Request),
-        33 => body(rest, Body::Snapshot),
-        34 => body(rest, Body::Refusal),
-        64 => body(rest, Body::Digest),
-        65 => body(rest, Body::Detail),
-        66 => body(rest, Body::Event),
+        1 => body(kind, rest, Body::Hello),
+        2 => body(kind, rest, Body::Summary),
+        3 => body(kind, rest, |()| Body::Goodbye),
+        16 => body(kind, rest, Body::Command),
+        32 => body(kind, rest, Body::Request),
+        33 => body(kind, rest, Body::Snapshot),
+        34 => body(kind, rest, Body::Refusal),
+        64 => body(kind, rest, Body::Digest),
+        65 => body(kind, rest, Body::Detail),
+        66 => body(kind, rest, Body::Event),
         kind => Err(DecodeError::Kind { kind }),
     }
 }
 
-fn body<T: DeserializeOwned>(bytes: &[u8], wrap: impl FnOnce(T) -> Body) -> Result<Frame, DecodeError> {
+fn body<T: DeserializeOwned>(
+    kind: u16,
+    bytes: &[u8],
+    wrap: impl FnOnce(T) -> Body,
+) -> Result<Frame, DecodeError> {
     let limited = bincode::config::standard().with_limit::<LARGEST_FRAME>();
-    let (incoming, used): (Incoming<T>, usize) = bincode::serde::decode_from_slice(bytes, limited)
-        .map_err(|error| DecodeError::Payload(error.to_string()))?;
+    let (incoming, used): (Incoming<T>, usize) =
+        bincode::serde::decode_from_slice(bytes, limited).map_err(|_| DecodeError::Payload { kind })?;
     if used != bytes.len() {
         return Err(DecodeError::Length { stated: used, found: bytes.len() });
     }

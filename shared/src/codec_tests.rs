@@ -66,6 +66,17 @@ fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
     assert!(per_rank <= 1024, "{per_rank} bytes");
 }
 
+/// A refusal is read by people: nothing of how a library writes its errors.
+#[test]
+fn a_payload_that_does_not_decode_is_one_sentence() {
+    let mut bytes = encode(&frames()[0]);
+    bytes.truncate(HEADER);
+    bytes.extend([200; 3]);
+    bytes[8..HEADER].copy_from_slice(&3_u32.to_le_bytes());
+    let said = decode(&bytes).unwrap_err().to_string();
+    assert!(!said.contains(['{', '(']) && said.contains("kind 33"), "{said}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_at_all_are_refused_or_understood(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
