@@ -72,18 +72,7 @@ pub(crate) struct Known {
 impl Known {
     /// One that only the ledger page speaks of.
     pub(crate) fn read(line: &CommunicatorReading, now: Moment) -> Self {
-        let state = CommunicatorState {
-            id: line.id,
-            parent: None,
-            rank: line.rank,
-            size: line.size,
-            entered: line.entered,
-            enqueued: line.enqueued,
-            completed: line.completed,
-            last_operation: line.last_operation,
-            last_bytes: line.last_bytes,
-        };
-        Self { state, advanced: now, closed: false }
+        Self { state: line.into(), advanced: now, closed: false }
     }
 
     /// Takes what the ledger page says beyond the last summary.
@@ -133,6 +122,7 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         untimed: 0,
         overhead_ppm: 0,
         enabled: true,
+        blind: Vec::new(),
     }
 }
 

@@ -27,6 +27,9 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// asked for ever.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// Who was turned away and has not spoken for so long has gone.
+const INSISTS: Duration = Duration::from_secs(10);
+
 /// Unknown senders remembered.
 const STRANGERS: usize = 1024;
 
@@ -60,6 +63,8 @@ pub(crate) struct Roster {
     places: BTreeMap<Place, Worker>,
     identities: HashMap<Identity, Place>,
     strangers: HashMap<Identity, Moment>,
+    /// Who claims a place that is taken, and when it last spoke: bounded like strangers, which they are.
+    turned_away: HashMap<Identity, (JobName, Moment)>,
 }
 
 impl Roster {
@@ -82,6 +87,7 @@ impl Roster {
                 );
                 // Counts as asked: its summaries bring no question before its place may have become free.
                 let _ = self.ask(from, now);
+                self.turn_away(from, place.job, now);
                 return vec![Effect::Complain("a place that is taken", text)];
             }
         }
@@ -95,6 +101,7 @@ impl Roster {
             return vec![Effect::Complain("no room", text)];
         }
         self.strangers.remove(from);
+        self.turned_away.remove(from);
         let joined = publish(Body::Event(Event::Joined(info.clone())));
         if let Some(old) = self.places.insert(place.clone(), Worker::new(from.clone(), info, number, now)) {
             self.identities.remove(&old.identity);
@@ -144,7 +151,12 @@ impl Roster {
         summary: Summary,
         now: Moment,
     ) -> Vec<Effect> {
-        let Some(worker) = self.of(from) else { return self.ask(from, now).into_iter().collect() };
+        let Some(worker) = self.of(from) else {
+            if let Some((_, spoke)) = self.turned_away.get_mut(from) {
+                *spoke = now;
+            }
+            return self.ask(from, now).into_iter().collect();
+        };
         let turned_away = worker.shapes_turned_away();
         let gapless = worker.summary(number, summary, now);
         let mut effects = vec![Effect::Fresh(worker.info.job.clone(), worker.info.rank)];
@@ -162,11 +174,14 @@ impl Roster {
 
     /// The rank's last counts go out at once: soon nobody may be there to send them.
     pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
+        self.turned_away.remove(from);
         let Some(worker) = self.of(from) else { return Vec::new() };
         let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
         let job = worker.info.job.clone();
         if let Some(digest) = worker.next_digest() {
-            effects.push(publish(Body::Digest(HostDigest { job, ranks: vec![digest.clone()] })));
+            let ranks = vec![digest.clone()];
+            let turned_away = self.turned_away(&job);
+            effects.push(publish(Body::Digest(HostDigest { job, ranks, turned_away })));
         }
         effects
     }
@@ -187,6 +202,17 @@ impl Roster {
         Some(Effect::Tell(from.clone(), Command::Introduce))
     }
 
+    fn turn_away(&mut self, from: &Identity, job: JobName, now: Moment) {
+        if self.turned_away.len() < STRANGERS {
+            self.turned_away.insert(from.clone(), (job, now));
+        }
+    }
+
+    fn turned_away(&self, job: &JobName) -> u32 {
+        let claims = self.turned_away.values().filter(|(claimed, _)| claimed == job).count();
+        u32::try_from(claims).unwrap_or(u32::MAX)
+    }
+
     /// Looks after everybody, and forgets who ended long ago.
     pub(crate) fn check(&mut self, now: Moment) -> Vec<Effect> {
         let changed = self.places.values_mut().filter_map(|worker| {
@@ -194,6 +220,7 @@ impl Roster {
             Some(publish(Body::Event(life_of(worker))))
         });
         let effects = changed.collect();
+        self.turned_away.retain(|_, (_, spoke)| now.since(*spoke) < INSISTS);
         let old: Vec<_> = self
             .places
             .iter()
@@ -213,8 +240,13 @@ impl Roster {
             let Some(digest) = worker.next_digest().cloned() else { continue };
             match digests.last_mut().filter(|last| last.job == place.job) {
                 Some(last) => last.ranks.push(digest),
-                None => digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest] }),
+                None => {
+                    digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest], turned_away: 0 })
+                }
             }
+        }
+        for digest in &mut digests {
+            digest.turned_away = self.turned_away(&digest.job);
         }
         digests
     }
@@ -225,7 +257,10 @@ impl Roster {
             let rank = RankSnapshot { info: worker.info.clone(), digest: worker.said() };
             match jobs.last_mut().filter(|last| last.job == place.job) {
                 Some(last) => last.ranks.push(rank),
-                None => jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank] }),
+                None => {
+                    let turned_away = self.turned_away(&place.job);
+                    jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank], turned_away });
+                }
             }
         }
         jobs

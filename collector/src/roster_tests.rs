@@ -2,7 +2,7 @@ use std::process::id;
 
 use xpu_shared::{
     collective::Operation,
-    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps},
+    frame::{CollectiveSample, CommunicatorState, Launches, RankDigest, StepSource, Steps},
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
     ledger::LedgerPage,
@@ -262,4 +262,38 @@ fn a_flood_of_ranks_is_bounded_and_strangers_too() {
         roster.summary(&who(&format!("s{n}")), 0, steps(0, 1), at(3.0));
     }
     assert!(roster.strangers.len() <= STRANGERS);
+}
+
+/// A second job of the same name would be invisible: how many of its processes live is told with the first.
+#[test]
+fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let other = |pid| RankInfo { pid: Pid(pid), ..info("j", 0) };
+    roster.hello(&who("y"), 0, other(1), at(1.0));
+    roster.hello(&who("z"), 0, other(2), at(1.0));
+    roster.hello(&who("z"), 1, other(2), at(2.0));
+    assert_eq!(roster.digests()[0].turned_away, 2);
+    for second in 2..20 {
+        roster.summary(&who("x"), second, steps(second, 1), at(second as f64));
+        roster.summary(&who("y"), second, steps(second, 1), at(second as f64));
+    }
+    roster.check(at(20.0));
+    assert_eq!(roster.digests()[0].turned_away, 1);
+    assert_eq!(roster.snapshot()[0].turned_away, 1);
+    roster.goodbye(&who("x"), at(21.0));
+    roster.hello(&who("y"), 30, other(1), at(22.0));
+    assert_eq!(roster.digests()[0].turned_away, 0);
+}
+
+#[test]
+fn what_a_hook_cannot_see_is_told_briefly() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    let mut summary = steps(1, 1);
+    summary.hook.blind = vec!["a\x1b[2J".repeat(100), "b".to_owned(), "c".to_owned()];
+    roster.summary(&who("x"), 1, summary, at(1.0));
+    let blind = roster.digests()[0].ranks[0].blind.clone();
+    assert_eq!((blind.len(), blind[1].as_str()), (RankDigest::BLIND, "b"));
+    assert!(blind[0].len() <= RankDigest::LONGEST_BLIND && !blind[0].contains('\x1b'));
 }

@@ -253,11 +253,20 @@ impl Worker {
             untimed,
             overhead_ppm: pending.overhead_ppm().unwrap_or(self.digest.overhead_ppm),
             enabled,
+            blind: self.blind(),
         };
         if !self.digest.samples.is_empty() {
             self.telling = Some(self.digest.clone());
         }
         Some(&self.digest)
+    }
+
+    /// It goes to every viewer: cut, and fit for a terminal.
+    fn blind(&self) -> Vec<String> {
+        let brief = |text: &String| {
+            text.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
+        };
+        self.latest.hook.blind.iter().take(RankDigest::BLIND).map(brief).collect()
     }
 
     /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in

@@ -12,6 +12,7 @@ use crate::{
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank, Sequence, Step},
+    ledger::CommunicatorReading,
     sampling::Rate,
     unit::{Moment, Nanoseconds},
 };
@@ -172,6 +173,23 @@ pub struct CommunicatorState {
     pub last_bytes: u64,
 }
 
+impl From<&CommunicatorReading> for CommunicatorState {
+    /// A page does not say which communicator was split.
+    fn from(line: &CommunicatorReading) -> Self {
+        Self {
+            id: line.id,
+            parent: None,
+            rank: line.rank,
+            size: line.size,
+            entered: line.entered,
+            enqueued: line.enqueued,
+            completed: line.completed,
+            last_operation: line.last_operation,
+            last_bytes: line.last_bytes,
+        }
+    }
+}
+
 /// One timed collective. All ranks of a communicator time the same ones, so these can be joined without clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectiveSample {
@@ -254,6 +272,8 @@ pub struct HostSnapshot {
 pub struct JobSnapshot {
     pub job: JobName,
     pub ranks: Vec<RankSnapshot>,
+    /// As [`HostDigest::turned_away`].
+    pub turned_away: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -267,6 +287,8 @@ pub struct RankSnapshot {
 pub struct HostDigest {
     pub job: JobName,
     pub ranks: Vec<RankDigest>,
+    /// Living processes that claim a rank of this job which another living process is: a second job of the same name.
+    pub turned_away: u32,
 }
 
 /// What an overview needs of a rank; under 1 KiB.
@@ -298,10 +320,15 @@ pub struct RankDigest {
     /// Share of wall time spent on launching threads, in millionths.
     pub overhead_ppm: u32,
     pub enabled: bool,
+    /// What the hook cannot see, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
+    pub blind: Vec<String>,
 }
 
 impl RankDigest {
     pub const COMMUNICATORS: usize = 8;
+    pub const BLIND: usize = 2;
+    /// Longest text among [`RankDigest::blind`], in characters.
+    pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
 }
 

@@ -42,14 +42,16 @@ impl Jobs {
             Body::Snapshot(snapshot) => {
                 for job in &snapshot.jobs {
                     let known = self.job_mut(&job.job);
+                    known.turned_away.insert(frame.host.clone(), job.turned_away);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
                         known.digest(&frame.host, &rank.digest);
                     }
                 }
             }
-            Body::Digest(HostDigest { job, ranks }) => {
+            Body::Digest(HostDigest { job, ranks, turned_away }) => {
                 let known = self.job_mut(job);
+                known.turned_away.insert(frame.host.clone(), *turned_away);
                 for rank in ranks {
                     known.digest(&frame.host, rank);
                 }
@@ -101,12 +103,20 @@ pub struct Job {
     name: JobName,
     ranks: BTreeMap<Rank, RankView>,
     joins: Joins,
+    /// By host, as its collector said last.
+    turned_away: BTreeMap<HostName, u32>,
     revision: u64,
 }
 
 impl Job {
     pub fn new(name: JobName) -> Self {
-        Self { name, ranks: BTreeMap::new(), joins: Joins::default(), revision: 0 }
+        Self {
+            name,
+            ranks: BTreeMap::new(),
+            joins: Joins::default(),
+            turned_away: BTreeMap::new(),
+            revision: 0,
+        }
     }
 
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
@@ -172,7 +182,7 @@ impl Job {
     }
 
     /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
-    /// the transfer, the shortest duration any rank saw. `None` until one was timed.
+    /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
     pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
         self.bus_bandwidth_of(self.ranks.get(&rank)?.samples())
     }
@@ -183,28 +193,69 @@ impl Job {
         samples: impl Iterator<Item = &'a Sample>,
     ) -> Option<GigabytesPerSecond> {
         let rates = samples.filter_map(|sample| {
-            let join = self.joins.get(sample.communicator, sample.sequence)?;
-            GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| (join, rate.0))
+            let transfer = self.complete(sample)?.transfer();
+            GigabytesPerSecond::from_work(sample.bus_bytes as f64, transfer).map(|rate| rate.0)
         });
-        median_of_complete(rates).map(GigabytesPerSecond)
+        median(rates.collect()).map(GigabytesPerSecond)
+    }
+
+    /// The most ranks seen of a communicator that is only seen in part.
+    ///
+    /// A rank that has just come is left out: the other hosts' words may be on their way.
+    pub fn partly_seen(&self) -> Option<PartlySeen> {
+        self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
+            let mut most = None;
+            for join in view.samples().filter_map(|sample| self.join(sample)) {
+                if join.is_complete() {
+                    return None;
+                }
+                most = most.max(Some(join.seen()));
+            }
+            most.map(|(ranks, of)| PartlySeen { ranks, of })
+        })
+    }
+
+    /// Of the timed collectives the ranks remember, the share every rank of the communicator has reported. `None` while
+    /// none was timed.
+    pub fn joined(&self) -> Option<f64> {
+        let samples = || self.ranks.values().flat_map(RankView::samples);
+        let joined =
+            samples().filter_map(|sample| self.join(sample)).filter(|join| join.is_complete()).count();
+        let all = samples().count();
+        (all > 0).then(|| joined as f64 / all as f64)
+    }
+
+    fn join(&self, sample: &Sample) -> Option<&Join> {
+        self.joins.get(sample.communicator, sample.sequence)
+    }
+
+    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last to come, the
+    /// shortest duration holds waiting, and is no transfer.
+    fn complete(&self, sample: &Sample) -> Option<&Join> {
+        self.join(sample).filter(|join| join.is_complete())
+    }
+
+    /// Living processes that claim ranks of this job which others are.
+    pub fn turned_away(&self) -> u32 {
+        self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
     /// How much later than the first rank this one came to its collectives, at the median.
     pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
         let view = self.ranks.get(&rank)?;
         let late = view.samples().filter_map(|sample| {
-            let join = self.joins.get(sample.communicator, sample.sequence)?;
-            Some((join, join.longest().0.saturating_sub(sample.duration.0) as f64))
+            let longest = self.complete(sample)?.longest();
+            Some(longest.0.saturating_sub(sample.duration.0) as f64)
         });
-        median_of_complete(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
+        median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
     }
 }
 
-/// The median over collectives every rank has reported; over all of them while there is none such.
-fn median_of_complete<'a>(values: impl Iterator<Item = (&'a Join, f64)>) -> Option<f64> {
-    let (complete, partial): (Vec<_>, Vec<_>) = values.partition(|(join, _)| join.is_complete());
-    let chosen = if complete.is_empty() { partial } else { complete };
-    median(chosen.into_iter().map(|(_, value)| value).collect())
+/// How much is seen of a communicator of which not all is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartlySeen {
+    pub ranks: u32,
+    pub of: u32,
 }
 
 /// The middle value; the mean of the two middle ones of an even number.

@@ -53,7 +53,8 @@ impl Simulation {
                 let ranks = self
                     .ranks_of(host)
                     .map(|rank| RankSnapshot { info: self.info(rank), digest: self.digest(rank, seconds) });
-                let jobs = vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect() }];
+                let jobs =
+                    vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect(), turned_away: 0 }];
                 let version = crate::VERSION.to_owned();
                 let snapshot = HostSnapshot { version, started: self.started, base: BasePort::DEFAULT, jobs };
                 self.frame(host, seconds, Body::Snapshot(snapshot))
@@ -66,7 +67,11 @@ impl Simulation {
         (0..self.hosts)
             .map(|host| {
                 let ranks = self.ranks_of(host).map(|rank| self.digest(rank, seconds)).collect();
-                self.frame(host, seconds, Body::Digest(HostDigest { job: self.job.clone(), ranks }))
+                self.frame(
+                    host,
+                    seconds,
+                    Body::Digest(HostDigest { job: self.job.clone(), ranks, turned_away: 0 }),
+                )
             })
             .collect()
     }
@@ -151,6 +156,7 @@ impl Simulation {
             untimed: 0,
             overhead_ppm: 300,
             enabled: true,
+            blind: Vec::new(),
         }
     }
 

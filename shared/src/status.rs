@@ -1,5 +1,7 @@
 //! A job's state as one JSON document: what `xpu-top status --json` prints.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,6 +13,9 @@ use crate::{
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
+/// Texts of blindness passed on; ranks mostly say the same.
+const BLIND: usize = 16;
+
 /// The document. Unknown figures are `null`, never zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -20,6 +25,9 @@ pub struct Status {
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
     pub coverage: Coverage,
+    /// Jobs that are there beside this one.
+    #[serde(default)]
+    pub other_jobs: Vec<JobName>,
 }
 
 /// Steps completed, over the ranks that mark them.
@@ -107,6 +115,21 @@ pub struct Coverage {
     pub untimed: u64,
     /// Share of wall time the hook took from launching threads, the worst rank's, in percent.
     pub overhead_pct: f64,
+    /// Of the timed collectives the ranks remember, how many every rank of the communicator reported, in percent: bus
+    /// bandwidth and lateness are of these alone. `None` while none was timed.
+    pub joined_pct: Option<f64>,
+    /// Hosts that were asked for and not heard, and why.
+    pub hosts_unreachable: Vec<UnreachableHost>,
+    /// What hooks cannot see, each text once.
+    pub blind: Vec<String>,
+    /// Living processes that claim ranks of this job which others are.
+    pub turned_away: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreachableHost {
+    pub host: String,
+    pub why: String,
 }
 
 /// What `xpu-top status` ends with.
@@ -142,9 +165,20 @@ impl Status {
                 overhead_pct: digests()
                     .map(|digest| f64::from(digest.overhead_ppm) / 1e4)
                     .fold(0.0, f64::max),
+                joined_pct: job.joined().map(|share| share * 100.0),
+                hosts_unreachable: Vec::new(),
+                blind: blind(job),
+                turned_away: job.turned_away(),
             },
+            other_jobs: jobs.iter().map(Job::name).filter(|name| *name != job.name()).cloned().collect(),
             ranks,
         }
+    }
+
+    /// Whether something that was asked for, or that the job should have, was not seen. A job that has ended is whole.
+    fn is_partial(&self) -> bool {
+        let ended = self.ranks.iter().all(|rank| rank.state == RankState::Exited);
+        !self.coverage.hosts_unreachable.is_empty() || (self.coverage.ranks_seen < self.world_size && !ended)
     }
 
     pub fn exit_code(&self) -> ExitCode {
@@ -153,10 +187,18 @@ impl Status {
         } else if self.findings.iter().any(|finding| finding.kind == finding::Kind::Exited) {
             // A job that lost a rank makes no more progress than one that hangs.
             ExitCode::Hang
+        } else if self.is_partial() {
+            ExitCode::NoData
         } else {
             ExitCode::Healthy
         }
     }
+}
+
+/// What hooks of a job cannot see, each text once.
+pub fn blind(job: &Job) -> Vec<String> {
+    let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
+    texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned().collect()
 }
 
 /// One rank's line.

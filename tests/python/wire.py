@@ -64,12 +64,17 @@ RANK_DIGEST = {
     "untimed": "int",
     "overhead_ppm": "int",
     "enabled": "byte",
+    "blind": ("list", "string"),
 }
-JOB_SNAPSHOT = {"job": "string", "ranks": ("list", {"info": RANK_INFO, "digest": RANK_DIGEST})}
+JOB_SNAPSHOT = {
+    "job": "string",
+    "ranks": ("list", {"info": RANK_INFO, "digest": RANK_DIGEST}),
+    "turned_away": "int",
+}
 BODIES = {
     33: {"version": "string", "started": "int", "base_port": "int", "jobs": ("list", JOB_SNAPSHOT)},
     34: {"reason": "string"},
-    64: {"job": "string", "ranks": ("list", RANK_DIGEST)},
+    64: {"job": "string", "ranks": ("list", RANK_DIGEST), "turned_away": "int"},
 }
 ENVELOPE = {"host": "string", "number": "int", "now": "int", "lost": "int"}
 

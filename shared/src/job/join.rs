@@ -30,6 +30,11 @@ impl Join {
         self.longest
     }
 
+    /// Ranks that have reported, and those of the communicator.
+    pub fn seen(&self) -> (u32, u32) {
+        (self.reported, self.size)
+    }
+
     /// Whether every rank of the communicator has reported.
     pub fn is_complete(&self) -> bool {
         self.reported >= self.size

@@ -16,6 +16,9 @@ use crate::{
 /// Digests that rates are taken over: half a minute at the usual rate.
 const WINDOW: usize = 30;
 
+/// Digests after which what all hosts say of one second has come in.
+const SETTLED: usize = 3;
+
 /// Timed collectives remembered of a rank.
 const SAMPLES: usize = 64;
 
@@ -234,6 +237,11 @@ impl RankView {
     /// TFLOPS of each interval, oldest first, at most [`HISTORY`].
     pub fn gemm_history(&self) -> impl ExactSizeIterator<Item = f32> {
         self.history.iter().copied()
+    }
+
+    /// Whether it has been heard for a few digests.
+    pub(super) fn is_settled(&self) -> bool {
+        self.window.len() >= SETTLED
     }
 
     /// The latest timed collectives, oldest first.

@@ -70,6 +70,59 @@ fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
     jobs.fold(&simulation.snapshots(5)[1]);
     let status = status(&jobs);
     assert_eq!((status.world_size, status.coverage.ranks_seen), (8, 4));
+    // What was not seen is not known to be healthy.
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+/// Who sees only the victims' half of a communicator sees their waiting, and no transfer.
+#[test]
+fn half_a_communicator_gives_no_bandwidth_and_says_so() {
+    let mut simulation = Simulation::new(1, 2, 4);
+    simulation.slow = vec![(Rank(5), 1.5)];
+    let mut jobs = Jobs::default();
+    for second in 10..=20 {
+        jobs.fold(&simulation.digests(second)[0]);
+    }
+    let half = status(&jobs);
+    for rank in &half.ranks {
+        assert_eq!((rank.bus_gb_s, rank.lateness_ms_p50), (None, None), "rank {}", rank.rank);
+    }
+    assert_eq!(half.coverage.joined_pct, Some(0.0));
+    let seen = jobs.foremost().unwrap().partly_seen().unwrap();
+    assert_eq!((seen.ranks, seen.of), (4, 8));
+    let whole = folded(&simulation, 10..=20);
+    assert_eq!(status(&whole).coverage.joined_pct, Some(100.0));
+    assert_eq!(whole.foremost().unwrap().partly_seen(), None);
+}
+
+#[test]
+fn a_job_that_ended_is_healthy_and_one_with_unreachable_hosts_is_not() {
+    let simulation = Simulation::new(3, 2, 2);
+    let mut status = status(&folded(&simulation, 5..=9));
+    assert_eq!(status.exit_code(), ExitCode::Healthy);
+    let why = "no collector listens".to_owned();
+    status
+        .coverage
+        .hosts_unreachable
+        .push(crate::status::UnreachableHost { host: "gpu-003".to_owned(), why });
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+#[test]
+fn what_hooks_cannot_see_and_who_was_turned_away_reach_the_document() {
+    let simulation = Simulation::new(3, 2, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    for (host, mut frame) in simulation.digests(10).into_iter().enumerate() {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        digest.turned_away = 1 + host as u32;
+        digest.ranks[0].blind = vec!["XPU_TOP_SAMPLE is wrong".to_owned()];
+        jobs.fold(&frame);
+    }
+    jobs.fold(&Simulation { job: "eval".into(), ..Simulation::new(9, 1, 1) }.snapshots(1)[0]);
+    let coverage = status(&jobs).coverage;
+    assert_eq!(coverage.blind, ["XPU_TOP_SAMPLE is wrong"]);
+    assert_eq!(coverage.turned_away, 3);
+    assert_eq!(status(&jobs).other_jobs, ["eval".into()]);
 }
 
 #[test]
