@@ -14,7 +14,6 @@ mod digest;
 mod envelope;
 mod listen;
 mod lock;
-mod process;
 mod roster;
 mod serve;
 mod subscription;

@@ -54,6 +54,10 @@ impl Sockets {
         config.runtime.prepare()?;
         let path = config.runtime.socket(config.base)?;
         let lock = Lock::take(&config.runtime.lock(config.base))?;
+        let served = if config.key.is_some() { RuntimeDir::WITH_KEY } else { RuntimeDir::WITHOUT_KEY };
+        if let Err(error) = lock.note(served) {
+            tracing::warn!("cannot write into the lock: {error}");
+        }
         let context = Context::new();
         let key = config.key.as_ref();
         let data = socket::publisher(&context, key).map_err(OpenError::Library)?;

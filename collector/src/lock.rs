@@ -5,14 +5,17 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{FileExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
 /// Held for as long as this lives.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -23,12 +26,18 @@ impl Lock {
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(at)?;
         // SAFETY: the descriptor is open for the length of the call; flock has no other precondition.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return Ok(Self { _file: file });
+            return Ok(Self { file });
         }
         match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::WouldBlock => Err(LockError::Held),
             error => Err(at(error)),
         }
+    }
+
+    /// Writes into the file what who finds the lock held should know.
+    pub fn note(&self, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.write_all_at(text.as_bytes(), 0)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use xpu_shared::{
-    VERSION, codec,
+    VERSION, codec, expected,
     frame::{Body, Event, Frame, HostSnapshot, Request, topic},
     unit::Moment,
 };
@@ -43,7 +43,7 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     complaints: Complaints,
-    /// When a rank last lived or somebody last asked.
+    /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
 }
 
@@ -113,7 +113,14 @@ impl Collector {
         if self.roster.living() > 0 || self.busy > now {
             self.busy = now;
         }
-        self.config.idle_exit.is_some_and(|limit| now.since(self.busy) >= limit)
+        let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
+            return false;
+        };
+        // Looked at only when all else says to end: a job that is loading has not said a word yet.
+        if !expected::living(&self.config.runtime, self.config.base).is_empty() {
+            self.busy = now;
+        }
+        now.since(self.busy) >= limit
     }
 
     fn take_subscriptions(&mut self) -> zmq::Result<()> {

@@ -6,12 +6,12 @@ use xpu_shared::{
     frame::{CommunicatorState, HookHealth, Life, RankDetail, RankDigest, RankInfo, Summary},
     id::Step,
     ledger::{self, LedgerPage},
+    process::Process,
     unit::{Moment, Nanoseconds},
 };
 
 use crate::{
     digest::{self, Known, Pending, foremost},
-    process::Process,
     roster::Identity,
     totals::Totals,
 };

@@ -11,6 +11,7 @@ use lab::{Lab, until};
 use xpu_collector::{Collector, OpenError};
 use xpu_shared::{
     codec,
+    expected::{self, Expected},
     frame::{Body, Command, Event, Life, Request},
     id::Pid,
     key::Key,
@@ -257,6 +258,22 @@ fn a_stale_socket_is_no_obstacle() {
     let (mut worker, viewer) = (lab.worker("a", 0), lab.viewer(None));
     worker.hello();
     until("the rank", || (viewer.sees().len() == 1).then_some(()));
+}
+
+/// A job may load for minutes before its first CUDA call.
+#[test]
+fn it_waits_for_a_process_that_was_announced() {
+    let mut lab = Lab::new(None);
+    lab.config.idle_exit = Some(Duration::from_millis(300));
+    lab.start();
+    let mut slow = Program::new("sleep").arg("60").spawn().unwrap();
+    let expected = Expected { pid: Pid(slow.id()), job: "slow".into(), rank: None };
+    expected::announce(&lab.config.runtime, lab.config.base, &expected).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(lab.socket_path().exists(), "the collector ended while a job was loading");
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    until("its end", || (!lab.socket_path().exists()).then_some(()));
 }
 
 #[test]

@@ -110,6 +110,10 @@ impl RuntimeDir {
         Ok(path)
     }
 
+    /// What the lock's file says of the collector that holds it.
+    pub const WITH_KEY: &str = "key\n";
+    pub const WITHOUT_KEY: &str = "no key\n";
+
     /// Held by the collector with this base port for as long as it lives.
     pub fn lock(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.lock", base.0))

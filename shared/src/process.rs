@@ -1,23 +1,23 @@
-//! Whether a worker's process still lives, asked of the kernel.
+//! Whether a process still lives, asked of the kernel.
 //!
 //! By start time and not by number alone: a pid is used again. Through `/proc` and not a pidfd: kernels before 5.3 are
 //! still in use on clusters.
 
 use std::fs;
 
-use xpu_shared::id::Pid;
+use crate::id::Pid;
 
-/// A worker's process as it was when the worker introduced itself.
+/// A process as it was when it was first looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Process {
+pub enum Process {
     /// Started at so many clock ticks after boot.
     Here { pid: Pid, started: u64 },
-    /// Not in this collector's process namespace (a container of its own): only its silence tells.
+    /// Not in this program's process namespace (a container of its own): only its silence tells.
     Elsewhere,
 }
 
 impl Process {
-    pub(crate) fn find(pid: Pid) -> Self {
+    pub fn find(pid: Pid) -> Self {
         match read(pid) {
             Some(Stat { started, state }) if !ended(state) => Self::Here { pid, started },
             _ => Self::Elsewhere,
@@ -25,7 +25,7 @@ impl Process {
     }
 
     /// `None` when it cannot be known.
-    pub(crate) fn lives(self) -> Option<bool> {
+    pub fn lives(self) -> Option<bool> {
         match self {
             Self::Here { pid, started } => {
                 Some(read(pid).is_some_and(|now| now.started == started && !ended(now.state)))
