@@ -3,4 +3,6 @@
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libxpu_hook.so");
+    // See src/last_resort.rs.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap=abort");
 }

@@ -289,6 +289,11 @@ fn without_threads_training_goes_on() {
 }
 
 #[test]
+fn without_memory_training_goes_on() {
+    Hazard::new("few_memory", 0).is_harmless();
+}
+
+#[test]
 fn disabled_means_nothing_is_made() {
     let hazard = Hazard::new("plain_gemm", 7);
     let alone = run(&mut hazard.place.command(&hazard.program));

@@ -107,7 +107,7 @@ impl Group {
 
     /// `false` if the group is already as long as can be kept.
     pub(crate) fn queue(&mut self, message: Message) -> bool {
-        let fits = self.messages.len() < LONGEST;
+        let fits = self.messages.len() < LONGEST && self.messages.try_reserve(1).is_ok();
         if fits {
             self.messages.push(message);
         }

@@ -67,6 +67,12 @@ macro_rules! enter {
 }
 pub(crate) use enter;
 
+/// Whether this thread is inside an intercepted call.
+#[cfg(not(test))]
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
 /// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
 pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
     let before = INSIDE.replace(true);

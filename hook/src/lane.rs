@@ -107,17 +107,18 @@ impl Lane {
     /// Bytes one lane may come to hold.
     pub(crate) const MEMORY: usize = size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>();
 
-    pub(crate) fn new(observer: &'static Observer) -> Self {
-        Self {
+    /// `None` if there is no memory for it.
+    pub(crate) fn new(observer: &'static Observer) -> Option<Self> {
+        Some(Self {
             thread: AtomicU32::new(0),
-            ring: Ring::new(),
-            timers: Timers::new(),
+            ring: Ring::new()?,
+            timers: Timers::new()?,
             counters: Counters::default(),
             group: UnsafeCell::new(Group::default()),
             ledger_line: AtomicU32::new(NO_LINE),
             costs: [const { AtomicU32::new(0) }; COSTS],
             observer,
-        }
+        })
     }
 
     /// The lane of this thread. Starts the observer if this is the first call of the process, or of a forked child.

@@ -2,9 +2,12 @@
 
 use std::{
     ptr,
-    sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
     },
     thread::{self, Thread},
     time::Duration,
@@ -16,7 +19,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{communicator::Communicators, lane::Lane, lane::monotonic, publisher, switch};
+use crate::{communicator::Communicators, lane::Lane, lane::monotonic, memory, publisher, switch};
 
 /// Threads that can launch at once. Rings and timers of 128 lanes take 40 MiB of address space, and memory only where
 /// they are written.
@@ -40,7 +43,7 @@ pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     pub(crate) communicators: Communicators,
     page: LedgerPage,
-    /// Calls that were not observed because no lane was free.
+    /// Calls that were not observed because no lane was free, or no memory for one.
     no_lane: AtomicU64,
     /// Steps completed, as `step()` counts them.
     pub(crate) steps: AtomicU64,
@@ -50,7 +53,7 @@ pub(crate) struct Observer {
     pub(crate) complaint: Option<String>,
     stop: AtomicBool,
     stopped: AtomicBool,
-    thread: AtomicPtr<Thread>,
+    thread: OnceLock<Thread>,
 }
 
 pub(crate) fn generation() -> u32 {
@@ -88,7 +91,7 @@ impl Observer {
         }
         let complaint =
             std::env::var(variable::SAMPLE).ok().and_then(|text| switch::set_rates_from(&text).err());
-        let observer: &'static Self = Box::leak(Box::new(Self {
+        let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new(),
             page: LedgerPage::create().ok()?,
@@ -98,14 +101,15 @@ impl Observer {
             complaint,
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            thread: AtomicPtr::new(ptr::null_mut()),
-        }));
+            thread: OnceLock::new(),
+        })?;
+        let observer: &'static Self = Box::leak(observer).first()?;
         observer.ledger().beat(Moment::now());
         register_handlers();
         let handle = with_signals_blocked(|| {
             thread::Builder::new().name("xpu-top".to_owned()).spawn(move || publisher::run(observer)).ok()
         })?;
-        observer.thread.store(Box::into_raw(Box::new(handle.thread().clone())), Relaxed);
+        let _ = observer.thread.set(handle.thread().clone());
         OBSERVER.store(ptr::from_ref(observer).cast_mut(), std::sync::atomic::Ordering::Release);
         Some(observer)
     }
@@ -118,29 +122,26 @@ impl Observer {
         self.page.descriptor().and_then(|fd| u32::try_from(fd).ok())
     }
 
-    /// Lends a lane to a thread. `None` if all are taken.
+    /// Lends a lane to a thread, the lowest that is free. `None` if all are taken, or there is no memory for one more.
     pub(crate) fn lend(&'static self, thread: u32) -> Option<&'static Lane> {
-        for place in &self.lanes {
+        let lent = self.lanes.iter().find_map(|place| {
             let mut at = place.load(Acquire);
             if at.is_null() {
-                let fresh = Box::into_raw(Box::new(Lane::new(self)));
-                at = match place.compare_exchange(ptr::null_mut(), fresh, AcqRel, Acquire) {
-                    Ok(_) => fresh,
-                    Err(other) => {
-                        // SAFETY: `fresh` was just made here and never published.
-                        drop(unsafe { Box::from_raw(fresh) });
-                        other
-                    }
+                let mut fresh = memory::boxed(Lane::new(self)?)?;
+                let first = fresh.as_mut_ptr();
+                at = match place.compare_exchange(ptr::null_mut(), first, AcqRel, Acquire) {
+                    Ok(_) => Box::leak(fresh).as_mut_ptr(),
+                    Err(other) => other,
                 };
             }
             // SAFETY: lanes are never freed once published.
             let lane = unsafe { &*at };
-            if lane.lend(thread) {
-                return Some(lane);
-            }
+            lane.lend(thread).then_some(lane)
+        });
+        if lent.is_none() {
+            self.no_lane.fetch_add(1, Relaxed);
         }
-        self.no_lane.fetch_add(1, Relaxed);
-        None
+        lent
     }
 
     /// Calls that passed by: no lane was free, or the observer was still being made.
@@ -200,12 +201,8 @@ impl Observer {
             return;
         }
         switch::set(false);
-        let thread = self.thread.load(Acquire);
-        if thread.is_null() {
-            return;
-        }
-        // SAFETY: the handle is leaked.
-        unsafe { &*thread }.unpark();
+        let Some(thread) = self.thread.get() else { return };
+        thread.unpark();
         let until = monotonic() + LAST_WORD.as_nanos() as u64;
         while !self.stopped.load(Acquire) && monotonic() < until {
             thread::sleep(Duration::from_micros(200));

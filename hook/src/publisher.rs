@@ -24,6 +24,7 @@ use crate::{
     fold::{Fold, Sample},
     guard, identity,
     lane::{Count, Lane},
+    memory,
     observer::{self, Observer},
     room, switch,
 };
@@ -42,6 +43,8 @@ const LINGER_MS: c_int = 80;
 
 /// The body of the thread. A panic in it ends the observing, not the program.
 pub(crate) fn run(observer: &'static Observer) {
+    #[cfg(not(test))]
+    crate::last_resort::this_thread_is_ours();
     let published =
         guard::unobserved(|| std::panic::catch_unwind(|| Publisher::new(observer).publish_until_stopped()));
     if published.is_err() {
@@ -115,6 +118,11 @@ impl Publisher {
         let mut exit_known = false;
         while !self.observer.is_stopping() {
             self.observer.ledger().beat(Moment::now());
+            if memory::ran_out() {
+                // All that is left to say is that this process lives: ZeroMQ would need memory to say more.
+                thread::park_timeout(IDLE);
+                continue;
+            }
             self.fold.gather(self.observer);
             self.obey();
             if !exit_known && self.fold.has_read() {
@@ -127,6 +135,10 @@ impl Publisher {
                 self.publish();
             }
             thread::park_timeout(if self.fold.is_waiting() { BUSY } else { IDLE });
+        }
+        if memory::ran_out() {
+            // Closing asks for memory too.
+            return std::mem::forget(self);
         }
         self.fold.gather(self.observer);
         self.publish();
@@ -194,7 +206,7 @@ impl Publisher {
 
     /// `false` if the message found no room and was dropped.
     fn say(&mut self, body: Body) -> bool {
-        let Some(line) = &self.line else { return false };
+        let Some(line) = self.line.as_ref().filter(|_| room::is_left_to_send()) else { return false };
         self.number += 1;
         let frame =
             Frame { host: self.host.clone(), number: self.number, now: Moment::now(), lost: self.lost, body };

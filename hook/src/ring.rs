@@ -25,12 +25,15 @@ pub(crate) struct Ring<T> {
 unsafe impl<T: Copy + Send> Sync for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    pub(crate) fn new() -> Self {
-        // Zero pages of a large allocation are not resident until they are written.
-        let slots = Box::<[UnsafeCell<MaybeUninit<T>>]>::new_uninit_slice(SLOTS);
-        // SAFETY: UnsafeCell<MaybeUninit<T>> needs no initialisation.
-        let slots = unsafe { slots.assume_init() };
-        Self { written: AtomicU32::new(0), read: AtomicU32::new(0), dropped: AtomicU64::new(0), slots }
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        let mut slots = Vec::<UnsafeCell<MaybeUninit<T>>>::new();
+        slots.try_reserve_exact(SLOTS).ok()?;
+        // The pages of a large allocation are not resident until they are written.
+        // SAFETY: so many were reserved, and UnsafeCell<MaybeUninit<T>> needs no initialisation.
+        unsafe { slots.set_len(SLOTS) };
+        let slots = slots.into_boxed_slice();
+        Some(Self { written: AtomicU32::new(0), read: AtomicU32::new(0), dropped: AtomicU64::new(0), slots })
     }
 
     /// Only ever called by the thread that owns the ring.
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_order_or_is_counted_as_dropped() {
         const PUSHES: u64 = 300_000;
-        let ring = Ring::new();
+        let ring = Ring::new().unwrap();
         let mut seen = 0_u64;
         let mut expected_at_least = 0;
         thread::scope(|scope| {
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_drops_the_newest() {
-        let ring = Ring::new();
+        let ring = Ring::new().unwrap();
         for n in 0..SLOTS + 3 {
             assert_eq!(ring.push(n), n < SLOTS);
         }

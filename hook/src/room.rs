@@ -1,20 +1,51 @@
 //! Whether there is room for what ZeroMQ makes.
 //!
-//! libzmq ends the whole process where it gets no thread or no descriptor (`thread.cpp`, `epoll.cpp`). So the hook asks for
-//! more of both than libzmq will, gives them back, and only then starts it.
+//! libzmq ends the whole process where it gets no thread, no descriptor or no memory (`thread.cpp`, `epoll.cpp`, `err.hpp`). So
+//! the hook asks for more of each than libzmq will, gives them back, and only then starts it. What goes between the two is
+//! left to [`crate::last_resort`].
 
 use std::{
+    mem::MaybeUninit,
     os::fd::{FromRawFd as _, OwnedFd},
     sync::mpsc,
     thread,
 };
 
+use crate::memory;
+
 /// A context with one socket makes two threads and holds eight descriptors; what the program opens next needs some too.
 const THREADS: usize = 4;
 const DESCRIPTORS: usize = 24;
 
+/// Each thread reserves as much address space for what it allocates (an arena of glibc, aligned to its size).
+const ARENA: usize = 128 << 20;
+
+/// What libzmq holds while it sends.
+const BUFFERS: usize = 16 << 20;
+
 pub(crate) fn is_left() -> bool {
-    descriptors_are_left() && threads_are_left()
+    memory::is_left(THREADS * (ARENA + stack()) + BUFFERS) && descriptors_are_left() && threads_are_left()
+}
+
+/// Room for what a socket that is open may come to hold.
+pub(crate) fn is_left_to_send() -> bool {
+    memory::is_left(BUFFERS)
+}
+
+/// The stack a thread gets that asks for nothing else, as libzmq's do.
+fn stack() -> usize {
+    const USUAL: usize = 8 << 20;
+    let mut attributes = MaybeUninit::uninit();
+    let mut size = 0;
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last; `size` outlives the second.
+    unsafe {
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+            return USUAL;
+        }
+        libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+    }
+    if size == 0 { USUAL } else { size }
 }
 
 fn descriptors_are_left() -> bool {
@@ -30,16 +61,14 @@ fn descriptors_are_left() -> bool {
 
 /// All of them at once: each waits until the sender is gone.
 fn threads_are_left() -> bool {
+    let stack = stack();
     let mut senders = Vec::new();
     let mut waiting = Vec::new();
     for _ in 0..THREADS {
         let (sender, receiver) = mpsc::channel::<()>();
         let wait = move || _ = receiver.recv();
-        let Ok(thread) =
-            thread::Builder::new().name("xpu-top-room".to_owned()).stack_size(64 << 10).spawn(wait)
-        else {
-            break;
-        };
+        let named = thread::Builder::new().name("xpu-top-room".to_owned());
+        let Ok(thread) = named.stack_size(stack).spawn(wait) else { break };
         senders.push(sender);
         waiting.push(thread);
     }

@@ -13,7 +13,10 @@ use std::{
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use xpu_shared::unit::Nanoseconds;
 
-use crate::runtime::{self, NOT_READY, RELAXED, SUCCESS};
+use crate::{
+    memory,
+    runtime::{self, NOT_READY, RELAXED, SUCCESS},
+};
 
 /// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
 /// a hundred.
@@ -53,12 +56,13 @@ pub(crate) enum Elapsed {
 }
 
 impl Timers {
-    pub(crate) fn new() -> Self {
+    /// `None` if there is no memory for them.
+    pub(crate) fn new() -> Option<Self> {
         let unmade = || UnsafeCell::new(Pair { start: ptr::null_mut(), stop: ptr::null_mut(), device: None });
-        Self {
+        Some(Self {
             free: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            pairs: (0..PAIRS).map(|_| unmade()).collect(),
-        }
+            pairs: memory::slice(PAIRS, || Some(unmade()))?,
+        })
     }
 
     /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses.
