@@ -67,6 +67,10 @@ mod tests {
         before |_lane| assert!(HALF.get() != Half::Before, "on purpose");
         after |_, (), _| assert!(HALF.get() != Half::After, "on purpose");
 
+        fn getdtablesize() -> c_int in &[], or -1;
+        before |_lane| set_errno(libc::EMFILE);
+        after |_, (), _| set_errno(libc::EAGAIN);
+
         fn xpu_top_no_library_has_this() -> c_int in &[c"libxpu_top_none.so"], or 77;
         before |_lane| ();
         after |_, (), _| {};
@@ -80,6 +84,20 @@ mod tests {
 
     thread_local! {
         static HALF: std::cell::Cell<Half> = const { std::cell::Cell::new(Half::Before) };
+    }
+
+    fn set_errno(to: c_int) {
+        // SAFETY: __errno_location gives a valid pointer for the life of the thread.
+        unsafe { *libc::__errno_location() = to };
+    }
+
+    #[test]
+    fn errno_is_the_programs() {
+        set_errno(libc::EDOM);
+        // SAFETY: as libc documents; it has no precondition.
+        let answer = unsafe { getdtablesize() };
+        // SAFETY: as above.
+        assert_eq!((answer > 0, unsafe { *libc::__errno_location() }), (true, libc::EDOM));
     }
 
     #[test]

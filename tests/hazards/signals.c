@@ -46,7 +46,18 @@ int main(void) {
     while (children == 0) usleep(1000);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
 
-    sigset_t blocked;
+    /* Blocked in the only thread of its own: it must stay pending, and not find a thread that takes it. */
+    sigset_t blocked, usr1;
+    sigaction(SIGUSR1, &action, NULL);
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &usr1, NULL);
+    kill(getpid(), SIGUSR1);
+    usleep(50 * 1000);
+    struct timespec patience = {5, 0};
+    printf("SIGUSR1 waited: %s\n", sigtimedwait(&usr1, NULL, &patience) == SIGUSR1 ? "yes" : "no");
+    pthread_sigmask(SIG_UNBLOCK, &usr1, NULL);
+
     sigemptyset(&blocked);
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     printf("alarms came: %s\n", alarms >= ALARMS ? "yes" : "no");
