@@ -119,3 +119,47 @@ fn a_key_is_made_once_and_for_its_owner() {
     assert_ne!(home.xpu_top("keygen").0, 0);
     assert_eq!(fs::read(&path).unwrap(), before);
 }
+
+/// Whether the other parts lie beside the program: without them `run` watches nothing.
+fn is_built_whole() -> bool {
+    std::path::Path::new(env!("CARGO_BIN_EXE_xpu-top")).with_file_name("libxpu_hook.so").exists()
+}
+
+#[test]
+fn run_warns_of_a_second_job_of_the_same_name() {
+    let home = Home::new("same-name");
+    if !is_built_whole() {
+        return;
+    }
+    let mut first = home.command();
+    let mut first =
+        first.args(["run", "--no-collector", "--job", "loop", "--", "sleep", "60"]).spawn().unwrap();
+    let announced = home.0.join(format!("run/expected-18889/{}", first.id()));
+    let start = std::time::Instant::now();
+    while !announced.exists() && start.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let warned = |line: &str| home.xpu_top(line).2.contains("job loop runs here already");
+    assert!(warned("run --no-collector --job loop -- true"));
+    assert!(!warned("run --no-collector --job other -- true"));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(!warned("run --no-collector --job loop -- true"));
+}
+
+#[test]
+fn run_warns_of_a_collector_without_the_key() {
+    let home = Home::new("no-key");
+    if !is_built_whole() {
+        return;
+    }
+    fs::create_dir_all(home.0.join("run")).unwrap();
+    fs::set_permissions(home.0.join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let _collector = std::os::unix::net::UnixListener::bind(home.0.join("run/collector-18889.sock")).unwrap();
+    let lock = home.0.join("run/collector-18889.lock");
+    fs::write(&lock, "no key\n").unwrap();
+    let (code, _, said) = home.xpu_top("run -- true");
+    assert!(code == 0 && said.lines().count() == 1 && said.contains("without a key"), "{said}");
+    fs::write(&lock, "key\n").unwrap();
+    assert_eq!(home.xpu_top("run -- true").2, "");
+}

@@ -15,7 +15,8 @@ use std::{
 
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, variable},
-    id::JobName,
+    expected::{self, Expected},
+    id::{JobName, Pid},
     key::{Key, KeyError},
 };
 
@@ -38,11 +39,19 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     command.args(rest);
     if let Err(why) = prepare(&mut command, args, base) {
         warn(&format!("{why}; the job starts unwatched"));
-    } else if !args.no_collector
+        return Ok(become_it(&mut command, program));
+    }
+    announce(base, job(args));
+    if !args.no_collector
         && let Err(why) = collector::ensure(base, &key)
     {
         warn(&format!("no collector: {why}; the job runs on and is not shown"));
     }
+    Ok(become_it(&mut command, program))
+}
+
+/// Returns only where it cannot.
+fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
     let error = command.exec();
     let (code, hint) = match error.kind() {
         io::ErrorKind::NotFound if program.as_bytes().contains(&b'/') => {
@@ -54,7 +63,34 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
         _ => (NOT_RUNNABLE, error.to_string()),
     };
     eprintln!("xpu-top run: cannot start '{}': {hint}", program.to_string_lossy());
-    Ok(ExitCode::from(code))
+    ExitCode::from(code)
+}
+
+/// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
+/// same place.
+fn announce(base: BasePort, job: JobName) {
+    let runtime = RuntimeDir::locate();
+    let rank =
+        variable::RANKS.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
+    let this = Expected { pid: Pid(std::process::id()), job, rank };
+    let others = expected::living(&runtime, base);
+    let same =
+        |other: &&Expected| (&other.job, &other.rank) == (&this.job, &this.rank) && other.pid != this.pid;
+    if let Some(other) = others.iter().find(same) {
+        warn(&format!(
+            "job {} runs here already (process {}); if this is another job, name it with --job NAME",
+            this.job, other.pid
+        ));
+    }
+    let announced = runtime
+        .prepare()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(expected::announce(&runtime, base, &this)?));
+    if let Err(why) = announced {
+        warn(&format!(
+            "cannot announce the job to its collector: {why}; if it loads for long, it may not be shown"
+        ));
+    }
 }
 
 fn warn(what: &str) {

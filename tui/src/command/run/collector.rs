@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use xpu_shared::endpoint::{BasePort, RuntimeDir};
 
-use super::CollectorKey;
+use super::{CollectorKey, warn};
 use crate::parts::{Part, Parts};
 
 /// How long training waits for the collector to say that it serves.
@@ -33,6 +33,14 @@ pub(super) fn ensure(base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<(
     runtime.prepare()?;
     // Asked at its socket and not at its lock: one that is starting would find the lock held by who only looks.
     if UnixStream::connect(runtime.socket(base)?).is_ok() {
+        let without =
+            fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
+        if without && !matches!(key, CollectorKey::None) {
+            warn(
+                "a collector without a key runs here already: this job can be watched from this host alone; \
+                 to change that, end xpu-collector and start the job again",
+            );
+        }
         return Ok(());
     }
     let program = Parts::beside_this_program()?.find(Part::Collector)?;
