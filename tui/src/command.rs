@@ -5,3 +5,5 @@ pub mod keygen;
 pub mod run;
 pub mod status;
 mod table;
+
+pub(crate) use table::claims;

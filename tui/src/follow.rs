@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_shared::{
-    frame::{Body, Life},
+    frame::{Body, JobSnapshot, Life},
     id::{JobName, Rank},
     job::{Job, Jobs},
-    status::Status,
+    status::{Status, UnreachableHost},
     unit::Moment,
 };
 
@@ -41,7 +41,9 @@ impl Following {
             Arrival::Frame(frame) => {
                 match &frame.body {
                     Body::Snapshot(snapshot) => {
-                        for job in &snapshot.jobs {
+                        let wanted =
+                            |job: &&JobSnapshot| self.named.as_ref().is_none_or(|name| *name == job.job);
+                        for job in snapshot.jobs.iter().filter(wanted) {
                             let living = job.ranks.iter().filter(|rank| rank.digest.life == Life::Alive);
                             let places = living.map(|rank| (job.job.clone(), rank.info.rank));
                             self.awaited.extend(places.filter(|place| !self.digested.contains(place)));
@@ -83,6 +85,20 @@ impl Following {
         })
     }
 
+    /// Hosts that did not answer until now, and why.
+    pub fn unreachable(&self) -> impl Iterator<Item = UnreachableHost> {
+        self.endpoints.iter().filter_map(|endpoint| {
+            let why = match self.links.get(endpoint) {
+                Some(Link::Up) => return None,
+                Some(Link::Down { why }) => why.clone(),
+                Some(Link::Connecting) | None => {
+                    format!("{endpoint} has not answered yet; give it longer with --wait")
+                }
+            };
+            Some(UnreachableHost { host: endpoint.to_string(), why })
+        })
+    }
+
     /// The job that was named, or the foremost.
     pub fn job(&self) -> Option<&Job> {
         match &self.named {
@@ -97,10 +113,12 @@ impl Following {
     }
 
     pub fn status(&self, now: Moment) -> Status {
-        match self.job() {
+        let mut status = match self.job() {
             Some(job) => Status::of(&self.jobs, job, now),
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
-        }
+        };
+        status.coverage.hosts_unreachable = self.unreachable().collect();
+        status
     }
 }
 
@@ -132,6 +150,32 @@ mod tests {
         following.take(Arrival::Link(endpoint("b"), Link::Up));
         assert!(following.is_whole());
         assert_eq!(following.status(Moment(0)).ranks.len(), 4);
+    }
+
+    /// A script reads the document, not stderr.
+    #[test]
+    fn hosts_out_of_reach_are_in_the_document_and_no_health() {
+        let endpoint =
+            |host: &str| Endpoint { host: host.to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT };
+        let mut following = Following::new(["a", "b", "c"].map(endpoint), None);
+        for frame in Simulation::new(1, 1, 2).snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        following.take(Arrival::Link(endpoint("b"), Link::Down { why: "gone".to_owned() }));
+        let status = following.status(Moment(0));
+        let unreachable = &status.coverage.hosts_unreachable;
+        assert_eq!((unreachable.len(), unreachable[0].why.as_str()), (2, "gone"));
+        assert_eq!(status.exit_code(), xpu_shared::status::ExitCode::NoData);
+    }
+
+    /// Ranks of other jobs are not waited for.
+    #[test]
+    fn only_the_ranks_of_the_job_that_was_named_are_awaited() {
+        let mut following = Following::new([], Some("gone".into()));
+        following.take(Arrival::Frame(Box::new(Simulation::new(1, 1, 2).snapshots(1).remove(0))));
+        assert!(following.is_complete());
+        assert_eq!(following.status(Moment(0)).other_jobs, ["llama-70b".into()]);
     }
 
     #[test]

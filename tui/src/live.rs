@@ -86,7 +86,7 @@ struct Follower {
     roads: Vec<Road>,
     prober: Prober,
     outbox: Outbox,
-    /// The only job to be shown, if one was named.
+    /// The only job to be followed, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
     watched: Option<(JobName, Rank)>,
@@ -140,14 +140,12 @@ impl Follower {
     /// Takes what one host answered, and asks it again when it is time.
     fn sweep(&mut self, index: usize, now: Instant) {
         while let Some(frame) = self.roads[index].receive(now) {
-            let mut frame = frame;
-            if let Body::Snapshot(snapshot) = &mut frame.body {
-                if let Some(named) = &self.job {
-                    snapshot.jobs.retain(|job| job.job == *named);
-                }
-                let jobs: Vec<_> = snapshot.jobs.iter().map(|job| job.job.clone()).collect();
-                for job in &jobs {
-                    self.learn(job);
+            // With one job named, the others are known by their snapshots alone.
+            if let Body::Snapshot(snapshot) = &frame.body
+                && self.job.is_none()
+            {
+                for job in &snapshot.jobs {
+                    self.learn(&job.job);
                 }
             }
             self.outbox.push(frame);

@@ -7,11 +7,7 @@ use std::{
 };
 
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{
-    id::Rank,
-    status::{self, Status},
-    unit::Moment,
-};
+use xpu_shared::{id::Rank, status::Status, unit::Moment};
 
 use super::table;
 use crate::{
@@ -39,7 +35,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let now = Moment::now();
     let status = following.status(now);
     print(&status, args.json)?;
-    Ok(exit_code(&following, &status))
+    Ok(ExitCode::from(status.exit_code() as u8))
 }
 
 /// Until enough was seen: everybody who can be reached, or with `wait` everybody who was named.
@@ -69,22 +65,13 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
 }
 
 fn tell_unreachable(following: &Following) {
-    for (_, why) in following.down().take(NAMED) {
-        eprintln!("xpu-top: {why}");
+    for host in following.unreachable().take(NAMED) {
+        eprintln!("xpu-top: {}", host.why);
     }
-    let more = following.down().count().saturating_sub(NAMED);
+    let more = following.unreachable().count().saturating_sub(NAMED);
     if more > 0 {
         eprintln!("xpu-top: and {more} more hosts cannot be reached");
     }
-}
-
-/// A host that was asked for and is not there is never health.
-fn exit_code(following: &Following, status: &Status) -> ExitCode {
-    let code = match status.exit_code() {
-        status::ExitCode::Healthy if following.down().next().is_some() => status::ExitCode::NoData,
-        code => code,
-    };
-    ExitCode::from(code as u8)
 }
 
 pub(super) fn print(status: &Status, json: bool) -> anyhow::Result<()> {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use xpu_shared::status::{RankState, RankStatus, Status};
+use xpu_shared::{
+    id::JobName,
+    status::{RankState, RankStatus, Status},
+};
 
 /// Lines of ranks; a longer job is for the screen.
 const RANKS: usize = 256;
@@ -15,6 +18,12 @@ pub(super) fn of(status: &Status) -> String {
 }
 
 fn write(to: &mut String, status: &Status) -> std::fmt::Result {
+    let jobs: Vec<_> =
+        status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
+    if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
+        let (job, jobs) = (printable(status.job.as_str(), JobName::LONGEST), jobs.join(", "));
+        return writeln!(to, "there is no job named {job}; these are there: {jobs}; try --job {first}");
+    }
     if status.ranks.is_empty() {
         return writeln!(
             to,
@@ -51,14 +60,48 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
         writeln!(to, "! {}", finding.evidence)?;
     }
     let coverage = &status.coverage;
+    write_blindness(to, status)?;
     writeln!(
         to,
-        "{} ranks seen, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
+        "{} ranks seen, {} of timed collectives joined, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
         coverage.ranks_seen,
+        coverage.joined_pct.map_or_else(|| "none".to_owned(), |percent| format!("{percent:.0} %")),
         coverage.dropped_records,
         coverage.lost_frames,
         coverage.untimed,
         coverage.overhead_pct
+    )?;
+    match &jobs[..] {
+        [] => Ok(()),
+        [one] => writeln!(to, "there is another job: see it with --job {one}"),
+        [first, ..] => writeln!(to, "other jobs are there: {}: see one with --job {first}", jobs.join(", ")),
+    }
+}
+
+/// What is missing in the figures above, and why.
+fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
+    let coverage = &status.coverage;
+    if coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none()) {
+        writeln!(to, "! bus GB/s and late ms need all ranks of a communicator: name all hosts of the job")?;
+    }
+    for blind in &coverage.blind {
+        writeln!(to, "! a hook is blind: {}", printable(blind, 200))?;
+    }
+    if coverage.turned_away > 0 {
+        writeln!(
+            to,
+            "! {}",
+            claims(coverage.turned_away, &printable(status.job.as_str(), JobName::LONGEST))
+        )?;
+    }
+    Ok(())
+}
+
+/// A second job of the same name, in a sentence.
+pub(crate) fn claims(processes: u32, job: &str) -> String {
+    let (who, claim) = if processes == 1 { ("process", "claims") } else { ("processes", "claim") };
+    format!(
+        "{processes} {who} {claim} ranks of job {job} that are taken: give each job a name of its own with `xpu-top run --job NAME`"
     )
 }
 
@@ -124,6 +167,31 @@ mod tests {
     fn a_job_of_thousands_does_not_fill_the_terminal() {
         let text = of(&status(1000));
         assert!(text.lines().count() < 300 && text.contains("and 744 more ranks"));
+    }
+
+    #[test]
+    fn a_job_that_is_not_there_is_answered_with_those_that_are() {
+        let mut jobs = Jobs::default();
+        Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
+        let absent = of(&Status::of(&jobs, &xpu_shared::job::Job::new("nosuch".into()), Moment(0)));
+        assert!(absent.contains("nosuch") && absent.contains("llama-70b"), "{absent}");
+        let other = Simulation { job: "eval".into(), ..Simulation::new(1, 1, 1) };
+        other.snapshots(1).iter().for_each(|frame| jobs.fold(frame));
+        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)));
+        assert!(text.contains("--job eval"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_seen_is_said() {
+        let mut status = status(8);
+        status.coverage.blind.push("cuBLAS was not found".to_owned());
+        status.coverage.turned_away = 2;
+        status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
+        status.coverage.joined_pct = Some(0.0);
+        let text = of(&status);
+        for said in ["cuBLAS was not found", "2 processes claim ranks", "need all ranks of a communicator"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
     }
 
     #[test]
