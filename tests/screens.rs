@@ -110,14 +110,80 @@ fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
     lab.link(2, Link::Down { why: "no answer on port 18891 for 12 s".to_owned() });
     let mut lab = lab.run_only(12, |frame| frame.host != gone);
     let screen = lab.keys("oooooooo").screen(132, 40);
-    screen.shows("1 host unreachable: gpu-003").shows("◷ 12 s").shows("● LIVE");
+    screen
+        .shows("1 host unreachable: gpu-003")
+        .shows("◷ 12 s")
+        .shows("56 of 64")
+        .shows("PARTIAL")
+        .hides("LIVE");
+    screen.hides("18,400–");
     golden("host-down", &screen);
+}
+
+/// What is on the screen of a job that has ended is what it did last, and says so.
+#[test]
+fn a_job_that_ended_shows_its_last_figures() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 8));
+    let job = lab.simulation().job.clone();
+    let frame = lab.simulation().digests(1).remove(0);
+    let ends = (0..16).map(|rank| {
+        let life =
+            Event::Life { job: job.clone(), rank: Rank(rank), pid: Pid(4000 + rank), life: Life::Ended };
+        Frame { body: Body::Event(life), ..frame.clone() }
+    });
+    lab.arrive(ends.collect());
+    let screen = lab.screen(132, 40);
+    screen
+        .shows("ENDED")
+        .shows("last GEMM")
+        .shows("last figures")
+        .shows("16 of 16")
+        .hides("nothing timed yet");
+    golden("ended", &screen);
+}
+
+/// One host of two: what its ranks wait for is not seen, so there is no bandwidth; and it is said why.
+#[test]
+fn half_a_communicator_has_no_bandwidth_and_the_reason_is_told() {
+    let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
+    lab.link(0, Link::Up);
+    lab.link(1, Link::Down { why: "no collector listens there".to_owned() });
+    let seen = lab.simulation().host(0);
+    let mut lab = lab.run_only(12, |frame| frame.host == seen);
+    let screen = lab.screen(132, 40);
+    screen
+        .shows("bus GB/s needs all ranks of a communicator: 4 of 8 seen")
+        .shows("4 of 8")
+        .hides("moves data");
+    golden("half-seen", &screen);
+}
+
+#[test]
+fn what_hooks_cannot_see_and_who_was_turned_away_is_told() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    let mut frames = lab.simulation().digests(1_841);
+    for frame in &mut frames {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        digest.turned_away = 1;
+        digest.ranks[0].blind = vec!["XPU_TOP_SAMPLE=gemm=3: write a power of two".to_owned()];
+    }
+    lab.arrive(frames);
+    let screen = lab.screen(132, 40);
+    screen.shows("XPU_TOP_SAMPLE=gemm=3: write a power of two");
+    screen.shows("2 processes claim ranks of job llama-70b that are taken").shows("--job NAME");
+}
+
+#[test]
+fn an_invitation_stays_on_the_screen() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.app().invite("join from another terminal: xpu-top --hosts '127.0.0.[1-2]'".to_owned());
+    lab.screen(80, 24).shows("nothing stands out").shows("join from another terminal: xpu-top --hosts");
 }
 
 #[test]
 fn silence_of_all_hosts_is_not_live() {
     let mut lab = Lab::new(Simulation::new(7, 2, 8)).run_only(9, |_| false);
-    lab.screen(80, 24).shows("STALE 9 s").hides("LIVE");
+    lab.screen(80, 24).shows("STALE 9 s").shows("last figures").hides("LIVE").hides("nothing timed");
 }
 
 #[test]
@@ -200,7 +266,7 @@ fn detail() -> Summary {
         GemmTotals { shape, count, timed, timed_for, durations: durations(each) }
     };
     let collective = |operation, bytes, count, microseconds| CollectiveTotals {
-        communicator: CommunicatorId(0x9ca7_92c9_0000_0001),
+        communicator: CommunicatorId(0x9ca7_92c9_0000_0001 ^ 7),
         operation,
         datatype: DataType::Bfloat16,
         bytes,
@@ -235,7 +301,9 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     let body = Body::Detail(RankDetail { job: job.clone(), rank: Rank(37), summary: detail() });
     let frame = Frame { body, ..lab.simulation().digests(1).remove(4) };
     lab.arrive(vec![frame]);
-    golden("rank", &lab.screen(132, 40));
+    let screen = lab.screen(132, 40);
+    screen.shows(" 416 ").shows("71,760  337").hides("416.");
+    golden("rank", &screen);
     lab.screen(80, 24).shows("8192x28672x8192 bf16 TN").shows("AllReduce").shows("64 MiB");
     lab.keys("j").screen(132, 40).shows("GEMMs rank 38").shows("waiting");
     lab.keys("<Esc>").screen(132, 40).shows("TFLOPS history");

@@ -42,6 +42,8 @@ pub struct App {
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
     pub(crate) warnings: VecDeque<String>,
+    /// How others can look as well, while there is a way worth telling.
+    pub(crate) invitation: Option<String>,
     pub(crate) now: Moment,
     /// When a frame of each host came in last, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
@@ -92,6 +94,7 @@ impl App {
             overlay: Overlay::None,
             note: None,
             warnings: VecDeque::new(),
+            invitation: None,
             now,
             arrived: HashMap::new(),
             survey: Survey::default(),
@@ -113,6 +116,10 @@ impl App {
             self.warnings.pop_front();
         }
         self.warnings.push_back(warning);
+    }
+
+    pub fn invite(&mut self, how: String) {
+        self.invitation = Some(how);
     }
 
     pub(crate) fn job(&self) -> Option<&Job> {

@@ -65,6 +65,20 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
+/// Three digits that count: `9.87`, `61.3`, `395`, `1,234`, `12.3k`.
+pub fn three(number: f64) -> String {
+    match number.abs() {
+        n if !n.is_finite() => "?".to_owned(),
+        n if n < 9.995 => format!("{number:.2}"),
+        n if n < 99.95 => format!("{number:.1}"),
+        n if n < 9_999.5 => count(n.round() as u64),
+        n if n < 99_950.0 => format!("{:.1}k", number / 1e3),
+        n if n < 999_500.0 => format!("{:.0}k", number / 1e3),
+        n if n < 9_995_000.0 => format!("{:.2}M", number / 1e6),
+        _ => format!("{:.0}M", number / 1e6),
+    }
+}
+
 /// How long ago: `4 s`, `12 m`, `3 h`, `2 d`.
 pub fn age(span: Duration) -> String {
     match span.as_secs() {
@@ -125,6 +139,18 @@ mod tests {
             (short(51.23), short(640.4), short(12_345.0)),
             ("51.2".into(), "640".into(), "12k".into())
         );
+    }
+
+    #[test]
+    fn three_digits_count_and_no_figure_is_wider_than_five_columns() {
+        let said: Vec<_> =
+            [9.874, 9.996, 61.34, 395.2, 1_234.4, 9_999.6, 12_345.0, 99_960.0, 123_456.0, 1.5e6, 2e8]
+                .map(three)
+                .into();
+        let wanted =
+            ["9.87", "10.0", "61.3", "395", "1,234", "10.0k", "12.3k", "100k", "123k", "1.50M", "200M"];
+        assert_eq!(said, wanted);
+        assert_eq!(three(f64::INFINITY), "?");
     }
 
     #[test]

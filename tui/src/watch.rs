@@ -37,6 +37,8 @@ pub struct WatchOptions {
     pub job: Option<JobName>,
     /// What went wrong before the screen was taken.
     pub warnings: Vec<String>,
+    /// How others can look as well.
+    pub invitation: Option<String>,
     pub depth: Depth,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
@@ -47,6 +49,7 @@ impl Default for WatchOptions {
         Self {
             job: None,
             warnings: Vec::new(),
+            invitation: None,
             depth: Depth::detect(|name| std::env::var(name).ok()),
             live: None,
         }
@@ -74,6 +77,7 @@ pub async fn watch(
 ) -> anyhow::Result<()> {
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
+    options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut screen =

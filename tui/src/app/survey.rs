@@ -3,13 +3,13 @@
 //! Of ten thousand ranks a few hundred report between two pictures. A rank's figures are worked out again only when it
 //! has reported; what takes all ranks (order, scales) only when the job's revision moved.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use xpu_shared::{
     finding::{self, Finding},
     frame::Life,
     id::{HostName, JobName, Rank, Step},
-    job::{Job, RankView, median},
+    job::{Job, PartlySeen, RankView, median},
     status::{self, RankState, RankStatus},
     unit::{Moment, Nanoseconds},
 };
@@ -73,6 +73,14 @@ pub struct Survey {
     pub since_step: Option<Duration>,
     /// Since anything was heard of the job.
     pub age: Duration,
+    /// Ranks that say now how they do, or said goodbye.
+    pub heard: usize,
+    /// How much is seen of a communicator of which not all is: what keeps bandwidth from being known.
+    pub partly_seen: Option<PartlySeen>,
+    /// What hooks cannot see.
+    pub blind: Vec<String>,
+    /// Processes that claim ranks which others are.
+    pub turned_away: u32,
     pub losses: Losses,
     /// Share of wall time the hook took from launching threads, the worst rank's.
     pub overhead: f64,
@@ -145,17 +153,22 @@ impl Survey {
 
     fn work_out(&mut self, job: &Job, now: Moment, sort: Sort, age: impl Fn(&HostName, Moment) -> Duration) {
         self.world_size = job.world_size();
-        self.hosts = job.hosts().len();
+        let heard = || self.rows.iter().filter(|row| row.is_fresh() || row.life == Life::Ended);
+        let over = self.is_over();
+        self.heard = if over { self.rows.len() } else { heard().count() };
+        self.hosts = if over {
+            job.hosts().len()
+        } else {
+            heard().map(|row| &row.status.host).collect::<BTreeSet<_>>().len()
+        };
         self.seats = Seats::of(&self.rows, self.world_size);
         self.order = sort.order(&self.rows);
-        let of_fresh = |metric: Metric| {
-            let fresh = self.rows.iter().filter(|row| row.is_fresh());
-            Scale::of(fresh.filter_map(|row| metric.of(row)).collect())
-        };
-        (self.gemm, self.bus) = (of_fresh(Metric::Gemm), of_fresh(Metric::Bus));
-        let steps = || self.rows.iter().filter_map(|row| row.status.step);
+        let of_current =
+            |metric: Metric| Scale::of(self.current().filter_map(|row| metric.of(row)).collect());
+        (self.gemm, self.bus) = (of_current(Metric::Gemm), of_current(Metric::Bus));
+        let steps = || self.current().filter_map(|row| row.status.step);
         self.steps = steps().min().zip(steps().max());
-        self.step_time = median(self.rows.iter().filter_map(|row| row.status.step_ms_p50).collect())
+        self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
             .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
         let digests = || job.ranks().filter_map(|(_, view)| Some((view.host(), view.latest()?)));
@@ -164,6 +177,9 @@ impl Survey {
         self.losses.records = digests().map(|(_, digest)| digest.dropped_records).sum();
         self.losses.untimed = digests().map(|(_, digest)| digest.untimed).sum();
         self.overhead = digests().map(|(_, digest)| f64::from(digest.overhead_ppm) / 1e6).fold(0.0, f64::max);
+        self.partly_seen = job.partly_seen();
+        self.blind = status::blind(job);
+        self.turned_away = job.turned_away();
         self.findings = finding::examine(job, now);
         self.odd = Odd::among(self);
     }
@@ -187,8 +203,18 @@ impl Survey {
 
     /// The row of the least, by a metric.
     pub fn lowest(&self, metric: Metric) -> Option<(&Row, f64)> {
-        let fresh = self.rows.iter().filter(|row| row.is_fresh());
-        fresh.filter_map(|row| Some((row, metric.of(row)?))).min_by(|(_, a), (_, b)| a.total_cmp(b))
+        self.current().filter_map(|row| Some((row, metric.of(row)?))).min_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+
+    /// Whether no rank says any more how it does: the job is over, or no host is heard.
+    pub fn is_frozen(&self) -> bool {
+        !self.rows.iter().any(Row::is_fresh)
+    }
+
+    /// The rows whose figures count: those of now, and once there are none, all as they were last.
+    fn current(&self) -> impl Iterator<Item = &Row> {
+        let frozen = self.is_frozen();
+        self.rows.iter().filter(move |row| frozen || row.is_fresh())
     }
 
     pub fn is_stale(&self) -> bool {

@@ -156,7 +156,12 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let shown = runtime.block_on(watch(
         arrivals,
         endpoints,
-        WatchOptions { live: Some(live), ..WatchOptions::default() },
+        WatchOptions {
+            live: Some(live),
+            // The line above is gone with the first picture.
+            invitation: Some(format!("join from another terminal: {}", port::viewer(plan.nodes, cast.base))),
+            ..WatchOptions::default()
+        },
     ));
     let failed = rank::tell_failures(&mut cast.workers);
     shown?;

@@ -20,7 +20,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         (Standing::Running, Some(finding)) => finding.evidence.clone(),
         (Standing::Running, None) => match survey.step_time {
             Some(step_time) => format!("{} a step", figure::time(step_time)),
-            None => format!("{} of {} ranks", survey.rows().len(), survey.world_size),
+            None => format!("{} of {} ranks", survey.heard, survey.world_size),
         },
         _ => "no job".to_owned(),
     };

@@ -77,6 +77,8 @@ pub(super) fn status(app: &App) -> (&'static str, String, Role) {
         (glyph::ENDED, "ENDED".to_owned(), Role::Muted)
     } else if survey.is_stale() {
         (glyph::STALE, format!("STALE {}", figure::age(survey.age)), Role::Warning)
+    } else if app.roads.down().next().is_some() || survey.heard < survey.world_size as usize {
+        (glyph::WARNING, "PARTIAL".to_owned(), Role::Warning)
     } else {
         (glyph::GOOD, "LIVE".to_owned(), Role::Good)
     }
@@ -108,15 +110,22 @@ fn figures(survey: &Survey) -> Vec<Figure> {
     let median = |metric| survey.scale(metric).map_or_else(unknown, |scale| figure::tenths(scale.median));
     let step_time = survey.step_time.map_or_else(unknown, figure::time);
     let (step_time, step_unit) = step_time.split_once(' ').unwrap_or((&step_time, ""));
-    let (seen, of) = (survey.rows().len(), survey.world_size as usize);
+    let (heard, of) = (survey.heard, survey.world_size as usize);
+    let ranks = if heard < of { "ranks heard" } else { "ranks" };
+    let rates = if survey.is_frozen() {
+        [("last GEMM", "last "), ("last NCCL bus", "last ")]
+    } else {
+        [("GEMM", ""), ("NCCL bus", "")]
+    };
+    let [gemm, bus] = rates;
     let dropped = survey.losses.records + survey.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
     vec![
         step(survey),
         Figure::new("step time", ("", "/step"), step_time.to_owned(), step_unit),
-        Figure::new("GEMM", ("", ""), median(Metric::Gemm), Metric::Gemm.unit()),
-        Figure::new("NCCL bus", ("", ""), median(Metric::Bus), Metric::Bus.unit()),
-        Figure::new("ranks", ("", " ranks"), figure::count(seen as u64), &all).loud_if(seen < of),
+        Figure::new(gemm.0, (gemm.1, ""), median(Metric::Gemm), Metric::Gemm.unit()),
+        Figure::new(bus.0, (bus.1, ""), median(Metric::Bus), Metric::Bus.unit()),
+        Figure::new(ranks, ("", " ranks"), figure::count(heard as u64), &all).loud_if(heard < of),
         Figure::new("hosts", ("", " hosts"), figure::count(survey.hosts as u64), ""),
         Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),

@@ -122,7 +122,13 @@ impl Panels {
                 if scale.is_low(value) {
                     parts.push(format!("lowest rank {} at {}", row.status.rank, figure::tenths(value)));
                 }
+                if survey.is_frozen() {
+                    parts.push("last figures".to_owned());
+                }
                 parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
+            }
+            _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
+                parts.push("not all ranks of a communicator are seen".to_owned());
             }
             _ => parts.push("nothing timed yet".to_owned()),
         }

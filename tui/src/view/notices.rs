@@ -1,11 +1,15 @@
 //! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::finding::{Class, Confidence};
+use xpu_shared::{
+    finding::{Class, Confidence},
+    job::PartlySeen,
+};
 
 use crate::{
     app::{App, Metric},
     arrival::Endpoint,
+    command::claims,
     figure, glyph,
     palette::Role,
     widget::wrap::wrapped,
@@ -62,13 +66,41 @@ fn notices(app: &App) -> Vec<Notice> {
         .collect();
     all.extend(odd(app));
     all.extend(unreachable(app));
+    all.extend(partly_seen(app));
+    all.extend(blind(app));
+    all.extend(turned_away(app));
     all.extend(losses(app));
     let warn = |text: &String| Notice { glyph: glyph::WARNING, role: Role::Warning, text: text.clone() };
     all.extend(app.warnings.iter().rev().map(warn));
     if all.is_empty() {
         all.push(calm(app));
     }
+    all.extend(app.invitation.iter().map(|text| Notice {
+        glyph: glyph::HINT,
+        role: Role::Muted,
+        text: text.clone(),
+    }));
     all
+}
+
+/// Why there is no bandwidth, where it is not for want of collectives.
+fn partly_seen(app: &App) -> Option<Notice> {
+    let PartlySeen { ranks, of } = app.survey.partly_seen.filter(|_| !app.survey.is_frozen())?;
+    let text = format!(
+        "bus GB/s needs all ranks of a communicator: {ranks} of {of} seen; name all hosts of the job"
+    );
+    Some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+}
+
+fn blind(app: &App) -> Option<Notice> {
+    let text = format!("not everything can be seen: {}", app.survey.blind.join("; "));
+    (!app.survey.blind.is_empty()).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+}
+
+fn turned_away(app: &App) -> Option<Notice> {
+    let processes = app.survey.turned_away;
+    let text = claims(processes, app.job()?.name().as_str());
+    (processes > 0).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
 }
 
 /// The rank that stands out, unless a finding has named it.
@@ -139,9 +171,10 @@ fn calm(app: &App) -> Notice {
     let survey = &app.survey;
     let text = match survey.scale(Metric::Gemm) {
         _ if survey.is_over() => "the job has ended; these are its last figures".to_owned(),
+        _ if survey.is_frozen() => "nothing is heard any more; these are the last figures".to_owned(),
         Some(scale) if survey.rows().len() > 1 => format!(
             "nothing stands out: {} within {} % of each other at GEMMs",
-            figure::counted(survey.rows().len(), "rank", "ranks"),
+            figure::counted(survey.heard, "rank", "ranks"),
             figure::tenths(scale.spread() * 100.0),
         ),
         Some(_) => "nothing stands out".to_owned(),

@@ -29,12 +29,14 @@ const GEMMS: [Place; 5] = [
     ("p99 µs", 8, true),
 ];
 
-const COLLECTIVES: [Place; 5] = [
+/// Together as wide as half a terminal of 132 columns has room for.
+const COLLECTIVES: [Place; 6] = [
     ("operation", 27, false),
     ("size", 7, true),
-    ("count", 8, true),
-    ("p50 µs", 7, true),
-    ("p99 µs", 7, true),
+    ("count", 6, true),
+    ("GB/s", 4, true),
+    ("p50 µs", 6, true),
+    ("p99", 5, true),
 ];
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
@@ -54,31 +56,34 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 
 /// A collective's time says nothing of the link alone.
 fn waits(rank: &RankStatus) -> &'static str {
-    if rank.collectives.is_empty() { "" } else { "waiting for others included" }
+    if rank.collectives.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" }
 }
 
 fn gemm(gemm: &GemmStatus) -> [String; 5] {
     let batch = if gemm.batch == 1 { String::new() } else { format!(" b{}", gemm.batch) };
     let shape = format!("{}x{}x{}{batch} {} {}", gemm.m, gemm.n, gemm.k, gemm.datatype, gemm.transposed);
     let tflops = gemm.tflops.map(|rate| rate.0);
-    [shape, figure::count(gemm.count), known(tflops), known(gemm.us_p50), known(gemm.us_p99)]
+    let tflops = tflops.map_or_else(|| UNKNOWN.to_owned(), figure::tenths);
+    [shape, figure::count(gemm.count), tflops, known(gemm.us_p50), known(gemm.us_p99)]
 }
 
-fn collective(of: &CollectiveStatus) -> [String; 5] {
+fn collective(of: &CollectiveStatus) -> [String; 6] {
     let name = format!("{} {} {}", of.operation, of.datatype, of.communicator);
-    [name, figure::bytes(of.bytes), figure::count(of.count), known(of.us_p50), known(of.us_p99)]
+    let count = if of.count < 100_000 { figure::count(of.count) } else { figure::three(of.count as f64) };
+    let rate = of.bus_gb_s.map(|rate| rate.0);
+    [name, figure::bytes(of.bytes), count, known(rate), known(of.us_p50), known(of.us_p99)]
 }
 
 fn known(value: Option<f64>) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), figure::tenths)
+    value.map_or_else(|| UNKNOWN.to_owned(), figure::three)
 }
 
 /// As many rows as fit, most time first; the rest is counted.
-fn table(
+fn table<const N: usize>(
     palette: Palette,
     (title, means): (&str, &str),
-    places: &[Place; 5],
-    rows: &[[String; 5]],
+    places: &[Place; N],
+    rows: &[[String; N]],
     (area, borders): (Rect, Borders),
     buffer: &mut Buffer,
 ) {
@@ -121,7 +126,7 @@ fn table(
 }
 
 /// The last columns give way where there is no room; the first takes what is left over.
-fn line(places: &[Place; 5], cells: &[String; 5], width: usize) -> String {
+fn line<const N: usize>(places: &[Place; N], cells: &[String; N], width: usize) -> String {
     let mut kept = places.len();
     let needed = |kept: usize| places[..kept].iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1;
     while kept > 1 && needed(kept) > width {

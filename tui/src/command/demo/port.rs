@@ -34,15 +34,16 @@ fn is_free(base: BasePort, nodes: u32) -> bool {
     (0..nodes).all(|node| ports.iter().all(|&port| TcpListener::bind((address(node), port)).is_ok()))
 }
 
-/// How to watch it from another terminal.
-pub(super) fn invitation(nodes: u32, base: BasePort) -> String {
+/// What to type in another terminal to watch it.
+pub(super) fn viewer(nodes: u32, base: BasePort) -> String {
     let hosts = if nodes == 1 { "127.0.0.1".to_owned() } else { format!("127.0.0.[1-{nodes}]") };
     let port = if base == BasePort::DEFAULT { String::new() } else { format!(" --base-port {}", base.0) };
-    format!(
-        "demo: ports {} to {}; from another terminal: xpu-top --hosts '{hosts}'{port}",
-        base.http(),
-        base.control()
-    )
+    format!("xpu-top --hosts '{hosts}'{port}")
+}
+
+pub(super) fn invitation(nodes: u32, base: BasePort) -> String {
+    let (first, last) = (base.http(), base.control());
+    format!("demo: ports {first} to {last}; from another terminal: {}", viewer(nodes, base))
 }
 
 #[cfg(test)]
