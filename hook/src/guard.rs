@@ -32,7 +32,7 @@ impl Entered {
         if switch::is_broken() || INSIDE.replace(true) {
             return None;
         }
-        let lane = Lane::mine();
+        let lane = Lane::mine().or_else(first_call);
         if lane.is_none() {
             INSIDE.set(false);
         }
@@ -47,6 +47,18 @@ impl Entered {
         drop(errno);
         outcome.map_err(|_payload| switch::panicked()).ok()
     }
+}
+
+/// A lane for a thread that has none. Making one may make the observer too: a panic in it ends here.
+#[cold]
+fn first_call() -> Option<&'static Lane> {
+    let errno = ErrnoKept::keep();
+    let outcome = catch_unwind(Lane::borrow);
+    drop(errno);
+    outcome.unwrap_or_else(|_payload| {
+        switch::panicked();
+        None
+    })
 }
 
 impl Drop for Entered {
@@ -97,5 +109,25 @@ impl Drop for ErrnoKept {
     fn drop(&mut self) {
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::BORROW_PANICS;
+
+    #[test]
+    fn a_panic_at_the_first_call_ends_the_observing_and_not_the_call() {
+        BORROW_PANICS.set(true);
+        let panics = switch::panics();
+        // SAFETY: as in `ErrnoKept`.
+        unsafe { *libc::__errno_location() = 77 };
+        assert!(Entered::enter_even_off().is_none());
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+        assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
+        assert!(!INSIDE.get(), "the next call is not taken for one inside this");
+        switch::mend();
     }
 }

@@ -1,11 +1,14 @@
-//! Who this process is in its job, from what the launcher put into the environment.
+//! Who this process is in its job, and where it finds its collector: what its launcher put into the environment.
+//!
+//! All of it is read at once, by the thread of the first call. The program may change its environment at any time, and in C
+//! nobody can read it then: not from another thread.
 
-use std::env;
+use std::{env, path::PathBuf};
 
 use xpu_shared::{
-    endpoint::variable,
+    endpoint::{self, BasePort, RuntimeDir, variable},
     frame::RankInfo,
-    id::{DeviceIndex, JobName, Pid, Rank},
+    id::{DeviceIndex, HostName, JobName, Pid, Rank},
     unit::Moment,
 };
 
@@ -17,8 +20,30 @@ const RANK: &[&str] = &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RA
 const WORLD_SIZE: &[&str] = &["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 const LOCAL_RANK: &[&str] = &["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
 
+/// What is known of this process for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) info: RankInfo,
+    pub(crate) host: HostName,
+    /// Where the collector's socket is, or will be.
+    pub(crate) socket: Option<PathBuf>,
+}
+
+impl Identity {
+    pub(crate) fn read(ledger: Option<u32>) -> Self {
+        Self { info: of_this_process(ledger), host: endpoint::host_name(), socket: socket() }
+    }
+}
+
+fn socket() -> Option<PathBuf> {
+    env::var_os(variable::SOCKET).map(PathBuf::from).or_else(|| {
+        let base = env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
+        RuntimeDir::locate().socket(base.unwrap_or_default()).ok()
+    })
+}
+
 /// A process outside of any launcher is rank 0 of 1.
-pub(crate) fn of_this_process(ledger: Option<u32>) -> RankInfo {
+fn of_this_process(ledger: Option<u32>) -> RankInfo {
     let rank = number(RANK).unwrap_or(0);
     RankInfo {
         job: job(),

@@ -22,7 +22,7 @@ use crate::{
     group::Group,
     observer::{self, Observer},
     record::Record,
-    ring::Ring,
+    ring::{Pushed, Ring},
     runtime,
     timer::{TimerId, Timers},
 };
@@ -103,6 +103,11 @@ thread_local! {
     static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
 }
 
+#[cfg(test)]
+thread_local! {
+    pub(crate) static BORROW_PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Lane {
     /// Bytes one lane may come to hold.
     pub(crate) const MEMORY: usize = size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>();
@@ -121,7 +126,7 @@ impl Lane {
         })
     }
 
-    /// The lane of this thread. Starts the observer if this is the first call of the process, or of a forked child.
+    /// The lane of this thread, once it has one.
     #[inline]
     pub(crate) fn mine() -> Option<&'static Self> {
         let (generation, lane) = MINE.get();
@@ -129,11 +134,14 @@ impl Lane {
             // SAFETY: lanes are leaked by their observer, and live as long as the process.
             return Some(unsafe { &*lane });
         }
-        Self::borrow()
+        None
     }
 
+    /// A lane for this thread. Starts the observer if this is the first call of the process, or of a forked child.
     #[cold]
-    fn borrow() -> Option<&'static Self> {
+    pub(crate) fn borrow() -> Option<&'static Self> {
+        #[cfg(test)]
+        assert!(!BORROW_PANICS.get(), "on purpose");
         let observer = Observer::get_or_start()?;
         let lane = observer.lend(thread_id())?;
         MINE.set((observer::generation(), lane));
@@ -247,11 +255,14 @@ impl Lane {
 
     /// Pushes a record; a timer in a record that finds no room is given back.
     pub(crate) fn push(&self, record: Record) {
-        if self.ring.push(record) {
-            return;
-        }
-        if let Some(id) = record.timer() {
-            self.timers.give_back(id);
+        match self.ring.push(record) {
+            Pushed::In => {}
+            Pushed::HalfFull => self.observer.hurry(),
+            Pushed::Dropped => {
+                if let Some(id) = record.timer() {
+                    self.timers.give_back(id);
+                }
+            }
         }
     }
 }

@@ -19,7 +19,9 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{communicator::Communicators, lane::Lane, lane::monotonic, memory, publisher, switch};
+use crate::{
+    communicator::Communicators, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, switch,
+};
 
 /// Threads that can launch at once. Rings and timers of 128 lanes take 40 MiB of address space, and memory only where
 /// they are written.
@@ -106,8 +108,12 @@ impl Observer {
         let observer: &'static Self = Box::leak(observer).first()?;
         observer.ledger().beat(Moment::now());
         register_handlers();
+        let identity = Identity::read(observer.ledger_descriptor());
         let handle = with_signals_blocked(|| {
-            thread::Builder::new().name("xpu-top".to_owned()).spawn(move || publisher::run(observer)).ok()
+            thread::Builder::new()
+                .name("xpu-top".to_owned())
+                .spawn(move || publisher::run(observer, identity))
+                .ok()
         })?;
         let _ = observer.thread.set(handle.thread().clone());
         OBSERVER.store(ptr::from_ref(observer).cast_mut(), std::sync::atomic::Ordering::Release);
@@ -187,6 +193,14 @@ impl Observer {
         let _ = self.captures.fetch_update(Relaxed, Relaxed, |captures| captures.checked_sub(1));
     }
 
+    /// Has the hook's own thread look now. Wakes it if it sleeps, and waits for nothing.
+    #[cold]
+    pub(crate) fn hurry(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.load(Acquire)
     }
@@ -201,8 +215,10 @@ impl Observer {
             return;
         }
         switch::set(false);
-        let Some(thread) = self.thread.get() else { return };
-        thread.unpark();
+        if self.thread.get().is_none() {
+            return;
+        }
+        self.hurry();
         let until = monotonic() + LAST_WORD.as_nanos() as u64;
         while !self.stopped.load(Acquire) && monotonic() < until {
             thread::sleep(Duration::from_micros(200));

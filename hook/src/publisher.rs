@@ -2,19 +2,16 @@
 
 use std::{
     ffi::c_int,
-    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use xpu_shared::{
-    codec, endpoint,
-    endpoint::{BasePort, RuntimeDir, variable},
+    codec,
     frame::{
-        Body, CollectiveSample, Command, CommunicatorState, Frame, HookHealth, Launches, RankInfo,
-        StepSource, Steps, Summary,
+        Body, CollectiveSample, Command, CommunicatorState, Frame, HookHealth, Launches, StepSource, Steps,
+        Summary,
     },
-    id::HostName,
     ledger::CommunicatorReading,
     socket,
     unit::{Moment, Nanoseconds},
@@ -22,7 +19,8 @@ use xpu_shared::{
 
 use crate::{
     fold::{Fold, Sample},
-    guard, identity,
+    guard,
+    identity::Identity,
     lane::{Count, Lane},
     memory,
     observer::{self, Observer},
@@ -42,11 +40,12 @@ const IDLE: Duration = Duration::from_millis(50);
 const LINGER_MS: c_int = 80;
 
 /// The body of the thread. A panic in it ends the observing, not the program.
-pub(crate) fn run(observer: &'static Observer) {
+pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     #[cfg(not(test))]
     crate::last_resort::this_thread_is_ours();
-    let published =
-        guard::unobserved(|| std::panic::catch_unwind(|| Publisher::new(observer).publish_until_stopped()));
+    let published = guard::unobserved(|| {
+        std::panic::catch_unwind(|| Publisher::new(observer, identity).publish_until_stopped())
+    });
     if published.is_err() {
         switch::panicked();
     }
@@ -56,8 +55,7 @@ pub(crate) fn run(observer: &'static Observer) {
 struct Publisher {
     observer: &'static Observer,
     fold: Fold,
-    info: RankInfo,
-    host: HostName,
+    identity: Identity,
     line: Option<Line>,
     number: u64,
     lost: u64,
@@ -79,15 +77,8 @@ struct Line {
 
 impl Line {
     /// `None` if there is no room for ZeroMQ, or it gives no socket; the path need not exist yet.
-    fn open() -> Option<Self> {
-        if !room::is_left() {
-            return None;
-        }
-        let path = std::env::var_os(variable::SOCKET).map(PathBuf::from).or_else(|| {
-            let base =
-                std::env::var(BasePort::VARIABLE).ok().and_then(|text| BasePort::new(text.parse().ok()?));
-            RuntimeDir::locate().socket(base.unwrap_or_default()).ok()
-        })?;
+    fn open(identity: &Identity) -> Option<Self> {
+        let path = identity.socket.as_ref().filter(|_| room::is_left())?;
         let context = zmq::Context::new();
         let socket = socket::worker(&context).ok()?;
         socket.connect(&format!("ipc://{}", path.display())).ok()?;
@@ -96,13 +87,12 @@ impl Line {
 }
 
 impl Publisher {
-    fn new(observer: &'static Observer) -> Self {
+    fn new(observer: &'static Observer, identity: Identity) -> Self {
         Self {
             observer,
             fold: Fold::default(),
-            info: identity::of_this_process(observer.ledger_descriptor()),
-            host: endpoint::host_name(),
-            line: Line::open(),
+            line: Line::open(&identity),
+            identity,
             number: 0,
             lost: 0,
             introduced: false,
@@ -173,10 +163,10 @@ impl Publisher {
             return;
         }
         if self.line.is_none() && !self.observer.is_stopping() {
-            self.line = Line::open();
+            self.line = Line::open(&self.identity);
         }
         if !self.introduced {
-            self.introduced = self.say(Body::Hello(self.info.clone()));
+            self.introduced = self.say(Body::Hello(self.identity.info.clone()));
         }
         if std::mem::take(&mut self.everything) {
             self.fold.say_everything();
@@ -208,8 +198,13 @@ impl Publisher {
     fn say(&mut self, body: Body) -> bool {
         let Some(line) = self.line.as_ref().filter(|_| room::is_left_to_send()) else { return false };
         self.number += 1;
-        let frame =
-            Frame { host: self.host.clone(), number: self.number, now: Moment::now(), lost: self.lost, body };
+        let frame = Frame {
+            host: self.identity.host.clone(),
+            number: self.number,
+            now: Moment::now(),
+            lost: self.lost,
+            body,
+        };
         let sent = line.socket.send(codec::encode(&frame), zmq::DONTWAIT).is_ok();
         self.lost += u64::from(!sent);
         sent

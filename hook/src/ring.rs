@@ -9,8 +9,18 @@ use std::{
     },
 };
 
-/// At 200,000 operations a second, what comes in between two visits of the reader.
+/// The reader looks every 10 ms or 50 ms by itself, and at once when it is told that half is full: at 200,000 operations a
+/// second it then has 10 ms to come.
 pub(crate) const SLOTS: usize = 4096;
+
+/// What became of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    In,
+    /// It is in, and now the ring is half full: somebody should tell the reader.
+    HalfFull,
+    Dropped,
+}
 
 /// One writer, one reader.
 pub(crate) struct Ring<T> {
@@ -38,17 +48,23 @@ impl<T: Copy> Ring<T> {
 
     /// Only ever called by the thread that owns the ring.
     #[inline]
-    pub(crate) fn push(&self, value: T) -> bool {
+    pub(crate) fn push(&self, value: T) -> Pushed {
         let written = self.written.load(Relaxed);
-        if written.wrapping_sub(self.read.load(Acquire)) as usize >= SLOTS {
-            self.dropped.store(self.dropped.load(Relaxed) + 1, Relaxed);
-            return false;
+        let held = written.wrapping_sub(self.read.load(Acquire)) as usize;
+        if held >= SLOTS {
+            self.lose(1);
+            return Pushed::Dropped;
         }
         let slot = &self.slots[written as usize % SLOTS];
         // SAFETY: the reader is done with this slot (Acquire above) and will not look before `written` passes it.
         unsafe { (*slot.get()).write(value) };
         self.written.store(written.wrapping_add(1), Release);
-        true
+        if held == SLOTS / 2 { Pushed::HalfFull } else { Pushed::In }
+    }
+
+    /// Counts what was dropped before it could be pushed. Only ever called by the thread that owns the ring.
+    pub(crate) fn lose(&self, count: u64) {
+        self.dropped.store(self.dropped.load(Relaxed) + count, Relaxed);
     }
 
     /// Only ever called by the one reader.
@@ -112,10 +128,15 @@ mod tests {
     fn a_full_ring_drops_the_newest() {
         let ring = Ring::new().unwrap();
         for n in 0..SLOTS + 3 {
-            assert_eq!(ring.push(n), n < SLOTS);
+            let expected = match n {
+                _ if n == SLOTS / 2 => Pushed::HalfFull,
+                _ if n < SLOTS => Pushed::In,
+                _ => Pushed::Dropped,
+            };
+            assert_eq!(ring.push(n), expected);
         }
         assert_eq!(ring.dropped(), 3);
         assert_eq!(ring.pop(), Some(0));
-        assert!(ring.push(9));
+        assert_eq!(ring.push(9), Pushed::In);
     }
 }
