@@ -85,6 +85,7 @@ impl Communicators {
     }
 
     /// Remembers a communicator that was made. A table that is full forgets it: its calls count as unknown.
+    /// A size of 0 says that rank and size are not known yet: see [`Self::settle`].
     pub(crate) fn insert(
         &self,
         ledger: &Ledger,
@@ -110,13 +111,20 @@ impl Communicators {
         for count in [&slot.collectives, &slot.point_to_point, &slot.splits] {
             count.store(0, Relaxed);
         }
-        let line = free_line(ledger);
-        slot.line.store(line, Relaxed);
-        if let Some(line) = ledger.communicators.get(line as usize) {
-            line.open(id, rank, size);
+        slot.line.store(NO_LINE, Relaxed);
+        if size > 0 {
+            slot.show(ledger, rank, size);
         }
         slot.handle.store(handle as usize, Release);
         self.used.fetch_max(index as u32 + 1, AcqRel);
+    }
+
+    /// Rank and size, which only NCCL knew, of a communicator that is used for the first time.
+    pub(crate) fn settle(&self, ledger: &Ledger, index: u16, rank: u32, size: u32) {
+        let slot = self.slot(index);
+        slot.rank.store(rank, Relaxed);
+        slot.size.store(size, Relaxed);
+        slot.show(ledger, rank, size);
     }
 
     /// Forgets a handle: NCCL may give its address to the next communicator.
@@ -147,6 +155,15 @@ impl Slot {
 
     pub(crate) fn size(&self) -> u32 {
         self.size.load(Relaxed)
+    }
+
+    /// Gives it a line in the ledger, if one is free.
+    fn show(&self, ledger: &Ledger, rank: u32, size: u32) {
+        let line = free_line(ledger);
+        self.line.store(line, Relaxed);
+        if let Some(line) = ledger.communicators.get(line as usize) {
+            line.open(self.id(), rank, size);
+        }
     }
 
     pub(crate) fn line<'a>(&self, ledger: &'a Ledger) -> Option<&'a CommunicatorLine> {

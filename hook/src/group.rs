@@ -7,14 +7,18 @@ use xpu_shared::{collective::Operation, datatype::DataType};
 
 use crate::{
     lane::{Lane, Timing},
-    nccl::IN_PROGRESS,
+    nccl::{IN_PROGRESS, Joining},
     record::Record,
     switch,
     timer::TimerId,
 };
 
-/// Operations of one group that are kept: an all-to-all over a thousand ranks is two thousand.
-const LONGEST: usize = 4096;
+/// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand. More are only
+/// counted, by communicator. All are recorded at once when the group ends, and must fit into a ring that is not empty.
+const LONGEST: usize = crate::ring::SLOTS / 2;
+
+/// Communicators one group may make.
+const MOST_JOINING: usize = 64;
 
 /// An operation as the program asked for it.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,8 @@ impl Message {
 struct Interval {
     communicator: u16,
     stream: cudaStream_t,
+    /// A single collective keeps its name; several become one fused operation, beside the counts of each.
+    operation: Operation,
     collectives: u64,
     bus_bytes: u64,
     bytes: u64,
@@ -85,11 +91,70 @@ struct Interval {
     timing: Timing,
 }
 
+/// What is kept of a communicator's operations beyond those of [`LONGEST`]: their number.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    /// The first collective of them, or the first of them.
+    first: Message,
+    collectives: Number,
+    point_to_point: Number,
+    bytes: u64,
+    bus_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Number {
+    all: u64,
+    observed: u64,
+    captured: u64,
+}
+
+impl Tally {
+    fn add(&mut self, message: Message) {
+        let collective = message.operation.is_collective();
+        if collective && self.collectives.all == 0 {
+            self.first = message;
+        }
+        if collective {
+            self.bytes += message.bytes;
+            self.bus_bytes += message.bus_bytes;
+        }
+        let number = if collective { &mut self.collectives } else { &mut self.point_to_point };
+        number.all += 1;
+        number.observed += u64::from(message.observed);
+        number.captured += u64::from(message.observed && message.captured);
+    }
+
+    fn launched(&self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.first.communicator);
+        slot.advance(true, self.collectives.all);
+        slot.advance(false, self.point_to_point.all);
+        if let Some(line) = slot.line(lane.observer().ledger()) {
+            line.enqueue(self.collectives.all);
+        }
+        lane.counters.collectives.add(self.collectives.observed);
+        lane.counters.point_to_point.add(self.point_to_point.observed);
+        lane.counters.captured.add(self.collectives.captured + self.point_to_point.captured);
+        lane.ring.lose(self.collectives.observed + self.point_to_point.observed);
+    }
+
+    fn refused(&self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.first.communicator);
+        if let Some(line) = slot.line(lane.observer().ledger()) {
+            line.retract(self.collectives.all);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     depth: u32,
     messages: Vec<Message>,
+    /// By communicator; what came after the messages.
+    tallies: Vec<Tally>,
     intervals: Vec<Interval>,
+    /// Communicators that are made when the group ends.
+    pub(crate) joining: Vec<Joining>,
 }
 
 impl Group {
@@ -105,33 +170,62 @@ impl Group {
         self.depth += 1;
     }
 
-    /// `false` if the group is already as long as can be kept.
+    /// `false` if there is no memory to know of it.
     pub(crate) fn queue(&mut self, message: Message) -> bool {
-        let fits = self.messages.len() < LONGEST && self.messages.try_reserve(1).is_ok();
-        if fits {
+        // Once some are only tallied all are: a communicator's operations keep their order.
+        let fits = self.tallies.is_empty() && self.messages.len() < LONGEST;
+        if fits && self.messages.try_reserve(1).is_ok() {
             self.messages.push(message);
+            return true;
         }
-        fits
+        if let Some(known) =
+            self.tallies.iter_mut().find(|tally| tally.first.communicator == message.communicator)
+        {
+            known.add(message);
+            return true;
+        }
+        let room = self.tallies.try_reserve(1).is_ok();
+        if room {
+            let none = Number::default();
+            let mut tally =
+                Tally { first: message, collectives: none, point_to_point: none, bytes: 0, bus_bytes: 0 };
+            tally.add(message);
+            self.tallies.push(tally);
+        }
+        room
+    }
+
+    /// Remembers a communicator that is made when the group ends. One too many is forgotten: its calls count as unknown.
+    pub(crate) fn join(&mut self, joining: Joining) {
+        if self.joining.len() < MOST_JOINING && self.joining.try_reserve(1).is_ok() {
+            self.joining.push(joining);
+        }
     }
 
     /// Before the outermost end: starts timing the communicators whose turn it is.
     pub(crate) fn launch(&mut self, lane: &Lane) {
         self.intervals.clear();
-        for message in self.messages.iter().filter(|message| message.operation.is_collective()) {
+        let single = |message: &Message| (*message, 1, message.bytes, message.bus_bytes);
+        let kept = self.messages.iter().filter(|message| message.operation.is_collective()).map(single);
+        let tallied = self.tallies.iter().filter(|tally| tally.collectives.all > 0);
+        let tallied = tallied.map(|tally| (tally.first, tally.collectives.all, tally.bytes, tally.bus_bytes));
+        for (message, collectives, bytes, bus_bytes) in kept.chain(tallied) {
             let known =
                 self.intervals.iter_mut().find(|interval| interval.communicator == message.communicator);
             if let Some(interval) = known {
-                interval.collectives += 1;
-                interval.bus_bytes += message.bus_bytes;
-                interval.bytes += message.bytes;
+                interval.operation = Operation::Fused;
+                interval.collectives += collectives;
+                interval.bus_bytes += bus_bytes;
+                interval.bytes += bytes;
                 interval.captured |= message.captured;
-            } else {
+            } else if self.intervals.try_reserve(1).is_ok() {
                 self.intervals.push(Interval {
                     communicator: message.communicator,
                     stream: message.stream,
-                    collectives: 1,
-                    bus_bytes: message.bus_bytes,
-                    bytes: message.bytes,
+                    operation: if collectives > 1 { Operation::Fused } else { message.operation },
+                    collectives,
+                    bus_bytes,
+                    bytes,
                     datatype: message.datatype,
                     captured: message.captured,
                     timing: Timing::Not,
@@ -162,7 +256,7 @@ impl Group {
         for interval in &self.intervals {
             // A launch that goes on in another thread is not between our two events.
             if result == 0 {
-                self.record_interval(lane, interval);
+                interval.record(lane);
             } else {
                 lane.drop_timing(interval.timing);
             }
@@ -171,32 +265,31 @@ impl Group {
         for message in self.messages.drain(..) {
             if launched { message.launched(lane, None) } else { message.refused(lane) }
         }
+        for tally in self.tallies.drain(..) {
+            if launched { tally.launched(lane) } else { tally.refused(lane) }
+        }
+        for joining in self.joining.drain(..) {
+            if launched {
+                // SAFETY: NCCL wants the places to be valid until the group has ended, and has ended it.
+                unsafe { joining.made(lane, result) };
+            }
+        }
     }
+}
 
-    /// A single collective keeps its name; several become one fused operation, beside the counts of each.
-    fn record_interval(&self, lane: &Lane, interval: &Interval) {
-        let Some(timer) = lane.stop_timing(interval.timing, interval.stream) else { return };
-        let slot = lane.observer().communicators.slot(interval.communicator);
+impl Interval {
+    fn record(&self, lane: &Lane) {
+        let Some(timer) = lane.stop_timing(self.timing, self.stream) else { return };
+        let slot = lane.observer().communicators.slot(self.communicator);
         lane.push(Record::Interval {
-            communicator: interval.communicator,
-            operation: self.name_of(interval),
-            datatype: interval.datatype,
-            bytes: interval.bytes,
-            bus_bytes: interval.bus_bytes,
+            communicator: self.communicator,
+            operation: self.operation,
+            datatype: self.datatype,
+            bytes: self.bytes,
+            bus_bytes: self.bus_bytes,
             sequence: slot.next(true),
-            collectives: interval.collectives,
+            collectives: self.collectives,
             timer,
         });
-    }
-
-    fn name_of(&self, interval: &Interval) -> Operation {
-        let mut members = self
-            .messages
-            .iter()
-            .filter(|m| m.operation.is_collective() && m.communicator == interval.communicator);
-        match (members.next(), members.next()) {
-            (Some(only), None) => only.operation,
-            _ => Operation::Fused,
-        }
     }
 }

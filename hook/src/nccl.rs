@@ -44,7 +44,7 @@ fn begin(
     stream: cudaStream_t,
 ) -> Option<Ticket> {
     let observer = lane.observer();
-    let index = observer.communicators.find(communicator)?;
+    let index = find(lane, communicator)?;
     let slot = observer.communicators.slot(index);
     let datatype = DataType::from_nccl(datatype);
     let count = count as u64;
@@ -110,56 +110,98 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     message.launched(lane, timer);
 }
 
-/// A communicator that a call made.
-///
-/// # Safety
-/// `made` points to the handle the call wrote.
-unsafe fn remember(lane: &Lane, made: *const ncclComm_t, id: CommunicatorId, rank: c_int, size: c_int) {
-    if made.is_null() {
-        return;
-    }
-    // SAFETY: the caller promises it.
-    let handle = unsafe { *made };
-    let (Ok(rank), Ok(size)) = (u32::try_from(rank), u32::try_from(size)) else { return };
-    let observer = lane.observer();
-    observer.communicators.insert(observer.ledger(), handle, id, CommunicatorId(0), rank, size);
+/// A communicator that a call makes, now or when its group ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joining {
+    /// Where NCCL writes the handle.
+    place: *const ncclComm_t,
+    id: CommunicatorId,
+    parent: CommunicatorId,
+    /// Rank and size; those of a split only NCCL knows.
+    known: Option<(c_int, c_int)>,
 }
 
-/// The part of a split this rank belongs to; none if it took no color.
+impl Joining {
+    /// After the call.
+    ///
+    /// # Safety
+    /// NCCL writes the handle to the place before it answers with success, or before it ends the group this is in.
+    unsafe fn begun(self, lane: &Lane, result: c_int) {
+        lane.left();
+        if result != 0 && result != IN_PROGRESS {
+            return;
+        }
+        if lane.group(|group| group.is_open()) {
+            lane.group(|group| group.join(self));
+        } else {
+            // SAFETY: the caller promises it.
+            unsafe { self.made(lane, result) };
+        }
+    }
+
+    /// After the call, or the outermost end of the group, that made it with this result.
+    ///
+    /// # Safety
+    /// The place is still valid.
+    pub(crate) unsafe fn made(self, lane: &Lane, result: c_int) {
+        if self.place.is_null() {
+            return;
+        }
+        // SAFETY: the caller promises it.
+        let handle = unsafe { *self.place };
+        if handle.is_null() {
+            return;
+        }
+        let known = match self.known {
+            Some(known) => known,
+            // It must not be asked before it is ready.
+            None if result == IN_PROGRESS => (0, 0),
+            // SAFETY: the handle is of a communicator whose making succeeded.
+            None => unsafe { about(handle) }.unwrap_or_default(),
+        };
+        let (Ok(rank), Ok(size)) = (u32::try_from(known.0), u32::try_from(known.1)) else { return };
+        let observer = lane.observer();
+        observer.communicators.insert(observer.ledger(), handle, self.id, self.parent, rank, size);
+    }
+}
+
+/// Rank and size of a communicator.
 ///
 /// # Safety
-/// `made` points to the handle a successful `ncclCommSplit` wrote.
-unsafe fn remember_split(lane: &Lane, split: Split, made: *const ncclComm_t) {
-    if made.is_null() {
-        return;
-    }
-    // SAFETY: the caller promises it.
-    let handle = unsafe { *made };
-    if handle.is_null() {
-        return;
-    }
+/// The handle is of a communicator that is ready.
+unsafe fn about(handle: ncclComm_t) -> Option<(c_int, c_int)> {
     let (mut rank, mut size): (c_int, c_int) = (0, 0);
-    // SAFETY: the handle is of a communicator that is ready, as its making succeeded; the places outlive the calls.
-    let known = unsafe {
+    // SAFETY: the caller promises it; the places outlive the calls.
+    let answered = unsafe {
         ncclCommUserRank(handle, &raw mut rank) == Some(0) && ncclCommCount(handle, &raw mut size) == Some(0)
     };
-    if let (true, Ok(rank), Ok(size)) = (known, u32::try_from(rank), u32::try_from(size)) {
-        let observer = lane.observer();
-        observer.communicators.insert(observer.ledger(), handle, split.child, split.parent, rank, size);
+    answered.then_some((rank, size))
+}
+
+/// The communicator a program calls with. One that was not ready when it was made is asked for its rank and size now.
+fn find(lane: &Lane, handle: ncclComm_t) -> Option<u16> {
+    let observer = lane.observer();
+    let index = observer.communicators.find(handle)?;
+    if observer.communicators.slot(index).size() > 0 {
+        return Some(index);
     }
+    // SAFETY: a program may use a communicator only when it is ready, and uses this one.
+    let (rank, size) = unsafe { about(handle) }?;
+    let (rank, size) = (u32::try_from(rank).ok()?, u32::try_from(size).ok()?);
+    observer.communicators.settle(observer.ledger(), index, rank, size);
+    Some(index)
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Split {
-    parent: CommunicatorId,
-    child: CommunicatorId,
-}
-
-fn begin_split(lane: &Lane, parent: ncclComm_t, color: c_int) -> Option<Split> {
-    let communicators = &lane.observer().communicators;
-    let slot = communicators.slot(communicators.find(parent)?);
+fn begin_init(lane: &Lane, place: *const ncclComm_t, id: UniqueId, rank: c_int, size: c_int) -> Joining {
     lane.entered(Call::CommunicatorInit, coarse_now());
-    Some(Split { parent: slot.id(), child: split_of(slot.id(), slot.next_split(), color) })
+    Joining { place, id: id.communicator(), parent: CommunicatorId(0), known: Some((rank, size)) }
+}
+
+fn begin_split(lane: &Lane, parent: ncclComm_t, color: c_int, place: *const ncclComm_t) -> Option<Joining> {
+    let slot = lane.observer().communicators.slot(find(lane, parent)?);
+    lane.entered(Call::CommunicatorInit, coarse_now());
+    let id = split_of(slot.id(), slot.next_split(), color);
+    Some(Joining { place, id, parent: slot.id(), known: None })
 }
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
@@ -243,38 +285,23 @@ interpose! {
     fn ncclCommInitRank(
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| lane.entered(Call::CommunicatorInit, coarse_now());
-    after |lane, (), result| {
-        lane.left();
-        if result == 0 || result == IN_PROGRESS {
-            // SAFETY: NCCL wrote the handle to the place the program gave.
-            unsafe { remember(lane, made, id.communicator(), rank, ranks) };
-        }
-    };
+    before |lane| begin_init(lane, made, id, rank, ranks);
+    // SAFETY: as NCCL documents.
+    after |lane, joining, result| unsafe { joining.begun(lane, result) };
 
     fn ncclCommInitRankConfig(
         made: *mut ncclComm_t, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| lane.entered(Call::CommunicatorInit, coarse_now());
-    after |lane, (), result| {
-        lane.left();
-        if result == 0 || result == IN_PROGRESS {
-            // SAFETY: NCCL wrote the handle to the place the program gave.
-            unsafe { remember(lane, made, id.communicator(), rank, ranks) };
-        }
-    };
+    before |lane| begin_init(lane, made, id, rank, ranks);
+    // SAFETY: as NCCL documents.
+    after |lane, joining, result| unsafe { joining.begun(lane, result) };
 
     fn ncclCommSplit(
         parent: ncclComm_t, color: c_int, key: c_int, made: *mut ncclComm_t, config: *mut c_void,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin_split(lane, parent, color);
-    after |lane, split, result| {
-        lane.left();
-        if let (Some(split), 0) = (split, result) {
-            // SAFETY: the split succeeded, so NCCL wrote the handle to the place the program gave.
-            unsafe { remember_split(lane, split, made) };
-        }
-    };
+    before |lane| begin_split(lane, parent, color, made);
+    // SAFETY: as NCCL documents.
+    after |lane, joining, result| if let Some(joining) = joining { unsafe { joining.begun(lane, result) } };
 
     fn ncclCommDestroy(communicator: ncclComm_t) -> c_int in NCCL, or MISSING, even off;
     before |lane| forget(lane, communicator);
