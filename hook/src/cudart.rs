@@ -6,7 +6,7 @@ use cudarc::runtime::sys::{cudaGraph_t, cudaGraphExec_t, cudaStream_t, dim3};
 
 use crate::{
     interpose::interpose,
-    runtime::{CUDART, MISSING},
+    runtime::{self, CUDART, MISSING},
 };
 
 interpose! {
@@ -47,8 +47,11 @@ interpose! {
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 { observer.capture_begun() };
 
-    /// Ends the capture also when it reports that the capture was broken.
+    /// Ends the capture also when it reports that the capture was broken, but not if there was none.
     fn cudaStreamEndCapture(stream: cudaStream_t, graph: *mut cudaGraph_t) -> c_int in CUDART, or MISSING;
-    before |lane| lane.observer();
-    after |_, observer, _| observer.capture_ended();
+    before |lane| {
+        let observer = lane.observer();
+        (observer, observer.may_capture().then(|| runtime::is_capturing(stream)).flatten())
+    };
+    after |_, (observer, was_capturing), result| if was_capturing.unwrap_or(result == 0) { observer.capture_ended() };
 }
