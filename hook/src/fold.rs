@@ -79,6 +79,31 @@ struct Waiting {
     record: Record,
 }
 
+impl Waiting {
+    /// Operations of one thread on one stream finish in the order they were launched in.
+    fn queue(&self) -> (*const Lane, usize) {
+        (self.lane, self.lane.timers.stream(self.timer))
+    }
+}
+
+/// Takes out what is done. In each queue nothing is asked for behind the first that is not.
+fn visit<T, Q: PartialEq>(
+    waiting: &mut VecDeque<T>,
+    queue: impl Fn(&T) -> Q,
+    mut is_done: impl FnMut(&T) -> bool,
+) {
+    let mut unfinished: Vec<Q> = Vec::new();
+    waiting.retain(|one| {
+        let queue = queue(one);
+        let behind = unfinished.contains(&queue);
+        let stays = behind || !is_done(one);
+        if stays && !behind {
+            unfinished.push(queue);
+        }
+        stays
+    });
+}
+
 impl Fold {
     /// Takes everything the lanes hold, and reads the timers that are done.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
@@ -90,22 +115,21 @@ impl Fold {
                 }
             }
         }
-        for _ in 0..self.waiting.len() {
-            let Some(waiting) = self.waiting.pop_front() else { break };
+        let mut waiting = std::mem::take(&mut self.waiting);
+        visit(&mut waiting, Waiting::queue, |waiting| {
             self.make_current(waiting.lane.timers.device(waiting.timer));
             match waiting.lane.timers.read(waiting.timer) {
-                Elapsed::NotYet => self.waiting.push_back(waiting),
-                Elapsed::Failed => {
-                    self.failed += 1;
-                    waiting.lane.timers.give_back(waiting.timer);
-                }
+                Elapsed::NotYet => return false,
+                Elapsed::Failed => self.failed += 1,
                 Elapsed::Took(duration) => {
                     self.read += 1;
-                    waiting.lane.timers.give_back(waiting.timer);
                     self.time(observer, &waiting.record, duration);
                 }
             }
-        }
+            waiting.lane.timers.give_back(waiting.timer);
+            true
+        });
+        self.waiting = waiting;
     }
 
     /// A call of the runtime on a thread without a device would make a context on device 0: half a gigabyte of
@@ -371,6 +395,23 @@ impl Durations {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn behind_the_first_that_is_not_done_nothing_is_asked() {
+        let mut waiting: VecDeque<_> = (0..40).map(|number| (number % 2, number)).collect();
+        let mut asked = Vec::new();
+        visit(
+            &mut waiting,
+            |one| one.0,
+            |one| {
+                asked.push(one.1);
+                one.0 == 0 && one.1 < 6
+            },
+        );
+        assert_eq!(asked, [0, 1, 2, 4, 6]);
+        assert_eq!(waiting.len(), 37);
+        assert!(waiting.iter().is_sorted_by_key(|one| one.1));
+    }
 
     #[test]
     fn many_durations_are_all_in_the_histogram() {

@@ -38,6 +38,8 @@ struct Pair {
     stop: cudaEvent_t,
     /// The device whose context the events belong to; `None` until they are made.
     device: Option<c_int>,
+    /// Where the operation runs.
+    stream: cudaStream_t,
 }
 
 // SAFETY: a pair is touched by the launching thread while its bit is clear and no record of it was pushed, and by the
@@ -58,7 +60,14 @@ pub(crate) enum Elapsed {
 impl Timers {
     /// `None` if there is no memory for them.
     pub(crate) fn new() -> Option<Self> {
-        let unmade = || UnsafeCell::new(Pair { start: ptr::null_mut(), stop: ptr::null_mut(), device: None });
+        let unmade = || {
+            UnsafeCell::new(Pair {
+                start: ptr::null_mut(),
+                stop: ptr::null_mut(),
+                device: None,
+                stream: ptr::null_mut(),
+            })
+        };
         Some(Self {
             free: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             pairs: memory::slice(PAIRS, || Some(unmade()))?,
@@ -72,7 +81,10 @@ impl Timers {
         let id = self.take(device)?;
         let pair = self.pair(id);
         // SAFETY: the pair is this thread's until it is recorded and pushed.
-        let start = unsafe { (*pair.get()).start };
+        let start = unsafe {
+            (*pair.get()).stream = stream;
+            (*pair.get()).start
+        };
         // SAFETY: a live event of the current device; the stream is the one the program launches on.
         if unsafe { runtime::cudaEventRecord(start, stream) } == Some(SUCCESS) {
             return Some(id);
@@ -139,6 +151,12 @@ impl Timers {
     pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
         // SAFETY: as in `read`; a pair's device never changes once it is made.
         unsafe { (*self.pair(id).get()).device }
+    }
+
+    /// The stream its operation runs on, only to tell it from others.
+    pub(crate) fn stream(&self, id: TimerId) -> usize {
+        // SAFETY: as in `read`.
+        unsafe { (*self.pair(id).get()).stream }.addr()
     }
 
     pub(crate) fn give_back(&self, id: TimerId) {
