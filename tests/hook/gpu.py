@@ -1,4 +1,4 @@
-"""CUDA, cuBLAS and NCCL by their C functions, and the hook's own, for the scripts in tests/hook.rs.
+"""CUDA, cuBLAS and NCCL by their C functions, and the hook's own, for the scripts of this folder.
 
 Every call goes through the global scope, so a preloaded library is reached as it is in a real job. Functions return the
 library's code; `ok` raises on one that is not 0.

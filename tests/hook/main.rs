@@ -1,5 +1,7 @@
 //! What the hook says: scripts on the stand-in libraries, heard through ZeroMQ and read from the ledger.
 
+mod limits;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
