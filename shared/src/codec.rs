@@ -129,8 +129,8 @@ fn body<T: DeserializeOwned>(
     wrap: impl FnOnce(T) -> Body,
 ) -> Result<Frame, DecodeError> {
     let limited = bincode::config::standard().with_limit::<LARGEST_FRAME>();
-    let (incoming, used): (Incoming<T>, usize) =
-        bincode::serde::decode_from_slice(bytes, limited).map_err(|_foreign| DecodeError::Payload { kind })?;
+    let (incoming, used): (Incoming<T>, usize) = bincode::serde::decode_from_slice(bytes, limited)
+        .map_err(|_foreign| DecodeError::Payload { kind })?;
     if used != bytes.len() {
         return Err(DecodeError::Length { stated: used, found: bytes.len() });
     }
