@@ -238,11 +238,10 @@ impl Roster {
         let mut digests: Vec<HostDigest> = Vec::new();
         for (place, worker) in &mut self.places {
             let Some(digest) = worker.next_digest().cloned() else { continue };
-            match digests.last_mut().filter(|last| last.job == place.job) {
-                Some(last) => last.ranks.push(digest),
-                None => {
-                    digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest], turned_away: 0 })
-                }
+            if let Some(last) = digests.last_mut().filter(|last| last.job == place.job) {
+                last.ranks.push(digest);
+            } else {
+                digests.push(HostDigest { job: place.job.clone(), ranks: vec![digest], turned_away: 0 });
             }
         }
         for digest in &mut digests {
@@ -255,12 +254,11 @@ impl Roster {
         let mut jobs: Vec<JobSnapshot> = Vec::new();
         for (place, worker) in &self.places {
             let rank = RankSnapshot { info: worker.info.clone(), digest: worker.said() };
-            match jobs.last_mut().filter(|last| last.job == place.job) {
-                Some(last) => last.ranks.push(rank),
-                None => {
-                    let turned_away = self.turned_away(&place.job);
-                    jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank], turned_away });
-                }
+            if let Some(last) = jobs.last_mut().filter(|last| last.job == place.job) {
+                last.ranks.push(rank);
+            } else {
+                let turned_away = self.turned_away(&place.job);
+                jobs.push(JobSnapshot { job: place.job.clone(), ranks: vec![rank], turned_away });
             }
         }
         jobs

@@ -48,7 +48,7 @@ impl Default for BasePort {
 pub mod variable {
     /// Name of the job.
     pub const JOB: &str = "XPU_TOP_JOB";
-    /// Where launchers (torchrun, Slurm, Open MPI, PMIx, PMI) say a process's rank, the first one set.
+    /// Where launchers (torchrun, Slurm, Open MPI and the like) say a process's rank, the first one set.
     pub const RANKS: [&str; 5] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
     /// Path of the socket of this host's collector.
     pub const SOCKET: &str = "XPU_TOP_SOCKET";

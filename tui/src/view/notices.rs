@@ -86,9 +86,9 @@ fn notices(app: &App) -> Vec<Notice> {
 /// Why there is no bandwidth, where it is not for want of collectives.
 fn partly_seen(app: &App) -> Option<Notice> {
     let PartlySeen { ranks, of } = app.survey.partly_seen.filter(|_| !app.survey.is_frozen())?;
-    let text = format!(
-        "bus GB/s needs all ranks of a communicator: {ranks} of {of} seen; name all hosts of the job"
-    );
+    // With a host down, that is why.
+    let advice = if app.roads.down().next().is_some() { "" } else { "; name all hosts of the job" };
+    let text = format!("bus GB/s needs all ranks of a communicator: {ranks} of {of} seen{advice}");
     Some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
 }
 
