@@ -1,10 +1,8 @@
 //! Records to totals: what the hook's own thread does with what launching threads pushed.
 
-use std::{
-    collections::{HashMap, VecDeque, hash_map},
-    ffi::c_int,
-    hash::Hash,
-};
+mod totals;
+
+use std::{collections::VecDeque, ffi::c_int};
 
 use xpu_shared::{
     collective::Operation,
@@ -24,12 +22,7 @@ use crate::{
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
-
-/// Distinct shapes, and distinct collectives, that totals are kept for. What comes later is counted as dropped.
-const KEYS: usize = 8192;
-
-/// Durations kept one by one before they go into a histogram, which takes 20 KiB.
-const ONE_BY_ONE: usize = 1024;
+use totals::{Durations, Totals};
 
 /// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
 const TOTALS_AT_ONCE: usize = 128;
@@ -223,7 +216,7 @@ impl Fold {
 
     /// Whether totals changed that were not taken yet.
     pub(crate) fn has_more(&self) -> bool {
-        !self.gemms.unsaid.is_empty() || !self.collectives.unsaid.is_empty()
+        self.gemms.has_more() || self.collectives.has_more()
     }
 
     /// Totals that changed since they were taken last, the longest waiting first, as many as go into one message.
@@ -266,7 +259,7 @@ impl Fold {
     }
 
     pub(crate) fn dropped_keys(&self) -> u64 {
-        self.gemms.dropped + self.collectives.dropped
+        self.gemms.dropped() + self.collectives.dropped()
     }
 
     pub(crate) fn failed(&self) -> u64 {
@@ -284,111 +277,10 @@ impl Fold {
 
     /// Bytes held, about.
     pub(crate) fn memory(&self) -> usize {
-        self.gemms.memory() + self.collectives.memory() + self.samples.capacity() * size_of::<Sample>()
-    }
-}
-
-/// Totals by key, bounded.
-#[derive(Debug)]
-struct Totals<K> {
-    entries: HashMap<K, Total>,
-    /// Keys of those that changed and were not taken yet.
-    unsaid: VecDeque<K>,
-    dropped: u64,
-}
-
-impl<K> Default for Totals<K> {
-    fn default() -> Self {
-        Self { entries: HashMap::new(), unsaid: VecDeque::new(), dropped: 0 }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Total {
-    count: u64,
-    timed: u64,
-    timed_for: Nanoseconds,
-    durations: Durations,
-    /// Its key is among the unsaid.
-    changed: bool,
-}
-
-impl<K: Hash + Eq + Copy> Totals<K> {
-    /// The total of a key, which is going to change.
-    fn entry(&mut self, key: K) -> Option<&mut Total> {
-        let full = self.entries.len() >= KEYS;
-        let total = match self.entries.entry(key) {
-            hash_map::Entry::Occupied(known) => known.into_mut(),
-            hash_map::Entry::Vacant(_) if full => return None,
-            hash_map::Entry::Vacant(place) => place.insert(Total::default()),
-        };
-        if !std::mem::replace(&mut total.changed, true) {
-            self.unsaid.push_back(key);
-        }
-        Some(total)
-    }
-
-    fn count(&mut self, key: K, count: u64) {
-        match self.entry(key) {
-            Some(total) => total.count += count,
-            None => self.dropped += count,
-        }
-    }
-
-    fn time(&mut self, key: K, duration: Nanoseconds) {
-        if let Some(total) = self.entry(key) {
-            total.timed += 1;
-            total.timed_for.0 += duration.0;
-            total.durations.push(duration);
-        }
-    }
-
-    fn mark_all(&mut self) {
-        for (&key, total) in &mut self.entries {
-            if !std::mem::replace(&mut total.changed, true) {
-                self.unsaid.push_back(key);
-            }
-        }
-    }
-
-    fn take<T>(&mut self, most: usize, make: impl Fn(&K, &Total, Histogram) -> T) -> Vec<T> {
-        let taken = self.unsaid.drain(..most.min(self.unsaid.len()));
-        taken
-            .filter_map(|key| {
-                let total = self.entries.get_mut(&key)?;
-                total.changed = false;
-                let durations = total.durations.take();
-                Some(make(&key, total, durations))
-            })
-            .collect()
-    }
-
-    fn memory(&self) -> usize {
-        let kept = self.entries.values().map(|total| total.durations.values.capacity() * 8).sum::<usize>();
-        self.entries.capacity() * (size_of::<K>() + size_of::<Total>()) + kept
-    }
-}
-
-/// Durations of one interval: few enough are kept as they are, more go into a histogram.
-#[derive(Debug, Default)]
-struct Durations {
-    values: Vec<Nanoseconds>,
-    folded: Option<Box<Histogram>>,
-}
-
-impl Durations {
-    fn push(&mut self, duration: Nanoseconds) {
-        if self.values.len() == ONE_BY_ONE {
-            let folded = self.folded.get_or_insert_default();
-            self.values.drain(..).for_each(|value| folded.record(value));
-        }
-        self.values.push(duration);
-    }
-
-    fn take(&mut self) -> Histogram {
-        let mut histogram = self.folded.take().map_or_else(Histogram::new, |folded| *folded);
-        self.values.drain(..).for_each(|value| histogram.record(value));
-        histogram
+        self.gemms.memory()
+            + self.collectives.memory()
+            + self.samples.capacity() * size_of::<Sample>()
+            + self.waiting.capacity() * size_of::<Waiting>()
     }
 }
 
@@ -411,51 +303,6 @@ mod tests {
         assert_eq!(asked, [0, 1, 2, 4, 6]);
         assert_eq!(waiting.len(), 37);
         assert!(waiting.iter().is_sorted_by_key(|one| one.1));
-    }
-
-    #[test]
-    fn many_durations_are_all_in_the_histogram() {
-        let mut durations = Durations::default();
-        for n in 0..5000 {
-            durations.push(Nanoseconds(1000 + n));
-        }
-        assert_eq!(durations.take().count(), 5000);
-        assert!(durations.take().is_empty());
-    }
-
-    #[test]
-    fn only_what_changed_is_said_again_unless_all_is_asked_for() {
-        let mut totals = Totals::default();
-        totals.count("a", 1);
-        totals.count("b", 2);
-        let names = |totals: &mut Totals<&'static str>| totals.take(9, |&key, total, _| (key, total.count));
-        assert_eq!(names(&mut totals), [("a", 1), ("b", 2)]);
-        totals.count("b", 1);
-        assert_eq!(names(&mut totals), [("b", 3)]);
-        totals.count("a", 1);
-        totals.mark_all();
-        assert_eq!(names(&mut totals), [("a", 2), ("b", 3)]);
-        assert_eq!(names(&mut totals), []);
-    }
-
-    #[test]
-    fn more_totals_than_fit_into_a_message_take_turns() {
-        let mut totals = Totals::default();
-        let mut said = Vec::new();
-        for _ in 0..3 {
-            for key in ["a", "b", "c"] {
-                totals.count(key, 1);
-            }
-            said.extend(totals.take(2, |&key, total, _| (key, total.count)));
-        }
-        assert_eq!(said, [("a", 1), ("b", 1), ("c", 2), ("a", 2), ("b", 3), ("a", 3)]);
-    }
-
-    #[test]
-    fn shapes_without_end_are_counted_as_dropped() {
-        let mut totals = Totals::default();
-        (0..KEYS + 5).for_each(|key| totals.count(key, 1));
-        assert_eq!((totals.entries.len(), totals.dropped), (KEYS, 5));
     }
 
     #[test]

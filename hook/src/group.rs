@@ -158,6 +158,9 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// Bytes the longest group takes.
+    pub(crate) const MEMORY: usize = LONGEST * size_of::<Message>();
+
     pub(crate) fn is_open(&self) -> bool {
         self.depth > 0
     }

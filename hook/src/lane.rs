@@ -30,6 +30,10 @@ use crate::{
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
 const MEASURED_ONE_IN: u64 = 16;
 
+/// Two events that take longer, in nanoseconds, wait for room in the GPU's queue, as the launch after them would have: that
+/// is not the hook's time.
+const NO_WAIT: u64 = 10_000;
+
 /// Costs remembered, of which the typical one is taken.
 const COSTS: usize = 32;
 
@@ -110,7 +114,8 @@ thread_local! {
 
 impl Lane {
     /// Bytes one lane may come to hold.
-    pub(crate) const MEMORY: usize = size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>();
+    pub(crate) const MEMORY: usize =
+        size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>() + Timers::MEMORY + Group::MEMORY;
 
     /// `None` if there is no memory for it.
     pub(crate) fn new(observer: &'static Observer) -> Option<Self> {
@@ -173,10 +178,6 @@ impl Lane {
         self.thread.store(0, Release);
     }
 
-    pub(crate) fn is_lent(&self) -> bool {
-        self.thread.load(Relaxed) != 0
-    }
-
     /// The NCCL group this thread is in the middle of.
     pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> T {
         // SAFETY: only the lent-to thread calls this, through `mine`, and `Entered` keeps it from nesting.
@@ -231,19 +232,20 @@ impl Lane {
         let stopped = self.timers.stop(timer, stream);
         let number = self.counters.timed.add(1);
         if let (Some(start), Some(from)) = (cost, from) {
-            let whole = u32::try_from(start + monotonic() - from).unwrap_or(u32::MAX);
-            self.costs[(number / MEASURED_ONE_IN) as usize % COSTS].store(whole, Relaxed);
+            let whole = start + monotonic() - from;
+            if whole <= NO_WAIT {
+                self.costs[(number / MEASURED_ONE_IN) as usize % COSTS].store(whole as u32, Relaxed);
+            }
         }
         stopped.then_some(timer)
     }
 
-    /// What timing an operation costs this thread, in nanoseconds: the lower quartile of what was measured. An event that
-    /// takes longer waits for room in the GPU's queue, as the launch after it would have; that is not the hook's time.
+    /// What timing an operation costs this thread, in nanoseconds: the median of what was measured.
     pub(crate) fn typical_cost(&self) -> u64 {
         let mut known: Vec<_> =
             self.costs.iter().map(|cost| cost.load(Relaxed)).filter(|&cost| cost > 0).collect();
         known.sort_unstable();
-        known.get(known.len() / 4).copied().unwrap_or(0).into()
+        known.get(known.len() / 2).copied().unwrap_or(0).into()
     }
 
     /// Forgets a timing whose operation failed or was not launched here.

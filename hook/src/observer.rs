@@ -23,9 +23,11 @@ use crate::{
     communicator::Communicators, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, switch,
 };
 
-/// Threads that can launch at once. Rings and timers of 128 lanes take 40 MiB of address space, and memory only where
-/// they are written.
-const LANES: usize = 128;
+/// Threads that can launch at once. A lane takes memory where it was ever written: all of it, in time.
+const LANES: usize = 64;
+
+/// Of the 32 MiB that a rank's hook may hold.
+const _: () = assert!(LANES * Lane::MEMORY <= 18 << 20, "lanes take too much memory");
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(100);
@@ -155,7 +157,7 @@ impl Observer {
         self.no_lane.load(Relaxed) + TOO_EARLY.load(Relaxed)
     }
 
-    /// Lanes that were ever lent.
+    /// Lanes that were ever made.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &'static Lane> {
         self.lanes.iter().filter_map(|place| {
             let at = place.load(Acquire);

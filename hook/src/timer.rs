@@ -58,6 +58,9 @@ pub(crate) enum Elapsed {
 }
 
 impl Timers {
+    /// Bytes the pairs take, CUDA's events aside.
+    pub(crate) const MEMORY: usize = PAIRS * size_of::<Pair>();
+
     /// `None` if there is no memory for them.
     pub(crate) fn new() -> Option<Self> {
         let unmade = || {
