@@ -210,64 +210,37 @@ fn forget(lane: &Lane, communicator: ncclComm_t) {
     lane.entered(Call::CommunicatorEnd, coarse_now());
 }
 
-interpose! {
-    fn ncclAllReduce(
-        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
-        communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::AllReduce, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.
+macro_rules! operations {
+    ($(
+        $(#[$doc:meta])*
+        $operation:ident: fn $name:ident($($buffer:ident),+; $($choice:ident),*);
+    )*) => {
+        interpose! {$(
+            $(#[$doc])*
+            fn $name(
+                $($buffer: *mut c_void,)+ count: usize, datatype: c_int, $($choice: c_int,)*
+                communicator: ncclComm_t, stream: cudaStream_t,
+            ) -> c_int in NCCL, or MISSING, even off;
+            before |lane| begin(lane, Operation::$operation, count, datatype, communicator, stream);
+            after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+        )*}
+    };
+}
 
-    fn ncclAllGather(
-        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, communicator: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::AllGather, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
-    fn ncclReduceScatter(
-        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int,
-        communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::ReduceScatter, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
-    fn ncclBroadcast(
-        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, root: c_int,
-        communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
+operations! {
+    AllReduce: fn ncclAllReduce(send, receive; reduction);
+    AllGather: fn ncclAllGather(send, receive;);
+    ReduceScatter: fn ncclReduceScatter(send, receive; reduction);
+    Broadcast: fn ncclBroadcast(send, receive; root);
     /// Reaches `ncclBroadcast` from inside NCCL: the guard counts it once.
-    fn ncclBcast(
-        buffer: *mut c_void, count: usize, datatype: c_int, root: c_int, communicator: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Broadcast, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+    Broadcast: fn ncclBcast(buffer; root);
+    Reduce: fn ncclReduce(send, receive; reduction, root);
+    Send: fn ncclSend(send; peer);
+    Recv: fn ncclRecv(receive; peer);
+}
 
-    fn ncclReduce(
-        send: *const c_void, receive: *mut c_void, count: usize, datatype: c_int, reduction: c_int, root: c_int,
-        communicator: ncclComm_t, stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Reduce, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
-    fn ncclSend(
-        send: *const c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Send, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
-    fn ncclRecv(
-        receive: *mut c_void, count: usize, datatype: c_int, peer: c_int, communicator: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Recv, count, datatype, communicator, stream);
-    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
-
+interpose! {
     fn ncclGroupStart() -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
     after |_, lane, result| if result == 0 { lane.group(crate::group::Group::open) };
