@@ -20,7 +20,7 @@ mod tests {
     fn a_job_is_called_after_its_script() {
         let name = |line: &str| of_script(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(name("python train.py --lr 1"), "train");
-        assert_eq!(name("torchrun --nproc-per-node 8 /work/llama/pretrain.py config.py"), "pretrain");
+        assert_eq!(name("torchrun --nproc-per-node 8 /home/me/llama/pretrain.py config.py"), "pretrain");
         assert_eq!(name("python -m torch.distributed.run train.py"), "train");
         assert_eq!(name("python -m nanotron.train --x"), "train");
         assert_eq!(name("/usr/bin/all_reduce_perf -b 8"), "all_reduce_perf");
