@@ -269,7 +269,10 @@ fn it_waits_for_a_process_that_was_announced() {
     let mut slow = Program::new("sleep").arg("60").spawn().unwrap();
     let expected = Expected { pid: Pid(slow.id()), job: "slow".into(), rank: None };
     expected::announce(&lab.config.runtime, lab.config.base, &expected).unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    let mut idle = Lab::new(None);
+    idle.config.idle_exit = Some(Duration::from_secs(1));
+    idle.start();
+    until("another to end that waits for nobody", || (!idle.socket_path().exists()).then_some(()));
     assert!(lab.socket_path().exists(), "the collector ended while a job was loading");
     slow.kill().unwrap();
     slow.wait().unwrap();

@@ -1,11 +1,9 @@
 /* A process that may open 0, 1, 2, ... 31 more files when it first uses the GPU. A library that cannot have the sockets
  * it wants has to do without, and keep its errno to itself. Exit code 0. */
-#include "gpu.h"
+#include "few.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { MOST = 32, N = 512, LIMIT = 256 };
 
@@ -22,26 +20,7 @@ static int use_gpu_with(int descriptors) {
     errno = 42;
     CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     if (errno != 42) return 3;
-    /* Longer than it takes somebody's thread to notice. */
-    for (int i = 0; i < 40; i++) {
-        CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
-        usleep(10 * 1000);
-    }
-    CHECK(cudaDeviceSynchronize());
-    return 0;
+    return keep_multiplying(blas, N, m);
 }
 
-int main(void) {
-    gpu_open();
-    fflush(stdout);
-    pid_t children[MOST];
-    for (int n = 0; n < MOST; n++)
-        if ((children[n] = fork()) == 0) exit(use_gpu_with(n));
-    for (int n = 0; n < MOST; n++) {
-        int status = 0;
-        waitpid(children[n], &status, 0);
-        printf("%d descriptors: exited %d, code %d, signal %d\n", n, WIFEXITED(status), WEXITSTATUS(status),
-               WTERMSIG(status));
-    }
-    return 0;
-}
+int main(void) { return try_amounts("descriptors", MOST, use_gpu_with); }

@@ -1,6 +1,6 @@
 //! What the ledger tells of a rank that hangs, waits, is stopped or is dead.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use xpu_shared::{
     collective::Operation,
@@ -47,7 +47,10 @@ hold()";
     job.ranks[0].signal("STOP");
     until("rank 0 to be stopped", || (job.ranks[0].state() == Some('T')).then_some(()));
     let stopped = ledger.ledger().read();
-    thread::sleep(Duration::from_millis(200));
+    // Meanwhile the other rank's thread goes on for a while.
+    let beat = || job.ledger(1).ledger().read().heartbeat;
+    let before = beat();
+    until("rank 1 to live on", || (beat().since(before) > Duration::from_millis(200)).then_some(()));
     let later = ledger.ledger().read();
     assert_eq!(later, stopped, "nothing in a stopped process moves, its heartbeat neither");
     assert_eq!((&stopped.communicators, &stopped.threads), (&first.communicators, &first.threads));

@@ -1,0 +1,36 @@
+/* What the programs with few of something share: a child for each amount of it, and what became of each. */
+#ifndef FEW_H
+#define FEW_H
+
+#include "gpu.h"
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Goes on for longer than it takes somebody's thread to notice. */
+static int keep_multiplying(void *blas, int n, void *m[3]) {
+    for (int i = 0; i < 40; i++) {
+        CHECK(gpu_gemm(blas, n, m[0], m[1], m[2]));
+        usleep(10 * 1000);
+    }
+    CHECK(cudaDeviceSynchronize());
+    return 0;
+}
+
+/* Runs `use_gpu_with` 0, 1, 2, ... in a process each, all at once, and prints how each ended. */
+static int try_amounts(const char *of, int most, int (*use_gpu_with)(int)) {
+    gpu_open();
+    fflush(stdout);
+    pid_t *children = calloc(most, sizeof *children);
+    for (int n = 0; n < most; n++)
+        if ((children[n] = fork()) == 0) exit(use_gpu_with(n));
+    for (int n = 0; n < most; n++) {
+        int status = 0;
+        waitpid(children[n], &status, 0);
+        printf("%d %s: exited %d, code %d, signal %d\n", n, of, WIFEXITED(status), WEXITSTATUS(status),
+               WTERMSIG(status));
+    }
+    free(children);
+    return 0;
+}
+
+#endif
