@@ -3,11 +3,11 @@
 //! A digest covers what came in since the one before it, exactly once: none or two summaries may lie between two.
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, Launches, Life, RankDigest, RankInfo, Summary},
+    frame::{CollectiveSample, CommunicatorState, Launches, Life, RankDigest, RankInfo, Summary, Work},
     histogram::Histogram,
     id::CommunicatorId,
     ledger::CommunicatorReading,
-    sampling,
+    sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
 
@@ -112,15 +112,23 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         step_at: Moment::default(),
         step_median: None,
         step_count: 0,
+        step_source: None,
+        work: Work::default(),
         gemm_timed_flops: 0.0,
         gemm_timed_for: Nanoseconds::default(),
         gemm_flops: 0.0,
+        gemm_at_peak: None,
         communicators: Vec::new(),
         samples: Vec::new(),
         launches: Launches::default(),
         dropped_records: 0,
         untimed: 0,
         overhead_ppm: 0,
+        budget_ppm: None,
+        gemm_rate: Rate::EVERY,
+        collective_rate: Rate::EVERY,
+        memory_held: 0,
+        blocked_for: Nanoseconds::default(),
         enabled: true,
         blind: Vec::new(),
     }
@@ -136,6 +144,7 @@ mod tests {
         CommunicatorState {
             id: CommunicatorId(id),
             parent: None,
+            name: String::new(),
             rank: 0,
             size: 2,
             entered: 1,

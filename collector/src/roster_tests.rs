@@ -2,7 +2,7 @@ use std::process::id;
 
 use xpu_shared::{
     collective::Operation,
-    frame::{CollectiveSample, CommunicatorState, Launches, RankDigest, StepSource, Steps},
+    frame::{CollectiveSample, CommunicatorState, Launches, RankDigest, StepSource, Steps, Work},
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
     ledger::LedgerPage,
@@ -36,7 +36,13 @@ fn info(job: &str, rank: u32) -> RankInfo {
 fn steps(completed: u64, milliseconds: u64) -> Summary {
     let mut durations = Histogram::new();
     durations.record(Nanoseconds(milliseconds * 1_000_000));
-    let steps = Steps { source: StepSource::Marked, completed: Step(completed), at: at(1.0), durations };
+    let steps = Steps {
+        source: StepSource::Marked,
+        completed: Step(completed),
+        at: at(1.0),
+        durations,
+        work: Work::default(),
+    };
     Summary { interval: Nanoseconds(1_000_000_000), steps: Some(steps), ..Summary::default() }
 }
 
@@ -44,6 +50,7 @@ fn state(id: u64) -> CommunicatorState {
     CommunicatorState {
         id: CommunicatorId(id),
         parent: None,
+        name: String::new(),
         rank: 0,
         size: 2,
         entered: 1,

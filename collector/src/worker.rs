@@ -232,7 +232,8 @@ impl Worker {
         let (gemm_timed_flops, gemm_timed_for) = self.totals.timed();
         let communicators = foremost(&self.communicators);
         self.communicators.retain(|known| !known.closed);
-        let HookHealth { enabled, dropped_records, untimed, .. } = self.latest.hook;
+        let HookHealth { enabled, dropped_records, untimed, budget_ppm, gemm_rate, collective_rate, .. } =
+            self.latest.hook;
         self.digest = RankDigest {
             rank: self.info.rank,
             world_size: self.info.world_size,
@@ -243,15 +244,23 @@ impl Worker {
             step_at: self.step.map(|(_, at)| at).unwrap_or_default(),
             step_median: pending.steps.median(),
             step_count: u32::try_from(pending.steps.count()).unwrap_or(u32::MAX),
+            step_source: self.latest.steps.as_ref().map(|steps| steps.source),
+            work: self.latest.steps.as_ref().map(|steps| steps.work).unwrap_or_default(),
             gemm_timed_flops,
             gemm_timed_for,
             gemm_flops: self.totals.flops(),
+            gemm_at_peak: None,
             samples: pending.samples_of(&communicators),
             communicators,
             launches: self.latest.launches,
             dropped_records,
             untimed,
             overhead_ppm: pending.overhead_ppm().unwrap_or(self.digest.overhead_ppm),
+            budget_ppm,
+            gemm_rate,
+            collective_rate,
+            memory_held: self.latest.memory.held,
+            blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
             enabled,
             blind: self.blind(),
         };

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{Command, Event, Request, StepSource, Steps, Summary},
+    frame::{Command, Event, Request, StepSource, Steps, Summary, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,
@@ -14,7 +14,13 @@ fn frames() -> Vec<Frame> {
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
     let mut durations = Histogram::new();
     durations.record(Nanoseconds(102_400_000));
-    let steps = Steps { source: StepSource::Marked, completed: Step(5), at: Moment(8), durations };
+    let steps = Steps {
+        source: StepSource::Marked,
+        completed: Step(5),
+        at: Moment(8),
+        durations,
+        work: Work::default(),
+    };
     let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));

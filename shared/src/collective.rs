@@ -16,10 +16,19 @@ pub enum Operation {
     Recv,
     /// Several collectives of one communicator in one group: they launch, and are timed, as one.
     Fused,
+    AlltoAll,
+    Gather,
+    Scatter,
+    PutSignal,
+    Signal,
+    WaitSignal,
+    /// Sends and receives of one communicator in one group, which launch as one. As many of each as there are ranks are an
+    /// [`Self::AlltoAll`].
+    SendRecv,
 }
 
 impl Operation {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 15] = [
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
@@ -28,20 +37,32 @@ impl Operation {
         Self::Send,
         Self::Recv,
         Self::Fused,
+        Self::AlltoAll,
+        Self::Gather,
+        Self::Scatter,
+        Self::PutSignal,
+        Self::Signal,
+        Self::WaitSignal,
+        Self::SendRecv,
     ];
 
     /// Whether every rank of the communicator takes part; only these carry a sequence number.
     pub fn is_collective(self) -> bool {
-        !matches!(self, Self::Send | Self::Recv)
+        !matches!(
+            self,
+            Self::Send | Self::Recv | Self::SendRecv | Self::PutSignal | Self::Signal | Self::WaitSignal
+        )
     }
 
     /// Bytes the operation is said to move (nccl-tests' S), from the count given to the call.
     ///
-    /// `AllGather` and `ReduceScatter` take the count of one rank's part: S is the whole.
+    /// Those that take the count of one rank's part move as many parts as there are ranks: S is the whole.
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
         match self {
-            Self::AllGather | Self::ReduceScatter => one.saturating_mul(u64::from(ranks)),
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
+                one.saturating_mul(u64::from(ranks))
+            }
             _ => one,
         }
     }
@@ -52,8 +73,18 @@ impl Operation {
         let n = f64::from(ranks.max(1));
         match self {
             Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::AllGather | Self::ReduceScatter => (n - 1.0) / n,
-            Self::Broadcast | Self::Reduce | Self::Send | Self::Recv | Self::Fused => 1.0,
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
+                (n - 1.0) / n
+            }
+            Self::Broadcast
+            | Self::Reduce
+            | Self::Send
+            | Self::Recv
+            | Self::SendRecv
+            | Self::Fused
+            | Self::PutSignal
+            | Self::Signal
+            | Self::WaitSignal => 1.0,
         }
     }
 
@@ -78,6 +109,13 @@ impl fmt::Display for Operation {
             Self::Send => "Send",
             Self::Recv => "Recv",
             Self::Fused => "Fused",
+            Self::AlltoAll => "AlltoAll",
+            Self::Gather => "Gather",
+            Self::Scatter => "Scatter",
+            Self::PutSignal => "PutSignal",
+            Self::Signal => "Signal",
+            Self::WaitSignal => "WaitSignal",
+            Self::SendRecv => "SendRecv",
         })
     }
 }
@@ -87,7 +125,7 @@ mod tests {
     use super::*;
 
     /// (operation, factor of S at 8 ranks, S in units of the count given to the API), after nccl-tests src/*.cu getBw.
-    const NCCL_TESTS: [(Operation, f64, u64); 7] = [
+    const NCCL_TESTS: [(Operation, f64, u64); 11] = [
         (Operation::AllReduce, 1.75, 1),
         (Operation::AllGather, 0.875, 8),
         (Operation::ReduceScatter, 0.875, 8),
@@ -95,6 +133,10 @@ mod tests {
         (Operation::Reduce, 1.0, 1),
         (Operation::Send, 1.0, 1),
         (Operation::Recv, 1.0, 1),
+        (Operation::AlltoAll, 0.875, 8),
+        (Operation::Gather, 0.875, 8),
+        (Operation::Scatter, 0.875, 8),
+        (Operation::SendRecv, 1.0, 1),
     ];
 
     #[test]

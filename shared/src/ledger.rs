@@ -77,6 +77,12 @@ pub enum Call {
     GroupEnd = 2,
     CommunicatorInit = 3,
     CommunicatorEnd = 4,
+    StreamSynchronize = 5,
+    DeviceSynchronize = 6,
+    EventSynchronize = 7,
+    /// A copy or an allocation that may wait for the GPU.
+    Memory = 8,
+    GraphLaunch = 9,
     /// A call of a hook newer than this reader.
     Unknown = u32::MAX,
 }
@@ -89,6 +95,11 @@ impl Call {
             2 => Self::GroupEnd,
             3 => Self::CommunicatorInit,
             4 => Self::CommunicatorEnd,
+            5 => Self::StreamSynchronize,
+            6 => Self::DeviceSynchronize,
+            7 => Self::EventSynchronize,
+            8 => Self::Memory,
+            9 => Self::GraphLaunch,
             _ => Self::Unknown,
         }
     }

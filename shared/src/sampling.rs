@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One operation in 2^k. Zero times every operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(pub u8);
 

@@ -4,7 +4,11 @@ import struct
 
 MAGIC, VERSION, HEADER = b"xput", 1, 12
 
-OPERATION = ["AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv", "Fused"]
+OPERATION = (
+    "AllReduce AllGather ReduceScatter Broadcast Reduce Send Recv Fused AlltoAll Gather Scatter "
+    "PutSignal Signal WaitSignal SendRecv"
+).split()
+STEP_SOURCE = ["Marked", "Detected"]
 LIFE = ["Alive", "Silent", "Ended", "Died"]
 
 RANK_INFO = {
@@ -21,6 +25,7 @@ RANK_INFO = {
 COMMUNICATOR_STATE = {
     "id": "int",
     "parent": ("option", "int"),
+    "name": "string",
     "rank": "int",
     "size": "int",
     "entered": "int",
@@ -54,15 +59,23 @@ RANK_DIGEST = {
     "step_at": "int",
     "step_median": ("option", "int"),
     "step_count": "int",
+    "step_source": ("option", ("enum", STEP_SOURCE)),
+    "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
     "gemm_timed_flops": "f64",
     "gemm_timed_for": "int",
     "gemm_flops": "f64",
+    "gemm_at_peak": ("option", "int"),
     "communicators": ("list", COMMUNICATOR_STATE),
     "samples": ("list", COLLECTIVE_SAMPLE),
     "launches": LAUNCHES,
     "dropped_records": "int",
     "untimed": "int",
     "overhead_ppm": "int",
+    "budget_ppm": ("option", "int"),
+    "gemm_rate": "byte",
+    "collective_rate": "byte",
+    "memory_held": "int",
+    "blocked_for": "int",
     "enabled": "byte",
     "blind": ("list", "string"),
 }

@@ -16,7 +16,7 @@ use xpu_collector::{Collector, Config};
 use xpu_shared::{
     codec,
     endpoint::{BasePort, RuntimeDir},
-    frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary},
+    frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     key::Key,
@@ -158,8 +158,13 @@ impl Worker {
         self.step += 1;
         let mut durations = Histogram::new();
         durations.record(Nanoseconds(10_000_000));
-        let steps =
-            Steps { source: StepSource::Marked, completed: Step(self.step), at: Moment::now(), durations };
+        let steps = Steps {
+            source: StepSource::Marked,
+            completed: Step(self.step),
+            at: Moment::now(),
+            durations,
+            work: Work::default(),
+        };
         let interval = Nanoseconds(1_000_000_000);
         self.say(Body::Summary(Summary { interval, steps: Some(steps), ..Summary::default() }));
     }

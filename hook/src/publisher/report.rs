@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, HookHealth, Launches, StepSource, Steps, Summary},
+    frame::{
+        CollectiveSample, CommunicatorState, HookHealth, Launches, MemoryTotals, StepSource, Steps, Summary,
+        Work,
+    },
     ledger::CommunicatorReading,
     unit::Nanoseconds,
 };
@@ -55,6 +58,7 @@ impl Publisher {
                 completed: xpu_shared::id::Step(completed),
                 at: reading.step_at,
                 durations,
+                work: Work::default(),
             });
         }
         Summary {
@@ -65,6 +69,11 @@ impl Publisher {
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
+            graphs: Vec::new(),
+            kernels: Vec::new(),
+            memory: MemoryTotals::default(),
+            blocked: Vec::new(),
+            device: String::new(),
             hook: self.health(),
         }
     }
@@ -101,6 +110,9 @@ impl Publisher {
             spent: Nanoseconds(self.spent),
             thread_cpu: thread_cpu(),
             memory: (size_of::<Observer>() + lanes * Lane::MEMORY + self.fold.memory()) as u64,
+            budget_ppm: None,
+            event_cost: Nanoseconds::default(),
+            event_gap: Nanoseconds::default(),
             gemm_rate: switch::gemm_rate(),
             collective_rate: switch::collective_rate(),
             blind: self.blind(),

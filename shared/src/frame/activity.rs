@@ -1,0 +1,97 @@
+//! What a rank does beside matrix products and collectives: graphs, named kernels, memory, waiting; and what it says of its own work.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{histogram::Histogram, unit::Nanoseconds};
+
+/// One executable CUDA graph, launched as a whole. The products and collectives in it count among the others at every launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GraphTotals {
+    /// Its number in this process, from 1, in the order graphs were made executable; 0 for one whose making was not seen.
+    pub graph: u32,
+    /// What one launch holds: products and their arithmetic, NCCL operations and their bytes over the bus.
+    pub gemms: u32,
+    pub flops: f64,
+    pub collectives: u32,
+    pub bus_bytes: u64,
+    /// Launches since the rank started.
+    pub count: u64,
+    pub timed: u64,
+    pub timed_for: Nanoseconds,
+    pub durations: Histogram,
+}
+
+/// Kernels whose name matches a pattern the user gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelTotals {
+    pub pattern: String,
+    pub count: u64,
+    pub timed: u64,
+    pub timed_for: Nanoseconds,
+    pub durations: Histogram,
+}
+
+/// Memory, by the calls of the CUDA runtime.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryTotals {
+    /// Device memory allocated and not freed, in bytes, and the most there was.
+    pub held: u64,
+    pub peak: u64,
+    /// Page-locked host memory, likewise.
+    pub host_held: u64,
+    pub allocations: u64,
+    pub frees: u64,
+    /// Bytes set by `cudaMemset`, and its calls.
+    pub set: u64,
+    pub sets: u64,
+    /// By direction; only those that happened.
+    pub copies: Vec<Copies>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copies {
+    pub direction: Direction,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// `cudaMemcpyKind`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Direction {
+    HostToHost,
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+    /// `cudaMemcpyDefault`: CUDA tells by the addresses.
+    ByAddress,
+    PeerToPeer,
+}
+
+/// A call in which a thread waits for the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    pub call: BlockingCall,
+    pub count: u64,
+    /// In all, since the rank started.
+    pub waited: Nanoseconds,
+    pub longest: Nanoseconds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BlockingCall {
+    StreamSynchronize,
+    DeviceSynchronize,
+    EventSynchronize,
+    /// A copy that is not asynchronous.
+    Copy,
+}
+
+/// What a program says it did, with `step(tokens=, samples=, loss=)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Since the rank started; 0 if the program never says.
+    pub tokens: u64,
+    pub samples: u64,
+    /// The last one.
+    pub loss: Option<f64>,
+}

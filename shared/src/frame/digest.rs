@@ -1,0 +1,119 @@
+//! Collector to viewers: all that is known, and a small digest of every rank each second.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CollectiveSample, CommunicatorState, Launches, RankInfo, StepSource, Summary, Work};
+use crate::{
+    endpoint::BasePort,
+    id::{JobName, Pid, Rank, Step},
+    sampling::Rate,
+    unit::{Moment, Nanoseconds},
+};
+
+/// All that a collector knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostSnapshot {
+    pub version: String,
+    pub started: Moment,
+    pub base: BasePort,
+    pub jobs: Vec<JobSnapshot>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSnapshot {
+    pub job: JobName,
+    pub ranks: Vec<RankSnapshot>,
+    /// As [`HostDigest::turned_away`].
+    pub turned_away: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankSnapshot {
+    pub info: RankInfo,
+    pub digest: RankDigest,
+}
+
+/// The ranks of one job on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostDigest {
+    pub job: JobName,
+    pub ranks: Vec<RankDigest>,
+    /// Living processes that claim a rank of this job which another living process is: a second job of the same name.
+    pub turned_away: u32,
+}
+
+/// What an overview needs of a rank; under 1 KiB.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankDigest {
+    pub rank: Rank,
+    pub world_size: u32,
+    pub pid: Pid,
+    pub life: Life,
+    /// When the collector last heard from it.
+    pub heard: Moment,
+    pub step: Option<Step>,
+    pub step_at: Moment,
+    /// Median and count of the steps of this interval.
+    pub step_median: Option<Nanoseconds>,
+    pub step_count: u32,
+    /// Who marks the steps; `None` while nobody does.
+    pub step_source: Option<StepSource>,
+    /// As [`super::Steps::work`].
+    pub work: Work,
+    /// Timed GEMMs since the rank started: their arithmetic and their time.
+    pub gemm_timed_flops: f64,
+    pub gemm_timed_for: Nanoseconds,
+    /// Arithmetic of all GEMMs since the rank started.
+    pub gemm_flops: f64,
+    /// The time that arithmetic takes on this GPU at its peak for each data type; `None` for a GPU whose peak is not known.
+    pub gemm_at_peak: Option<Nanoseconds>,
+    /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
+    pub communicators: Vec<CommunicatorState>,
+    /// At most [`RankDigest::SAMPLES`] timed collectives of this interval, by smallest priority.
+    pub samples: Vec<CollectiveSample>,
+    pub launches: Launches,
+    pub dropped_records: u64,
+    pub untimed: u64,
+    /// Share of wall time spent on launching threads, in millionths.
+    pub overhead_ppm: u32,
+    /// As in [`super::HookHealth`].
+    pub budget_ppm: Option<u32>,
+    pub gemm_rate: Rate,
+    pub collective_rate: Rate,
+    /// Device memory held now, in bytes.
+    pub memory_held: u64,
+    /// Time threads were held in calls that wait for the GPU, since the rank started.
+    pub blocked_for: Nanoseconds,
+    pub enabled: bool,
+    /// What the hook cannot see, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
+    pub blind: Vec<String>,
+}
+
+impl RankDigest {
+    pub const COMMUNICATORS: usize = 8;
+    pub const BLIND: usize = 2;
+    /// Longest text among [`RankDigest::blind`], in characters.
+    pub const LONGEST_BLIND: usize = 120;
+    pub const SAMPLES: usize = 24;
+}
+
+/// Whether a rank is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Life {
+    /// It speaks.
+    Alive,
+    /// Its process is there, and has said nothing for a while.
+    Silent,
+    /// It said goodbye.
+    Ended,
+    /// Its process is gone without a goodbye.
+    Died,
+}
+
+/// A rank's summary, whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankDetail {
+    pub job: JobName,
+    pub rank: Rank,
+    pub summary: Summary,
+}
