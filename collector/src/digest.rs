@@ -3,10 +3,12 @@
 //! A digest covers what came in since the one before it, exactly once: none or two summaries may lie between two.
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, Launches, Life, RankDigest, RankInfo, Summary, Work},
+    frame::{
+        CollectiveSample, CommunicatorState, Inside, Launches, Life, RankDigest, RankInfo, Summary, Work,
+    },
     histogram::Histogram,
     id::CommunicatorId,
-    ledger::CommunicatorReading,
+    ledger::{CommunicatorReading, ThreadReading},
     sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
@@ -75,6 +77,11 @@ impl Known {
         Self { state: line.into(), advanced: now, closed: false }
     }
 
+    /// One process may hold several ranks of a communicator (`ncclCommInitAll`).
+    pub(crate) fn is_of(&self, line: &CommunicatorReading) -> bool {
+        (self.state.id, self.state.rank) == (line.id, line.rank)
+    }
+
     /// Takes what the ledger page says beyond the last summary.
     pub(crate) fn advance(&mut self, line: &CommunicatorReading, now: Moment) {
         let state = &mut self.state;
@@ -100,6 +107,14 @@ pub(crate) fn foremost(known: &[Known]) -> Vec<CommunicatorState> {
     order.into_iter().take(RankDigest::COMMUNICATORS).map(|known| known.state.clone()).collect()
 }
 
+/// The threads a digest has room for: those inside their call the longest.
+pub(crate) fn inside(mut threads: Vec<ThreadReading>, now: Moment) -> Vec<Inside> {
+    threads.sort_by_key(|thread| thread.since);
+    let said = threads.into_iter().take(RankDigest::INSIDE);
+    said.map(|ThreadReading { thread, call, since }| Inside { thread, call, waited: now.since(since).into() })
+        .collect()
+}
+
 /// What is said of a rank that has only introduced itself.
 pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
     RankDigest {
@@ -119,6 +134,7 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         gemm_flops: 0.0,
         gemm_at_peak: None,
         communicators: Vec::new(),
+        inside: Vec::new(),
         samples: Vec::new(),
         launches: Launches::default(),
         dropped_records: 0,

@@ -178,7 +178,7 @@ impl Roster {
         let Some(worker) = self.of(from) else { return Vec::new() };
         let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
         let job = worker.info.job.clone();
-        if let Some(digest) = worker.next_digest() {
+        if let Some(digest) = worker.next_digest(now) {
             let ranks = vec![digest.clone()];
             let turned_away = self.turned_away(&job);
             effects.push(publish(Body::Digest(HostDigest { job, ranks, turned_away })));
@@ -234,10 +234,10 @@ impl Roster {
     }
 
     /// One digest for each job with something to say.
-    pub(crate) fn digests(&mut self) -> Vec<HostDigest> {
+    pub(crate) fn digests(&mut self, now: Moment) -> Vec<HostDigest> {
         let mut digests: Vec<HostDigest> = Vec::new();
         for (place, worker) in &mut self.places {
-            let Some(digest) = worker.next_digest().cloned() else { continue };
+            let Some(digest) = worker.next_digest(now).cloned() else { continue };
             if let Some(last) = digests.last_mut().filter(|last| last.job == place.job) {
                 last.ranks.push(digest);
             } else {

@@ -2,10 +2,10 @@ use std::process::id;
 
 use xpu_shared::{
     collective::Operation,
-    frame::{CollectiveSample, CommunicatorState, Launches, RankDigest, StepSource, Steps, Work},
+    frame::{CollectiveSample, CommunicatorState, Inside, Launches, RankDigest, StepSource, Steps, Work},
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
-    ledger::LedgerPage,
+    ledger::{Call, LedgerPage},
     unit::Nanoseconds,
 };
 
@@ -87,9 +87,9 @@ fn a_digest_covers_every_summary_once() {
     roster.hello(&who("x"), 0, info("j", 0), at(0.0));
     roster.summary(&who("x"), 1, steps(1, 10), at(1.0));
     roster.summary(&who("x"), 2, steps(2, 30), at(1.1));
-    let digest = roster.digests()[0].ranks[0].clone();
+    let digest = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((digest.step, digest.step_count), (Some(Step(2)), 2));
-    let again = roster.digests()[0].ranks[0].clone();
+    let again = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((again.step_count, again.step_median, again.heard), (0, None, digest.heard));
 }
 
@@ -108,9 +108,9 @@ fn the_last_samples_of_a_closed_communicator_are_told() {
     let open = Summary { communicators: vec![state(7)], samples: vec![sample], ..steps(1, 1) };
     roster.summary(&who("x"), 1, open, at(1.0));
     roster.summary(&who("x"), 2, steps(2, 1), at(1.1));
-    let last = roster.digests()[0].ranks[0].clone();
+    let last = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((&last.samples[..], &last.communicators[..]), (&[sample][..], &[state(7)][..]));
-    assert_eq!(roster.digests()[0].ranks[0].communicators, []);
+    assert_eq!(roster.digests(at(99.0))[0].ranks[0].communicators, []);
     assert_eq!(roster.snapshot()[0].ranks[0].digest.samples, []);
     roster.goodbye(&who("x"), at(2.0));
     let late = roster.snapshot()[0].ranks[0].digest.clone();
@@ -155,12 +155,16 @@ fn a_silent_rank_is_read_from_its_ledger() {
     page.ledger().step(Step(9), at(1.5));
     line.enter(5, Operation::Broadcast, 64, at(1.6));
     line.enqueue(4);
+    assert!(page.ledger().threads[0].claim(42));
+    page.ledger().threads[0].enter(Call::StreamSynchronize, at(2.0));
     roster.check(at(7.0));
-    let digest = roster.digests()[0].ranks[0].clone();
+    let digest = roster.digests(at(99.0))[0].ranks[0].clone();
     assert_eq!((digest.life, digest.step), (Life::Silent, Some(Step(9))));
     let told = &digest.communicators[0];
     assert_eq!((told.entered, told.enqueued, told.completed), (5, 4, 1));
     assert_eq!((told.last_operation, told.last_bytes), (Some(Operation::Broadcast), 64));
+    let waited = Nanoseconds(97_000_000_000);
+    assert_eq!(digest.inside, [Inside { thread: 42, call: Call::StreamSynchronize, waited }]);
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn a_goodbye_brings_the_last_counts_at_once_and_no_more() {
     let Some(Effect::Publish(body)) = effects.last() else { panic!("{effects:?}") };
     let Body::Digest(digest) = &**body else { panic!("{body:?}") };
     assert_eq!((digest.ranks[0].step, digest.ranks[0].life), (Some(Step(40)), Life::Ended));
-    assert_eq!(roster.digests(), []);
+    assert_eq!(roster.digests(at(99.0)), []);
     assert_eq!(roster.living(), 0);
     assert_eq!(roster.snapshot()[0].ranks[0].digest.life, Life::Ended);
     roster.check(at(700.0));
@@ -207,7 +211,7 @@ fn the_same_process_may_come_again_under_another_identity() {
     roster.summary(&who("x"), 1, steps(5, 1), at(1.0));
     assert_eq!(roster.hello(&who("z"), 0, info("j", 0), at(2.0)), []);
     roster.summary(&who("z"), 1, steps(6, 1), at(3.0));
-    assert_eq!(roster.digests()[0].ranks[0].step, Some(Step(6)));
+    assert_eq!(roster.digests(at(99.0))[0].ranks[0].step, Some(Step(6)));
     assert_eq!(roster.identities(&"j".into()), [who("z")]);
 }
 
@@ -218,7 +222,7 @@ fn a_process_begun_anew_under_its_number_starts_counting_anew() {
     let with = |gemms| Summary { launches: Launches { gemms, ..Launches::default() }, ..steps(1, 1) };
     roster.summary(&who("x"), 1, with(100), at(1.0));
     roster.summary(&who("x"), 2, with(3), at(2.0));
-    assert_eq!(roster.digests()[0].ranks[0].launches.gemms, 3);
+    assert_eq!(roster.digests(at(99.0))[0].ranks[0].launches.gemms, 3);
 }
 
 #[test]
@@ -237,7 +241,7 @@ fn two_jobs_are_kept_apart() {
     let mut roster = Roster::default();
     roster.hello(&who("x"), 0, info("a", 0), at(0.0));
     roster.hello(&who("y"), 0, info("b", 0), at(0.0));
-    let jobs: Vec<_> = roster.digests().into_iter().map(|digest| digest.job.0).collect();
+    let jobs: Vec<_> = roster.digests(at(99.0)).into_iter().map(|digest| digest.job.0).collect();
     assert_eq!(jobs, ["a", "b"]);
     assert_eq!(roster.identities(&"a".into()), [who("x")]);
 }
@@ -280,17 +284,17 @@ fn who_is_turned_away_is_counted_for_as_long_as_it_speaks() {
     roster.hello(&who("y"), 0, other(1), at(1.0));
     roster.hello(&who("z"), 0, other(2), at(1.0));
     roster.hello(&who("z"), 1, other(2), at(2.0));
-    assert_eq!(roster.digests()[0].turned_away, 2);
+    assert_eq!(roster.digests(at(99.0))[0].turned_away, 2);
     for second in 2..20 {
         roster.summary(&who("x"), second, steps(second, 1), at(second as f64));
         roster.summary(&who("y"), second, steps(second, 1), at(second as f64));
     }
     roster.check(at(20.0));
-    assert_eq!(roster.digests()[0].turned_away, 1);
+    assert_eq!(roster.digests(at(99.0))[0].turned_away, 1);
     assert_eq!(roster.snapshot()[0].turned_away, 1);
     roster.goodbye(&who("x"), at(21.0));
     roster.hello(&who("y"), 30, other(1), at(22.0));
-    assert_eq!(roster.digests()[0].turned_away, 0);
+    assert_eq!(roster.digests(at(99.0))[0].turned_away, 0);
 }
 
 #[test]
@@ -300,7 +304,7 @@ fn what_a_hook_cannot_see_is_told_briefly() {
     let mut summary = steps(1, 1);
     summary.hook.blind = vec!["a\x1b[2J".repeat(100), "b".to_owned(), "c".to_owned()];
     roster.summary(&who("x"), 1, summary, at(1.0));
-    let blind = roster.digests()[0].ranks[0].blind.clone();
+    let blind = roster.digests(at(99.0))[0].ranks[0].blind.clone();
     assert_eq!((blind.len(), blind[1].as_str()), (RankDigest::BLIND, "b"));
     assert!(blind[0].len() <= RankDigest::LONGEST_BLIND && !blind[0].contains('\x1b'));
 }

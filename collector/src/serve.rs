@@ -83,7 +83,7 @@ impl Collector {
             }
             if now >= digest_at {
                 digest_at = next(digest_at, now);
-                for digest in self.roster.digests() {
+                for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }
                 if self.is_idle(now) {

@@ -11,7 +11,7 @@ use xpu_shared::{
 };
 
 use crate::{
-    digest::{self, Known, Pending, foremost},
+    digest::{self, Known, Pending, foremost, inside},
     roster::Identity,
     totals::Totals,
 };
@@ -161,12 +161,15 @@ impl Worker {
         self.communicators = states
             .iter()
             .map(|state| {
-                let old = before.iter().find(|known| known.state.id == state.id && known.state == *state);
+                let old = before.iter().find(|known| known.state == *state);
                 let advanced = old.map_or(now, |known| known.advanced);
                 Known { state: state.clone(), advanced, closed: false }
             })
             .collect();
-        let closed = before.into_iter().filter(|known| states.iter().all(|state| state.id != known.state.id));
+        let gone = |known: &Known| {
+            states.iter().all(|state| (state.id, state.rank) != (known.state.id, known.state.rank))
+        };
+        let closed = before.into_iter().filter(gone);
         self.communicators.extend(closed.map(|known| Known { closed: true, ..known }));
         self.communicators.truncate(2 * ledger::COMMUNICATORS);
     }
@@ -215,7 +218,7 @@ impl Worker {
             self.step = Some((reading.step, reading.step_at));
         }
         for line in reading.communicators {
-            match self.communicators.iter_mut().find(|known| known.state.id == line.id) {
+            match self.communicators.iter_mut().find(|known| known.is_of(&line)) {
                 Some(known) => known.advance(&line, now),
                 None => self.communicators.push(Known::read(&line, now)),
             }
@@ -223,7 +226,7 @@ impl Worker {
     }
 
     /// The digest of what happened since the last one; `None` when there is nothing to say.
-    pub(crate) fn next_digest(&mut self) -> Option<&RankDigest> {
+    pub(crate) fn next_digest(&mut self, now: Moment) -> Option<&RankDigest> {
         if !self.unsaid && !self.is_there() {
             return None;
         }
@@ -252,6 +255,11 @@ impl Worker {
             gemm_at_peak: None,
             samples: pending.samples_of(&communicators),
             communicators,
+            inside: self
+                .ledger
+                .as_ref()
+                .map(|page| inside(page.ledger().read().threads, now))
+                .unwrap_or_default(),
             launches: self.latest.launches,
             dropped_records,
             untimed,

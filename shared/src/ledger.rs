@@ -7,9 +7,14 @@
 
 mod page;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 pub use page::LedgerPage;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     collective::Operation,
@@ -69,7 +74,7 @@ pub struct ThreadLine {
 }
 
 /// An interposed call that can block its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Call {
     None = 0,
@@ -85,6 +90,24 @@ pub enum Call {
     GraphLaunch = 9,
     /// A call of a hook newer than this reader.
     Unknown = u32::MAX,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "no call",
+            Self::Collective => "an NCCL operation",
+            Self::GroupEnd => "ncclGroupEnd",
+            Self::CommunicatorInit => "making a communicator",
+            Self::CommunicatorEnd => "ending a communicator",
+            Self::StreamSynchronize => "cudaStreamSynchronize",
+            Self::DeviceSynchronize => "cudaDeviceSynchronize",
+            Self::EventSynchronize => "cudaEventSynchronize",
+            Self::Memory => "a copy or an allocation",
+            Self::GraphLaunch => "cudaGraphLaunch",
+            Self::Unknown => "a call this version does not know",
+        })
+    }
 }
 
 impl Call {

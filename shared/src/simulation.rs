@@ -149,6 +149,7 @@ impl Simulation {
                 last_operation: Some(Operation::AllReduce),
                 last_bytes: BUCKET,
             }],
+            inside: Vec::new(),
             samples,
             launches: Launches {
                 kernels: steps * 300,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding},
-    frame::{CollectiveTotals, GemmTotals, Life},
+    frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
     job::{Job, Jobs, RankView, Sample, median},
@@ -57,6 +57,36 @@ pub struct RankStatus {
     /// By communicator, operation and size; likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveStatus>,
+    /// What its ledger page says of each communicator; likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub communicators: Vec<CommunicatorStatus>,
+    /// Threads inside a call that can block.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<InsideStatus>,
+}
+
+/// How far a rank is in one communicator. Counts are of collectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommunicatorStatus {
+    pub communicator: String,
+    pub name: String,
+    pub rank: u32,
+    pub size: u32,
+    pub entered: u64,
+    pub enqueued: u64,
+    /// At least so many are done.
+    pub completed: u64,
+    /// The last one entered.
+    pub last_operation: Option<String>,
+    pub last_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsideStatus {
+    /// Kernel thread id on the rank's host.
+    pub thread: u32,
+    pub call: String,
+    pub for_s: f64,
 }
 
 /// One shape on one rank, since the rank started.
@@ -220,7 +250,35 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         },
         gemms: gemms(view),
         collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
+        communicators: if view.summary().is_some() { communicators(view) } else { Vec::new() },
+        inside: view.latest().map(inside).unwrap_or_default(),
     }
+}
+
+fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
+    let known = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+    known
+        .map(|state| CommunicatorStatus {
+            communicator: state.id.to_string(),
+            name: state.name.clone(),
+            rank: state.rank,
+            size: state.size,
+            entered: state.entered,
+            enqueued: state.enqueued,
+            completed: state.completed,
+            last_operation: state.last_operation.map(|operation| operation.to_string()),
+            last_bytes: state.last_bytes,
+        })
+        .collect()
+}
+
+fn inside(digest: &RankDigest) -> Vec<InsideStatus> {
+    let said = digest.inside.iter().map(|inside| InsideStatus {
+        thread: inside.thread,
+        call: inside.call.to_string(),
+        for_s: inside.waited.seconds(),
+    });
+    said.collect()
 }
 
 fn gemms(view: &RankView) -> Vec<GemmStatus> {

@@ -8,6 +8,10 @@ OPERATION = (
     "AllReduce AllGather ReduceScatter Broadcast Reduce Send Recv Fused AlltoAll Gather Scatter "
     "PutSignal Signal WaitSignal SendRecv"
 ).split()
+CALL = (
+    "None Collective GroupEnd CommunicatorInit CommunicatorEnd StreamSynchronize DeviceSynchronize EventSynchronize "
+    "Memory GraphLaunch Unknown"
+).split()
 STEP_SOURCE = ["Marked", "Detected"]
 LIFE = ["Alive", "Silent", "Ended", "Died"]
 
@@ -66,6 +70,7 @@ RANK_DIGEST = {
     "gemm_flops": "f64",
     "gemm_at_peak": ("option", "int"),
     "communicators": ("list", COMMUNICATOR_STATE),
+    "inside": ("list", {"thread": "int", "call": ("enum", CALL), "waited": "int"}),
     "samples": ("list", COLLECTIVE_SAMPLE),
     "launches": LAUNCHES,
     "dropped_records": "int",

@@ -6,6 +6,7 @@ use super::{CollectiveSample, CommunicatorState, Launches, RankInfo, StepSource,
 use crate::{
     endpoint::BasePort,
     id::{JobName, Pid, Rank, Step},
+    ledger::Call,
     sampling::Rate,
     unit::{Moment, Nanoseconds},
 };
@@ -69,6 +70,8 @@ pub struct RankDigest {
     pub gemm_at_peak: Option<Nanoseconds>,
     /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
     pub communicators: Vec<CommunicatorState>,
+    /// Threads that are inside a call which can block, by the ledger page, the longest first; at most [`RankDigest::INSIDE`].
+    pub inside: Vec<Inside>,
     /// At most [`RankDigest::SAMPLES`] timed collectives of this interval, by smallest priority.
     pub samples: Vec<CollectiveSample>,
     pub launches: Launches,
@@ -91,10 +94,21 @@ pub struct RankDigest {
 
 impl RankDigest {
     pub const COMMUNICATORS: usize = 8;
+    pub const INSIDE: usize = 4;
     pub const BLIND: usize = 2;
     /// Longest text among [`RankDigest::blind`], in characters.
     pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
+}
+
+/// A thread inside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inside {
+    /// Kernel thread id, on the rank's host.
+    pub thread: u32,
+    pub call: Call,
+    /// As of the digest.
+    pub waited: Nanoseconds,
 }
 
 /// Whether a rank is there.
