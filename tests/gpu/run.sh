@@ -3,11 +3,12 @@
 #
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
-# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree overhead memory
+# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts same hang overhead
+# memory
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree overhead memory}
+parts=${*:-watch agree counts same hang overhead memory}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -15,7 +16,7 @@ XPU_TOP_RUNTIME_DIR=$(mktemp -d) HOME=$(mktemp -d)
 export XPU_TOP_RUNTIME_DIR HOME
 cd "$here" || exit
 
-run() { timeout 150 xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node 2 "${@:2}"; }
+run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node 2 "${@:2}"; }
 # Waits for the first timed GEMM: CUDA and cuBLAS take ten seconds and more to begin.
 when_busy() {
     for _ in $(seq 60); do
@@ -57,13 +58,67 @@ agree() {
     done
 }
 
-overhead() {
-    # Jobs that wait for their CPU vary more: more, shorter blocks.
-    for job in "ddp 2048 8 1024 4 40 10" "fsdp 2048 8 1024 4 120 5" "ddp 1024 16 512 4 120 5" "fsdp 4096 8 1024 4 30 10"; do
-        # shellcheck disable=SC2086 # the words of a job are arguments
-        run overhead overhead.py $job 2>>"$out/overhead.err" | tee -a "$out/overhead.jsonl"
+# The hook's counts beside those of an independent counter, and FLOPs beside the model's own.
+counts() {
+    cc -O2 -shared -fPIC -o "$out/libcount.so" count.c -ldl
+    for kind in ddp fsdp graphed; do
+        LD_PRELOAD="$out/libcount.so" run counts counts.py xpu-top $kind 2>>"$out/counts.err" | tee -a "$out/counts.jsonl"
     done
 }
+
+# The loss of every step, without the hook twice (is the job itself deterministic?), with it, and with everything timed.
+same() {
+    for kind in ddp fsdp; do
+        for how in without again with everything; do
+            launcher="xpu-top run --job same --" budget=0.1
+            case $how in without | again) launcher="" ;; everything) budget=off ;; esac
+            XPU_TOP_BUDGET=$budget $launcher timeout 100 python3 -m torch.distributed.run --nproc_per_node 2 \
+                same_loss.py $kind 60 >"$out/loss-$kind-$how.txt" 2>>"$out/same.err"
+        done
+        for how in again with everything; do
+            cmp "$out/loss-$kind-without.txt" "$out/loss-$kind-$how.txt" \
+                && echo "$kind: $(wc -l <"$out/loss-$kind-$how.txt") losses $how the hook are the same bits as without"
+        done
+    done
+}
+
+# What the ledger says from outside of a job that came to a stop.
+hang() {
+    for how in stop kill gpu; do
+        EXPECTED=$out/expected-$how.json timeout -s KILL 60 xpu-top run --job "hang-$how" -- \
+            python3 -m torch.distributed.run --nproc_per_node 2 hang.py $how >"$out/hang-$how.log" 2>&1 &
+        for _ in $(seq 100); do [ -s "$out/expected-$how.json" ] && break; sleep 0.3; done
+        # Killing rank 1 makes torchrun kill rank 0 soon after: the ledger is asked while it still waits, and after.
+        for moment in 4 9; do
+            sleep $((moment - 2))
+            for rank in 0 1; do
+                timeout 8 xpu-top status --json --job "hang-$how" --rank $rank --wait 2 >"$out/hang-$how-$moment-$rank.json"
+            done
+        done
+        echo "$how: called $(cat "$out/expected-$how.json")"
+        python3 ledger.py "$out/hang-$how"-*.json
+        pkill -KILL -f hang.py
+        wait
+    done
+}
+
+overhead() {
+    cp -r "$programs/ncclprof" "$out/ncclprof" 2>/dev/null
+    plugin=""
+    if g++ -O2 -fPIC -shared -I"$out/ncclprof/example/nccl" -I/usr/local/cuda/include \
+        -o "$out/libnccl-profiler-example.so" "$out"/ncclprof/example/*.cc 2>"$out/plugin.err"; then
+        plugin="--nccl-example $out/libnccl-profiler-example.so"
+    fi
+    rm -rf "$out/ncclprof"
+    # shellcheck disable=SC2086 # the words of an option are arguments
+    for jobs in ${OVERHEAD:-"$DATA_PARALLEL" "$OTHER_PARALLEL" "$COMPILED"}; do
+        run overhead overhead.py $plugin --profiler "${PROFILED:-8}" ${jobs//,/ } 2>>"$out/overhead.err" \
+            | tee -a "$out/overhead.jsonl"
+    done
+}
+DATA_PARALLEL=ddp:2048:8:1024:4,ddp:4096:8:1024:4,ddp:1024:16:512:4,fsdp:2048:8:1024:4,fsdp:4096:8:1024:4,fsdp:1024:16:512:4
+OTHER_PARALLEL=tp:2048:8:1024:4,pipeline:2048:8:1024:4,moe:2048:8:1024:4,fp8:4096:24:2048:4
+COMPILED=graphed:1024:4:512:4
 
 # Resident memory of a rank with and without the hook, from its own /proc.
 memory() {
