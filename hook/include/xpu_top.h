@@ -15,8 +15,12 @@ extern "C" {
 /* Marks the end of a training step: of number `completed`, or of the next one if that is negative. */
 void xpu_top_step(int64_t completed);
 
-/* Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL also keeps its number, so that
- * ranks that are switched one after another agree. */
+/* The same, and says that the step worked through so many tokens and samples (0 where the program does not count them).
+ * `loss` is the last one known, NAN if none is. */
+void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, double loss);
+
+/* Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL, and a step, also keeps its number,
+ * so that ranks that are switched one after another agree. */
 void xpu_top_set_enabled(int on);
 int xpu_top_enabled(void);
 

@@ -12,13 +12,28 @@ use crate::{guard::Entered, lane::Count, lane::Lane, observer::Observer, switch}
 /// Marks the end of a training step: of number `completed`, or of the next one if that is negative.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step(completed: i64) {
+    let completed = u64::try_from(completed).ok();
     if let Some(entered) = Entered::enter() {
-        entered.observe(|lane| lane.observer().step(lane, u64::try_from(completed).ok()));
+        entered.observe(|lane| lane.observer().step(lane, completed));
+    } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
+        // Ranks that are switched one after another agree on the number of a step.
+        observer.count_step(completed);
     }
 }
 
-/// Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL also keeps its number, so that ranks
-/// that are switched one after another agree.
+/// Marks the end of a step, as [`xpu_top_step`] does, in which so many tokens and samples were worked through. `loss` is the last
+/// one known; not a number if none is.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
+    if let Some(entered) = Entered::enter() {
+        // First what was done: who sees the step sees its work.
+        entered.observe(|lane| lane.observer().work.add(tokens, samples, loss));
+    }
+    xpu_top_step(completed);
+}
+
+/// Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL, and a step, also keeps its number, so
+/// that ranks that are switched one after another agree.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);

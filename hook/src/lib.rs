@@ -38,3 +38,4 @@ mod runtime;
 mod switch;
 mod symbol;
 mod timer;
+mod work;

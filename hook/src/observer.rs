@@ -21,6 +21,7 @@ use xpu_shared::{
 
 use crate::{
     communicator::Communicators, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, switch,
+    work::Working,
 };
 
 /// Threads that can launch at once. A lane takes memory where it was ever written: all of it, in time.
@@ -51,6 +52,8 @@ pub(crate) struct Observer {
     no_lane: AtomicU64,
     /// Steps completed, as `step()` counts them.
     pub(crate) steps: AtomicU64,
+    /// What the program says it did in them.
+    pub(crate) work: Working,
     /// Captures in progress in the process, as far as they were begun through the runtime.
     captures: AtomicU32,
     /// The sampling variable held something that could not be read.
@@ -101,6 +104,7 @@ impl Observer {
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            work: Working::default(),
             captures: AtomicU32::new(0),
             complaint,
             stop: AtomicBool::new(false),
@@ -168,15 +172,20 @@ impl Observer {
 
     /// Marks the end of a step: of number `completed`, or of the next one.
     pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
-        let completed = match completed {
+        let completed = self.count_step(completed);
+        self.ledger().step(xpu_shared::id::Step(completed), Moment::now());
+        lane.push(crate::record::Record::Step { completed, at: monotonic() });
+    }
+
+    /// Gives the number of steps completed.
+    pub(crate) fn count_step(&self, completed: Option<u64>) -> u64 {
+        match completed {
             Some(completed) => {
                 self.steps.store(completed, Relaxed);
                 completed
             }
             None => self.steps.fetch_add(1, Relaxed) + 1,
-        };
-        self.ledger().step(xpu_shared::id::Step(completed), Moment::now());
-        lane.push(crate::record::Record::Step { completed, at: monotonic() });
+        }
     }
 
     /// Whether some stream is being captured, as far as that was begun through the runtime. Asking each stream would

@@ -9,14 +9,22 @@ use std::{
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// `xpu_top_step` of `xpu_top.h`.
+/// `xpu_top_step` and `xpu_top_step_with` of `xpu_top.h`.
 type Step = unsafe extern "C" fn(i64);
+type StepWith = unsafe extern "C" fn(i64, u64, u64, f64);
+
+#[derive(Clone, Copy)]
+pub(crate) struct Marks {
+    step: Step,
+    /// A hook older than this module has none.
+    step_with: Option<StepWith>,
+}
 
 pub(crate) enum Hook {
     /// In front of everything, by `xpu-top run`.
-    Preloaded(Step),
+    Preloaded(Marks),
     /// Opened by this module: carries marks, sees no GPU work.
-    Packaged(Step),
+    Packaged(Marks),
     Disabled,
     Missing {
         why: String,
@@ -28,19 +36,30 @@ impl Hook {
         if env::var_os("XPU_TOP_DISABLE").is_some_and(|value| value == "1") {
             return Self::Disabled;
         }
-        if let Some(step) = step_of(&Library::this()) {
-            return Self::Preloaded(step);
+        if let Some(marks) = marks_of(&Library::this()) {
+            return Self::Preloaded(marks);
         }
         match packaged() {
-            Ok(step) => Self::Packaged(step),
+            Ok(marks) => Self::Packaged(marks),
             Err(why) => Self::Missing { why },
         }
     }
 
     pub(crate) fn step(&self, completed: i64) {
-        if let Self::Preloaded(step) | Self::Packaged(step) = self {
+        if let Self::Preloaded(marks) | Self::Packaged(marks) = self {
             // SAFETY: the header promises that it may be called at any time from any thread; the library is never unmapped.
-            unsafe { step(completed) };
+            unsafe { (marks.step)(completed) };
+        }
+    }
+
+    pub(crate) fn step_with(&self, completed: i64, tokens: u64, samples: u64, loss: f64) {
+        match self {
+            Self::Preloaded(Marks { step_with: Some(step_with), .. })
+            | Self::Packaged(Marks { step_with: Some(step_with), .. }) => {
+                // SAFETY: as above.
+                unsafe { step_with(completed, tokens, samples, loss) };
+            }
+            _ => self.step(completed),
         }
     }
 
@@ -54,13 +73,16 @@ impl Hook {
     }
 }
 
-fn step_of(library: &Library) -> Option<Step> {
+fn marks_of(library: &Library) -> Option<Marks> {
     // SAFETY: every library that exports this name is the hook, whose header gives it this type.
-    unsafe { library.get::<Step>(b"xpu_top_step\0") }.ok().map(|symbol| *symbol)
+    let step = unsafe { library.get::<Step>(b"xpu_top_step\0") }.ok().map(|symbol| *symbol)?;
+    // SAFETY: as above.
+    let step_with = unsafe { library.get::<StepWith>(b"xpu_top_step_with\0") }.ok().map(|symbol| *symbol);
+    Some(Marks { step, step_with })
 }
 
 /// The hook that was installed with this module.
-fn packaged() -> Result<Step, String> {
+fn packaged() -> Result<Marks, String> {
     let module = own_path().ok_or("this module cannot tell where it is installed")?;
     let near = [module.with_file_name("lib"), module.with_file_name("")];
     let path = near.iter().map(|dir| dir.join("libxpu_hook.so")).find(|path| path.exists());
@@ -69,10 +91,10 @@ fn packaged() -> Result<Step, String> {
     // SAFETY: the hook has no constructor that does anything.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| format!("{} does not load: {error}", path.display()))?;
-    let step = step_of(&library).ok_or_else(|| format!("{} is not xpu-top's hook", path.display()))?;
-    // Kept open for ever: the address of `step` must stay what it is.
+    let marks = marks_of(&library).ok_or_else(|| format!("{} is not xpu-top's hook", path.display()))?;
+    // Kept open for ever: the addresses must stay what they are.
     std::mem::forget(library);
-    Ok(step)
+    Ok(marks)
 }
 
 fn own_path() -> Option<PathBuf> {

@@ -4,6 +4,7 @@
 //! marks and stands in front of nothing. Without either, or with `XPU_TOP_DISABLE=1`, every call does nothing.
 
 mod hook;
+mod work;
 
 use std::ffi::CString;
 
@@ -34,10 +35,27 @@ impl Tracer {
         Ok(Self { hook })
     }
 
-    /// Marks the end of a training step: of the next one, or of number `completed`, counted from 1.
-    #[pyo3(signature = (completed = None, /))]
-    fn step(&self, completed: Option<i64>) {
-        self.hook.step(completed.unwrap_or(-1));
+    /// Marks the end of a training step: of the next one, or of number `n`, counted from 1.
+    ///
+    /// `tokens` and `samples` are what this rank worked through in it, `loss` the last one known; xpu-top shows tokens and
+    /// samples a second. A loss that is a CUDA tensor is read as `float(loss)` would be, which waits for the GPU: give it
+    /// where the program reads it anyway.
+    #[pyo3(signature = (n = None, *, tokens = None, samples = None, loss = None))]
+    fn step(
+        &self,
+        n: Option<i64>,
+        tokens: Option<&Bound<'_, PyAny>>,
+        samples: Option<&Bound<'_, PyAny>>,
+        loss: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let completed = n.unwrap_or(-1);
+        if tokens.is_none() && samples.is_none() && loss.is_none() {
+            self.hook.step(completed);
+            return Ok(());
+        }
+        let (tokens, samples) = (work::count("tokens", tokens)?, work::count("samples", samples)?);
+        self.hook.step_with(completed, tokens, samples, work::loss(loss)?);
+        Ok(())
     }
 
     /// Where the marks go: "preloaded", "packaged", "disabled" or "missing".

@@ -51,6 +51,8 @@ pub struct RankStatus {
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,
+    /// Whether its hook observes; switched with `xpu-top ctl --hook`.
+    pub enabled: bool,
     /// By shape, most time first; only of ranks whose detail was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gemms: Vec<GemmStatus>,
@@ -150,6 +152,8 @@ pub struct Coverage {
     pub joined_pct: Option<f64>,
     /// Hosts that were asked for and not heard, and why.
     pub hosts_unreachable: Vec<UnreachableHost>,
+    /// Living ranks whose hook is off: of them nothing new is known.
+    pub ranks_off: u32,
     /// What hooks cannot see, each text once.
     pub blind: Vec<String>,
     /// Living processes that claim ranks of this job which others are.
@@ -197,6 +201,7 @@ impl Status {
                     .fold(0.0, f64::max),
                 joined_pct: job.joined().map(|share| share * 100.0),
                 hosts_unreachable: Vec::new(),
+                ranks_off: u32::try_from(ranks_off(job)).unwrap_or(u32::MAX),
                 blind: blind(job),
                 turned_away: job.turned_away(),
             },
@@ -225,6 +230,12 @@ impl Status {
     }
 }
 
+/// Living ranks of a job whose hook is off.
+pub fn ranks_off(job: &Job) -> usize {
+    let off = |view: &&RankView| view.is_alive() && view.latest().is_some_and(|digest| !digest.enabled);
+    job.ranks().map(|(_, view)| view).filter(off).count()
+}
+
 /// What hooks of a job cannot see, each text once.
 pub fn blind(job: &Job) -> Vec<String> {
     let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
@@ -248,6 +259,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
             Life::Silent => RankState::Silent,
             Life::Ended | Life::Died => RankState::Exited,
         },
+        enabled: view.latest().is_none_or(|digest| digest.enabled),
         gemms: gemms(view),
         collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
         communicators: if view.summary().is_some() { communicators(view) } else { Vec::new() },

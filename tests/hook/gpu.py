@@ -8,7 +8,7 @@ import ctypes
 import os
 import sys
 import time
-from ctypes import byref, c_float, c_int, c_int64, c_longlong, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import byref, c_double, c_float, c_int, c_int64, c_longlong, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 
 BF16, FLOAT, HALF = 14, 0, 2
@@ -155,6 +155,10 @@ def capture(work):
 
 def step(completed=-1):
     process.xpu_top_step(c_int64(completed))
+
+
+def step_with(tokens, samples=0, loss=float("nan"), completed=-1):
+    process.xpu_top_step_with(c_int64(completed), c_uint64(tokens), c_uint64(samples), c_double(loss))
 
 
 def switch(on):

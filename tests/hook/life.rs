@@ -59,7 +59,7 @@ for _ in range(20): ok(gemm_ex(512, 512, 512))
 switch(0)
 for _ in range(100): ok(gemm_ex(512, 512, 512))
 step(99)
-assert counter('gemms') == 20 and counter('steps') == 0
+assert counter('gemms') == 20 and counter('steps') == 99
 switch(1)
 for _ in range(3): ok(gemm_ex(512, 512, 512))
 sync()

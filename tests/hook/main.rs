@@ -4,6 +4,7 @@ mod counts;
 mod ledger;
 mod life;
 mod limits;
+mod steps;
 mod timing;
 
 use std::process::Command;

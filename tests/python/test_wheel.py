@@ -31,6 +31,27 @@ def test_sparse_and_explicit_step_numbers(installed, environment):
     assert run(installed / "python", "-c", code, env=environment).returncode == 0
 
 
+WORK = """
+from decimal import Decimal
+from xpu_top import Tracer
+t = Tracer()
+t.step(tokens=4096, samples=8, loss=2.5)
+t.step(7, loss=Decimal("2.25"))
+for wrong in ({"tokens": -1}, {"tokens": 1.5}, {"samples": "x"}, {"loss": "low"}, {"loss": [1.0]}):
+    try:
+        t.step(**wrong)
+    except TypeError as error:
+        assert next(iter(wrong)) in str(error), error
+    else:
+        raise AssertionError(wrong)
+"""
+
+
+def test_steps_carry_work_and_say_what_they_do_not_take(installed, environment):
+    done = run(installed / "python", "-W", "error", "-c", WORK, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_step_that_is_no_number_is_a_type_error(installed, environment):
     done = run(installed / "python", "-c", "from xpu_top import Tracer; Tracer().step('ten')", env=environment)
     assert "TypeError" in done.stderr

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use xpu_shared::{
     endpoint::BasePort,
     id::JobName,
@@ -31,6 +31,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
+    /// Switch the hooks of a job that runs, off and on again
+    Ctl(CtlArgs),
     /// Make the key that lets you, and nobody else, watch from another host
     Keygen(KeygenArgs),
 }
@@ -90,6 +92,24 @@ pub struct StatusArgs {
     /// Wait up to so long for all hosts to answer and a job to be there
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct CtlArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// `off`: the hooks of all ranks only let calls through; `on`: they observe again
+    #[arg(long, value_name = "on|off")]
+    pub hook: OnOff,
+    /// How long to wait for all ranks to follow
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub wait: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,10 @@
 //! What `xpu-top` does besides the screen, one file a command.
 
+pub mod ctl;
 pub mod demo;
 pub mod keygen;
 pub mod run;
 pub mod status;
 mod table;
 
-pub(crate) use table::claims;
+pub(crate) use table::{claims, switched_off};

@@ -107,6 +107,11 @@ impl Following {
         }
     }
 
+    /// All jobs that were seen.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
     /// Whether a rank of the job was seen closely.
     pub fn has_detail(&self, rank: Rank) -> bool {
         self.job().and_then(|job| job.rank(rank)).is_some_and(|view| view.summary().is_some())

@@ -11,6 +11,8 @@ pub const ALARM: &str = "✖";
 pub const WAITING: &str = "◌";
 pub const ENDED: &str = "○";
 pub const STALE: &str = "◷";
+/// Not observed, because somebody switched it off.
+pub const OFF: &str = "◌";
 /// Good to know.
 pub const HINT: &str = "›";
 /// A value that is not known.

@@ -49,6 +49,7 @@ pub struct Live {
 #[derive(Debug)]
 enum Order {
     WatchRank(Option<(JobName, Rank)>),
+    Switch { job: JobName, on: bool },
 }
 
 impl Live {
@@ -56,6 +57,11 @@ impl Live {
     pub fn watch_rank(&self, rank: Option<(JobName, Rank)>) {
         // The thread ends only when nobody receives any more: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRank(rank));
+    }
+
+    /// Asks every host that has said that the job lives there to switch its hooks. What comes of it is in the digests.
+    pub fn switch(&self, job: JobName, on: bool) {
+        let _ = self.orders.send(Order::Switch { job, on });
     }
 }
 
@@ -120,8 +126,11 @@ impl Follower {
 
     fn follow(&mut self, orders: &mpsc::Receiver<Order>) -> zmq::Result<()> {
         while !self.outbox.is_closed() {
-            for Order::WatchRank(rank) in orders.try_iter() {
-                self.watch(rank);
+            for order in orders.try_iter() {
+                match order {
+                    Order::WatchRank(rank) => self.watch(rank),
+                    Order::Switch { job, on } => self.roads.iter_mut().for_each(|road| road.switch(&job, on)),
+                }
             }
             let now = Instant::now();
             for (road, found) in self.prober.results() {

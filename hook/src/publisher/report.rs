@@ -5,7 +5,6 @@ use std::time::Instant;
 use xpu_shared::{
     frame::{
         CollectiveSample, CommunicatorState, HookHealth, Launches, MemoryTotals, StepSource, Steps, Summary,
-        Work,
     },
     ledger::CommunicatorReading,
     unit::Nanoseconds,
@@ -58,7 +57,7 @@ impl Publisher {
                 completed: xpu_shared::id::Step(completed),
                 at: reading.step_at,
                 durations,
-                work: Work::default(),
+                work: self.observer.work.read(),
             });
         }
         Summary {

@@ -77,6 +77,8 @@ pub struct Survey {
     pub heard: usize,
     /// How much is seen of a communicator of which not all is: what keeps bandwidth from being known.
     pub partly_seen: Option<PartlySeen>,
+    /// Living ranks whose hook is off.
+    pub ranks_off: usize,
     /// What hooks cannot see.
     pub blind: Vec<String>,
     /// Processes that claim ranks which others are.
@@ -178,6 +180,7 @@ impl Survey {
         self.losses.untimed = digests().map(|(_, digest)| digest.untimed).sum();
         self.overhead = digests().map(|(_, digest)| f64::from(digest.overhead_ppm) / 1e6).fold(0.0, f64::max);
         self.partly_seen = job.partly_seen();
+        self.ranks_off = status::ranks_off(job);
         self.blind = status::blind(job);
         self.turned_away = job.turned_away();
         self.findings = finding::examine(job, now);

@@ -84,6 +84,9 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     if coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none()) {
         writeln!(to, "! bus GB/s and late ms need all ranks of a communicator: name all hosts of the job")?;
     }
+    if coverage.ranks_off > 0 {
+        writeln!(to, "! {}", switched_off(coverage.ranks_off as usize))?;
+    }
     for blind in &coverage.blind {
         writeln!(to, "! a hook is blind: {}", printable(blind, 200))?;
     }
@@ -95,6 +98,12 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Hooks that are off, in a sentence.
+pub(crate) fn switched_off(hooks: usize) -> String {
+    let are = if hooks == 1 { "hook is" } else { "hooks are" };
+    format!("{hooks} {are} off: those ranks' figures are old; `xpu-top ctl --hook on` switches them on again")
 }
 
 /// A second job of the same name, in a sentence.

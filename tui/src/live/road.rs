@@ -8,7 +8,8 @@ use std::{
 use xpu_shared::{
     codec,
     endpoint::host_name,
-    frame::{Body, Frame, Request},
+    frame::{Body, Frame, JobSnapshot, Life, Request},
+    id::JobName,
     key::Key,
     socket,
     unit::Moment,
@@ -88,6 +89,8 @@ pub(super) struct Road {
     link: Link,
     /// The link as it was last told of.
     told: Option<Link>,
+    /// Jobs with a rank that lives there, as its last snapshot had them.
+    jobs: Vec<JobName>,
     /// It took a connection and then said nothing.
     mute: bool,
 }
@@ -95,7 +98,7 @@ pub(super) struct Road {
 impl Road {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         let state = State::Waiting { until: Instant::now() };
-        Self { endpoint, state, link: Link::Connecting, told: None, mute: false }
+        Self { endpoint, state, link: Link::Connecting, told: None, jobs: Vec::new(), mute: false }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
@@ -169,6 +172,15 @@ impl Road {
             Ok(frame) => {
                 self.link = match &frame.body {
                     Body::Refusal(why) => Link::Down { why: format!("{} refuses: {why}", self.endpoint) },
+                    Body::Snapshot(snapshot) => {
+                        self.jobs = snapshot
+                            .jobs
+                            .iter()
+                            .filter(|job| lives(job))
+                            .map(|job| job.job.clone())
+                            .collect();
+                        Link::Up
+                    }
                     _ => Link::Up,
                 };
                 Some(frame)
@@ -177,6 +189,15 @@ impl Road {
                 self.link = Link::Down { why: format!("{} answers with {error}", self.endpoint) };
                 None
             }
+        }
+    }
+
+    /// Switches the hooks of a job, if the host said that a rank of it lives there.
+    pub(super) fn switch(&mut self, job: &JobName, on: bool) {
+        if let State::Open(open) = &mut self.state
+            && self.jobs.contains(job)
+        {
+            let _ = open.control.send(message(Request::Enable { job: job.clone(), on }), DONTWAIT);
         }
     }
 
@@ -199,7 +220,7 @@ impl Road {
                 if open.asked.is_none_or(|asked| now.duration_since(asked) >= ASK) {
                     open.asked = Some(now);
                     // A full queue is that of a host that does not answer, which is noticed by that.
-                    let _ = open.control.send(question(), DONTWAIT);
+                    let _ = open.control.send(message(Request::Snapshot), DONTWAIT);
                 }
                 false
             }
@@ -207,7 +228,11 @@ impl Road {
     }
 }
 
-fn question() -> Vec<u8> {
-    let body = Body::Request(Request::Snapshot);
+fn lives(job: &JobSnapshot) -> bool {
+    job.ranks.iter().any(|rank| matches!(rank.digest.life, Life::Alive | Life::Silent))
+}
+
+fn message(request: Request) -> Vec<u8> {
+    let body = Body::Request(request);
     codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
 }

@@ -9,7 +9,7 @@ use xpu_shared::{
 use crate::{
     app::{App, Metric},
     arrival::Endpoint,
-    command::claims,
+    command::{claims, switched_off},
     figure, glyph,
     palette::Role,
     widget::wrap::wrapped,
@@ -67,6 +67,7 @@ fn notices(app: &App) -> Vec<Notice> {
     all.extend(odd(app));
     all.extend(unreachable(app));
     all.extend(partly_seen(app));
+    all.extend(switched(app));
     all.extend(blind(app));
     all.extend(turned_away(app));
     all.extend(losses(app));
@@ -95,6 +96,13 @@ fn partly_seen(app: &App) -> Option<Notice> {
 fn blind(app: &App) -> Option<Notice> {
     let text = format!("not everything can be seen: {}", app.survey.blind.join("; "));
     (!app.survey.blind.is_empty()).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+}
+
+/// Hooks that somebody switched off.
+fn switched(app: &App) -> Option<Notice> {
+    let off = app.survey.ranks_off;
+    let text = switched_off(off);
+    (off > 0).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
 }
 
 fn turned_away(app: &App) -> Option<Notice> {

@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, BorderType, Borders, Widget as _},
 };
-use xpu_shared::unit::Nanoseconds;
+use xpu_shared::{status::RankState, unit::Nanoseconds};
 
 use crate::{
     app::{App, Column, Metric, Row},
@@ -192,6 +192,9 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
             }
             if row.life == xpu_shared::frame::Life::Alive && !row.is_fresh() {
                 return (format!("{} {}", glyph::STALE, figure::age(row.age)), Role::Warning);
+            }
+            if !status.enabled && status.state == RankState::Ok {
+                return (format!("{} off", glyph::OFF), Role::Warning);
             }
             let (glyph, word, role) = glyph::state(status.state);
             (format!("{glyph} {word}"), role)

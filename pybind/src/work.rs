@@ -1,0 +1,28 @@
+//! What a step may carry, taken from Python: counts and a loss.
+
+use pyo3::{exceptions::PyTypeError, prelude::*};
+
+/// A count of tokens or samples: an int, or what can stand for one (`__index__`), and not negative.
+pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+    let Some(value) = value else { return Ok(0) };
+    value.extract::<u64>().map_err(|error| {
+        let what = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+        let why = format!("step({name}=...) takes a whole number that is not negative, not {what}");
+        as_cause(value.py(), PyTypeError::new_err(why), error)
+    })
+}
+
+/// A loss: a float, or anything with `__float__`. Of none, not a number.
+pub(crate) fn loss(value: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
+    let Some(value) = value else { return Ok(f64::NAN) };
+    value.extract::<f64>().map_err(|error| {
+        let kind = value.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        let why = format!("step(loss=...) takes a number or anything with __float__, not {kind}");
+        as_cause(value.py(), PyTypeError::new_err(why), error)
+    })
+}
+
+fn as_cause(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
+    error.set_cause(py, Some(cause));
+    error
+}

@@ -1,0 +1,178 @@
+//! The switch from outside: `xpu-top ctl` on a real collector, and real hooks on the simulated GPU.
+
+use std::{
+    fs,
+    process::{Command, id},
+};
+
+use serde_json::Value;
+use xpu_shared::{id::Pid, ledger::LedgerPage};
+use xpu_tests::{
+    built,
+    place::Place,
+    program::{Outcome, Program, run, until},
+};
+
+const BASE: &str = "29600";
+
+/// A host of its own: a loopback address nobody else has, and a collector with a key that listens there.
+struct Host {
+    place: Place,
+    address: String,
+    collector: Option<Program>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let [_, _, high, low] = id().to_be_bytes();
+        let place = Place::new();
+        let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
+        assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
+        let mut collector = new.place.command(built::artifact("xpu-collector"));
+        collector.args(["--base-port", BASE, "--bind", &new.address, "--host-name", "sim", "--key-file"]);
+        new.collector = Some(Program::start(collector.arg(new.key())));
+        until("the collector to listen", || new.socket().exists().then_some(()));
+        new
+    }
+
+    fn key(&self) -> std::path::PathBuf {
+        self.place.path("key")
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.place.path("run").join(format!("collector-{BASE}.sock"))
+    }
+
+    /// `xpu-top`, at a home without a key.
+    fn xpu_top(&self, line: &str) -> Command {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.args(line.split_whitespace());
+        command
+    }
+
+    /// The same for a command on this host's job, with the key.
+    fn ask(&self, line: &str) -> Outcome {
+        let mut command = self.xpu_top(line);
+        command.args(["--hosts", &format!("{}:{BASE}", self.address), "--key-file"]).arg(self.key());
+        run(&mut command)
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.ask("status --json").stdout).expect("a document")
+    }
+
+    fn rank(&self, rank: usize, script: &str) -> Program {
+        let mut command = self.place.script(&format!("from gpu import *\n{script}"));
+        command
+            .env("XPU_TOP_SOCKET", self.socket())
+            .env("XPU_TOP_JOB", "train")
+            .env("RENDEZVOUS", self.place.path(""))
+            .envs([("WORLD_SIZE", "2"), ("RANK", &rank.to_string())]);
+        Program::start(&mut command)
+    }
+
+    fn wait_for_file(&self, name: &str) -> String {
+        until(name, || fs::read_to_string(self.place.path(name)).ok())
+    }
+}
+
+const TRAINS: &str = "
+comm, done = communicator(), 0
+def work():
+    global done
+    ok(gemm_ex(512, 512, 512))
+    ok(all_reduce(comm, 1000 + done))
+    step()
+    done += 1
+    time.sleep(0.002)
+def until(on):
+    while bool(process.xpu_top_enabled()) != on: work()
+def tell(what, text=''):
+    unfinished = Path(os.environ['RENDEZVOUS']) / f'{what}-{RANK}.new'
+    unfinished.write_text(text)
+    unfinished.rename(unfinished.with_suffix(''))
+until(False)
+before = counter('gemms')
+for _ in range(20): work()
+assert counter('gemms') == before > 0, (counter('gemms'), before)
+tell('quiet')
+until(True)
+for _ in range(20): work()
+assert before + 20 <= counter('gemms') < done, (before, counter('gemms'), done)
+tell('done', str(done))
+total = int(told())
+while done < total: work()
+sync()
+tell('numbered', str(counter('steps')))
+hold()";
+
+#[test]
+fn a_job_is_switched_off_and_on_while_it_runs() {
+    let host = Host::new();
+    let mut ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
+    until("both ranks to be seen", || (host.status()["coverage"]["ranks_seen"] == 2).then_some(()));
+    assert_eq!(host.status()["coverage"]["ranks_off"], 0);
+
+    let off = host.ask("ctl --hook off --job train --wait 25");
+    assert_eq!((off.status.code(), off.stderr.as_str()), (Some(0), ""), "{off:?}");
+    assert_eq!(off.stdout, "sim: 2 of 2 ranks off\ntrain: hook off on 2 of 2 ranks\n");
+    let status = host.status();
+    assert_eq!(status["coverage"]["ranks_off"], 2);
+    assert_eq!(status["ranks"][1]["enabled"], false);
+    assert!(host.ask("status").stdout.contains("2 hooks are off"), "it is said, and what to do");
+    (0..2).for_each(|rank| drop(host.wait_for_file(&format!("quiet-{rank}"))));
+
+    let on = host.ask("ctl --hook on --wait 25");
+    assert_eq!(on.status.code(), Some(0), "{on:?}");
+    assert_eq!(host.status()["coverage"]["ranks_off"], 0);
+
+    let done =
+        [0, 1].map(|rank| host.wait_for_file(&format!("done-{rank}")).parse::<u64>().expect("a number"));
+    let total = done[0].max(done[1]) + 5;
+    for rank in &mut ranks {
+        rank.tell(&total.to_string());
+    }
+    for (rank, program) in ranks.iter().enumerate() {
+        let steps = host.wait_for_file(&format!("numbered-{rank}"));
+        assert_eq!(steps, total.to_string(), "steps made while the hook was off keep their numbers");
+        let entered = ledger(program).ledger().read().communicators[0].entered;
+        assert_eq!(entered, total, "all ranks number collectives alike, whenever each was off");
+    }
+    for rank in ranks {
+        let outcome = rank.end();
+        assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+    }
+}
+
+/// The ledger of a process, found among its descriptors.
+fn ledger(program: &Program) -> LedgerPage {
+    let pid = Pid(program.pid());
+    (0..256).find_map(|descriptor| LedgerPage::open(pid, descriptor).ok()).expect("a watched process has one")
+}
+
+#[test]
+fn what_cannot_be_switched_is_said_with_what_to_do() {
+    let host = Host::new();
+    let nobody = host.ask("ctl --hook off --job train");
+    assert_eq!(nobody.status.code(), Some(3));
+    assert!(nobody.stderr.contains("no rank of job train lives on these hosts"), "{nobody:?}");
+
+    let rank = host.rank(0, "ok(gemm_ex(512, 512, 512)); sync(); step(); hold()");
+    until("the rank", || (host.status()["coverage"]["ranks_seen"] == 1).then_some(()));
+    rank.signal("STOP");
+    until("it to stop", || (rank.state() == Some('T')).then_some(()));
+    let stopped = host.ask("ctl --hook off --job train --wait 1");
+    assert_eq!(stopped.status.code(), Some(1), "{stopped:?}");
+    assert!(stopped.stdout.contains("sim: 0 of 1 ranks off\n  rank 0 did not follow: "), "{stopped:?}");
+    rank.signal("CONT");
+    until("it to follow after all", || (host.status()["coverage"]["ranks_off"] == 1).then_some(()));
+
+    let endpoint = format!("{}:{BASE}", host.address);
+    let stranger = run(host.xpu_top("ctl --hook on --hosts").arg(&endpoint));
+    assert_eq!(stranger.status.code(), Some(3), "{stranger:?}");
+    assert_eq!(host.status()["coverage"]["ranks_off"], 1, "without the key nothing is switched");
+    for line in ["ctl", "ctl --hook maybe", "ctl --hook on --job a/b"] {
+        assert_eq!(run(&mut host.xpu_top(line)).status.code(), Some(64), "{line}");
+    }
+}
