@@ -1,14 +1,19 @@
-//! cuBLAS: matrix products through a handle, which knows its stream.
+//! cuBLAS: matrix products through a handle, which knows its stream and how single precision is multiplied.
 
-use std::ffi::{CStr, c_int, c_void};
+mod product;
+mod signature;
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
 
 use cudarc::{cublas::sys::cublasHandle_t, runtime::sys::cudaStream_t};
 use xpu_shared::{
-    datatype::DataType,
-    gemm::{ComputeType, GemmShape},
+    datatype::DataType::{Complex64, Complex128, Float16, Float32, Float64},
+    gemm::ComputeType,
 };
 
 use crate::{gemm, interpose::interpose, symbol::foreign};
+use product::{Groups, Numbers, product};
+use signature::products;
 
 /// Sonames of cuBLAS, newest first.
 const CUBLAS: &[&CStr] = &[c"libcublas.so.13", c"libcublas.so.12", c"libcublas.so.11"];
@@ -16,10 +21,8 @@ const CUBLAS: &[&CStr] = &[c"libcublas.so.13", c"libcublas.so.12", c"libcublas.s
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;
 
-/// `CUBLAS_OP_N`; everything else transposes, and the shape only says whether.
-const NOT_TRANSPOSED: c_int = 0;
-
 foreign! { fn cublasGetStream_v2(handle: cublasHandle_t, stream: *mut cudaStream_t) -> c_int in CUBLAS }
+foreign! { fn cublasGetMathMode(handle: cublasHandle_t, mode: *mut c_uint) -> c_int in CUBLAS }
 
 fn stream_of(handle: cublasHandle_t) -> Option<cudaStream_t> {
     let mut stream = std::ptr::null_mut();
@@ -27,53 +30,45 @@ fn stream_of(handle: cublasHandle_t) -> Option<cudaStream_t> {
     (unsafe { cublasGetStream_v2(handle, &raw mut stream) } == Some(0)).then_some(stream)
 }
 
-/// The dimensions of one product; a negative one is refused by cuBLAS, and counts as nothing.
-fn shape(
-    sizes: [c_int; 3],
-    batch: c_int,
-    datatype: DataType,
-    compute: ComputeType,
-    operations: [c_int; 2],
-) -> GemmShape {
-    let [m, n, k] = sizes.map(|size| u64::try_from(size).unwrap_or(0));
-    let [a, b] = operations.map(|operation| operation != NOT_TRANSPOSED);
-    GemmShape { m, n, k, batch: u64::try_from(batch).unwrap_or(0), datatype, compute, transposed: (a, b) }
+fn math_mode_of(handle: cublasHandle_t) -> Option<c_uint> {
+    let mut mode = 0;
+    // SAFETY: the handle is the one the program calls with; `mode` outlives the call.
+    (unsafe { cublasGetMathMode(handle, &raw mut mode) } == Some(0)).then_some(mode)
 }
 
-interpose! {
-    fn cublasSgemm_v2(
-        handle: cublasHandle_t, operation_a: c_int, operation_b: c_int, m: c_int, n: c_int, k: c_int,
-        alpha: *const f32, a: *const f32, lda: c_int, b: *const f32, ldb: c_int, beta: *const f32, c: *mut f32,
-        ldc: c_int,
-    ) -> c_int in CUBLAS, or MISSING;
-    before |lane| {
-        let shape = shape([m, n, k], 1, DataType::Float32, ComputeType::Float32, [operation_a, operation_b]);
-        gemm::begin(lane, shape, || stream_of(handle))
-    };
-    after |lane, product, result| gemm::end(lane, product, result);
+// A line is an entry of cuBLAS 11 to 13 and, since 12, its twin with sizes of 64 bits; what is in brackets is what the name
+// says of the elements. A kind of line is a kind of argument list.
+products! {
+    plain cublasHgemm, cublasHgemm_64 (Float16, ComputeType::Float16);
+    plain cublasSgemm_v2, cublasSgemm_v2_64 (Float32, ComputeType::Float32);
+    plain cublasDgemm_v2, cublasDgemm_v2_64 (Float64, ComputeType::Float64);
+    plain cublasCgemm_v2, cublasCgemm_v2_64 (Complex64, ComputeType::Float32);
+    plain cublasZgemm_v2, cublasZgemm_v2_64 (Complex128, ComputeType::Float64);
+    plain cublasCgemm3m, cublasCgemm3m_64 (Complex64, ComputeType::Float32);
+    plain cublasZgemm3m, cublasZgemm3m_64 (Complex128, ComputeType::Float64);
 
-    fn cublasGemmEx(
-        handle: cublasHandle_t, operation_a: c_int, operation_b: c_int, m: c_int, n: c_int, k: c_int,
-        alpha: *const c_void, a: *const c_void, a_type: c_int, lda: c_int, b: *const c_void, b_type: c_int,
-        ldb: c_int, beta: *const c_void, c: *mut c_void, c_type: c_int, ldc: c_int, compute: c_int, algorithm: c_int,
-    ) -> c_int in CUBLAS, or MISSING;
-    before |lane| {
-        let (datatype, compute) = (DataType::from_cuda(a_type), ComputeType::from_cublas(compute));
-        let shape = shape([m, n, k], 1, datatype, compute, [operation_a, operation_b]);
-        gemm::begin(lane, shape, || stream_of(handle))
-    };
-    after |lane, product, result| gemm::end(lane, product, result);
+    typed cublasSgemmEx, cublasSgemmEx_64;
+    typed cublasCgemmEx, cublasCgemmEx_64;
+    typed cublasCgemm3mEx, cublasCgemm3mEx_64;
+    ex cublasGemmEx, cublasGemmEx_64;
 
-    fn cublasGemmStridedBatchedEx(
-        handle: cublasHandle_t, operation_a: c_int, operation_b: c_int, m: c_int, n: c_int, k: c_int,
-        alpha: *const c_void, a: *const c_void, a_type: c_int, lda: c_int, stride_a: i64, b: *const c_void,
-        b_type: c_int, ldb: c_int, stride_b: i64, beta: *const c_void, c: *mut c_void, c_type: c_int, ldc: c_int,
-        stride_c: i64, batch: c_int, compute: c_int, algorithm: c_int,
-    ) -> c_int in CUBLAS, or MISSING;
-    before |lane| {
-        let (datatype, compute) = (DataType::from_cuda(a_type), ComputeType::from_cublas(compute));
-        let shape = shape([m, n, k], batch, datatype, compute, [operation_a, operation_b]);
-        gemm::begin(lane, shape, || stream_of(handle))
-    };
-    after |lane, product, result| gemm::end(lane, product, result);
+    batched cublasHgemmBatched, cublasHgemmBatched_64 (Float16, ComputeType::Float16);
+    batched cublasSgemmBatched, cublasSgemmBatched_64 (Float32, ComputeType::Float32);
+    batched cublasDgemmBatched, cublasDgemmBatched_64 (Float64, ComputeType::Float64);
+    batched cublasCgemmBatched, cublasCgemmBatched_64 (Complex64, ComputeType::Float32);
+    batched cublasZgemmBatched, cublasZgemmBatched_64 (Complex128, ComputeType::Float64);
+    batched cublasCgemm3mBatched, cublasCgemm3mBatched_64 (Complex64, ComputeType::Float32);
+    batched_ex cublasGemmBatchedEx, cublasGemmBatchedEx_64;
+
+    strided cublasHgemmStridedBatched, cublasHgemmStridedBatched_64 (Float16, ComputeType::Float16);
+    strided cublasSgemmStridedBatched, cublasSgemmStridedBatched_64 (Float32, ComputeType::Float32);
+    strided cublasDgemmStridedBatched, cublasDgemmStridedBatched_64 (Float64, ComputeType::Float64);
+    strided cublasCgemmStridedBatched, cublasCgemmStridedBatched_64 (Complex64, ComputeType::Float32);
+    strided cublasZgemmStridedBatched, cublasZgemmStridedBatched_64 (Complex128, ComputeType::Float64);
+    strided cublasCgemm3mStridedBatched, cublasCgemm3mStridedBatched_64 (Complex64, ComputeType::Float32);
+    strided_ex cublasGemmStridedBatchedEx, cublasGemmStridedBatchedEx_64;
+
+    grouped cublasSgemmGroupedBatched, cublasSgemmGroupedBatched_64 (Float32, ComputeType::Float32);
+    grouped cublasDgemmGroupedBatched, cublasDgemmGroupedBatched_64 (Float64, ComputeType::Float64);
+    grouped_ex cublasGemmGroupedBatchedEx, cublasGemmGroupedBatchedEx_64;
 }

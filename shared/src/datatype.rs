@@ -70,6 +70,15 @@ impl DataType {
         }
     }
 
+    /// Whether it is a pair of numbers. Of the types without a name here those are that matrices have: halves and integers.
+    pub(crate) fn is_complex(self) -> bool {
+        match self {
+            Self::Complex64 | Self::Complex128 => true,
+            Self::Other(number) => matches!(number, 6 | 7 | 9 | 11 | 13 | 15 | 17 | 19 | 21 | 23 | 25 | 27),
+            _ => false,
+        }
+    }
+
     /// Bytes of one element; 0 for a type of unknown size, so that no bandwidth is invented for it.
     pub fn bytes(self) -> u64 {
         match self {

@@ -21,10 +21,9 @@ pub struct GemmShape {
 }
 
 impl GemmShape {
-    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four.
+    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, also where it is done in three.
     pub fn flops(&self) -> f64 {
-        let complex =
-            if matches!(self.datatype, DataType::Complex64 | DataType::Complex128) { 4.0 } else { 1.0 };
+        let complex = if self.datatype.is_complex() { 4.0 } else { 1.0 };
         complex * 2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64
     }
 }
@@ -84,6 +83,9 @@ mod tests {
     fn a_product_is_two_operations_per_multiply_add() {
         assert_eq!(shape(DataType::Bfloat16).flops(), 2.0 * 3.0 * 4096.0 * 2048.0 * 1024.0);
         assert_eq!(shape(DataType::Complex64).flops(), 8.0 * 3.0 * 4096.0 * 2048.0 * 1024.0);
+        let of_bytes = DataType::from_cuda(7);
+        assert_eq!(shape(of_bytes).flops(), 8.0 * 3.0 * 4096.0 * 2048.0 * 1024.0);
+        assert_eq!(GemmShape { n: 0, ..shape(DataType::Bfloat16) }.flops(), 0.0);
     }
 
     #[test]

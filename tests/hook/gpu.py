@@ -55,14 +55,15 @@ one = byref(c_float(1.0))
 def gemm_ex(m, n, k, a=0, b=0, dtype=BF16, compute=COMPUTE_32F):
     """`a` and `b`: 1 if transposed."""
     return process.cublasGemmEx(
-        blas, a, b, m, n, k, one, memory, dtype, m, memory, dtype, k, one, memory, dtype, m, compute, -1
-    )
+        blas, a, b, m, n, k, one, memory, dtype, k if a else m, memory, dtype, n if b else k,
+        one, memory, dtype, m, compute, -1,
+    )  # fmt: skip
 
 
 def strided(m, n, k, batch, dtype=HALF, compute=COMPUTE_16F):
     stride = c_longlong(m * n)
     return process.cublasGemmStridedBatchedEx(
-        blas, 0, 1, m, n, k, one, memory, dtype, m, stride, memory, dtype, k, stride,
+        blas, 0, 1, m, n, k, one, memory, dtype, m, stride, memory, dtype, n, stride,
         one, memory, dtype, m, stride, batch, compute, -1,
     )  # fmt: skip
 

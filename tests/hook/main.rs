@@ -4,6 +4,7 @@ mod counts;
 mod ledger;
 mod life;
 mod limits;
+mod products;
 mod steps;
 mod timing;
 

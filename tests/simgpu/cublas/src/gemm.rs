@@ -1,109 +1,151 @@
-//! Matrix products. Pointers and leading dimensions are taken and not looked at.
+//! Every entry that multiplies matrices: a line of the table is an entry and its twin with sizes of 64 bits. Pointers are taken
+//! and not looked at, but for the arrays of a grouped product, which are on the host.
 
-use std::ffi::{c_float, c_int, c_longlong, c_void};
+use std::ffi::{c_int, c_longlong, c_void};
 
-use simgpu_engine::gemm::Product;
+use crate::multiply::{Kind, Sides, grouped, multiply};
 
-use crate::call::{Status, call};
-use crate::handle::Handle;
+/// `cudaDataType_t` and `cublasComputeType_t` of what a name stands for.
+const H: Kind = Kind { data_type: 2, compute_type: 64, algo: -1 };
+const S: Kind = Kind { data_type: 0, compute_type: 68, algo: -1 };
+const D: Kind = Kind { data_type: 1, compute_type: 70, algo: -1 };
+const C: Kind = Kind { data_type: 4, compute_type: 68, algo: -1 };
+const Z: Kind = Kind { data_type: 5, compute_type: 70, algo: -1 };
 
-/// `CUDA_R_32F`, and `CUBLAS_COMPUTE_32F`
-const SINGLE: (c_int, c_int) = (0, 68);
+type Pointer = *const c_void;
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasGemmEx(
-    handle: usize,
-    trans_of_a: c_int,
-    trans_of_b: c_int,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    _alpha: *const c_void,
-    _a: *const c_void,
-    a_type: c_int,
-    _lda: c_int,
-    _b: *const c_void,
-    _b_type: c_int,
-    _ldb: c_int,
-    _beta: *const c_void,
-    _c: *mut c_void,
-    _c_type: c_int,
-    _ldc: c_int,
-    compute_type: c_int,
-    _algo: c_int,
-) -> c_int {
-    multiply(handle, [trans_of_a, trans_of_b], [m, n, k, 1], (a_type, compute_type))
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasGemmStridedBatchedEx(
-    handle: usize,
-    trans_of_a: c_int,
-    trans_of_b: c_int,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    _alpha: *const c_void,
-    _a: *const c_void,
-    a_type: c_int,
-    _lda: c_int,
-    _stride_a: c_longlong,
-    _b: *const c_void,
-    _b_type: c_int,
-    _ldb: c_int,
-    _stride_b: c_longlong,
-    _beta: *const c_void,
-    _c: *mut c_void,
-    _c_type: c_int,
-    _ldc: c_int,
-    _stride_c: c_longlong,
-    batch: c_int,
-    compute_type: c_int,
-    _algo: c_int,
-) -> c_int {
-    multiply(handle, [trans_of_a, trans_of_b], [m, n, k, batch], (a_type, compute_type))
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasSgemm_v2(
-    handle: usize,
-    trans_of_a: c_int,
-    trans_of_b: c_int,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    _alpha: *const c_float,
-    _a: *const c_float,
-    _lda: c_int,
-    _b: *const c_float,
-    _ldb: c_int,
-    _beta: *const c_float,
-    _c: *mut c_float,
-    _ldc: c_int,
-) -> c_int {
-    multiply(handle, [trans_of_a, trans_of_b], [m, n, k, 1], SINGLE)
-}
-
-fn multiply(
-    handle: usize,
-    transposed: [c_int; 2],
-    sides: [c_int; 4],
-    (data_type, compute_type): (c_int, c_int),
-) -> c_int {
-    call(|driver| {
-        let handle = Handle::of(handle)?;
-        // N, T or C
-        if !transposed.iter().all(|op| (0..=2).contains(op)) {
-            return Err(Status::InvalidValue);
+macro_rules! entries {
+    ($($list:ident $name:ident $wide:ident $($kind:ident)?;)*) => {$(
+        entries! { $list! $name c_int $($kind)? }
+        entries! { $list! $wide i64 $($kind)? }
+    )*};
+    (one! $name:ident $int:ident $kind:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            lda: $int, _b: Pointer, ldb: $int, _beta: Pointer, _c: Pointer, ldc: $int,
+        ) -> c_int {
+            multiply(handle, $kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], 1))
         }
-        let [m, n, k, batch] = sides.map(u64::try_from);
-        let (Ok(m), Ok(n), Ok(k), Ok(batch)) = (m, n, k, batch) else { return Err(Status::InvalidValue) };
-        let product = Product { m, n, k, batch, data_type, compute_type };
-        if product.is_empty() {
-            return Ok(());
+    };
+    (one_of_type! $name:ident $int:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            a_type: c_int, lda: $int, _b: Pointer, _b_type: c_int, ldb: $int, _beta: Pointer, _c: Pointer,
+            _c_type: c_int, ldc: $int,
+        ) -> c_int {
+            let kind = Kind { data_type: a_type, ..S };
+            multiply(handle, kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], 1))
         }
-        // SAFETY: found by `Driver::find`; it takes plain numbers.
-        let code = unsafe { (driver.enqueue_gemm)(handle.stream(), product.flop(), product.rate()) };
-        if code == 0 { Ok(()) } else { Err(Status::ExecutionFailed) }
-    })
+    };
+    (one_ex! $name:ident $int:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            a_type: c_int, lda: $int, _b: Pointer, _b_type: c_int, ldb: $int, _beta: Pointer, _c: Pointer,
+            _c_type: c_int, ldc: $int, compute_type: c_int, algo: c_int,
+        ) -> c_int {
+            let kind = Kind { data_type: a_type, compute_type, algo };
+            multiply(handle, kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], 1))
+        }
+    };
+    (batch! $name:ident $int:ident $kind:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            lda: $int, _b: Pointer, ldb: $int, _beta: Pointer, _c: Pointer, ldc: $int, batch: $int,
+        ) -> c_int {
+            multiply(handle, $kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], batch))
+        }
+    };
+    (batch_ex! $name:ident $int:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            a_type: c_int, lda: $int, _b: Pointer, _b_type: c_int, ldb: $int, _beta: Pointer, _c: Pointer,
+            _c_type: c_int, ldc: $int, batch: $int, compute_type: c_int, algo: c_int,
+        ) -> c_int {
+            let kind = Kind { data_type: a_type, compute_type, algo };
+            multiply(handle, kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], batch))
+        }
+    };
+    (strided! $name:ident $int:ident $kind:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            lda: $int, _stride_a: c_longlong, _b: Pointer, ldb: $int, _stride_b: c_longlong, _beta: Pointer,
+            _c: Pointer, ldc: $int, _stride_c: c_longlong, batch: $int,
+        ) -> c_int {
+            multiply(handle, $kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], batch))
+        }
+    };
+    (strided_ex! $name:ident $int:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name(
+            handle: usize, transa: c_int, transb: c_int, m: $int, n: $int, k: $int, _alpha: Pointer, _a: Pointer,
+            a_type: c_int, lda: $int, _stride_a: c_longlong, _b: Pointer, _b_type: c_int, ldb: $int,
+            _stride_b: c_longlong, _beta: Pointer, _c: Pointer, _c_type: c_int, ldc: $int, _stride_c: c_longlong,
+            batch: $int, compute_type: c_int, algo: c_int,
+        ) -> c_int {
+            let kind = Kind { data_type: a_type, compute_type, algo };
+            multiply(handle, kind, Sides::of([transa, transb], [m, n, k], [lda, ldb, ldc], batch))
+        }
+    };
+    (groups! $name:ident $int:ident $kind:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            handle: usize, transa: *const c_int, transb: *const c_int, m: *const $int, n: *const $int,
+            k: *const $int, _alpha: Pointer, _a: Pointer, lda: *const $int, _b: Pointer, ldb: *const $int,
+            _beta: Pointer, _c: Pointer, ldc: *const $int, count: $int, sizes: *const $int,
+        ) -> c_int {
+            // SAFETY: cuBLAS asks its callers for arrays of `count` elements.
+            let group = |i| unsafe { Sides::at(i, [transa, transb], [m, n, k], [lda, ldb, ldc], sizes) };
+            grouped(handle, $kind, count, group)
+        }
+    };
+    (groups_ex! $name:ident $int:ident) => {
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            handle: usize, transa: *const c_int, transb: *const c_int, m: *const $int, n: *const $int,
+            k: *const $int, _alpha: Pointer, _a: Pointer, a_type: c_int, lda: *const $int, _b: Pointer,
+            _b_type: c_int, ldb: *const $int, _beta: Pointer, _c: Pointer, _c_type: c_int, ldc: *const $int,
+            count: $int, sizes: *const $int, compute_type: c_int,
+        ) -> c_int {
+            // SAFETY: as above.
+            let group = |i| unsafe { Sides::at(i, [transa, transb], [m, n, k], [lda, ldb, ldc], sizes) };
+            grouped(handle, Kind { data_type: a_type, compute_type, ..S }, count, group)
+        }
+    };
+}
+
+entries! {
+    one cublasHgemm cublasHgemm_64 H;
+    one cublasSgemm_v2 cublasSgemm_v2_64 S;
+    one cublasDgemm_v2 cublasDgemm_v2_64 D;
+    one cublasCgemm_v2 cublasCgemm_v2_64 C;
+    one cublasZgemm_v2 cublasZgemm_v2_64 Z;
+    one cublasCgemm3m cublasCgemm3m_64 C;
+    one cublasZgemm3m cublasZgemm3m_64 Z;
+    one_of_type cublasSgemmEx cublasSgemmEx_64;
+    one_of_type cublasCgemmEx cublasCgemmEx_64;
+    one_of_type cublasCgemm3mEx cublasCgemm3mEx_64;
+    one_ex cublasGemmEx cublasGemmEx_64;
+    batch cublasHgemmBatched cublasHgemmBatched_64 H;
+    batch cublasSgemmBatched cublasSgemmBatched_64 S;
+    batch cublasDgemmBatched cublasDgemmBatched_64 D;
+    batch cublasCgemmBatched cublasCgemmBatched_64 C;
+    batch cublasZgemmBatched cublasZgemmBatched_64 Z;
+    batch cublasCgemm3mBatched cublasCgemm3mBatched_64 C;
+    batch_ex cublasGemmBatchedEx cublasGemmBatchedEx_64;
+    strided cublasHgemmStridedBatched cublasHgemmStridedBatched_64 H;
+    strided cublasSgemmStridedBatched cublasSgemmStridedBatched_64 S;
+    strided cublasDgemmStridedBatched cublasDgemmStridedBatched_64 D;
+    strided cublasCgemmStridedBatched cublasCgemmStridedBatched_64 C;
+    strided cublasZgemmStridedBatched cublasZgemmStridedBatched_64 Z;
+    strided cublasCgemm3mStridedBatched cublasCgemm3mStridedBatched_64 C;
+    strided_ex cublasGemmStridedBatchedEx cublasGemmStridedBatchedEx_64;
+    groups cublasSgemmGroupedBatched cublasSgemmGroupedBatched_64 S;
+    groups cublasDgemmGroupedBatched cublasDgemmGroupedBatched_64 D;
+    groups_ex cublasGemmGroupedBatchedEx cublasGemmGroupedBatchedEx_64;
 }

@@ -27,6 +27,11 @@ impl Handle {
     pub(crate) fn stream(&self) -> usize {
         self.stream.load(Ordering::Relaxed)
     }
+
+    /// `CUBLAS_TF32_TENSOR_OP_MATH`, with or without flags.
+    pub(crate) fn is_tf32(&self) -> bool {
+        self.math_mode.load(Ordering::Relaxed) & 0xf == 3
+    }
 }
 
 /// Writes an answer where the C caller wants it.

@@ -8,3 +8,4 @@
 mod call;
 mod gemm;
 mod handle;
+mod multiply;

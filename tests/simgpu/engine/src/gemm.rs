@@ -1,12 +1,15 @@
-//! What a matrix product costs: `2 * m * n * k` operations, at a share of full speed set by the data type.
+//! What a matrix product costs: `2 * m * n * k` operations, four times as many if it is complex, at a share of full speed set by the data type.
 //!
 //! It is apart from the timeline because cuBLAS and cublasLt must agree on it.
 
 /// `cudaDataType_t`
 const R_32F: i32 = 0;
 const R_64F: i32 = 1;
+const C_32F: i32 = 4;
+const C_64F: i32 = 5;
 /// `cublasComputeType_t`
-const COMPUTE_32F_FAST_TF32: i32 = 77;
+pub const COMPUTE_32F: i32 = 68;
+pub const COMPUTE_32F_FAST_TF32: i32 = 77;
 
 /// A matrix product as both libraries see it.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,8 @@ impl Product {
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "no matrix has a side of 2^52")]
     pub fn flop(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
+        let complex = if matches!(self.data_type, C_32F | C_64F) { 4.0 } else { 1.0 };
+        complex * 2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
     }
 
     /// Share of full speed: 1 for what runs on 8 or 16 bits, 1/2 for TF32, 1/8 for plain single precision,
@@ -31,9 +35,9 @@ impl Product {
     #[must_use]
     pub fn rate(&self) -> f64 {
         match (self.data_type, self.compute_type) {
-            (R_32F, COMPUTE_32F_FAST_TF32) => 0.5,
-            (R_32F, _) => 0.125,
-            (R_64F, _) => 0.0625,
+            (R_32F | C_32F, COMPUTE_32F_FAST_TF32) => 0.5,
+            (R_32F | C_32F, _) => 0.125,
+            (R_64F | C_64F, _) => 0.0625,
             _ => 1.0,
         }
     }

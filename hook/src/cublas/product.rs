@@ -1,0 +1,183 @@
+//! What the arguments of a product come to: its shape, and what it is multiplied in.
+
+use std::ffi::{c_int, c_uint};
+
+use cudarc::cublas::sys::cublasHandle_t;
+use xpu_shared::{
+    datatype::DataType,
+    gemm::{ComputeType, GemmShape},
+};
+
+use super::math_mode_of;
+
+/// `CUBLAS_OP_N`; everything else transposes, and the shape only says whether.
+const NOT_TRANSPOSED: c_int = 0;
+
+/// `CUBLAS_COMPUTE_32F`; its pedantic twin is never anything else.
+const COMPUTE_32F: c_int = 68;
+/// `CUBLAS_TF32_TENSOR_OP_MATH`, in the bits of a math mode that are not flags.
+const TF32: c_uint = 3;
+const MODES: c_uint = 0xf;
+
+/// What is multiplied, and what in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    datatype: DataType,
+    compute: ComputeType,
+    /// Single precision becomes TensorFloat-32 where the handle allows it.
+    may_be_tf32: bool,
+}
+
+impl Numbers {
+    /// As the entry's name says.
+    pub(super) fn of(datatype: DataType, compute: ComputeType) -> Self {
+        let may_be_tf32 = matches!(datatype, DataType::Float32 | DataType::Complex64);
+        Self { datatype, compute, may_be_tf32 }
+    }
+
+    /// As the arguments say.
+    pub(super) fn said(a_type: c_int, compute: c_int) -> Self {
+        let numbers = Self::of(DataType::from_cuda(a_type), ComputeType::from_cublas(compute));
+        Self { may_be_tf32: numbers.may_be_tf32 && compute == COMPUTE_32F, ..numbers }
+    }
+
+    /// Elements as the argument says, multiplied in single precision.
+    pub(super) fn single(a_type: c_int) -> Self {
+        Self::of(DataType::from_cuda(a_type), ComputeType::Float32)
+    }
+
+    fn compute(self, handle: cublasHandle_t) -> ComputeType {
+        if self.may_be_tf32 && math_mode_of(handle).is_some_and(|mode| mode & MODES == TF32) {
+            ComputeType::Float32FastTf32
+        } else {
+            self.compute
+        }
+    }
+}
+
+fn size(given: impl TryInto<u64>) -> u64 {
+    given.try_into().unwrap_or(0)
+}
+
+/// A product, or equal ones at once. A negative size is refused by cuBLAS, and comes to nothing.
+#[inline]
+pub(super) fn product<Size: TryInto<u64>>(
+    numbers: Numbers,
+    handle: cublasHandle_t,
+    [m, n, k]: [Size; 3],
+    batch: Size,
+    operations: [c_int; 2],
+) -> GemmShape {
+    let [a, b] = operations.map(|operation| operation != NOT_TRANSPOSED);
+    GemmShape {
+        m: size(m),
+        n: size(n),
+        k: size(k),
+        batch: size(batch),
+        datatype: numbers.datatype,
+        compute: numbers.compute(handle),
+        transposed: (a, b),
+    }
+}
+
+/// The groups of a grouped product, put together: they are launched, and timed, as one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Groups {
+    sides: [u64; 3],
+    batch: u64,
+    transposed: (bool, bool),
+}
+
+impl Groups {
+    /// # Safety
+    /// Each array is null or has `count` elements.
+    pub(super) unsafe fn read<Size: Copy + TryInto<u64>>(
+        operations: [*const c_int; 2],
+        sides: [*const Size; 3],
+        sizes: *const Size,
+        count: Size,
+    ) -> Self {
+        let count = size(count) as usize;
+        if count == 0 || operations.iter().any(|array| array.is_null()) {
+            return Self::default();
+        }
+        if sides.iter().any(|array| array.is_null()) || sizes.is_null() {
+            return Self::default();
+        }
+        // SAFETY: this function's own condition; none is null.
+        let at = |array: *const Size, index| size(unsafe { *array.add(index) });
+        // SAFETY: as above, and there is at least one group.
+        let [a, b] = operations.map(|operation| unsafe { *operation } != NOT_TRANSPOSED);
+        let groups = (0..count).map(|group| (sides.map(|side| at(side, group)), at(sizes, group)));
+        Self { transposed: (a, b), ..Self::stacked(groups) }
+    }
+
+    /// Groups of one shape are a batch. Those that differ along one side are stacked along it, as the rows of a mixture's
+    /// experts are. Of any others only the work is kept, along the first side.
+    fn stacked(groups: impl Iterator<Item = ([u64; 3], u64)> + Clone) -> Self {
+        let Some(([m, n, k], _)) = groups.clone().next() else { return Self::default() };
+        let same = |side: usize, first: u64| groups.clone().all(|(sides, _)| sides[side] == first);
+        let along = |side: usize| sum(groups.clone().map(|(sides, size)| sides[side].saturating_mul(size)));
+        let (sides, batch) = match [same(0, m), same(1, n), same(2, k)] {
+            [true, true, true] => ([m, n, k], sum(groups.map(|(_, size)| size))),
+            [false, true, true] => ([along(0), n, k], 1),
+            [true, false, true] => ([m, along(1), k], 1),
+            [true, true, false] => ([m, n, along(2)], 1),
+            _ => (
+                [sum(groups.map(|(sides, size)| sides.into_iter().fold(size, u64::saturating_mul))), 1, 1],
+                1,
+            ),
+        };
+        Self { sides, batch, transposed: (false, false) }
+    }
+
+    pub(super) fn product(self, numbers: Numbers, handle: cublasHandle_t) -> GemmShape {
+        let operations = [self.transposed.0, self.transposed.1].map(c_int::from);
+        product(numbers, handle, self.sides, self.batch, operations)
+    }
+}
+
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stacked(groups: &[([u64; 3], u64)]) -> ([u64; 3], u64) {
+        let Groups { sides, batch, .. } = Groups::stacked(groups.iter().copied());
+        let work = |sides: [u64; 3], size: u64| sides.into_iter().product::<u64>() * size;
+        assert_eq!(work(sides, batch), groups.iter().map(|&(sides, size)| work(sides, size)).sum::<u64>());
+        (sides, batch)
+    }
+
+    #[test]
+    fn groups_keep_their_work_and_where_they_can_their_shape() {
+        assert_eq!(stacked(&[([8, 4, 2], 3), ([8, 4, 2], 2)]), ([8, 4, 2], 5));
+        assert_eq!(stacked(&[([8, 4, 2], 3), ([5, 4, 2], 1)]), ([29, 4, 2], 1));
+        assert_eq!(stacked(&[([8, 4, 2], 1), ([8, 0, 2], 1)]), ([8, 4, 2], 1));
+        assert_eq!(stacked(&[([8, 4, 2], 1), ([8, 4, 7], 2)]), ([8, 4, 16], 1));
+        assert_eq!(stacked(&[([8, 4, 2], 1), ([4, 8, 2], 2)]), ([192, 1, 1], 1));
+    }
+
+    #[test]
+    fn no_groups_and_negative_sizes_come_to_nothing() {
+        let (operations, sides, sizes) = ([0, 1], [[4, -4], [4, 4], [4, 4]], [1, 1]);
+        let read = |count: c_int| {
+            let operations = operations.each_ref().map(std::ptr::from_ref);
+            // SAFETY: the arrays of sizes have two elements; of operations only the first is read.
+            unsafe {
+                Groups::read(operations, sides.each_ref().map(|side| side.as_ptr()), sizes.as_ptr(), count)
+            }
+        };
+        assert_eq!(read(0).sides, [0; 3]);
+        assert_eq!(read(-1).sides, [0; 3]);
+        assert_eq!((read(1).sides, read(1).transposed), ([4; 3], (false, true)));
+        assert_eq!(read(2).sides, [4; 3]);
+        let nowhere = [std::ptr::null::<i64>(); 3];
+        // SAFETY: null is allowed.
+        let nothing = unsafe { Groups::read([std::ptr::null(); 2], nowhere, nowhere[0], 7) };
+        assert_eq!(nothing.sides, [0; 3]);
+    }
+}

@@ -1,0 +1,108 @@
+//! What is counted of products: every entry of cuBLAS, and what cublasLt's descriptors say.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{
+    datatype::DataType,
+    gemm::{ComputeType, GemmShape},
+};
+use xpu_tests::{
+    built,
+    listener::{Listener, Speaker},
+    place::Place,
+    program::{run, until},
+};
+
+use crate::Job;
+
+/// Every line of [`products.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
+fn called(output: &str) -> BTreeMap<String, GemmShape> {
+    let mut called = BTreeMap::new();
+    for line in output.lines().filter(|line| line.starts_with("cublas")) {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(words[3..], ["answered", "0,", "then", "7"], "{line}");
+        let (name, m, transposed) = (words[0], words[1].parse::<u64>().expect("a number"), words[2]);
+        let (datatype, compute) = match &name["cublas".len()..][..1] {
+            "H" => (DataType::Float16, ComputeType::Float16),
+            "S" if name.starts_with("cublasSgemmEx") => (DataType::Bfloat16, ComputeType::Float32),
+            "S" => (DataType::Float32, ComputeType::Float32),
+            "D" => (DataType::Float64, ComputeType::Float64),
+            "C" => (DataType::Complex64, ComputeType::Float32),
+            "Z" => (DataType::Complex128, ComputeType::Float64),
+            _ => (DataType::Bfloat16, ComputeType::Float32),
+        };
+        let grouped = name.contains("Grouped");
+        let batch = if name.contains("Batched") && !grouped { 3 } else { 1 };
+        let m = if grouped { m + 2 * 2 * m } else { m };
+        let transposed = (&transposed[..1] == "1", &transposed[1..] == "1");
+        let shape = GemmShape { m, n: 24, k: 40, batch, datatype, compute, transposed };
+        called.insert(name.to_owned(), shape);
+    }
+    called
+}
+
+/// What the only process that spoke has said when it was gone.
+#[track_caller]
+fn last_words(listener: &Listener) -> Speaker {
+    until("a goodbye", || listener.heard().into_iter().find(|speaker| speaker.goodbye))
+}
+
+#[test]
+fn every_entry_of_cublas_is_counted_as_what_it_is() {
+    let place = Place::new();
+    let program = place.path("products");
+    built::compile("hook/products.c", &program, &[]);
+    let alone = run(&mut place.command(&program));
+    let listener = Listener::at(&place.socket());
+    let watched = run(place.watched(&program).env("XPU_TOP_SAMPLE", "gemm=1"));
+    assert_eq!(watched, alone);
+    let called = called(&alone.stdout);
+    assert_eq!(called.len(), 56, "{}", alone.stdout);
+    let said = last_words(&listener);
+    let gemms = said.gemms();
+    for (name, shape) in &called {
+        let totals = gemms.get(shape).unwrap_or_else(|| panic!("{name} was not counted as {shape:?}"));
+        assert_eq!((totals.count, totals.timed), (1, 1), "{name}");
+    }
+    assert_eq!((gemms.len(), said.launches().gemms), (56, 56));
+    let of = |shape: &GemmShape| {
+        let complex = matches!(shape.datatype, DataType::Complex64 | DataType::Complex128);
+        (if complex { 8 } else { 2 }) * shape.m * shape.n * shape.k * shape.batch
+    };
+    let flops: f64 = gemms.iter().map(|(shape, totals)| shape.flops() * totals.count as f64).sum();
+    assert_eq!(flops, called.values().map(of).sum::<u64>() as f64);
+}
+
+#[test]
+fn single_precision_is_tf32_where_the_handle_says_so() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+DEFAULT, TENSOR_OP, TF32, NO_REDUCED = 0, 1, 3, 16
+for m, mode in ((8, DEFAULT), (16, TENSOR_OP), (24, TF32), (32, TF32 | NO_REDUCED)):
+    ok(process.cublasSetMathMode(blas, c_uint(mode)))
+    ok(sgemm(m, 24, 40))
+ok(gemm_ex(40, 24, 40, dtype=FLOAT))
+ok(gemm_ex(48, 24, 40, dtype=FLOAT, compute=COMPUTE_32F + 1))
+ok(gemm_ex(56, 24, 40))
+sync()
+step(1)
+hold()",
+    );
+    let gemms = job.after_step(0, 1).gemms();
+    let said: Vec<_> = gemms.keys().map(|shape| (shape.m, shape.datatype, shape.compute)).collect();
+    let (single, tf32) = (ComputeType::Float32, ComputeType::Float32FastTf32);
+    let float = DataType::Float32;
+    let pedantic = (48, float, single);
+    let expected = [
+        (8, float, single),
+        (16, float, single),
+        (24, float, tf32),
+        (32, float, tf32),
+        (40, float, tf32),
+        pedantic,
+        (56, DataType::Bfloat16, single),
+    ];
+    assert_eq!(said, expected);
+    job.end();
+}

@@ -1,0 +1,120 @@
+//! What all entries come to: the arguments are checked as cuBLAS does, then the work goes onto the handle's stream.
+
+use std::ffi::c_int;
+
+use simgpu_engine::driver::Driver;
+use simgpu_engine::gemm::{COMPUTE_32F, COMPUTE_32F_FAST_TF32, Product};
+
+use crate::call::{Status, call};
+use crate::handle::Handle;
+
+/// What is multiplied and what in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) data_type: c_int,
+    pub(crate) compute_type: c_int,
+    /// `cublasGemmAlgo_t`
+    pub(crate) algo: c_int,
+}
+
+impl Kind {
+    fn is_known(self) -> bool {
+        let algo = matches!(self.algo, -1..=23 | 99..=115);
+        algo && (0..=33).contains(&self.data_type) && (64..=79).contains(&self.compute_type)
+    }
+}
+
+/// The numbers of one product, or of `batch` equal ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sides {
+    transposed: [c_int; 2],
+    mnk: [i64; 3],
+    leading: [i64; 3],
+    batch: i64,
+}
+
+impl Sides {
+    pub(crate) fn of<Int: Into<i64>>(
+        transposed: [c_int; 2],
+        sides: [Int; 3],
+        leading: [Int; 3],
+        batch: Int,
+    ) -> Self {
+        Self { transposed, mnk: sides.map(Into::into), leading: leading.map(Into::into), batch: batch.into() }
+    }
+
+    /// Those of the group of this index.
+    ///
+    /// # Safety
+    /// All arrays must have such an element.
+    pub(crate) unsafe fn at<Int: Copy + Into<i64>>(
+        group: usize,
+        transposed: [*const c_int; 2],
+        sides: [*const Int; 3],
+        leading: [*const Int; 3],
+        sizes: *const Int,
+    ) -> Self {
+        // SAFETY: this function's own condition.
+        let operation = |array: *const c_int| unsafe { *array.add(group) };
+        // SAFETY: as above.
+        let number = |array: *const Int| unsafe { *array.add(group) };
+        Self::of(transposed.map(operation), sides.map(number), leading.map(number), number(sizes))
+    }
+
+    fn product(self, kind: Kind) -> Result<Product, Status> {
+        // N, T or C
+        let known = self.transposed.iter().all(|op| (0..=2).contains(op));
+        let [m, n, k] = self.mnk;
+        let [a, b] = self.transposed.map(|op| op != 0);
+        let rows = [if a { k } else { m }, if b { n } else { k }, m];
+        let fits = rows.iter().zip(self.leading).all(|(&rows, leading)| leading >= rows.max(1));
+        let counted = [m, n, k, self.batch].map(u64::try_from);
+        let [Ok(m), Ok(n), Ok(k), Ok(batch)] = counted else { return Err(Status::InvalidValue) };
+        if !known || !fits || !kind.is_known() {
+            return Err(Status::InvalidValue);
+        }
+        let Kind { data_type, compute_type, .. } = kind;
+        Ok(Product { m, n, k, batch, data_type, compute_type })
+    }
+}
+
+pub(crate) fn multiply(handle: usize, kind: Kind, sides: Sides) -> c_int {
+    call(|driver| {
+        let handle = Handle::of(handle)?;
+        let product = sides.product(handle.allow_tf32(kind))?;
+        enqueue(driver, &handle, &[product])
+    })
+}
+
+/// Groups of equal products, launched as one.
+pub(crate) fn grouped(
+    handle: usize,
+    kind: Kind,
+    count: impl Into<i64>,
+    group: impl Fn(usize) -> Sides,
+) -> c_int {
+    call(|driver| {
+        let handle = Handle::of(handle)?;
+        let count = usize::try_from(count.into()).map_err(|_ignored| Status::InvalidValue)?;
+        let kind = handle.allow_tf32(kind);
+        let products: Vec<_> = (0..count).map(|i| group(i).product(kind)).collect::<Result<_, _>>()?;
+        enqueue(driver, &handle, &products)
+    })
+}
+
+fn enqueue(driver: Driver, handle: &Handle, products: &[Product]) -> Result<(), Status> {
+    let Some(first) = products.iter().find(|product| !product.is_empty()) else { return Ok(()) };
+    let flop = products.iter().map(Product::flop).sum();
+    // SAFETY: found by `Driver::find`; it takes plain numbers.
+    let code = unsafe { (driver.enqueue_gemm)(handle.stream(), flop, first.rate()) };
+    if code == 0 { Ok(()) } else { Err(Status::ExecutionFailed) }
+}
+
+impl Handle {
+    /// In the math mode for it, single precision is multiplied in TF32.
+    fn allow_tf32(&self, kind: Kind) -> Kind {
+        let single = matches!(kind.data_type, 0 | 4) && kind.compute_type == COMPUTE_32F;
+        let compute_type = if single && self.is_tf32() { COMPUTE_32F_FAST_TF32 } else { kind.compute_type };
+        Kind { compute_type, ..kind }
+    }
+}
