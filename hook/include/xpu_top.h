@@ -24,12 +24,18 @@ void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, dou
 void xpu_top_set_enabled(int on);
 int xpu_top_enabled(void);
 
-/* Times one GEMM in `gemm` and one collective in `collective` (powers of two up to 2^20; 1 times all of them).
- * Returns 0, or -1 and changes nothing. */
+/* Times one GEMM in `gemm` and one collective in `collective` (powers of two up to 2^20; 1 times all of them), whatever
+ * that costs. Returns 0, or -1 and changes nothing. */
 int xpu_top_set_sampling(uint32_t gemm, uint32_t collective);
 
+/* Has the hook choose what it times so that it takes at most so many percent of wall time (0.1 unless told otherwise).
+ * Below zero nothing bounds it and all is timed; zero times nothing. Ends what xpu_top_set_sampling set. Returns 0, or -1
+ * and changes nothing if it is not a number. */
+int xpu_top_set_budget(double percent);
+
 /* A counter of this process by name ("kernels", "graphs", "gemms", "collectives", "point_to_point", "captured",
- * "timed", "untimed", "dropped", "panics", "steps"); UINT64_MAX if there is none of that name. */
+ * "timed", "untimed", "dropped", "panics", "steps"; "spent", "event_cost" and "event_gap" in nanoseconds; "gemm_rate" and
+ * "collective_rate", one in so many); UINT64_MAX if there is none of that name. */
 uint64_t xpu_top_counter(const char *name);
 
 /* The hook's version. */

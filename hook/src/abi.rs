@@ -7,7 +7,14 @@ use std::{
 
 use xpu_shared::sampling::Rate;
 
-use crate::{guard::Entered, lane::Count, lane::Lane, observer::Observer, switch};
+use crate::{
+    budget,
+    guard::Entered,
+    lane::{Count, Lane},
+    observer::Observer,
+    rate::{self, Class},
+    switch,
+};
 
 /// Marks the end of a training step: of number `completed`, or of the next one if that is negative.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -45,21 +52,36 @@ pub extern "C" fn xpu_top_enabled() -> c_int {
     c_int::from(switch::is_on())
 }
 
-/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20. Returns 0, or -1 and changes
-/// nothing if a number is not one.
+/// Times one GEMM in `gemm` and one collective in `collective`, powers of two up to 2^20, whatever that costs. Returns 0, or
+/// -1 and changes nothing if a number is not one.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_sampling(gemm: u32, collective: u32) -> c_int {
     match (Rate::one_in(gemm.into()), Rate::one_in(collective.into())) {
         (Some(gemm), Some(collective)) => {
-            switch::set_rates(gemm, collective);
+            rate::set_by_hand(Class::Gemm, Some(gemm));
+            rate::set_by_hand(Class::Collective, Some(collective));
             0
         }
         _ => -1,
     }
 }
 
+/// Has the hook choose what it times so that it takes at most so many percent of wall time. Below zero nothing bounds it and
+/// all is timed; zero times nothing. Ends what [`xpu_top_set_sampling`] set. Returns 0, or -1 if it is no number.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
+    if !budget::set(percent) {
+        return -1;
+    }
+    if let Some(observer) = Observer::get() {
+        observer.hurry();
+    }
+    0
+}
+
 /// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`, `gemms`,
-/// `collectives`, `point_to_point`, `captured`, `timed`, `untimed`, `dropped`, `panics`, `steps`.
+/// `collectives`, `point_to_point`, `captured`, `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
+/// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, one in so many.
 ///
 /// # Safety
 /// `name` is a NUL-terminated string.
@@ -83,6 +105,11 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
         b"untimed" => sum(|lane| &lane.counters.untimed),
         b"dropped" => observer.lanes().map(|lane| lane.ring.dropped()).sum(),
         b"panics" => switch::panics(),
+        b"spent" => observer.overhead.spent.load(Relaxed),
+        b"event_cost" => observer.overhead.event_cost.load(Relaxed),
+        b"event_gap" => observer.overhead.event_gap.load(Relaxed),
+        b"gemm_rate" => rate::of(Class::Gemm).stands_for(),
+        b"collective_rate" => rate::of(Class::Collective).stands_for(),
         b"steps" => observer.steps.load(Relaxed),
         _ => u64::MAX,
     }

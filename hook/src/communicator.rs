@@ -3,7 +3,7 @@
 use std::{
     ffi::{c_char, c_int},
     sync::atomic::{
-        AtomicU32, AtomicU64, AtomicUsize,
+        AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -14,6 +14,8 @@ use xpu_shared::{
     ledger::{COMMUNICATORS, CommunicatorLine, Ledger},
     sampling,
 };
+
+use crate::rate::{self, Class};
 
 /// Communicators alive at once in one process, with room for records of closed ones that are still under way.
 const SLOTS: usize = 256;
@@ -44,6 +46,10 @@ pub(crate) struct Slot {
     collectives: AtomicU64,
     point_to_point: AtomicU64,
     splits: AtomicU64,
+    /// Launches, of collectives and of sends or receives, that could have been timed.
+    chances: [AtomicU64; 2],
+    /// How often the governor has its collectives timed.
+    pub(crate) rate: AtomicU8,
     line: AtomicU32,
 }
 
@@ -80,8 +86,14 @@ impl Communicators {
 
     /// Communicators that are open.
     pub(crate) fn open(&self) -> impl Iterator<Item = &Slot> {
+        self.open_slots().map(|(_, slot)| slot)
+    }
+
+    /// The same, each with its slot's number.
+    pub(crate) fn open_slots(&self) -> impl Iterator<Item = (u16, &Slot)> {
         let used = self.used.load(Acquire) as usize;
-        self.slots[..used].iter().filter(|slot| slot.handle.load(Acquire) > BUSY)
+        let slots = (0..).zip(&self.slots[..used]);
+        slots.filter(|(_, slot)| slot.handle.load(Acquire) > BUSY)
     }
 
     /// Remembers a communicator that was made. A table that is full forgets it: its calls count as unknown.
@@ -108,9 +120,11 @@ impl Communicators {
         slot.parent.store(parent.0, Relaxed);
         slot.rank.store(rank, Relaxed);
         slot.size.store(size, Relaxed);
-        for count in [&slot.collectives, &slot.point_to_point, &slot.splits] {
+        let [collective, point_to_point] = &slot.chances;
+        for count in [&slot.collectives, &slot.point_to_point, &slot.splits, collective, point_to_point] {
             count.store(0, Relaxed);
         }
+        slot.rate.store(rate::FIRST.0, Relaxed);
         slot.line.store(NO_LINE, Relaxed);
         if size > 0 {
             slot.show(ledger, rank, size);
@@ -182,6 +196,20 @@ impl Slot {
 
     fn counter(&self, collective: bool) -> &AtomicU64 {
         if collective { &self.collectives } else { &self.point_to_point }
+    }
+
+    /// Whether what is launched now, the next collective or the next send or receive, is to be timed.
+    pub(crate) fn choose(&self, collective: bool) -> bool {
+        let chances = &self.chances[usize::from(!collective)];
+        chances.store(chances.load(Relaxed) + 1, Relaxed);
+        let rate =
+            if collective { rate::at(Class::Collective, &self.rate) } else { rate::of(Class::PointToPoint) };
+        rate.times(self.next(collective))
+    }
+
+    /// How often that was asked.
+    pub(crate) fn chances(&self, collective: bool) -> u64 {
+        self.chances[usize::from(!collective)].load(Relaxed)
     }
 
     /// The number of this split among all splits of this communicator: every member calls every split.

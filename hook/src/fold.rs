@@ -36,6 +36,8 @@ pub(crate) struct Fold {
     collectives: Totals<CollectiveKey>,
     waiting: VecDeque<Waiting>,
     samples: Vec<Sample>,
+    /// What empty pairs of events read since they were taken last.
+    gaps: Vec<Nanoseconds>,
     steps: Durations,
     last_step: Option<(u64, u64)>,
     /// The device that is current on this thread.
@@ -145,7 +147,7 @@ impl Fold {
                 let communicator = observer.communicators.slot(communicator).id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Interval { .. } => {}
+            Record::Interval { .. } | Record::Gap { .. } => {}
             Record::Step { completed, at } => {
                 if let Some((before, from)) = self.last_step
                     && completed > before
@@ -182,6 +184,7 @@ impl Fold {
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 self.time_collective(observer, at, (sequence, collectives), duration);
             }
+            Record::Gap { .. } => self.gaps.push(duration),
             Record::Step { .. } => {}
         }
     }
@@ -250,6 +253,10 @@ impl Fold {
         samples.truncate(most);
         samples.sort_by_key(|sample| (sample.communicator, sample.sequence));
         samples
+    }
+
+    pub(crate) fn take_gaps(&mut self) -> Vec<Nanoseconds> {
+        std::mem::take(&mut self.gaps)
     }
 
     /// Durations of the steps since the last call; `None` while nobody marked one.

@@ -1,4 +1,4 @@
-//! A matrix product on its way: counted, and timed if its number says so.
+//! A matrix product on its way: counted, and timed if its number or its shape says so.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,9 @@ use xpu_shared::gemm::GemmShape;
 
 use crate::{
     lane::{Lane, Timing},
+    rate::{self, Class},
     record::Record,
-    runtime, switch,
+    runtime,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,8 @@ pub(crate) struct Product {
 #[inline]
 pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Option<cudaStream_t>) -> Product {
     let number = lane.counters.gemms.get();
-    let timed = switch::gemm_rate().times(number);
+    let asked = lane.shapes.ask(&shape);
+    let timed = rate::of(Class::Gemm).times(number) || (asked && rate::take_allowance());
     let mut product = Product { shape, stream: None, timing: Timing::Not, captured: false };
     if timed || lane.observer().may_capture() {
         product.stream = stream();

@@ -240,7 +240,7 @@ impl Group {
         }
         for interval in self.intervals.iter_mut().filter(|interval| !interval.captured) {
             let slot = lane.observer().communicators.slot(interval.communicator);
-            if slot.size() > 1 && switch::collective_rate().times(slot.next(true)) {
+            if slot.size() > 1 && slot.choose(true) {
                 interval.timing = lane.start_timing(interval.stream);
                 if matches!(interval.timing, Timing::Not) {
                     lane.counters.untimed.add(1);

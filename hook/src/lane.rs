@@ -24,11 +24,16 @@ use crate::{
     record::Record,
     ring::{Pushed, Ring},
     runtime,
+    shapes::Shapes,
     timer::{TimerId, Timers},
 };
 
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
 const MEASURED_ONE_IN: u64 = 16;
+
+/// After one in so many, an empty pair of events shows what events cost the GPU. No multiple of the above: not those whose
+/// cost is measured.
+const GAP_ONE_IN: u64 = 31;
 
 /// Two events that take longer, in nanoseconds, wait for room in the GPU's queue, as the launch after them would have: that
 /// is not the hook's time.
@@ -43,6 +48,7 @@ pub(crate) struct Lane {
     pub(crate) ring: Ring<Record>,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
+    pub(crate) shapes: Shapes,
     /// Touched by the thread the lane is lent to, and by nobody else.
     group: UnsafeCell<Group>,
     ledger_line: AtomicU32,
@@ -60,6 +66,8 @@ unsafe impl Send for Lane {}
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) kernels: Count,
+    /// Those of them whose names were asked for.
+    pub(crate) named_kernels: Count,
     pub(crate) graphs: Count,
     pub(crate) gemms: Count,
     pub(crate) collectives: Count,
@@ -68,6 +76,8 @@ pub(crate) struct Counters {
     /// Should have been timed and was not.
     pub(crate) untimed: Count,
     pub(crate) timed: Count,
+    /// Empty pairs of events.
+    pub(crate) gaps: Count,
 }
 
 /// A counter with one writer: a load and a store, no locked instruction.
@@ -124,6 +134,7 @@ impl Lane {
             ring: Ring::new()?,
             timers: Timers::new()?,
             counters: Counters::default(),
+            shapes: Shapes::new(),
             group: UnsafeCell::new(Group::default()),
             ledger_line: AtomicU32::new(NO_LINE),
             costs: [const { AtomicU32::new(0) }; COSTS],
@@ -237,7 +248,19 @@ impl Lane {
                 self.costs[(number / MEASURED_ONE_IN) as usize % COSTS].store(whole as u32, Relaxed);
             }
         }
+        if stopped && number % GAP_ONE_IN == 3 {
+            self.measure_gap(stream);
+        }
         stopped.then_some(timer)
+    }
+
+    /// Records a pair with nothing in between, where the GPU is as busy as it was for the operation before.
+    fn measure_gap(&self, stream: cudaStream_t) {
+        let Some(timer) = self.timers.start(stream) else { return };
+        if self.timers.stop(timer, stream) {
+            self.counters.gaps.add(1);
+            self.push(Record::Gap { timer });
+        }
     }
 
     /// What timing an operation costs this thread, in nanoseconds: the median of what was measured.

@@ -14,12 +14,14 @@
 #![allow(non_snake_case, reason = "the interposed functions carry the names of the libraries")]
 
 pub mod abi;
+mod budget;
 mod communicator;
 pub mod cublas;
 pub mod cublaslt;
 pub mod cudart;
 mod fold;
 mod gemm;
+mod governor;
 mod group;
 mod guard;
 mod identity;
@@ -31,10 +33,12 @@ mod memory;
 pub mod nccl;
 mod observer;
 mod publisher;
+mod rate;
 mod record;
 mod ring;
 mod room;
 mod runtime;
+mod shapes;
 mod switch;
 mod symbol;
 mod timer;

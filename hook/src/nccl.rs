@@ -71,8 +71,8 @@ fn begin(
     }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
-    let chosen = slot.size() > 1 && switch::collective_rate().times(slot.next(operation.is_collective()));
-    if chosen && message.observed && !message.captured {
+    let timeable = slot.size() > 1 && message.observed && !message.captured;
+    if timeable && slot.choose(operation.is_collective()) {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);

@@ -20,8 +20,8 @@ use xpu_shared::{
 };
 
 use crate::{
-    communicator::Communicators, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, switch,
-    work::Working,
+    budget, communicator::Communicators, governor::Overhead, identity::Identity, lane::Lane, lane::monotonic,
+    memory, publisher, rate, switch, work::Working,
 };
 
 /// Threads that can launch at once. A lane takes memory where it was ever written: all of it, in time.
@@ -56,8 +56,9 @@ pub(crate) struct Observer {
     pub(crate) work: Working,
     /// Captures in progress in the process, as far as they were begun through the runtime.
     captures: AtomicU32,
-    /// The sampling variable held something that could not be read.
-    pub(crate) complaint: Option<String>,
+    /// Variables that held something that could not be read.
+    pub(crate) complaints: Vec<String>,
+    pub(crate) overhead: Overhead,
     stop: AtomicBool,
     stopped: AtomicBool,
     thread: OnceLock<Thread>,
@@ -96,8 +97,8 @@ impl Observer {
             switch::set(false);
             return None;
         }
-        let complaint =
-            std::env::var(variable::SAMPLE).ok().and_then(|text| switch::set_rates_from(&text).err());
+        let read = |name, set: fn(&str) -> Result<(), String>| set(&std::env::var(name).ok()?).err();
+        let complaints = [read(variable::BUDGET, budget::set_from), read(variable::SAMPLE, rate::set_from)];
         let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new(),
@@ -106,7 +107,8 @@ impl Observer {
             steps: AtomicU64::new(0),
             work: Working::default(),
             captures: AtomicU32::new(0),
-            complaint,
+            complaints: complaints.into_iter().flatten().collect(),
+            overhead: Overhead::default(),
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             thread: OnceLock::new(),

@@ -1,5 +1,6 @@
 //! The hook's own thread: gathers what launching threads left, and tells the collector once a second.
 
+mod health;
 mod report;
 
 use std::{
@@ -17,9 +18,10 @@ use xpu_shared::{
 
 use crate::{
     fold::Fold,
+    governor::Governor,
     guard,
     identity::Identity,
-    lane::Lane,
+    lane::{Lane, monotonic},
     memory,
     observer::{self, Observer},
     room, switch,
@@ -53,6 +55,7 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
 struct Publisher {
     observer: &'static Observer,
     fold: Fold,
+    governor: Governor,
     identity: Identity,
     line: Option<Line>,
     number: u64,
@@ -61,12 +64,6 @@ struct Publisher {
     introduced: bool,
     everything: bool,
     published: Instant,
-    /// Operations timed, and nanoseconds that cost launching threads, as of the last summary.
-    timed: u64,
-    /// Operations recorded and not timed, and operations only counted, likewise.
-    recorded: u64,
-    counted: u64,
-    spent: u64,
 }
 
 /// The way to the collector.
@@ -92,6 +89,7 @@ impl Publisher {
         Self {
             observer,
             fold: Fold::default(),
+            governor: Governor::new(monotonic()),
             line: Line::open(&identity),
             identity,
             number: 0,
@@ -99,10 +97,6 @@ impl Publisher {
             introduced: false,
             everything: true,
             published: Instant::now(),
-            timed: 0,
-            recorded: 0,
-            counted: 0,
-            spent: 0,
         }
     }
 
@@ -117,6 +111,8 @@ impl Publisher {
                 continue;
             }
             self.fold.gather(self.observer);
+            self.governor.learn(self.fold.take_gaps());
+            self.governor.visit(self.observer, monotonic());
             self.obey();
             if !exit_known && self.fold.has_read() {
                 observer::register_exit();

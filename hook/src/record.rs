@@ -34,6 +34,10 @@ pub(crate) enum Record {
         collectives: u64,
         timer: TimerId,
     },
+    /// A pair of events with nothing in between.
+    Gap {
+        timer: TimerId,
+    },
     Step {
         completed: u64,
         /// Monotonic nanoseconds.
@@ -46,7 +50,7 @@ impl Record {
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
             Self::Gemm { timer, .. } | Self::Collective { timer, .. } => timer,
-            Self::Interval { timer, .. } => Some(timer),
+            Self::Interval { timer, .. } | Self::Gap { timer } => Some(timer),
             Self::Step { .. } => None,
         }
     }

@@ -56,7 +56,9 @@ pub mod variable {
     pub const RUNTIME_DIR: &str = "XPU_TOP_RUNTIME_DIR";
     /// `1`: the hook stays out of the way entirely.
     pub const DISABLE: &str = "XPU_TOP_DISABLE";
-    /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two).
+    /// Share of wall time that timing may take, in percent; `off` for no bound.
+    pub const BUDGET: &str = "XPU_TOP_BUDGET";
+    /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two), whatever they cost.
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";

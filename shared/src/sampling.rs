@@ -16,6 +16,8 @@ impl Rate {
     pub const EVERY: Self = Self(0);
     /// Coarser than this nothing would be timed in hours.
     pub const COARSEST: Self = Self(20);
+    /// Times nothing, or one operation in centuries.
+    pub const NEVER: Self = Self(63);
 
     /// The coarsest rate that still times at least one in `n`; `None` where `n` is no power of two or too large.
     pub fn one_in(n: u64) -> Option<Self> {
@@ -73,6 +75,11 @@ mod tests {
         let mut positions = std::collections::BTreeSet::new();
         positions.extend((0..96 * 200).filter(|&n| Rate(4).times(n)).map(|n| n % 96));
         assert_eq!(positions.len(), 96);
+    }
+
+    #[test]
+    fn never_is_never() {
+        assert_eq!((0..1_000_000).filter(|&n| Rate::NEVER.times(n)).count(), 0);
     }
 
     #[test]

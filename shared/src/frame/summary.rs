@@ -181,7 +181,7 @@ pub struct HookHealth {
     pub dropped_records: u64,
     /// Operations that should have been timed and were not, because no event was free or CUDA refused one.
     pub untimed: u64,
-    /// Time spent on launching threads for timing, since the start.
+    /// Time that timing and counting took, of launching threads and of the GPU, since the start.
     pub spent: Nanoseconds,
     /// CPU time of the hook's own thread, since the start.
     pub thread_cpu: Nanoseconds,
@@ -189,7 +189,7 @@ pub struct HookHealth {
     pub memory: u64,
     /// Share of wall time that timing may take, in millionths; `None` if nothing bounds it.
     pub budget_ppm: Option<u32>,
-    /// What timing one operation was found to cost here: its launching thread, and the GPU.
+    /// What a pair of events was found to cost its launching thread here, and one event the GPU; 0 while unknown.
     pub event_cost: Nanoseconds,
     pub event_gap: Nanoseconds,
     /// GEMMs, and collectives of the busiest communicator, are timed one in so many now.

@@ -1,0 +1,152 @@
+//! Holds the hook to its budget: finds out what timing an operation costs here, counts what was spent, and sets how often each
+//! class is timed. Run by the hook's own thread.
+
+mod plan;
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use xpu_shared::unit::Nanoseconds;
+
+use crate::{
+    budget,
+    lane::{Count, Lane},
+    observer::Observer,
+    rate::{self, Class},
+};
+use plan::{Done, Plan, Subject};
+
+/// Nanoseconds that a pair of events takes of its launching thread, and that one event takes of the GPU, until that was
+/// measured. Twice and once what an H200 and its host take, or nearly.
+const COST: u64 = 3_000;
+const GAP: u64 = 1_500;
+
+/// Measured gaps, of which the median is taken.
+const GAPS: usize = 31;
+
+/// What a launch costs its thread that is recorded but not timed (a product 25 ns, a collective 35 ns, in a group 55 ns), and one
+/// that is only counted (a kernel, 8 ns): twice what `make bench` finds in warm caches, or nearly.
+const RECORDED: u64 = 60;
+const COUNTED: u64 = 20;
+
+/// What was found and spent, for whoever asks.
+#[derive(Debug, Default)]
+pub(crate) struct Overhead {
+    /// Nanoseconds since the process began.
+    pub(crate) spent: AtomicU64,
+    /// Nanoseconds that a pair of events takes of its launching thread, and that one takes of the GPU; 0 while unknown.
+    pub(crate) event_cost: AtomicU64,
+    pub(crate) event_gap: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Governor {
+    plan: Plan,
+    gaps: VecDeque<u64>,
+    bill: Bill,
+}
+
+/// What was done as of the last look, and what it cost.
+#[derive(Debug, Default)]
+struct Bill {
+    pairs: u64,
+    recorded: u64,
+    counted: u64,
+    /// Nanoseconds spent on pairs of events, and on the rest.
+    timing: u64,
+    counting: u64,
+}
+
+impl Governor {
+    pub(crate) fn new(now: u64) -> Self {
+        Self { plan: Plan::new(now), gaps: VecDeque::new(), bill: Bill::default() }
+    }
+
+    /// Takes in what empty pairs of events read.
+    pub(crate) fn learn(&mut self, gaps: impl IntoIterator<Item = Nanoseconds>) {
+        for gap in gaps {
+            self.gaps.truncate(GAPS - 1);
+            self.gaps.push_front(gap.0);
+        }
+    }
+
+    /// Looks at what was spent, and sets the rates if it is time to. `now` is in monotonic nanoseconds.
+    pub(crate) fn visit(&mut self, observer: &Observer, now: u64) {
+        let cost = observer.lanes().map(Lane::typical_cost).max().filter(|&cost| cost > 0);
+        let gap = median(&self.gaps);
+        // The launching thread and the GPU may each wait for the other: both are taken to hold up the program.
+        let price = cost.unwrap_or(COST) + 2 * gap.unwrap_or(GAP);
+        self.bill.charge(observer, price);
+        let overhead = &observer.overhead;
+        overhead.spent.store(self.bill.timing + self.bill.counting, Relaxed);
+        overhead.event_cost.store(cost.unwrap_or(0), Relaxed);
+        overhead.event_gap.store(gap.unwrap_or(0), Relaxed);
+        let Some(ppm) = budget::ppm() else { return };
+        let done = Done { pairs: self.bill.pairs, counting: self.bill.counting, chances: chances(observer) };
+        if self.plan.look(now, f64::from(ppm) * 1e-6, price as f64, &done) {
+            self.apply(observer);
+        }
+    }
+
+    fn apply(&mut self, observer: &Observer) {
+        for (subject, rate) in self.plan.rates() {
+            match subject {
+                Subject::Class(class) => rate::govern(class, rate),
+                Subject::Communicator(index) => {
+                    observer.communicators.slot(index).rate.store(rate.0, Relaxed);
+                }
+            }
+        }
+        if let Some(rate) = self.plan.busiest() {
+            rate::govern(Class::Collective, rate);
+        }
+        let (more, most) = self.plan.allowance();
+        let governed = rate::by_hand(Class::Gemm).is_none();
+        rate::allow(more, if governed { most } else { 0 });
+    }
+}
+
+impl Bill {
+    fn charge(&mut self, observer: &Observer, price: u64) {
+        let sum =
+            |counter: fn(&Lane) -> &Count| -> u64 { observer.lanes().map(|lane| counter(lane).get()).sum() };
+        let timed = sum(|lane| &lane.counters.timed);
+        let pairs = timed + sum(|lane| &lane.counters.gaps);
+        let launched = sum(|lane| &lane.counters.gemms)
+            + sum(|lane| &lane.counters.collectives)
+            + sum(|lane| &lane.counters.point_to_point);
+        let recorded = launched.saturating_sub(timed).max(self.recorded);
+        let counted = sum(|lane| &lane.counters.kernels) + sum(|lane| &lane.counters.graphs);
+        self.timing += (pairs - self.pairs) * price;
+        self.counting += (recorded - self.recorded) * RECORDED + (counted - self.counted) * COUNTED;
+        (self.pairs, self.recorded, self.counted) = (pairs, recorded, counted);
+    }
+}
+
+/// How many operations of each subject could have been timed so far.
+fn chances(observer: &Observer) -> Vec<plan::Chances> {
+    let slots = || observer.communicators.open_slots();
+    let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();
+    let class =
+        |class, count| plan::Chances { subject: Subject::Class(class), count, by_hand: rate::by_hand(class) };
+    let mut chances = vec![
+        class(Class::Gemm, sum(|lane| &lane.counters.gemms)),
+        class(Class::PointToPoint, slots().map(|(_, slot)| slot.chances(false)).sum()),
+        class(Class::Graph, sum(|lane| &lane.counters.graphs)),
+        class(Class::Kernel, sum(|lane| &lane.counters.named_kernels)),
+    ];
+    chances.extend(slots().map(|(index, slot)| plan::Chances {
+        subject: Subject::Communicator(index),
+        count: slot.chances(true),
+        by_hand: rate::by_hand(Class::Collective),
+    }));
+    chances
+}
+
+fn median(values: &VecDeque<u64>) -> Option<u64> {
+    let mut sorted: Vec<_> = values.iter().copied().collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}

@@ -1,0 +1,53 @@
+//! How well the hook itself does, and what it costs.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use xpu_shared::{frame::HookHealth, unit::Nanoseconds};
+
+use super::Publisher;
+use crate::{
+    budget,
+    lane::Lane,
+    observer::Observer,
+    rate::{self, Class},
+    switch,
+};
+
+impl Publisher {
+    pub(super) fn health(&self) -> HookHealth {
+        let lanes = self.observer.lanes().count();
+        let dropped = self.observer.lanes().map(|lane| lane.ring.dropped()).sum::<u64>();
+        let unobserved = self.observer.unobserved();
+        let overhead = &self.observer.overhead;
+        HookHealth {
+            enabled: switch::is_on(),
+            dropped_records: dropped + unobserved + self.fold.dropped_keys(),
+            untimed: self.sum(|lane| &lane.counters.untimed) + self.fold.failed(),
+            spent: Nanoseconds(overhead.spent.load(Relaxed)),
+            thread_cpu: thread_cpu(),
+            memory: (size_of::<Observer>() + lanes * Lane::MEMORY + self.fold.memory()) as u64,
+            budget_ppm: budget::ppm(),
+            event_cost: Nanoseconds(overhead.event_cost.load(Relaxed)),
+            event_gap: Nanoseconds(overhead.event_gap.load(Relaxed)),
+            gemm_rate: rate::of(Class::Gemm),
+            collective_rate: rate::of(Class::Collective),
+            blind: self.blind(),
+        }
+    }
+
+    fn blind(&self) -> Vec<String> {
+        let unknown = self.observer.communicators.unknown();
+        let mut blind = self.observer.complaints.clone();
+        if unknown > 0 {
+            blind.push(format!("{unknown} NCCL calls on communicators whose making was not seen"));
+        }
+        blind
+    }
+}
+
+fn thread_cpu() -> Nanoseconds {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Nanoseconds(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,135 @@
+//! How often each class of operations is timed: as the governor says, or as somebody set it by hand.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+
+use xpu_shared::sampling::Rate;
+
+/// Operations that are sampled alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    Gemm,
+    /// Each communicator has a rate of its own; this is what a fresh one starts with, and that of the busiest.
+    Collective,
+    PointToPoint,
+    Graph,
+    /// Kernels whose names were asked for.
+    Kernel,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel];
+}
+
+/// Before anything is known: a pair of events on every GEMM costs up to 7 % of a step, on one in sixteen nothing that
+/// could be measured.
+pub(crate) const FIRST: Rate = Rate(4);
+
+/// In the place of a rate set by hand where there is none.
+const GOVERNED: u8 = u8::MAX;
+
+static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
+static BY_HAND: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
+
+/// GEMMs that may be timed because their shape asks for it, though their number does not.
+static ALLOWANCE: AtomicI64 = AtomicI64::new(0);
+
+#[inline]
+pub(crate) fn of(class: Class) -> Rate {
+    at(class, &RATES[class as usize])
+}
+
+/// The rate in `governed`, unless that of the class is set by hand.
+#[inline]
+pub(crate) fn at(class: Class, governed: &AtomicU8) -> Rate {
+    let by_hand = BY_HAND[class as usize].load(Relaxed);
+    Rate(if by_hand == GOVERNED { governed.load(Relaxed) } else { by_hand })
+}
+
+pub(crate) fn by_hand(class: Class) -> Option<Rate> {
+    Some(Rate(BY_HAND[class as usize].load(Relaxed))).filter(|rate| rate.0 != GOVERNED)
+}
+
+/// What the governor has chosen.
+pub(crate) fn govern(class: Class, rate: Rate) {
+    RATES[class as usize].store(rate.0, Relaxed);
+}
+
+/// `None` leaves the class to the governor. Sends and receives go with collectives.
+pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
+    let rate = rate.map_or(GOVERNED, |rate| rate.0);
+    BY_HAND[class as usize].store(rate, Relaxed);
+    if class == Class::Collective {
+        BY_HAND[Class::PointToPoint as usize].store(rate, Relaxed);
+    }
+}
+
+pub(crate) fn set_all_by_hand(rate: Option<Rate>) {
+    for class in Class::ALL {
+        set_by_hand(class, rate);
+    }
+}
+
+/// Whether one more may be timed for its shape.
+#[cold]
+pub(crate) fn take_allowance() -> bool {
+    ALLOWANCE.load(Relaxed) > 0 && ALLOWANCE.fetch_sub(1, Relaxed) > 0
+}
+
+/// Allows so many more, though never more than `most` in all.
+pub(crate) fn allow(more: i64, most: i64) {
+    let _ = ALLOWANCE.fetch_update(Relaxed, Relaxed, |left| Some((left.max(0) + more).min(most)));
+}
+
+/// Reads `gemm=16,collective=8`. A part that cannot be read changes nothing and is returned, to be shown.
+pub(crate) fn set_from(text: &str) -> Result<(), String> {
+    let mut set = Vec::new();
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let wrong = || {
+            format!(
+                "XPU_TOP_SAMPLE: '{part}' is not gemm=N, collective=N, graph=N or kernel=N with N a power of two up to 2^20"
+            )
+        };
+        let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+        let rate = value.trim().parse().ok().and_then(Rate::one_in).ok_or_else(wrong)?;
+        let class = match name.trim() {
+            "gemm" => Class::Gemm,
+            "collective" => Class::Collective,
+            "graph" => Class::Graph,
+            "kernel" => Class::Kernel,
+            _ => return Err(wrong()),
+        };
+        set.push((class, rate));
+    }
+    for (class, rate) in set {
+        set_by_hand(class, Some(rate));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_or_refused_whole() {
+        set_from("gemm=1, collective=8").unwrap();
+        assert_eq!(
+            [Class::Gemm, Class::Collective, Class::PointToPoint].map(of),
+            [Rate(0), Rate(3), Rate(3)]
+        );
+        assert_eq!(by_hand(Class::Graph), None);
+        assert!(set_from("gemm=3").unwrap_err().contains("power of two"));
+        assert!(set_from("gemm=2,flops=2").is_err());
+        assert_eq!(of(Class::Gemm), Rate(0));
+        set_all_by_hand(None);
+        assert_eq!(of(Class::Gemm), FIRST);
+    }
+
+    #[test]
+    fn what_is_allowed_is_bounded_and_used_up() {
+        allow(5, 2);
+        assert_eq!([(); 3].map(|()| take_allowance()), [true, true, false]);
+        assert!(!take_allowance());
+    }
+}

@@ -1,0 +1,110 @@
+//! Which shapes of products a thread has launched, so that each gets some samples, however rare it is.
+
+use std::{
+    hash::{Hash as _, Hasher},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use xpu_shared::{gemm::GemmShape, sampling};
+
+/// Shapes told apart at once; two that meet in one place take it from each other, and ask too often. What they ask for is
+/// bounded elsewhere.
+const PLACES: usize = 512;
+
+/// The lower bits of a place count, the others say what.
+const COUNT: u64 = (1 << 24) - 1;
+
+/// One writer.
+#[derive(Debug)]
+pub(crate) struct Shapes([AtomicU64; PLACES]);
+
+impl Shapes {
+    pub(crate) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; PLACES])
+    }
+
+    /// Counts one. It should be timed if it is the second, fourth, eighth ... of its shape. Never the first: the library may
+    /// load its kernel then, between our two events.
+    #[inline]
+    pub(crate) fn ask(&self, shape: &GemmShape) -> bool {
+        let hash = hash(shape);
+        let place = &self.0[hash as usize % PLACES];
+        let before = place.load(Relaxed);
+        if (before ^ hash) & !COUNT != 0 {
+            place.store(hash & !COUNT | 1, Relaxed);
+            return false;
+        }
+        let count = ((before & COUNT) + 1).min(COUNT);
+        place.store(hash & !COUNT | count, Relaxed);
+        count.is_power_of_two()
+    }
+}
+
+#[inline]
+fn hash(shape: &GemmShape) -> u64 {
+    let mut mixer = Mixer(0);
+    shape.hash(&mut mixer);
+    sampling::priority(mixer.0)
+}
+
+/// The standard library's hash takes as long as all else that a launch costs.
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+
+    #[inline]
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(word.into());
+    }
+
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u8(byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{datatype::DataType, gemm::ComputeType};
+
+    use super::*;
+
+    fn shape(m: u64, batch: u64) -> GemmShape {
+        let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
+        GemmShape { m, n: 64, k: 64, batch, datatype, compute, transposed: (false, false) }
+    }
+
+    #[test]
+    fn a_shape_asks_ever_more_seldom() {
+        let shapes = Shapes::new();
+        let asked: Vec<_> = (1..=100).filter(|_| shapes.ask(&shape(64, 1))).collect();
+        assert_eq!(asked, [2, 4, 8, 16, 32, 64]);
+        assert!(!shapes.ask(&shape(64, 2)) && shapes.ask(&shape(64, 2)));
+    }
+
+    #[test]
+    fn hundreds_of_shapes_each_ask() {
+        let shapes = Shapes::new();
+        let asks = |m| (0..100).filter(|_| shapes.ask(&shape(m, 1))).count();
+        assert!((1..300).all(|m| asks(m) == 6));
+    }
+}
