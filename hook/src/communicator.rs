@@ -1,78 +1,83 @@
 //! The communicators of this process, found by the handle the program calls with.
 
-use std::{
-    ffi::{c_char, c_int},
-    sync::atomic::{
-        AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
-    },
+mod name;
+mod slot;
+
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 use cudarc::nccl::sys::ncclComm_t;
 use xpu_shared::{
     id::CommunicatorId,
-    ledger::{COMMUNICATORS, CommunicatorLine, Ledger},
-    sampling,
+    ledger::{COMMUNICATORS, Ledger},
 };
 
-use crate::rate::{self, Class};
+use crate::{
+    memory,
+    nccl::{Identity, Pending},
+};
+use slot::{BUSY, NO_LINE};
+
+pub(crate) use name::Name;
+pub(crate) use slot::{Lineage, Slot};
 
 /// Communicators alive at once in one process, with room for records of closed ones that are still under way.
 const SLOTS: usize = 256;
 
-/// A slot without a line in the ledger.
-const NO_LINE: u32 = u32::MAX;
-
 #[derive(Debug)]
 pub(crate) struct Communicators {
-    slots: [Slot; SLOTS],
+    slots: Box<[Slot]>,
     /// Slots ever used; a look-up looks no further.
     used: AtomicU32,
     /// Where the search for a slot to reuse goes on: the longest closed first.
     next: AtomicU32,
     /// Calls on communicators whose making was not seen.
     unknown: AtomicU64,
+    /// Communicators that found no slot, and those that found no line in the ledger.
+    too_many: AtomicU64,
+    unshown: AtomicU64,
+    /// Slots whose rank and size are not known yet.
+    unsettled: AtomicU32,
+    /// Those whose handle is not known yet.
+    pub(crate) pending: Pending,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    /// The handle; 0 when free, 1 while it is being filled in.
-    handle: AtomicUsize,
-    id: AtomicU64,
-    parent: AtomicU64,
-    rank: AtomicU32,
-    size: AtomicU32,
-    /// Collectives and sends or receives so far. A communicator is used by one thread at a time, as NCCL demands.
-    collectives: AtomicU64,
-    point_to_point: AtomicU64,
-    splits: AtomicU64,
-    /// Launches, of collectives and of sends or receives, that could have been timed.
-    chances: [AtomicU64; 2],
-    /// How often the governor has its collectives timed.
-    pub(crate) rate: AtomicU8,
-    line: AtomicU32,
+/// What is known of a communicator when it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) identity: Identity,
+    /// 0 if it has none.
+    pub(crate) parent: CommunicatorId,
+    pub(crate) name: Name,
+    pub(crate) rank: u32,
+    /// 0 while only NCCL knows rank and size: see [`Communicators::settle`].
+    pub(crate) size: u32,
 }
-
-const BUSY: usize = 1;
 
 impl Communicators {
-    pub(crate) fn new() -> Self {
-        Self {
-            slots: std::array::from_fn(|_| Slot::default()),
+    /// Bytes it holds.
+    pub(crate) const MEMORY: usize = SLOTS * size_of::<Slot>() + Pending::MEMORY;
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self {
+            slots: memory::slice(SLOTS, || Some(Slot::default()))?,
             used: AtomicU32::new(0),
             next: AtomicU32::new(0),
             unknown: AtomicU64::new(0),
-        }
+            too_many: AtomicU64::new(0),
+            unshown: AtomicU64::new(0),
+            unsettled: AtomicU32::new(0),
+            pending: Pending::new()?,
+        })
     }
 
-    /// The slot of a handle; counts the calls for which there is none.
     #[inline]
     pub(crate) fn find(&self, handle: ncclComm_t) -> Option<u16> {
         let used = self.used.load(Acquire) as usize;
         let found = self.slots[..used].iter().position(|slot| slot.handle.load(Relaxed) == handle as usize);
-        if found.is_none() {
-            self.unknown.fetch_add(1, Relaxed);
-        }
         found.map(|index| index as u16)
     }
 
@@ -80,8 +85,27 @@ impl Communicators {
         &self.slots[usize::from(index)]
     }
 
+    /// Counts a call on a communicator that was not found.
+    pub(crate) fn miss(&self) {
+        self.unknown.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn unknown(&self) -> u64 {
         self.unknown.load(Relaxed)
+    }
+
+    pub(crate) fn too_many(&self) -> u64 {
+        self.too_many.load(Relaxed)
+    }
+
+    pub(crate) fn unshown(&self) -> u64 {
+        self.unshown.load(Relaxed)
+    }
+
+    /// Whether something is to be learnt of some communicator yet.
+    #[inline]
+    pub(crate) fn has_unsettled(&self) -> bool {
+        self.unsettled.load(Relaxed) != 0 || !self.pending.is_empty()
     }
 
     /// Communicators that are open.
@@ -97,54 +121,61 @@ impl Communicators {
     }
 
     /// Remembers a communicator that was made. A table that is full forgets it: its calls count as unknown.
-    /// A size of 0 says that rank and size are not known yet: see [`Self::settle`].
-    pub(crate) fn insert(
-        &self,
-        ledger: &Ledger,
-        handle: ncclComm_t,
-        id: CommunicatorId,
-        parent: CommunicatorId,
-        rank: u32,
-        size: u32,
-    ) {
+    pub(crate) fn insert(&self, ledger: &Ledger, handle: ncclComm_t, origin: &Origin) -> Option<u16> {
         if handle.is_null() {
-            return;
+            return None;
         }
+        // Of one that was at this address before, the end was not seen.
+        self.remove(ledger, handle);
         let start = self.next.load(Relaxed) as usize;
         let free =
             |index: &usize| self.slots[*index].handle.compare_exchange(0, BUSY, AcqRel, Relaxed).is_ok();
-        let Some(index) = (0..SLOTS).map(|n| (start + n) % SLOTS).find(free) else { return };
+        let Some(index) = (0..SLOTS).map(|n| (start + n) % SLOTS).find(free) else {
+            self.too_many.fetch_add(1, Relaxed);
+            return None;
+        };
         self.next.store(((index + 1) % SLOTS) as u32, Relaxed);
         let slot = &self.slots[index];
-        slot.id.store(id.0, Relaxed);
-        slot.parent.store(parent.0, Relaxed);
-        slot.rank.store(rank, Relaxed);
-        slot.size.store(size, Relaxed);
-        let [collective, point_to_point] = &slot.chances;
-        for count in [&slot.collectives, &slot.point_to_point, &slot.splits, collective, point_to_point] {
-            count.store(0, Relaxed);
-        }
-        slot.rate.store(rate::FIRST.0, Relaxed);
-        slot.line.store(NO_LINE, Relaxed);
-        if size > 0 {
-            slot.show(ledger, rank, size);
+        slot.begin(origin);
+        if origin.size > 0 {
+            self.show(ledger, slot);
+        } else {
+            self.unsettled.fetch_add(1, Relaxed);
         }
         slot.handle.store(handle as usize, Release);
         self.used.fetch_max(index as u32 + 1, AcqRel);
+        Some(index as u16)
     }
 
-    /// Rank and size, which only NCCL knew, of a communicator that is used for the first time.
+    /// Rank and size of a communicator, which only NCCL knew.
     pub(crate) fn settle(&self, ledger: &Ledger, index: u16, rank: u32, size: u32) {
         let slot = self.slot(index);
         slot.rank.store(rank, Relaxed);
-        slot.size.store(size, Relaxed);
-        slot.show(ledger, rank, size);
+        // Two threads may ask NCCL at once.
+        if size > 0 && slot.size.swap(size, Relaxed) == 0 {
+            self.unsettled.fetch_sub(1, Relaxed);
+            self.show(ledger, slot);
+        }
+    }
+
+    /// Gives it a line in the ledger, if one is free.
+    fn show(&self, ledger: &Ledger, slot: &Slot) {
+        let line = (0..COMMUNICATORS).find(|&line| ledger.communicators[line].is_free());
+        let Some(line) = line else {
+            self.unshown.fetch_add(1, Relaxed);
+            return;
+        };
+        slot.line.store(line as u32, Relaxed);
+        ledger.communicators[line].open(slot.id(), slot.rank(), slot.size());
     }
 
     /// Forgets a handle: NCCL may give its address to the next communicator.
     pub(crate) fn remove(&self, ledger: &Ledger, handle: ncclComm_t) {
         let used = self.used.load(Acquire) as usize;
         for slot in self.slots[..used].iter().filter(|slot| slot.handle.load(Acquire) == handle as usize) {
+            if slot.size() == 0 {
+                self.unsettled.fetch_sub(1, Relaxed);
+            }
             if let Some(line) = slot.line(ledger) {
                 line.close();
             }
@@ -152,92 +183,6 @@ impl Communicators {
             slot.handle.store(0, Release);
         }
     }
-}
-
-fn free_line(ledger: &Ledger) -> u32 {
-    (0..COMMUNICATORS).find(|&line| ledger.communicators[line].is_free()).map_or(NO_LINE, |line| line as u32)
-}
-
-impl Slot {
-    pub(crate) fn id(&self) -> CommunicatorId {
-        CommunicatorId(self.id.load(Relaxed))
-    }
-
-    pub(crate) fn parent(&self) -> Option<CommunicatorId> {
-        Some(CommunicatorId(self.parent.load(Relaxed))).filter(|parent| parent.0 != 0)
-    }
-
-    pub(crate) fn size(&self) -> u32 {
-        self.size.load(Relaxed)
-    }
-
-    /// Gives it a line in the ledger, if one is free.
-    fn show(&self, ledger: &Ledger, rank: u32, size: u32) {
-        let line = free_line(ledger);
-        self.line.store(line, Relaxed);
-        if let Some(line) = ledger.communicators.get(line as usize) {
-            line.open(self.id(), rank, size);
-        }
-    }
-
-    pub(crate) fn line<'a>(&self, ledger: &'a Ledger) -> Option<&'a CommunicatorLine> {
-        ledger.communicators.get(self.line.load(Relaxed) as usize)
-    }
-
-    /// The number the next collective, or the next send or receive, will have.
-    pub(crate) fn next(&self, collective: bool) -> u64 {
-        self.counter(collective).load(Relaxed)
-    }
-
-    pub(crate) fn advance(&self, collective: bool, by: u64) {
-        let counter = self.counter(collective);
-        counter.store(counter.load(Relaxed) + by, Relaxed);
-    }
-
-    fn counter(&self, collective: bool) -> &AtomicU64 {
-        if collective { &self.collectives } else { &self.point_to_point }
-    }
-
-    /// Whether what is launched now, the next collective or the next send or receive, is to be timed.
-    pub(crate) fn choose(&self, collective: bool) -> bool {
-        let chances = &self.chances[usize::from(!collective)];
-        chances.store(chances.load(Relaxed) + 1, Relaxed);
-        let rate =
-            if collective { rate::at(Class::Collective, &self.rate) } else { rate::of(Class::PointToPoint) };
-        rate.times(self.next(collective))
-    }
-
-    /// How often that was asked.
-    pub(crate) fn chances(&self, collective: bool) -> u64 {
-        self.chances[usize::from(!collective)].load(Relaxed)
-    }
-
-    /// The number of this split among all splits of this communicator: every member calls every split.
-    pub(crate) fn next_split(&self) -> u64 {
-        self.splits.fetch_add(1, Relaxed)
-    }
-}
-
-/// `ncclUniqueId`, which NCCL takes by value.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct UniqueId([c_char; 128]);
-
-impl UniqueId {
-    /// The same on every rank that was given this id, and no other communicator's.
-    pub(crate) fn communicator(&self) -> CommunicatorId {
-        let mixed = self.0.chunks_exact(8).fold(0, |mixed, chunk| {
-            let word = chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte as u8));
-            sampling::priority(mixed ^ word)
-        });
-        CommunicatorId(mixed.max(1))
-    }
-}
-
-/// What split number `number` of `parent` with this color makes; the same on all ranks of that color.
-pub(crate) fn split_of(parent: CommunicatorId, number: u64, color: c_int) -> CommunicatorId {
-    let mixed = sampling::priority(sampling::priority(parent.0 ^ number) ^ u64::from(color as u32));
-    CommunicatorId(mixed.max(1))
 }
 
 #[cfg(test)]
@@ -252,19 +197,26 @@ mod tests {
         ptr::without_provenance_mut(at)
     }
 
+    fn origin(id: u64, rank: u32, size: u32) -> Origin {
+        let identity = Identity { id: CommunicatorId(id), magic: 0 };
+        Origin { identity, parent: CommunicatorId(0), name: Name::default(), rank, size }
+    }
+
     #[test]
     fn an_address_used_again_is_another_communicator() {
         let page = LedgerPage::create().unwrap();
-        let known = Communicators::new();
-        known.insert(page.ledger(), handle(64), CommunicatorId(7), CommunicatorId(0), 1, 8);
+        let known = Communicators::new().unwrap();
+        known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
         let first = known.find(handle(64)).unwrap();
         known.slot(first).advance(true, 5);
+        known.slot(first).bore(Lineage::Counted);
         known.remove(page.ledger(), handle(64));
         assert_eq!(known.find(handle(64)), None);
-        known.insert(page.ledger(), handle(64), CommunicatorId(9), CommunicatorId(7), 0, 2);
+        known.insert(page.ledger(), handle(64), &origin(9, 0, 2));
         let second = known.find(handle(64)).unwrap();
         assert_ne!(first, second);
         assert_eq!((known.slot(second).id(), known.slot(second).next(true)), (CommunicatorId(9), 0));
+        assert_eq!(known.slot(second).next_child(Lineage::Counted), 1);
         assert_eq!(
             known.slot(first).id(),
             CommunicatorId(7),
@@ -273,27 +225,43 @@ mod tests {
     }
 
     #[test]
-    fn more_communicators_than_fit_are_unknown_not_wrong() {
+    fn an_end_that_was_not_seen_is_inferred() {
         let page = LedgerPage::create().unwrap();
-        let known = Communicators::new();
-        for n in 0..SLOTS + 10 {
-            known.insert(
-                page.ledger(),
-                handle(64 + n * 8),
-                CommunicatorId(n as u64 + 1),
-                CommunicatorId(0),
-                0,
-                2,
-            );
+        let known = Communicators::new().unwrap();
+        for id in [7, 9] {
+            known.insert(page.ledger(), handle(64), &origin(id, 0, 2));
         }
-        assert_eq!(known.find(handle(64 + SLOTS * 8)), None);
-        assert_eq!((known.unknown(), known.open().count()), (1, SLOTS));
+        let open: Vec<_> = known.open().map(Slot::id).collect();
+        assert_eq!(open, [CommunicatorId(9)]);
+        assert_eq!(page.ledger().read().communicators.len(), 1);
     }
 
     #[test]
-    fn splits_differ_by_color_and_by_order() {
-        let parent = CommunicatorId(3);
-        let all = [split_of(parent, 0, 0), split_of(parent, 0, 1), split_of(parent, 1, 0)];
-        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+    fn more_communicators_than_fit_are_unknown_not_wrong() {
+        let page = LedgerPage::create().unwrap();
+        let known = Communicators::new().unwrap();
+        for n in 0..SLOTS + 10 {
+            known.insert(page.ledger(), handle(64 + n * 8), &origin(n as u64 + 1, 0, 2));
+        }
+        assert_eq!(known.find(handle(64 + SLOTS * 8)), None);
+        assert_eq!((known.too_many(), known.open().count()), (10, SLOTS));
+        assert_eq!(known.unshown(), (SLOTS - COMMUNICATORS) as u64);
+    }
+
+    #[test]
+    fn one_that_is_not_ready_is_shown_when_it_is() {
+        let page = LedgerPage::create().unwrap();
+        let known = Communicators::new().unwrap();
+        let index = known.insert(page.ledger(), handle(64), &origin(7, 0, 0)).unwrap();
+        assert!(known.has_unsettled() && page.ledger().read().communicators.is_empty());
+        for _ in 0..2 {
+            known.settle(page.ledger(), index, 3, 8);
+        }
+        let shown = &page.ledger().read().communicators;
+        assert_eq!((shown.len(), shown[0].rank, shown[0].size), (1, 3, 8));
+        assert!(!known.has_unsettled());
+        known.insert(page.ledger(), handle(72), &origin(8, 0, 0));
+        known.remove(page.ledger(), handle(72));
+        assert!(!known.has_unsettled());
     }
 }

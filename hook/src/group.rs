@@ -249,6 +249,15 @@ impl Group {
         }
     }
 
+    /// After the end of a group that launches nothing, whichever depth it had.
+    pub(crate) fn discard(&mut self, lane: &Lane, result: c_int) {
+        if self.is_outermost() {
+            self.messages.drain(..).for_each(|message| message.refused(lane));
+            self.tallies.drain(..).for_each(|tally| tally.refused(lane));
+        }
+        self.close(lane, result);
+    }
+
     /// After the end of a group, whichever depth it had.
     pub(crate) fn close(&mut self, lane: &Lane, result: c_int) {
         self.depth = self.depth.saturating_sub(1);

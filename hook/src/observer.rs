@@ -101,7 +101,7 @@ impl Observer {
         let complaints = [read(variable::BUDGET, budget::set_from), read(variable::SAMPLE, rate::set_from)];
         let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            communicators: Communicators::new(),
+            communicators: Communicators::new()?,
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),

@@ -7,6 +7,7 @@ use xpu_shared::{frame::HookHealth, unit::Nanoseconds};
 use super::Publisher;
 use crate::{
     budget,
+    communicator::Communicators,
     lane::Lane,
     observer::Observer,
     rate::{self, Class},
@@ -25,7 +26,10 @@ impl Publisher {
             untimed: self.sum(|lane| &lane.counters.untimed) + self.fold.failed(),
             spent: Nanoseconds(overhead.spent.load(Relaxed)),
             thread_cpu: thread_cpu(),
-            memory: (size_of::<Observer>() + lanes * Lane::MEMORY + self.fold.memory()) as u64,
+            memory: (size_of::<Observer>()
+                + Communicators::MEMORY
+                + lanes * Lane::MEMORY
+                + self.fold.memory()) as u64,
             budget_ppm: budget::ppm(),
             event_cost: Nanoseconds(overhead.event_cost.load(Relaxed)),
             event_gap: Nanoseconds(overhead.event_gap.load(Relaxed)),
@@ -36,10 +40,16 @@ impl Publisher {
     }
 
     fn blind(&self) -> Vec<String> {
-        let unknown = self.observer.communicators.unknown();
+        let communicators = &self.observer.communicators;
         let mut blind = self.observer.complaints.clone();
-        if unknown > 0 {
-            blind.push(format!("{unknown} NCCL calls on communicators whose making was not seen"));
+        for (count, what) in [
+            (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
+            (communicators.too_many(), "communicators more than can be watched at once"),
+            (communicators.unshown(), "communicators more than the ledger can show"),
+        ] {
+            if count > 0 {
+                blind.push(format!("{count} {what}"));
+            }
         }
         blind
     }

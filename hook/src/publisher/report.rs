@@ -70,8 +70,9 @@ impl Publisher {
 
     fn communicator(&self, line: &CommunicatorReading) -> CommunicatorState {
         let mut open = self.observer.communicators.open();
-        let parent = open.find(|slot| slot.id() == line.id).and_then(Slot::parent);
-        CommunicatorState { parent, ..line.into() }
+        let slot = open.find(|slot| slot.id() == line.id);
+        let name = slot.map(|slot| slot.name().to_string()).unwrap_or_default();
+        CommunicatorState { parent: slot.and_then(Slot::parent), name, ..line.into() }
     }
 }
 

@@ -1,0 +1,145 @@
+//! What is kept of one communicator.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use xpu_shared::{
+    id::CommunicatorId,
+    ledger::{CommunicatorLine, Ledger},
+};
+
+use super::{Name, Origin, name::SharedName};
+use crate::{
+    nccl::Identity,
+    rate::{self, Class},
+};
+
+/// A slot without a line in the ledger.
+pub(super) const NO_LINE: u32 = u32::MAX;
+
+/// In place of a handle, while a slot is being filled in.
+pub(super) const BUSY: usize = 1;
+
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// The handle; 0 when free, 1 while it is being filled in.
+    pub(super) handle: AtomicUsize,
+    id: AtomicU64,
+    magic: AtomicU64,
+    parent: AtomicU64,
+    name: SharedName,
+    pub(super) rank: AtomicU32,
+    pub(super) size: AtomicU32,
+    /// Collectives and sends or receives so far. A communicator is used by one thread at a time, as NCCL demands.
+    collectives: AtomicU64,
+    point_to_point: AtomicU64,
+    /// Splits and grown communicators made of it, as NCCL counts them, and shrunk ones, which it does not count.
+    children: AtomicU32,
+    shrunk: AtomicU32,
+    /// Launches, of collectives and of sends or receives, that could have been timed.
+    chances: [AtomicU64; 2],
+    /// How often the governor has its collectives timed.
+    pub(crate) rate: AtomicU8,
+    pub(super) line: AtomicU32,
+}
+
+impl Slot {
+    pub(super) fn begin(&self, origin: &Origin) {
+        self.id.store(origin.identity.id.0, Relaxed);
+        self.magic.store(origin.identity.magic, Relaxed);
+        self.parent.store(origin.parent.0, Relaxed);
+        self.name.set(&origin.name);
+        self.rank.store(origin.rank, Relaxed);
+        self.size.store(origin.size, Relaxed);
+        let [collective, point_to_point] = &self.chances;
+        for count in [&self.collectives, &self.point_to_point, collective, point_to_point] {
+            count.store(0, Relaxed);
+        }
+        for count in [&self.children, &self.shrunk] {
+            count.store(0, Relaxed);
+        }
+        self.rate.store(rate::FIRST.0, Relaxed);
+        self.line.store(NO_LINE, Relaxed);
+    }
+
+    pub(crate) fn id(&self) -> CommunicatorId {
+        CommunicatorId(self.id.load(Relaxed))
+    }
+
+    pub(crate) fn parent(&self) -> Option<CommunicatorId> {
+        Some(CommunicatorId(self.parent.load(Relaxed))).filter(|parent| parent.0 != 0)
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { id: self.id(), magic: self.magic.load(Relaxed) }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        self.name.get()
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank.load(Relaxed)
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size.load(Relaxed)
+    }
+
+    pub(crate) fn line<'a>(&self, ledger: &'a Ledger) -> Option<&'a CommunicatorLine> {
+        ledger.communicators.get(self.line.load(Relaxed) as usize)
+    }
+
+    /// The number the next collective, or the next send or receive, will have.
+    pub(crate) fn next(&self, collective: bool) -> u64 {
+        self.counter(collective).load(Relaxed)
+    }
+
+    pub(crate) fn advance(&self, collective: bool, by: u64) {
+        let counter = self.counter(collective);
+        counter.store(counter.load(Relaxed) + by, Relaxed);
+    }
+
+    fn counter(&self, collective: bool) -> &AtomicU64 {
+        if collective { &self.collectives } else { &self.point_to_point }
+    }
+
+    /// Whether what is launched now, the next collective or the next send or receive, is to be timed.
+    pub(crate) fn choose(&self, collective: bool) -> bool {
+        let chances = &self.chances[usize::from(!collective)];
+        chances.store(chances.load(Relaxed) + 1, Relaxed);
+        let rate =
+            if collective { rate::at(Class::Collective, &self.rate) } else { rate::of(Class::PointToPoint) };
+        rate.times(self.next(collective))
+    }
+
+    /// How often that was asked.
+    pub(crate) fn chances(&self, collective: bool) -> u64 {
+        self.chances[usize::from(!collective)].load(Relaxed)
+    }
+
+    /// The number the next child gets: the first is 1. Every member makes every child in the same order.
+    pub(crate) fn next_child(&self, lineage: Lineage) -> u32 {
+        self.lineage(lineage).load(Relaxed).wrapping_add(1)
+    }
+
+    /// That child was made, or might have been.
+    pub(crate) fn bore(&self, lineage: Lineage) {
+        self.lineage(lineage).fetch_add(1, Relaxed);
+    }
+
+    fn lineage(&self, lineage: Lineage) -> &AtomicU32 {
+        match lineage {
+            Lineage::Counted => &self.children,
+            Lineage::Shrunk => &self.shrunk,
+        }
+    }
+}
+
+/// How a communicator comes from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lineage {
+    /// By a split, or by growing: NCCL numbers these.
+    Counted,
+    /// By shrinking.
+    Shrunk,
+}

@@ -1,0 +1,150 @@
+//! NCCL's own name for a communicator, `commHash`: what its logs, its profiler plugins and its RAS service call it.
+//!
+//! NCCL gives it to nobody, but it follows from what the program passes: the unique id, and for a split the parent's hash, the
+//! number of the split and the color.
+
+use std::{ffi::c_int, io::Write as _};
+
+/// The bytes of an `ncclUniqueId`.
+pub(crate) type IdBytes = [u8; 128];
+
+/// The way of a version of NCCL, as `ncclGetVersion` numbers them, to name communicators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// Up to 2.23. A split is named after its parent and color alone, and the next of the same color bears the same name.
+    Unnumbered,
+    /// 2.24 and 2.25.
+    Text,
+    /// From 2.26 on.
+    Mixed,
+}
+
+impl Scheme {
+    pub(crate) fn of(version: c_int) -> Self {
+        match version {
+            ..22_400 => Self::Unnumbered,
+            22_400..22_600 => Self::Text,
+            _ => Self::Mixed,
+        }
+    }
+
+    /// Of a communicator made from a unique id; the first, where it was made from several.
+    pub(crate) fn of_id(self, id: &IdBytes) -> u64 {
+        match self {
+            Self::Mixed => Mixer::new().eat(id).digest(),
+            Self::Text | Self::Unnumbered => times_33(id),
+        }
+    }
+
+    /// Of what the `number`-th split of `parent` makes of this color. `None` where NCCL's name does not tell two of them apart.
+    pub(crate) fn of_split(self, parent: u64, number: u32, color: c_int) -> Option<u64> {
+        match self {
+            Self::Unnumbered => None,
+            Self::Text => {
+                let mut text: IdBytes = [0; 128];
+                // The longest is 39 bytes.
+                let _ = write!(&mut text[..], "{parent:016x}-{}-{color}", number.cast_signed());
+                Some(times_33(&text))
+            }
+            Self::Mixed => Some(
+                Mixer::new()
+                    .eat(&parent.to_le_bytes())
+                    .eat(&number.to_le_bytes())
+                    .eat(&color.to_le_bytes())
+                    .digest(),
+            ),
+        }
+    }
+}
+
+/// Two numbers as one, as NCCL grows a communicator: its magic number and the parent's count, then the result and the new size.
+pub(crate) fn combined(base: u64, value: u64) -> u64 {
+    Mixer::new().eat(&base.to_le_bytes()).eat(&value.to_le_bytes()).digest()
+}
+
+/// Bernstein's hash with exclusive or, over signed bytes.
+fn times_33(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(5381, |hash: u64, &byte| hash.wrapping_mul(33) ^ i64::from(byte as i8) as u64)
+}
+
+/// Two lanes stirred before each word. How the bytes are cut into meals matters too.
+struct Mixer {
+    first: u64,
+    second: u64,
+}
+
+impl Mixer {
+    fn new() -> Self {
+        Self { first: 1, second: 1 }
+    }
+
+    fn eat(mut self, meal: &[u8]) -> Self {
+        self.first ^= meal.len() as u64;
+        for bite in meal.chunks(8) {
+            self.stir();
+            let mut word = [0; 8];
+            word[..bite.len()].copy_from_slice(bite);
+            self.first = self.first.wrapping_add(u64::from_le_bytes(word));
+        }
+        self
+    }
+
+    fn stir(&mut self) {
+        self.first = self.first.wrapping_add(self.second);
+        self.second ^= self.first;
+        self.first = folded(self.first, 31, 0x9de6_2bbc_8cef_3ce3);
+        self.second = folded(self.second, 32, 0x485c_d631_1b59_9e79);
+    }
+
+    fn digest(self) -> u64 {
+        let first = folded(self.first, 31, 0xbac3_bd56_2846_de6b);
+        folded(first.wrapping_add(self.second), 32, 0x995a_187a_14e7_b445)
+    }
+}
+
+/// The upper bits over the lower, then times an odd number.
+fn folded(word: u64, by: u32, times: u64) -> u64 {
+    (word ^ word >> by).wrapping_mul(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted() -> IdBytes {
+        std::array::from_fn(|index| index as u8)
+    }
+
+    /// What NCCL's own code, compiled, answers.
+    #[test]
+    fn names_are_nccls_own() {
+        assert_eq!(Scheme::Mixed.of_id(&[0; 128]), 0xcc97_6ec6_c24b_b53c);
+        assert_eq!(Scheme::Mixed.of_id(&counted()), 0x6afe_1cc1_7717_e1f4);
+        assert_eq!(Scheme::Mixed.of_split(0x6afe_1cc1_7717_e1f4, 1, 0), Some(0x7903_0d07_3b3c_579f));
+        assert_eq!(Scheme::Text.of_id(&counted()), 0xbf47_c767_cbdf_3105);
+    }
+
+    #[test]
+    fn bytes_of_an_id_are_signed_in_the_older_way() {
+        assert_eq!(times_33(&[0x80]), (5381 * 33) ^ 0xffff_ffff_ffff_ff80);
+    }
+
+    #[test]
+    fn a_split_is_named_after_its_number_where_nccl_has_one() {
+        for scheme in [Scheme::Text, Scheme::Mixed] {
+            let all = [(1, 0), (1, 1), (2, 0)].map(|(number, color)| scheme.of_split(7, number, color));
+            assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+        }
+        assert_eq!(Scheme::Unnumbered.of_split(7, 1, 3), None);
+        let mut text = [0; 128];
+        text[..20].copy_from_slice(b"000000000000002a-3-1");
+        assert_eq!(Scheme::Text.of_split(42, 3, 1), Some(times_33(&text)));
+    }
+
+    #[test]
+    fn versions_name_in_their_way() {
+        let schemes = [2_708, 21_805, 22_304, 22_403, 22_602, 23_007].map(Scheme::of);
+        let [old, text, new] = [Scheme::Unnumbered, Scheme::Text, Scheme::Mixed];
+        assert_eq!(schemes, [old, old, old, text, new, new]);
+    }
+}

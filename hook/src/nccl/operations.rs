@@ -1,0 +1,154 @@
+//! What a program asks of a communicator: collectives, sends and receives, signals.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
+use xpu_shared::{collective::Operation, datatype::DataType, ledger::Call};
+
+use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
+use crate::{
+    group::Message,
+    interpose::interpose,
+    lane::{Lane, Timing, coarse_now},
+    runtime, switch,
+};
+
+/// An operation between its call and its return.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    message: Message,
+    timing: Timing,
+    queued: bool,
+}
+
+/// What stands in for the count and datatype of an operation that moves nothing.
+const NOTHING: (usize, c_int) = (0, 0);
+
+fn begin(
+    lane: &Lane,
+    operation: Operation,
+    (count, datatype): (usize, c_int),
+    communicator: ncclComm_t,
+    stream: cudaStream_t,
+) -> Option<Ticket> {
+    let observer = lane.observer();
+    let index = find(lane, communicator)?;
+    let slot = observer.communicators.slot(index);
+    let datatype = DataType::from_nccl(datatype);
+    let count = count as u64;
+    let message = Message {
+        communicator: index,
+        operation,
+        datatype,
+        bytes: operation.message_bytes(count, datatype.bytes(), slot.size()),
+        bus_bytes: operation.bus_bytes(count, datatype.bytes(), slot.size()),
+        stream,
+        observed: switch::is_on(),
+        captured: observer.may_capture() && runtime::is_capturing(stream) == Some(true),
+    };
+    let now = coarse_now();
+    if let Some(line) = slot.line(observer.ledger()) {
+        if operation.is_collective() {
+            line.enter(1, operation, message.bytes, now);
+        } else {
+            line.point_to_point();
+        }
+    }
+    if lane.group(|group| group.is_open()) {
+        return Some(Ticket { message, timing: Timing::Not, queued: true });
+    }
+    lane.entered(Call::Collective, now);
+    let mut timing = Timing::Not;
+    let timeable = slot.size() > 1 && message.observed && !message.captured;
+    if timeable && slot.choose(operation.is_collective()) {
+        timing = lane.start_timing(stream);
+        if matches!(timing, Timing::Not) {
+            lane.counters.untimed.add(1);
+        }
+    }
+    Some(Ticket { message, timing, queued: false })
+}
+
+fn end(lane: &Lane, ticket: Ticket, result: c_int) {
+    let Ticket { message, timing, queued } = ticket;
+    let observer = lane.observer();
+    let slot = observer.communicators.slot(message.communicator);
+    let line = slot.line(observer.ledger()).filter(|_| message.operation.is_collective());
+    if queued {
+        let kept = result == 0 && lane.group(|group| group.queue(message));
+        if let Some(line) = line.filter(|_| !kept) {
+            line.retract(1);
+        }
+        return;
+    }
+    lane.left();
+    if result != 0 && result != IN_PROGRESS {
+        lane.drop_timing(timing);
+        if let Some(line) = line {
+            line.retract(1);
+        }
+        return;
+    }
+    let timer = if result == 0 {
+        lane.stop_timing(timing, message.stream)
+    } else {
+        lane.drop_timing(timing);
+        None
+    };
+    message.launched(lane, timer);
+}
+
+/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.
+macro_rules! operations {
+    ($(
+        $(#[$doc:meta])*
+        $operation:ident: fn $name:ident($($buffer:ident),+; $($choice:ident),*);
+    )*) => {
+        interpose! {$(
+            $(#[$doc])*
+            fn $name(
+                $($buffer: *mut c_void,)+ count: usize, datatype: c_int, $($choice: c_int,)*
+                communicator: ncclComm_t, stream: cudaStream_t,
+            ) -> c_int in NCCL, or MISSING, even off;
+            before |lane| begin(lane, Operation::$operation, (count, datatype), communicator, stream);
+            after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+        )*}
+    };
+}
+
+operations! {
+    AllReduce: fn ncclAllReduce(send, receive; reduction);
+    AllGather: fn ncclAllGather(send, receive;);
+    ReduceScatter: fn ncclReduceScatter(send, receive; reduction);
+    Broadcast: fn ncclBroadcast(send, receive; root);
+    /// Reaches `ncclBroadcast` from inside NCCL: the guard counts it once.
+    Broadcast: fn ncclBcast(buffer; root);
+    Reduce: fn ncclReduce(send, receive; reduction, root);
+    AlltoAll: fn ncclAlltoAll(send, receive;);
+    Gather: fn ncclGather(send, receive; root);
+    Scatter: fn ncclScatter(send, receive; root);
+    Send: fn ncclSend(send; peer);
+    Recv: fn ncclRecv(receive; peer);
+}
+
+interpose! {
+    /// Writes to a peer that makes no call of its own for it.
+    fn ncclPutSignal(
+        from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
+        signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING, even off;
+    before |lane| begin(lane, Operation::PutSignal, (count, datatype), communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclSignal(
+        peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING, even off;
+    before |lane| begin(lane, Operation::Signal, NOTHING, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+
+    fn ncclWaitSignal(
+        count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
+    ) -> c_int in NCCL, or MISSING, even off;
+    before |lane| begin(lane, Operation::WaitSignal, NOTHING, communicator, stream);
+    after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
+}

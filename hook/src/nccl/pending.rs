@@ -1,0 +1,157 @@
+//! Communicators that NCCL is making in a thread of its own: their handles are not known yet.
+
+use std::{
+    ptr,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use cudarc::nccl::sys::ncclComm_t;
+
+use crate::{communicator::Origin, memory};
+
+/// More than that at once are forgotten: their calls count as unknown.
+const MOST: usize = 32;
+
+/// A split or a shrink of a non-blocking communicator. Until NCCL has made it, it holds the place where the handle will be
+/// to NULL; when it has, and answers "success" for the parent, the handle is there. From then on the place is the
+/// program's variable, and may be gone at any time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unborn {
+    /// Where NCCL will write the handle.
+    pub(super) place: *const ncclComm_t,
+    /// The handle of the parent.
+    pub(super) parent: ncclComm_t,
+    pub(super) origin: Origin,
+}
+
+// SAFETY: the addresses are only compared, or read through the kernel.
+unsafe impl Send for Unborn {}
+
+/// Nobody waits for a lock here: what another thread looks at just now is looked at next time.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    places: Box<[Mutex<Option<Unborn>>]>,
+    count: AtomicU32,
+}
+
+impl Pending {
+    pub(crate) const MEMORY: usize = MOST * size_of::<Mutex<Option<Unborn>>>();
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self { places: memory::slice(MOST, || Some(Mutex::default()))?, count: AtomicU32::new(0) })
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// `false` if there is no room.
+    pub(super) fn add(&self, unborn: Unborn) -> bool {
+        self.places.iter().any(|place| {
+            let Ok(mut place) = place.try_lock() else { return false };
+            let free = place.is_none();
+            if free {
+                *place = Some(unborn);
+                self.count.fetch_add(1, Relaxed);
+            }
+            free
+        })
+    }
+
+    /// Takes out one that was made: the one whose handle is `wanted`, or any of `parent`.
+    pub(super) fn take_made(
+        &self,
+        is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
+    ) -> Option<(ncclComm_t, Origin)> {
+        self.take(|unborn| {
+            let handle = peek(unborn.place);
+            (!handle.is_null() && is(handle, unborn.parent)).then_some((handle, unborn.origin))
+        })
+    }
+
+    /// Forgets what will not be made: the parent is gone, or has failed.
+    pub(super) fn forget_children(&self, parent: ncclComm_t) {
+        while self.take(|unborn| (unborn.parent == parent).then_some(())).is_some() {}
+    }
+
+    fn take<T>(&self, choose: impl Fn(&Unborn) -> Option<T>) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        self.places.iter().find_map(|place| {
+            let mut place = place.try_lock().ok()?;
+            let chosen = choose(place.as_ref()?)?;
+            *place = None;
+            self.count.fetch_sub(1, Relaxed);
+            Some(chosen)
+        })
+    }
+}
+
+/// What is at an address that may be nobody's by now: the kernel looks, and refuses where we would crash. NULL if it does.
+fn peek(place: *const ncclComm_t) -> ncclComm_t {
+    let mut handle: ncclComm_t = ptr::null_mut();
+    let here = libc::iovec { iov_base: (&raw mut handle).cast(), iov_len: size_of::<ncclComm_t>() };
+    let there = libc::iovec { iov_base: place.cast_mut().cast(), iov_len: size_of::<ncclComm_t>() };
+    // SAFETY: it writes to `handle` alone, and checks the address that it reads.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
+    if read == size_of::<ncclComm_t>() as isize { handle } else { ptr::null_mut() }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::id::CommunicatorId;
+
+    use super::*;
+    use crate::{communicator::Name, nccl::Identity};
+
+    fn unborn(place: *const ncclComm_t, id: u64) -> Unborn {
+        let identity = Identity { id: CommunicatorId(id), magic: 0 };
+        let origin = Origin { identity, parent: CommunicatorId(1), name: Name::default(), rank: 0, size: 0 };
+        Unborn { place, parent: ptr::without_provenance_mut(64), origin }
+    }
+
+    fn made(pending: &Pending) -> Option<u64> {
+        Some(pending.take_made(|_, _| true)?.1.identity.id.0)
+    }
+
+    #[test]
+    fn one_is_found_when_it_is_made() {
+        let pending = Pending::new().unwrap();
+        let mut place: ncclComm_t = ptr::null_mut();
+        pending.add(unborn(&raw const place, 7));
+        assert_eq!(made(&pending), None);
+        // SAFETY: it is ours.
+        unsafe { (&raw mut place).write_volatile(ptr::without_provenance_mut(4096)) };
+        assert_eq!(made(&pending), Some(7));
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_not_touched() {
+        let pending = Pending::new().unwrap();
+        // SAFETY: a fresh page, given back at once.
+        let page = unsafe {
+            let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(ptr::null_mut(), 4096, read, private, -1, 0);
+            libc::munmap(page, 4096);
+            page
+        };
+        pending.add(unborn(page.cast(), 7));
+        assert_eq!(made(&pending), None);
+        pending.forget_children(ptr::without_provenance_mut(64));
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn there_is_no_room_for_ever_more() {
+        let pending = Pending::new().unwrap();
+        let kept = (0..100).filter(|&id| pending.add(unborn(ptr::null(), id))).count();
+        assert_eq!(kept, MOST);
+    }
+}
