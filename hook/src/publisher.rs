@@ -89,7 +89,7 @@ impl Publisher {
         Self {
             observer,
             fold: Fold::default(),
-            governor: Governor::new(monotonic()),
+            governor: Governor::new(switch::time_on(monotonic())),
             line: Line::open(&identity),
             identity,
             number: 0,
@@ -112,7 +112,7 @@ impl Publisher {
             }
             self.fold.gather(self.observer);
             self.governor.learn(self.fold.take_gaps());
-            self.governor.visit(self.observer, monotonic());
+            self.governor.visit(self.observer, switch::time_on(monotonic()));
             self.obey();
             if !exit_known && self.fold.has_read() {
                 observer::register_exit();

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use crate::lane::monotonic;
+
 /// Observing is on unless somebody turned it off.
 static OFF: AtomicU8 = AtomicU8::new(0);
 
@@ -11,6 +13,11 @@ const BY_REQUEST: u8 = 1;
 const BY_FAULT: u8 = 2;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// When it was turned off by request, in monotonic nanoseconds; 0 while it is not.
+static OFF_SINCE: AtomicU64 = AtomicU64::new(0);
+/// How long it has been off, all times but the present one.
+static OFF_FOR: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 pub(crate) fn is_on() -> bool {
@@ -24,11 +31,24 @@ pub(crate) fn is_broken() -> bool {
 }
 
 pub(crate) fn set(on: bool) {
+    let now = monotonic();
     if on {
         OFF.fetch_and(!BY_REQUEST, Relaxed);
+        let since = OFF_SINCE.swap(0, Relaxed);
+        if since != 0 {
+            OFF_FOR.fetch_add(now.saturating_sub(since), Relaxed);
+        }
     } else {
         OFF.fetch_or(BY_REQUEST, Relaxed);
+        let _ = OFF_SINCE.compare_exchange(0, now.max(1), Relaxed, Relaxed);
     }
+}
+
+/// `now` on a clock that stands while observing is off: what is spent is a share of the time in which it can be.
+pub(crate) fn time_on(now: u64) -> u64 {
+    let since = OFF_SINCE.load(Relaxed);
+    let off = OFF_FOR.load(Relaxed) + if since == 0 { 0 } else { now.saturating_sub(since) };
+    now.saturating_sub(off)
 }
 
 /// Turns observing off for the rest of this process.
@@ -54,6 +74,19 @@ pub(crate) fn panics() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_stands_while_observing_is_off() {
+        let at = || time_on(monotonic());
+        set(false);
+        let stands = at();
+        set(false);
+        let until = monotonic() + 2_000_000;
+        while monotonic() < until {}
+        assert_eq!(at(), stands);
+        set(true);
+        while at() <= stands {}
+    }
 
     #[test]
     fn a_fault_outlasts_a_request_to_turn_on() {
