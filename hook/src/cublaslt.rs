@@ -1,6 +1,11 @@
 //! cuBLASLt: the product's shape is in descriptors, the stream in the call.
 
-use std::ffi::{CStr, c_int, c_void};
+mod layout;
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use cudarc::{
     cublaslt::sys::{cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t},
@@ -12,22 +17,13 @@ use xpu_shared::{
 };
 
 use crate::{gemm, interpose::interpose, symbol::foreign};
+use layout::Layout;
 
 /// Sonames of cuBLASLt, newest first.
 const CUBLASLT: &[&CStr] = &[c"libcublasLt.so.13", c"libcublasLt.so.12", c"libcublasLt.so.11"];
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;
-
-/// `cublasLtMatrixLayoutAttribute_t`
-mod layout {
-    use std::ffi::c_int;
-
-    pub(super) const TYPE: c_int = 0;
-    pub(super) const ROWS: c_int = 2;
-    pub(super) const COLUMNS: c_int = 3;
-    pub(super) const BATCH: c_int = 5;
-}
 
 /// `cublasLtMatmulDescAttributes_t`
 mod description {
@@ -39,64 +35,53 @@ mod description {
 }
 
 foreign! {
-    fn cublasLtMatrixLayoutGetAttribute(
-        layout: cublasLtMatrixLayout_t, attribute: c_int, value: *mut c_void, size: usize, written: *mut usize,
-    ) -> c_int in CUBLASLT
-}
-foreign! {
     fn cublasLtMatmulDescGetAttribute(
         description: cublasLtMatmulDesc_t, attribute: c_int, value: *mut c_void, size: usize, written: *mut usize,
     ) -> c_int in CUBLASLT
 }
 
-/// An attribute of a layout; all asked for here are 4 or 8 bytes of integer.
-fn layout_attribute<T: Copy + Default>(layout: cublasLtMatrixLayout_t, attribute: c_int) -> Option<T> {
-    let (mut value, mut written) = (T::default(), 0);
-    if layout.is_null() {
-        return None;
-    }
-    let place = (&raw mut value).cast();
-    // SAFETY: the layout is the one the program calls with; place, size and written describe live locals.
-    let rc = unsafe {
-        cublasLtMatrixLayoutGetAttribute(layout, attribute, place, size_of::<T>(), &raw mut written)
-    };
-    (rc == Some(0)).then_some(value)
-}
-
-fn description_attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
+fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
-    if description.is_null() {
-        return None;
-    }
     let place = (&raw mut value).cast();
-    // SAFETY: as above.
+    // SAFETY: the description is the one the program calls with; place, size and written describe live locals.
     let rc = unsafe {
         cublasLtMatmulDescGetAttribute(description, attribute, place, size_of::<c_int>(), &raw mut written)
     };
     (rc == Some(0)).then_some(value)
 }
 
-/// D is m×n; k is the other side of A.
+/// D is m×n; k is the other side of A. In what order elements lie, how they are scaled, and whether there is a C, changes nothing of
+/// the work. The key is A's type: where B's is another (FP8 gradients), the two are multiplied at the same speed.
 fn shape(
     description: cublasLtMatmulDesc_t,
     a: cublasLtMatrixLayout_t,
     d: cublasLtMatrixLayout_t,
 ) -> Option<GemmShape> {
-    let transposed =
-        |attribute| description_attribute(description, attribute).is_some_and(|operation| operation != 0);
+    if description.is_null() {
+        return None;
+    }
+    let transposed = |operand| attribute(description, operand).map(|operation| operation != 0);
     let (a_transposed, b_transposed) =
-        (transposed(description::TRANSPOSE_A), transposed(description::TRANSPOSE_B));
-    let k = layout_attribute(a, if a_transposed { layout::ROWS } else { layout::COLUMNS })?;
-    let batch: c_int = layout_attribute(d, layout::BATCH).unwrap_or(1);
+        (transposed(description::TRANSPOSE_A)?, transposed(description::TRANSPOSE_B)?);
+    let compute = attribute(description, description::COMPUTE)?;
+    let (a, d) = (Layout::of(a)?, Layout::of(d)?);
     Some(GemmShape {
-        m: layout_attribute(d, layout::ROWS)?,
-        n: layout_attribute(d, layout::COLUMNS)?,
-        k,
-        batch: u64::try_from(batch).unwrap_or(1),
-        datatype: DataType::from_cuda(layout_attribute(a, layout::TYPE)?),
-        compute: ComputeType::from_cublas(description_attribute(description, description::COMPUTE)?),
+        m: d.rows,
+        n: d.columns,
+        k: if a_transposed { a.rows } else { a.columns },
+        batch: u64::try_from(d.batch).unwrap_or(1),
+        datatype: DataType::from_cuda(a.datatype),
+        compute: ComputeType::from_cublas(compute),
         transposed: (a_transposed, b_transposed),
     })
+}
+
+/// Products that were launched and whose descriptors would not say what they are.
+static UNREADABLE: AtomicU64 = AtomicU64::new(0);
+
+/// Products that are in no count, as those whose sizes are on the GPU.
+pub(crate) fn unreadable() -> u64 {
+    UNREADABLE.load(Relaxed)
 }
 
 interpose! {
@@ -107,5 +92,9 @@ interpose! {
         algorithm: *const c_void, workspace: *mut c_void, workspace_size: usize, stream: cudaStream_t,
     ) -> c_int in CUBLASLT, or MISSING;
     before |lane| shape(description, a_layout, d_layout).map(|shape| gemm::begin(lane, shape, || Some(stream)));
-    after |lane, product, result| if let Some(product) = product { gemm::end(lane, product, result) };
+    after |lane, product, result| match product {
+        Some(product) => gemm::end(lane, product, result),
+        None if result == 0 => { UNREADABLE.fetch_add(1, Relaxed); }
+        None => {}
+    };
 }

@@ -1,5 +1,6 @@
 //! The hook's own thread: gathers what launching threads left, and tells the collector once a second.
 
+mod blind;
 mod health;
 mod report;
 

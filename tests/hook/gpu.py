@@ -11,7 +11,7 @@ import time
 from ctypes import byref, c_double, c_float, c_int, c_int64, c_longlong, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 
-BF16, FLOAT, HALF = 14, 0, 2
+BF16, FLOAT, HALF, E4M3, E5M2, FP4 = 14, 0, 2, 28, 29, 33
 COMPUTE_16F, COMPUTE_32F, COMPUTE_TF32 = 64, 68, 77
 NCCL_BF16, NCCL_FLOAT, NCCL_NONSENSE = 9, 7, 99
 
@@ -72,22 +72,30 @@ def sgemm(m, n, k):
     return process.cublasSgemm_v2(blas, 0, 0, m, n, k, one, memory, m, memory, k, one, memory, m)
 
 
-def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16):
-    """By cublasLt. Layouts are of the matrices as they lie in memory: transposed ones have their sides swapped."""
-    description = made(process.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
+def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16, b_type=None, out=None, row=False, with_c=True, compute=COMPUTE_32F):
+    """By cublasLt. Layouts are of the matrices before they are transposed, whatever order they lie in."""
+    description = made(process.cublasLtMatmulDescCreate, compute, FLOAT)
     for attribute, value in ((3, a), (4, b)):
         ok(process.cublasLtMatmulDescSetAttribute(description, attribute, byref(c_int(value)), c_size_t(4)))
     sides = ((k, m) if a else (m, k), (n, k) if b else (k, n), (m, n))
+    types = (dtype, dtype if b_type is None else b_type, dtype if out is None else out)
     layouts = []
-    for rows, columns in sides:
-        layout = made(process.cublasLtMatrixLayoutCreate, dtype, c_uint64(rows), c_uint64(columns), c_int64(rows))
-        ok(process.cublasLtMatrixLayoutSetAttribute(layout, 5, byref(c_int(batch)), c_size_t(4)))
+    for of, (rows, columns) in zip(types, sides):
+        leading = c_int64(columns if row else rows)
+        layout = made(process.cublasLtMatrixLayoutCreate, of, c_uint64(rows), c_uint64(columns), leading)
+        for attribute, value in ((1, int(row)), (5, batch)):
+            ok(process.cublasLtMatrixLayoutSetAttribute(layout, attribute, byref(c_int(value)), c_size_t(4)))
         layouts.append(layout)
-    in_a, in_b, out = layouts
-    return process.cublasLtMatmul(
-        blas_lt, description, one, memory, in_a, memory, in_b, one, memory, out, memory, out,
+    in_a, in_b, in_d = layouts
+    in_c = in_d if with_c else None
+    code = process.cublasLtMatmul(
+        blas_lt, description, one, memory, in_a, memory, in_b, one, memory if with_c else None, in_c, memory, in_d,
         None, None, c_size_t(0), stream,
     )  # fmt: skip
+    for layout in layouts:
+        ok(process.cublasLtMatrixLayoutDestroy(layout))
+    ok(process.cublasLtMatmulDescDestroy(description))
+    return code
 
 
 def kernel():

@@ -106,3 +106,77 @@ hold()",
     assert_eq!(said, expected);
     job.end();
 }
+
+/// Layouts are destroyed after each product, so that others take their places.
+#[test]
+fn descriptors_say_what_a_product_is() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+for _ in range(2):
+    ok(matmul(8, 24, 40))
+    ok(matmul(16, 24, 40, row=True))
+    ok(matmul(24, 16, 40, row=True, a=1, b=1))
+    ok(matmul(32, 24, 40, with_c=False))
+    ok(matmul(40, 24, 48, a=1, dtype=E4M3, b_type=E5M2, out=BF16))
+    ok(matmul(48, 24, 40, dtype=E5M2, b_type=E4M3, out=BF16))
+    ok(matmul(56, 24, 40, a=1, dtype=FP4, out=BF16))
+    ok(matmul(64, 24, 40, dtype=FLOAT, compute=COMPUTE_TF32))
+    ok(matmul(72, 24, 40, dtype=HALF, compute=COMPUTE_16F, batch=7))
+    ok(matmul(80, 24, 40))
+    ok(matmul(80, 24, 40, batch=2))
+assert matmul(88, 0, 40) != 0
+sync()
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let f32 = ComputeType::Float32;
+    let of = |m, n, k, batch, datatype, compute, transposed| GemmShape {
+        m,
+        n,
+        k,
+        batch,
+        datatype,
+        compute,
+        transposed,
+    };
+    let bf16 = DataType::Bfloat16;
+    let (plain, both, first) = ((false, false), (true, true), (true, false));
+    let expected = [
+        of(8, 24, 40, 1, bf16, f32, plain),
+        of(16, 24, 40, 1, bf16, f32, plain),
+        of(24, 16, 40, 1, bf16, f32, both),
+        of(32, 24, 40, 1, bf16, f32, plain),
+        of(40, 24, 48, 1, DataType::Float8E4m3, f32, first),
+        of(48, 24, 40, 1, DataType::Float8E5m2, f32, plain),
+        of(56, 24, 40, 1, DataType::Float4, f32, first),
+        of(64, 24, 40, 1, DataType::Float32, ComputeType::Float32FastTf32, plain),
+        of(72, 24, 40, 7, DataType::Float16, ComputeType::Float16, plain),
+        of(80, 24, 40, 1, bf16, f32, plain),
+        of(80, 24, 40, 2, bf16, f32, plain),
+    ];
+    let gemms = said.gemms();
+    assert_eq!(gemms.keys().copied().collect::<Vec<_>>(), expected);
+    assert!(gemms.values().all(|totals| totals.count == 2), "{gemms:?}");
+    assert_eq!(said.launches().gemms, 22);
+    job.end();
+}
+
+/// What calls NCCL in a way nobody can stand in front of looks like a rank that meets nobody.
+#[test]
+fn a_rank_of_many_that_meets_nobody_is_said_to_be_a_blind_spot() {
+    let script = "
+for _ in range(2000): ok(gemm_ex(64, 64, 64))
+sync()
+step(1)
+hold()";
+    for (world, blind) in [("1", 0), ("8", 1)] {
+        let job = Job::of(1, &[("XPU_TOP_SAMPLE", "gemm=1024"), ("WORLD_SIZE", world)], script);
+        let said = job.after_step(0, 1);
+        let said = &said.summaries.last().expect("one").hook.blind;
+        assert_eq!(said.len(), blind, "{said:?}");
+        assert!(said.iter().all(|said| said.contains("rank of 8")), "{said:?}");
+        job.end();
+    }
+}

@@ -38,21 +38,6 @@ impl Publisher {
             blind: self.blind(),
         }
     }
-
-    fn blind(&self) -> Vec<String> {
-        let communicators = &self.observer.communicators;
-        let mut blind = self.observer.complaints.clone();
-        for (count, what) in [
-            (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
-            (communicators.too_many(), "communicators more than can be watched at once"),
-            (communicators.unshown(), "communicators more than the ledger can show"),
-        ] {
-            if count > 0 {
-                blind.push(format!("{count} {what}"));
-            }
-        }
-        blind
-    }
 }
 
 fn thread_cpu() -> Nanoseconds {

@@ -11,29 +11,12 @@ use crate::call::{Status, put};
 /// The attributes a kind of descriptor has, with their sizes in bytes.
 pub(crate) type Table = &'static [(c_int, usize)];
 
-pub(crate) const LAYOUT_TYPE: c_int = 0;
-pub(crate) const LAYOUT_ORDER: c_int = 1;
-pub(crate) const LAYOUT_ROWS: c_int = 2;
-pub(crate) const LAYOUT_COLS: c_int = 3;
-pub(crate) const LAYOUT_LD: c_int = 4;
-pub(crate) const LAYOUT_BATCH_COUNT: c_int = 5;
-/// Those above, the strided batch offset and the plane offset.
-pub(crate) const LAYOUT: Table = &[
-    (LAYOUT_TYPE, 4),
-    (LAYOUT_ORDER, 4),
-    (LAYOUT_ROWS, 8),
-    (LAYOUT_COLS, 8),
-    (LAYOUT_LD, 8),
-    (LAYOUT_BATCH_COUNT, 4),
-    (6, 8),
-    (7, 8),
-];
-
 pub(crate) const MATMUL_COMPUTE_TYPE: c_int = 0;
 pub(crate) const MATMUL_SCALE_TYPE: c_int = 1;
 pub(crate) const MATMUL_TRANSA: c_int = 3;
+pub(crate) const MATMUL_TRANSB: c_int = 4;
 pub(crate) const MATMUL_EPILOGUE: c_int = 7;
-/// Those above; pointer mode (2), transb, transc, fill mode (6), bias pointer and stride, auxiliary pointer,
+/// Those above; pointer mode (2), transc, fill mode (6), bias pointer and stride, auxiliary pointer,
 /// leading dimension and stride (11 to 13), alpha stride, SM target (15), scale pointers (17 to 21), the
 /// auxiliary output's type and scales (22 to 24), fast accumulation, bias type (26).
 pub(crate) const MATMUL: Table = &[
@@ -41,7 +24,7 @@ pub(crate) const MATMUL: Table = &[
     (MATMUL_SCALE_TYPE, 4),
     (2, 4),
     (MATMUL_TRANSA, 4),
-    (4, 4),
+    (MATMUL_TRANSB, 4),
     (5, 4),
     (6, 4),
     (MATMUL_EPILOGUE, 4),

@@ -1,4 +1,4 @@
-//! Handles, and the three kinds of descriptor: made, told, asked, destroyed.
+//! Handles, and two kinds of descriptor: made, told, asked, destroyed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ struct Library;
 
 static LIBRARIES: Handles<Library> = Handles::new(0x1b00_0000);
 pub(crate) static MATMULS: Handles<Attributes> = Handles::new(0x1d00_0000);
-pub(crate) static LAYOUTS: Handles<Attributes> = Handles::new(0x1a00_0000);
 static PREFERENCES: Handles<Attributes> = Handles::new(0x1f00_0000);
 
 pub(crate) fn known(kind: &Handles<Attributes>, handle: usize) -> Result<Arc<Attributes>, Status> {
@@ -113,52 +112,6 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulDescGetAttribute(
 ) -> c_int {
     // SAFETY: passed on unchanged.
     unsafe { get(&MATMULS, desc, name, to, room, written) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutCreate(
-    layout: *mut usize,
-    data_type: c_int,
-    rows: u64,
-    cols: u64,
-    ld: i64,
-) -> c_int {
-    let attributes = Attributes::new(attributes::LAYOUT)
-        .with(attributes::LAYOUT_TYPE, &data_type.to_ne_bytes())
-        .with(attributes::LAYOUT_ROWS, &rows.to_ne_bytes())
-        .with(attributes::LAYOUT_COLS, &cols.to_ne_bytes())
-        .with(attributes::LAYOUT_LD, &ld.to_ne_bytes())
-        .with(attributes::LAYOUT_BATCH_COUNT, &1_i32.to_ne_bytes());
-    // SAFETY: passed on unchanged.
-    unsafe { create(&LAYOUTS, layout, attributes) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cublasLtMatrixLayoutDestroy(layout: usize) -> c_int {
-    destroy(&LAYOUTS, layout, Status::InvalidValue)
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
-    layout: usize,
-    name: c_int,
-    from: *const c_void,
-    bytes: usize,
-) -> c_int {
-    // SAFETY: passed on unchanged.
-    unsafe { set(&LAYOUTS, layout, name, from, bytes) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
-    layout: usize,
-    name: c_int,
-    to: *mut c_void,
-    room: usize,
-    written: *mut usize,
-) -> c_int {
-    // SAFETY: passed on unchanged.
-    unsafe { get(&LAYOUTS, layout, name, to, room, written) }
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,8 @@
 use std::ffi::{c_float, c_int};
 
 use crate::call::{Status, call, put};
-use crate::descriptors::{LAYOUTS, MATMULS, known};
+use crate::descriptors::{MATMULS, known};
+use crate::layouts;
 
 /// `cublasLtMatmulHeuristicResult_t`
 #[repr(C)]
@@ -32,7 +33,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     call(|_| {
         known(&MATMULS, desc)?;
         for layout in [a, b, c, d] {
-            known(&LAYOUTS, layout)?;
+            layouts::with(layout, |_| ())?;
         }
         if room < 1 {
             return Err(Status::InvalidValue);

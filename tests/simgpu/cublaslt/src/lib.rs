@@ -8,4 +8,5 @@ mod attributes;
 mod call;
 mod descriptors;
 mod heuristic;
+mod layouts;
 mod matmul;

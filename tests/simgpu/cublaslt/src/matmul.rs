@@ -4,11 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use simgpu_engine::gemm::Product;
 
-use crate::attributes::{
-    LAYOUT_BATCH_COUNT, LAYOUT_COLS, LAYOUT_ROWS, LAYOUT_TYPE, MATMUL_COMPUTE_TYPE, MATMUL_TRANSA,
-};
+use crate::attributes::{MATMUL_COMPUTE_TYPE, MATMUL_TRANSA, MATMUL_TRANSB};
 use crate::call::{Status, call};
-use crate::descriptors::{LAYOUTS, MATMULS, known};
+use crate::descriptors::{MATMULS, known};
+use crate::layouts::{self, Layout};
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cublasLtMatmul(
@@ -34,11 +33,12 @@ pub(crate) extern "C" fn cublasLtMatmul(
         if handle == 0 {
             return Err(Status::NotInitialized);
         }
-        known(&LAYOUTS, b_layout)?;
-        known(&LAYOUTS, c_layout)?;
-        let product = product(desc, a_layout, d_layout)?;
-        if product.is_empty() {
-            return Ok(());
+        let layouts = [a_layout, b_layout, d_layout].map(|layout| layouts::with(layout, |layout| *layout));
+        let [a, b, d] = layouts;
+        let product = product(desc, [a?, b?, d?])?;
+        // Without a C only beta = 0 makes sense.
+        if c_layout != 0 {
+            layouts::with(c_layout, |_| ())?;
         }
         // SAFETY: found by `Driver::find`; it takes plain numbers.
         let code = unsafe { (driver.enqueue_gemm)(stream, product.flop(), product.rate()) };
@@ -46,16 +46,19 @@ pub(crate) extern "C" fn cublasLtMatmul(
     })
 }
 
-fn product(desc: usize, a: usize, d: usize) -> Result<Product, Status> {
-    let (desc, a, d) = (known(&MATMULS, desc)?, known(&LAYOUTS, a)?, known(&LAYOUTS, d)?);
-    let depth = if desc.number(MATMUL_TRANSA)? == 0 { LAYOUT_COLS } else { LAYOUT_ROWS };
-    let code = |number: u64| i32::try_from(number).map_err(|_ignored| Status::InvalidValue);
-    Ok(Product {
-        m: d.number(LAYOUT_ROWS)?,
-        n: d.number(LAYOUT_COLS)?,
-        k: a.number(depth)?,
-        batch: d.number(LAYOUT_BATCH_COUNT)?,
-        data_type: code(a.number(LAYOUT_TYPE)?)?,
-        compute_type: code(desc.number(MATMUL_COMPUTE_TYPE)?)?,
-    })
+/// Sides that do not fit each other, or are of no length, are refused; rows and columns do not depend on the order of elements.
+fn product(desc: usize, [a, b, d]: [Layout; 3]) -> Result<Product, Status> {
+    let desc = known(&MATMULS, desc)?;
+    let sides = |layout: Layout, operation| {
+        let Layout { rows, columns, .. } = layout;
+        Ok(if desc.number(operation)? == 0 { (rows, columns) } else { (columns, rows) })
+    };
+    let ((m, k), (depth, n)) = (sides(a, MATMUL_TRANSA)?, sides(b, MATMUL_TRANSB)?);
+    let fits = (m, n, k) == (d.rows, d.columns, depth) && [a, b].iter().all(|side| side.batch == d.batch);
+    let compute_type = desc.number(MATMUL_COMPUTE_TYPE)?;
+    let (Ok(batch), Ok(compute_type)) = (u64::try_from(d.batch), i32::try_from(compute_type)) else {
+        return Err(Status::InvalidValue);
+    };
+    let product = Product { m, n, k, batch, data_type: a.data_type, compute_type };
+    if fits && !product.is_empty() { Ok(product) } else { Err(Status::InvalidValue) }
 }

@@ -1,0 +1,54 @@
+//! What the hook knows that it does not see.
+
+use xpu_shared::frame::Launches;
+
+use super::Publisher;
+use crate::cublaslt;
+
+/// Launches after which a rank of many should have met the others: some steps of any model.
+const SHOULD_HAVE_MET: u64 = 2_000;
+
+impl Publisher {
+    pub(super) fn blind(&self) -> Vec<String> {
+        let communicators = &self.observer.communicators;
+        let mut blind = self.observer.complaints.clone();
+        for (count, what) in [
+            (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
+            (communicators.too_many(), "communicators more than can be watched at once"),
+            (communicators.unshown(), "communicators more than the ledger can show"),
+            (cublaslt::unreadable(), "cuBLASLt products whose sizes are not on the host"),
+        ] {
+            if count > 0 {
+                blind.push(format!("{count} {what}"));
+            }
+        }
+        let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
+        let world = self.identity.info.world_size;
+        if is_apart && meets_nobody(world, &self.launches()) {
+            blind.push(format!(
+                "no NCCL call of this rank of {world} was seen: it uses none, finds them by handle, or has NCCL linked in"
+            ));
+        }
+        blind
+    }
+}
+
+/// Whether a rank has launched much and never anything it shares with others.
+fn meets_nobody(world: u32, launches: &Launches) -> bool {
+    let alone = launches.collectives + launches.point_to_point == 0;
+    world > 1 && alone && launches.kernels + launches.gemms + launches.graphs >= SHOULD_HAVE_MET
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_busy_rank_of_many_is_expected_to_meet_the_others() {
+        let busy = Launches { kernels: 1_500, gemms: 500, ..Launches::default() };
+        assert!(meets_nobody(2, &busy));
+        assert!(!meets_nobody(1, &busy));
+        assert!(!meets_nobody(2, &Launches { collectives: 1, ..busy }));
+        assert!(!meets_nobody(2, &Launches { kernels: 1_499, ..busy }));
+    }
+}
