@@ -250,7 +250,9 @@ fn threads_that_come_and_go_are_observed_or_counted_as_not() {
     let heard = Hazard::new("threads_come_and_go", 0).is_harmless();
     let unobserved =
         heard.iter().filter_map(|speaker| Some(speaker.summaries.last()?.hook.dropped_records)).sum::<u64>();
-    assert_eq!(sum(&heard, |launches| launches.gemms + launches.kernels) + unobserved, 2000);
+    let observed = sum(&heard, |launches| launches.gemms + launches.kernels);
+    // Each thread makes other calls too, which may be among those that found no lane.
+    assert!(observed <= 2000 && observed + unobserved >= 2000, "{observed} and {unobserved}");
 }
 
 #[test]

@@ -37,8 +37,9 @@ pub(crate) struct Message {
 
 impl Message {
     /// Gives it its number, and counts and records it.
-    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>) {
+    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int) {
         let slot = lane.observer().communicators.slot(self.communicator);
+        slot.ran_on((result != IN_PROGRESS).then_some(self.stream.addr()));
         let collective = self.operation.is_collective();
         let sequence = slot.next(collective);
         slot.advance(collective, 1);
@@ -125,8 +126,9 @@ impl Tally {
         number.captured += u64::from(message.observed && message.captured);
     }
 
-    fn launched(&self, lane: &Lane) {
+    fn launched(&self, lane: &Lane, result: c_int) {
         let slot = lane.observer().communicators.slot(self.first.communicator);
+        slot.ran_on((result != IN_PROGRESS).then_some(self.first.stream.addr()));
         slot.advance(true, self.collectives.all);
         slot.advance(false, self.point_to_point.all);
         if let Some(line) = slot.line(lane.observer().ledger()) {
@@ -275,10 +277,10 @@ impl Group {
         }
         self.intervals.clear();
         for message in self.messages.drain(..) {
-            if launched { message.launched(lane, None) } else { message.refused(lane) }
+            if launched { message.launched(lane, None, result) } else { message.refused(lane) }
         }
         for tally in self.tallies.drain(..) {
-            if launched { tally.launched(lane) } else { tally.refused(lane) }
+            if launched { tally.launched(lane, result) } else { tally.refused(lane) }
         }
         for joining in self.joining.drain(..) {
             if launched {

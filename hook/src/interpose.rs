@@ -55,6 +55,34 @@ macro_rules! interpose {
 }
 pub(crate) use interpose;
 
+/// The same for a function with a twin: libraries compiled for per-thread default streams call it by another name.
+///
+/// ```text
+/// fn NAME, NAME_OF_THE_TWIN(arguments) -> ...
+/// ```
+macro_rules! interpose_twins {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident, $twin:ident($($argument:ident: $type:ty),* $(,)?) -> c_int
+            in $libraries:expr, or $missing:expr $(, even $off:ident)?;
+        before |$lane:ident| $before:expr;
+        after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
+    )*) => {
+        $crate::interpose::interpose! {$(
+            $(#[$doc])*
+            fn $name($($argument: $type),*) -> c_int in $libraries, or $missing $(, even $off)?;
+            before |$lane| $before;
+            after |$lane_after, $ticket, $result| $after;
+
+            $(#[$doc])*
+            fn $twin($($argument: $type),*) -> c_int in $libraries, or $missing $(, even $off)?;
+            before |$lane| $before;
+            after |$lane_after, $ticket, $result| $after;
+        )*}
+    };
+}
+pub(crate) use interpose_twins;
+
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "what is interposed is public everywhere else")]
 mod tests {

@@ -19,6 +19,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    activity::{Held, Moved},
     group::Group,
     observer::{self, Observer},
     record::Record,
@@ -78,6 +79,11 @@ pub(crate) struct Counters {
     pub(crate) timed: Count,
     /// Empty pairs of events.
     pub(crate) gaps: Count,
+    /// By direction: see [`crate::activity::DIRECTIONS`].
+    pub(crate) copies: [Moved; 6],
+    pub(crate) sets: Moved,
+    /// By call: see [`crate::activity::BLOCKING`].
+    pub(crate) held: [Held; 4],
 }
 
 /// A counter with one writer: a load and a store, no locked instruction.
@@ -94,6 +100,13 @@ impl Count {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+
+    /// Keeps the largest.
+    pub(crate) fn raise(&self, to: u64) {
+        if to > self.get() {
+            self.0.store(to, Relaxed);
+        }
     }
 }
 

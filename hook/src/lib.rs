@@ -14,6 +14,8 @@
 #![allow(non_snake_case, reason = "the interposed functions carry the names of the libraries")]
 
 pub mod abi;
+mod activity;
+mod allocations;
 mod budget;
 mod communicator;
 pub mod cublas;
@@ -32,6 +34,7 @@ mod last_resort;
 mod memory;
 pub mod nccl;
 mod observer;
+mod proof;
 mod publisher;
 mod rate;
 mod record;

@@ -34,4 +34,12 @@ pub(crate) const IN_PROGRESS: c_int = 7;
 
 foreign! { fn ncclGetVersion(version: *mut c_int) -> c_int in NCCL }
 foreign! { fn ncclCommUserRank(communicator: ncclComm_t, rank: *mut c_int) -> c_int in NCCL }
+foreign! { fn ncclCommCuDevice(communicator: ncclComm_t, device: *mut c_int) -> c_int in NCCL }
 foreign! { fn ncclCommCount(communicator: ncclComm_t, count: *mut c_int) -> c_int in NCCL }
+
+/// The device of a communicator that was just used.
+pub(crate) fn device_of(handle: ncclComm_t) -> Option<c_int> {
+    let mut device = 0;
+    // SAFETY: the program has just used the communicator; `device` outlives the call.
+    (unsafe { ncclCommCuDevice(handle, &raw mut device) } == Some(0)).then_some(device)
+}

@@ -20,8 +20,8 @@ use xpu_shared::{
 };
 
 use crate::{
-    budget, communicator::Communicators, governor::Overhead, identity::Identity, lane::Lane, lane::monotonic,
-    memory, publisher, rate, switch, work::Working,
+    allocations::Allocations, budget, communicator::Communicators, governor::Overhead, identity::Identity,
+    lane::Lane, lane::monotonic, memory, publisher, rate, switch, work::Working,
 };
 
 /// Threads that can launch at once. A lane takes memory where it was ever written: all of it, in time.
@@ -47,6 +47,7 @@ static HANDLERS: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     pub(crate) communicators: Communicators,
+    pub(crate) allocations: Allocations,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.
     no_lane: AtomicU64,
@@ -102,6 +103,7 @@ impl Observer {
         let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new()?,
+            allocations: Allocations::new()?,
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),

@@ -3,6 +3,7 @@
 mod blind;
 mod health;
 mod report;
+mod totals;
 
 use std::{
     ffi::c_int,
@@ -13,6 +14,7 @@ use std::{
 use xpu_shared::{
     codec,
     frame::{Body, Command, Frame, Launches},
+    ledger::Call,
     socket,
     unit::Moment,
 };
@@ -132,7 +134,9 @@ impl Publisher {
         }
         self.fold.gather(self.observer);
         self.publish();
-        self.say(Body::Goodbye);
+        if self.introduced {
+            self.say(Body::Goodbye);
+        }
         if let Some(line) = self.line.take() {
             let _ = line.socket.set_linger(LINGER_MS);
         }
@@ -188,7 +192,8 @@ impl Publisher {
     /// at least tries to meet others: many jobs hang there.
     fn is_rank(&self, launches: Launches) -> bool {
         let reading = self.observer.ledger().read();
-        let meets = !reading.communicators.is_empty() || !reading.threads.is_empty();
+        let meets = !reading.communicators.is_empty()
+            || reading.threads.iter().any(|thread| thread.call == Call::CommunicatorInit);
         meets
             || launches != Launches::default()
             || self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) > 0

@@ -5,6 +5,7 @@ mod counts;
 mod ledger;
 mod life;
 mod limits;
+mod memory;
 mod products;
 mod steps;
 mod timing;

@@ -1,6 +1,10 @@
 //! What is kept of one communicator.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::{
+    ffi::c_int,
+    ptr,
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
 
 use xpu_shared::{
     id::CommunicatorId,
@@ -9,7 +13,7 @@ use xpu_shared::{
 
 use super::{Name, Origin, name::SharedName};
 use crate::{
-    nccl::Identity,
+    nccl::{self, Identity},
     rate::{self, Class},
 };
 
@@ -40,6 +44,9 @@ pub(crate) struct Slot {
     /// How often the governor has its collectives timed.
     pub(crate) rate: AtomicU8,
     pub(super) line: AtomicU32,
+    /// Where its last operation was put, and its device, each one more than it is; 0 for not known.
+    stream: AtomicUsize,
+    device: AtomicU32,
 }
 
 impl Slot {
@@ -59,6 +66,8 @@ impl Slot {
         }
         self.rate.store(rate::FIRST.0, Relaxed);
         self.line.store(NO_LINE, Relaxed);
+        self.stream.store(0, Relaxed);
+        self.device.store(0, Relaxed);
     }
 
     pub(crate) fn id(&self) -> CommunicatorId {
@@ -101,6 +110,25 @@ impl Slot {
 
     fn counter(&self, collective: bool) -> &AtomicU64 {
         if collective { &self.collectives } else { &self.point_to_point }
+    }
+
+    /// An operation was put on this stream; `None` if it will be by a thread of NCCL's own, nobody knows when.
+    pub(crate) fn ran_on(&self, stream: Option<usize>) {
+        self.stream.store(stream.map_or(0, |stream| stream + 1), Relaxed);
+        if self.device.load(Relaxed) == 0 {
+            let handle = ptr::without_provenance_mut(self.handle.load(Relaxed));
+            let device = nccl::device_of(handle).and_then(|device| u32::try_from(device).ok());
+            self.device.store(device.map_or(0, |device| device + 1), Relaxed);
+        }
+    }
+
+    /// Where its last operation was put, if that is known.
+    pub(crate) fn last_stream(&self) -> Option<usize> {
+        self.stream.load(Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn device(&self) -> Option<c_int> {
+        self.device.load(Relaxed).checked_sub(1).map(|device| device as c_int)
     }
 
     /// Whether what is launched now, the next collective or the next send or receive, is to be timed.

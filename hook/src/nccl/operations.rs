@@ -95,7 +95,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         lane.drop_timing(timing);
         None
     };
-    message.launched(lane, timer);
+    message.launched(lane, timer, result);
 }
 
 /// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.

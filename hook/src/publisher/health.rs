@@ -6,6 +6,7 @@ use xpu_shared::{frame::HookHealth, unit::Nanoseconds};
 
 use super::Publisher;
 use crate::{
+    allocations::Allocations,
     budget,
     communicator::Communicators,
     lane::Lane,
@@ -27,6 +28,7 @@ impl Publisher {
             spent: Nanoseconds(overhead.spent.load(Relaxed)),
             thread_cpu: thread_cpu(),
             memory: (size_of::<Observer>()
+                + Allocations::MEMORY
                 + Communicators::MEMORY
                 + lanes * Lane::MEMORY
                 + self.fold.memory()) as u64,

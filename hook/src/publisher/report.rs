@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, Launches, MemoryTotals, StepSource, Steps, Summary},
+    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
     ledger::CommunicatorReading,
     unit::Nanoseconds,
 };
@@ -61,8 +61,8 @@ impl Publisher {
             launches,
             graphs: Vec::new(),
             kernels: Vec::new(),
-            memory: MemoryTotals::default(),
-            blocked: Vec::new(),
+            memory: self.memory(),
+            blocked: self.blocked(),
             device: String::new(),
             hook: self.health(),
         }

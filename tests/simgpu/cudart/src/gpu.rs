@@ -16,6 +16,7 @@ use simgpu_engine::settings;
 use simgpu_engine::stream::{Kind, Stream};
 
 use crate::error::Error;
+use crate::memory::Memory;
 
 /// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
 const LEGACY_STREAMS: std::ops::RangeInclusive<usize> = 0..=2;
@@ -27,6 +28,9 @@ pub(crate) struct Gpu {
     pub graphs: Handles<Vec<Node>>,
     pub executables: Handles<Vec<Node>>,
     pub captures: Captures,
+    /// Addresses given to the program: the device's and the host's.
+    pub memory: Memory,
+    pub host_memory: Memory,
     legacy: Mutex<Vec<Option<Arc<Stream>>>>,
     /// A bit for each device this process has a context on; on the real thing each takes half a gigabyte of it.
     contexts: AtomicU64,
@@ -58,6 +62,8 @@ impl Gpu {
             graphs: Handles::new(0x6100_0000),
             executables: Handles::new(0x6e00_0000),
             captures: Captures::default(),
+            memory: Memory::default(),
+            host_memory: Memory::default(),
             legacy: Mutex::default(),
             contexts: AtomicU64::new(0),
             // 1 is the legacy stream's on the real thing too.

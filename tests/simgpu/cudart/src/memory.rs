@@ -1,40 +1,162 @@
 //! Memory and copies. Device memory is an address range nobody reads; copies take time and move nothing.
 
-use std::ffi::{c_int, c_void};
+use std::collections::HashSet;
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
+use std::sync::Mutex;
 
+use simgpu_engine::lock;
 use simgpu_engine::op::Node;
 
 use crate::call::{call, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
-    call(|gpu| {
-        gpu.device()?;
-        gpu.allow_unsafe()?;
+/// Rows of `cudaMallocPitch` begin at multiples of this.
+const PITCH: usize = 512;
+
+/// Addresses that were given out and not taken back.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<HashSet<usize>>);
+
+impl Memory {
+    /// # Safety
+    /// `address` must be NULL or writable.
+    unsafe fn give(&self, address: *mut *mut c_void, bytes: usize) -> Result<(), Error> {
         // SAFETY: malloc has no precondition; its pages cost nothing until touched, and nobody touches them.
         let memory = unsafe { libc::malloc(bytes.max(1)) };
         let memory = NonNull::new(memory).ok_or(Error::OUT_OF_MEMORY)?;
-        // SAFETY: CUDA asks its callers for a writable pointer.
+        // SAFETY: this function's own condition.
         let told = unsafe { put(address, memory.as_ptr()) };
         if told.is_err() {
             // SAFETY: just allocated, and nobody has been told.
             unsafe { libc::free(memory.as_ptr()) };
+            return told;
         }
-        told
+        lock(&self.0).insert(memory.as_ptr().addr());
+        Ok(())
+    }
+
+    fn take_back(&self, address: *mut c_void) -> Result<(), Error> {
+        if address.is_null() {
+            return Ok(());
+        }
+        if !lock(&self.0).remove(&address.addr()) {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: malloc gave it in `give`, and it was there until just now.
+        unsafe { libc::free(address) };
+        Ok(())
+    }
+}
+
+/// What may wait for the GPU: forbidden while somebody captures.
+fn waiting(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
+    call(|gpu| {
+        gpu.device()?;
+        gpu.allow_unsafe()?;
+        body(gpu)
     })
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn cudaFree(address: *mut c_void) -> c_int {
-    call(|gpu| {
-        gpu.device()?;
-        gpu.allow_unsafe()?;
-        // SAFETY: CUDA asks its callers for NULL or what cudaMalloc gave and nobody has freed.
-        unsafe { libc::free(address) };
-        Ok(())
+pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: CUDA asks its callers for a writable pointer.
+    waiting(|gpu| unsafe { gpu.memory.give(address, bytes) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaMallocManaged(
+    address: *mut *mut c_void,
+    bytes: usize,
+    flags: c_uint,
+) -> c_int {
+    if !(1..=2).contains(&flags) {
+        return call(|_| Err(Error::INVALID_VALUE));
+    }
+    // SAFETY: CUDA asks its callers for a writable pointer.
+    waiting(|gpu| unsafe { gpu.memory.give(address, bytes) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaMallocPitch(
+    address: *mut *mut c_void,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+) -> c_int {
+    waiting(|gpu| {
+        let row = width.next_multiple_of(PITCH);
+        let bytes = row.checked_mul(height).ok_or(Error::OUT_OF_MEMORY)?;
+        // SAFETY: CUDA asks its callers for two writable pointers.
+        unsafe {
+            put(pitch, row)?;
+            gpu.memory.give(address, bytes)
+        }
     })
+}
+
+/// In the order of the stream, as far as anybody can tell.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaMallocAsync(
+    address: *mut *mut c_void,
+    bytes: usize,
+    stream: usize,
+) -> c_int {
+    call(|gpu| {
+        gpu.admit(&*gpu.stream(stream)?)?;
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { gpu.memory.give(address, bytes) }
+    })
+}
+
+/// There are no pools; whatever is named will do.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaMallocFromPoolAsync(
+    address: *mut *mut c_void,
+    bytes: usize,
+    _pool: *mut c_void,
+    stream: usize,
+) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { cudaMallocAsync(address, bytes, stream) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFree(address: *mut c_void) -> c_int {
+    waiting(|gpu| gpu.memory.take_back(address))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFreeAsync(address: *mut c_void, stream: usize) -> c_int {
+    call(|gpu| {
+        gpu.admit(&*gpu.stream(stream)?)?;
+        gpu.memory.take_back(address)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaHostAlloc(
+    address: *mut *mut c_void,
+    bytes: usize,
+    flags: c_uint,
+) -> c_int {
+    if flags > 7 {
+        return call(|_| Err(Error::INVALID_VALUE));
+    }
+    // SAFETY: CUDA asks its callers for a writable pointer.
+    waiting(|gpu| unsafe { gpu.host_memory.give(address, bytes) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaMallocHost(address: *mut *mut c_void, bytes: usize) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { cudaHostAlloc(address, bytes, 0) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFreeHost(address: *mut c_void) -> c_int {
+    waiting(|gpu| gpu.host_memory.take_back(address))
 }
 
 /// Returns when the copy is over.
@@ -45,12 +167,37 @@ pub(crate) extern "C" fn cudaMemcpy(
     bytes: usize,
     kind: c_int,
 ) -> c_int {
-    call(|gpu| {
-        check_kind(kind)?;
-        gpu.allow_unsafe()?;
-        gpu.submit(0, Node::Work(gpu.copy(bytes as u64)))?;
-        Ok(gpu.stream(0)?.synchronize()?)
-    })
+    copy_and_wait(bytes, kind)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpy2D(
+    _to: *mut c_void,
+    to_pitch: usize,
+    _from: *const c_void,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+) -> c_int {
+    match area(to_pitch.min(from_pitch), width, height) {
+        Ok(bytes) => copy_and_wait(bytes, kind),
+        Err(error) => call(|_| Err(error)),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpyPeer(
+    _to: *mut c_void,
+    to_device: c_int,
+    _from: *const c_void,
+    from_device: c_int,
+    bytes: usize,
+) -> c_int {
+    match peers(to_device, from_device) {
+        Ok(()) => copy_and_wait(bytes, ANY_KIND),
+        Err(error) => call(|_| Err(error)),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -61,10 +208,59 @@ pub(crate) extern "C" fn cudaMemcpyAsync(
     kind: c_int,
     stream: usize,
 ) -> c_int {
-    call(|gpu| {
-        check_kind(kind)?;
-        gpu.submit(stream, Node::Work(gpu.copy(bytes as u64)))
-    })
+    copy(bytes, kind, stream)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpy2DAsync(
+    _to: *mut c_void,
+    to_pitch: usize,
+    _from: *const c_void,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: c_int,
+    stream: usize,
+) -> c_int {
+    match area(to_pitch.min(from_pitch), width, height) {
+        Ok(bytes) => copy(bytes, kind, stream),
+        Err(error) => call(|_| Err(error)),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemcpyPeerAsync(
+    _to: *mut c_void,
+    to_device: c_int,
+    _from: *const c_void,
+    from_device: c_int,
+    bytes: usize,
+    stream: usize,
+) -> c_int {
+    match peers(to_device, from_device) {
+        Ok(()) => copy(bytes, ANY_KIND, stream),
+        Err(error) => call(|_| Err(error)),
+    }
+}
+
+/// Returns at once, as CUDA does for device memory.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemset(_to: *mut c_void, _value: c_int, bytes: usize) -> c_int {
+    copy(bytes, ANY_KIND, 0)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaMemset2D(
+    _to: *mut c_void,
+    pitch: usize,
+    _value: c_int,
+    width: usize,
+    height: usize,
+) -> c_int {
+    match area(pitch, width, height) {
+        Ok(bytes) => copy(bytes, ANY_KIND, 0),
+        Err(error) => call(|_| Err(error)),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -74,7 +270,40 @@ pub(crate) extern "C" fn cudaMemsetAsync(
     bytes: usize,
     stream: usize,
 ) -> c_int {
-    call(|gpu| gpu.submit(stream, Node::Work(gpu.copy(bytes as u64))))
+    copy(bytes, ANY_KIND, stream)
+}
+
+/// `cudaMemcpyDefault`
+const ANY_KIND: c_int = 4;
+
+fn copy(bytes: usize, kind: c_int, stream: usize) -> c_int {
+    call(|gpu| {
+        check_kind(kind)?;
+        gpu.submit(stream, Node::Work(gpu.copy(bytes as u64)))
+    })
+}
+
+fn copy_and_wait(bytes: usize, kind: c_int) -> c_int {
+    call(|gpu| {
+        check_kind(kind)?;
+        gpu.allow_unsafe()?;
+        gpu.submit(0, Node::Work(gpu.copy(bytes as u64)))?;
+        Ok(gpu.stream(0)?.synchronize()?)
+    })
+}
+
+/// Bytes in rows that must fit into their pitch.
+fn area(pitch: usize, width: usize, height: usize) -> Result<usize, Error> {
+    if width > pitch {
+        Err(Error::INVALID_VALUE)
+    } else {
+        width.checked_mul(height).ok_or(Error::INVALID_VALUE)
+    }
+}
+
+fn peers(to: c_int, from: c_int) -> Result<(), Error> {
+    let known = 0..Gpu::get().devices;
+    if known.contains(&to) && known.contains(&from) { Ok(()) } else { Err(Error::INVALID_DEVICE) }
 }
 
 /// Host or device to host or device, or "you find out".

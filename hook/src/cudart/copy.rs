@@ -1,0 +1,101 @@
+//! Copies and fills: how many, and how many bytes each way. One that is not asynchronous holds its thread.
+
+use std::ffi::{c_int, c_void};
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::frame::{BlockingCall, Direction};
+
+use crate::{
+    activity::Waiting,
+    interpose::{interpose, interpose_twins},
+    lane::Lane,
+    runtime::{CUDART, MISSING},
+};
+
+/// A copy of `bytes`, by `cudaMemcpyKind`.
+fn copied(lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
+    let known = usize::try_from(kind).ok().filter(|&kind| kind < Direction::PeerToPeer as usize);
+    if let (0, Some(kind)) = (result, known) {
+        lane.counters.copies[kind].add(1, bytes as u64);
+    }
+}
+
+fn copied_between_peers(lane: &Lane, result: c_int, bytes: usize) {
+    if result == 0 {
+        lane.counters.copies[Direction::PeerToPeer as usize].add(1, bytes as u64);
+    }
+}
+
+fn set(lane: &Lane, result: c_int, bytes: usize) {
+    if result == 0 {
+        lane.counters.sets.add(1, bytes as u64);
+    }
+}
+
+interpose_twins! {
+    fn cudaMemcpy, cudaMemcpy_ptds(
+        to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int,
+    ) -> c_int in CUDART, or MISSING;
+    before |lane| Waiting::begin(lane, BlockingCall::Copy);
+    after |lane, waiting, result| {
+        waiting.end(lane);
+        copied(lane, result, kind, bytes);
+    };
+
+    fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
+        to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| copied(lane, result, kind, bytes);
+
+    fn cudaMemcpy2D, cudaMemcpy2D_ptds(
+        to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
+        kind: c_int,
+    ) -> c_int in CUDART, or MISSING;
+    before |lane| Waiting::begin(lane, BlockingCall::Copy);
+    after |lane, waiting, result| {
+        waiting.end(lane);
+        copied(lane, result, kind, width.saturating_mul(height));
+    };
+
+    fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
+        to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
+        kind: c_int, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| copied(lane, result, kind, width.saturating_mul(height));
+
+    fn cudaMemset, cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| set(lane, result, bytes);
+
+    fn cudaMemsetAsync, cudaMemsetAsync_ptsz(
+        at: *mut c_void, value: c_int, bytes: usize, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| set(lane, result, bytes);
+
+    fn cudaMemset2D, cudaMemset2D_ptds(
+        at: *mut c_void, pitch: usize, value: c_int, width: usize, height: usize,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| set(lane, result, width.saturating_mul(height));
+}
+
+interpose! {
+    fn cudaMemcpyPeer(
+        to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, bytes: usize,
+    ) -> c_int in CUDART, or MISSING;
+    before |lane| Waiting::begin(lane, BlockingCall::Copy);
+    after |lane, waiting, result| {
+        waiting.end(lane);
+        copied_between_peers(lane, result, bytes);
+    };
+
+    fn cudaMemcpyPeerAsync(
+        to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, bytes: usize,
+        stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| copied_between_peers(lane, result, bytes);
+}

@@ -1,0 +1,106 @@
+//! Memory: allocated and freed. Also while observing is off, or what is held would be wrong from then on.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use cudarc::runtime::sys::{cudaMemPool_t, cudaStream_t};
+use xpu_shared::ledger::Call;
+
+use crate::{
+    allocations::{Allocation, Whose},
+    interpose::{interpose, interpose_twins},
+    lane::{Lane, coarse_now},
+    runtime::{CUDART, MISSING},
+};
+
+/// An allocation may wait for the GPU; so may a free.
+fn begin(lane: &Lane) {
+    lane.entered(Call::Memory, coarse_now());
+}
+
+/// # Safety
+/// CUDA has written the address to `place` if it answered with success.
+unsafe fn allocated(lane: &Lane, result: c_int, whose: Whose, place: *mut *mut c_void, bytes: u64) {
+    lane.left();
+    if result == 0 && !place.is_null() {
+        // SAFETY: the caller promises it.
+        lane.observer().allocations.allocated(unsafe { *place }, whose, bytes);
+    }
+}
+
+fn begin_free(lane: &Lane, address: *mut c_void) -> Option<Allocation> {
+    begin(lane);
+    lane.observer().allocations.take(address)
+}
+
+fn freed(lane: &Lane, address: *mut c_void, taken: Option<Allocation>, result: c_int) {
+    lane.left();
+    lane.observer().allocations.released(address, taken, result == 0);
+}
+
+interpose! {
+    fn cudaMalloc(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+
+    fn cudaMallocManaged(
+        place: *mut *mut c_void, bytes: usize, flags: c_uint,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+
+    fn cudaMallocPitch(
+        place: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    after |lane, (), result| {
+        // SAFETY: CUDA wrote the pitch if it answered with success.
+        let row = if result == 0 && !pitch.is_null() { unsafe { *pitch } } else { width };
+        let bytes = (row as u64).saturating_mul(height as u64);
+        // SAFETY: as CUDA documents.
+        unsafe { allocated(lane, result, Whose::Device, place, bytes) };
+    };
+
+    fn cudaMallocHost(place: *mut *mut c_void, bytes: usize) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Host, place, bytes as u64) };
+
+    fn cudaHostAlloc(
+        place: *mut *mut c_void, bytes: usize, flags: c_uint,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Host, place, bytes as u64) };
+
+    fn cudaFree(address: *mut c_void) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin_free(lane, address);
+    after |lane, taken, result| freed(lane, address, taken, result);
+
+    fn cudaFreeHost(address: *mut c_void) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin_free(lane, address);
+    after |lane, taken, result| freed(lane, address, taken, result);
+}
+
+interpose_twins! {
+    fn cudaMallocAsync, cudaMallocAsync_ptsz(
+        place: *mut *mut c_void, bytes: usize, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+
+    fn cudaMallocFromPoolAsync, cudaMallocFromPoolAsync_ptsz(
+        place: *mut *mut c_void, bytes: usize, pool: cudaMemPool_t, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin(lane);
+    // SAFETY: as CUDA documents.
+    after |lane, (), result| unsafe { allocated(lane, result, Whose::Device, place, bytes as u64) };
+
+    fn cudaFreeAsync, cudaFreeAsync_ptsz(
+        address: *mut c_void, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| begin_free(lane, address);
+    after |lane, taken, result| freed(lane, address, taken, result);
+}

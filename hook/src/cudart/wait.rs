@@ -1,0 +1,43 @@
+//! Calls that wait for the GPU: how long they held their thread, and what they prove to be done.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use xpu_shared::frame::BlockingCall;
+
+use crate::{
+    activity::Waiting,
+    interpose::{interpose, interpose_twins},
+    lane::Lane,
+    proof::Proof,
+    runtime::{CUDART, MISSING},
+};
+
+fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
+    waiting.end(lane);
+    if result == 0 {
+        proof.holds(lane.observer());
+    }
+}
+
+interpose_twins! {
+    fn cudaStreamSynchronize, cudaStreamSynchronize_ptsz(stream: cudaStream_t) -> c_int in CUDART, or MISSING;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::StreamSynchronize),
+        Proof::of_stream(&lane.observer().communicators, stream),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+}
+
+interpose! {
+    fn cudaDeviceSynchronize() -> c_int in CUDART, or MISSING;
+    before |lane| (
+        Waiting::begin(lane, BlockingCall::DeviceSynchronize),
+        Proof::of_device(&lane.observer().communicators),
+    );
+    after |lane, (waiting, proof), result| end(lane, waiting, &proof, result);
+
+    fn cudaEventSynchronize(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
+    before |lane| Waiting::begin(lane, BlockingCall::EventSynchronize);
+    after |lane, waiting, _| waiting.end(lane);
+}

@@ -1,0 +1,172 @@
+//! Memory held, copies, and the time threads were held.
+
+use xpu_shared::{
+    frame::{BlockingCall, Copies, Direction},
+    ledger::Call,
+};
+
+use crate::{Job, reads};
+
+#[test]
+fn memory_held_is_what_the_program_holds() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+def allocate(name, bytes, *more):
+    return made(getattr(process, name), c_size_t(bytes), *more)
+one_mib = 1 << 20
+kept = allocate('cudaMalloc', 3 * one_mib)
+freed = [allocate('cudaMalloc', 5 * one_mib) for _ in range(4)]
+for address in freed: ok(process.cudaFree(address))
+queued = allocate('cudaMallocAsync', one_mib, stream)
+pooled = allocate('cudaMallocFromPoolAsync', 2 * one_mib, None, stream)
+ok(process.cudaFreeAsync(queued, stream))
+managed = allocate('cudaMallocManaged', one_mib, c_uint(1))
+pitched, pitch = c_void_p(), c_size_t()
+ok(process.cudaMallocPitch(byref(pitched), byref(pitch), c_size_t(1000), c_size_t(10)))
+assert pitch.value == 1024
+pinned = allocate('cudaHostAlloc', 7 * one_mib, c_uint(0))
+also = allocate('cudaMallocHost', 2 * one_mib)
+ok(process.cudaFreeHost(also))
+ok(process.cudaFree(None))
+assert process.cudaFree(c_void_p(0x1234)) != 0
+assert process.cudaMalloc(None, c_size_t(8)) != 0
+switch(0)
+ok(process.cudaFree(managed))
+switch(1)
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let memory = &said.summaries.last().unwrap().memory;
+    let before = 1 << 30;
+    assert_eq!(memory.held, before + (3 << 20) + (2 << 20) + 10240);
+    assert_eq!(memory.peak, before + (23 << 20));
+    assert_eq!((memory.host_held, memory.allocations, memory.frees), (7 << 20, 1 + 11, 7));
+    assert_eq!(said.summaries.last().unwrap().hook.blind.len(), 0);
+    job.end();
+}
+
+#[test]
+fn copies_are_counted_by_direction() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+def size(bytes): return c_size_t(bytes)
+for kind in (1, 1, 2): ok(process.cudaMemcpyAsync(memory, memory, size(100), kind, stream))
+ok(process.cudaMemcpy(memory, memory, size(1000), 3))
+ok(process.cudaMemcpy2D(memory, size(64), memory, size(64), size(60), size(5), 4))
+ok(process.cudaMemcpy2DAsync(memory, size(64), memory, size(64), size(60), size(5), 0, stream))
+ok(process.cudaMemcpyPeer(memory, 0, memory, 1, size(7)))
+ok(process.cudaMemcpyPeerAsync(memory, 0, memory, 1, size(8), stream))
+ok(process.cudaMemset(memory, 0, size(11)))
+ok(process.cudaMemsetAsync(memory, 0, size(12), stream))
+ok(process.cudaMemset2D(memory, size(64), 0, size(10), size(3)))
+assert process.cudaMemcpy(memory, memory, size(1000), 99) != 0
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let memory = &said.summaries.last().unwrap().memory;
+    let copies = [
+        (Direction::HostToHost, 1, 300),
+        (Direction::HostToDevice, 2, 200),
+        (Direction::DeviceToHost, 1, 100),
+        (Direction::DeviceToDevice, 1, 1000),
+        (Direction::ByAddress, 1, 300),
+        (Direction::PeerToPeer, 2, 15),
+    ];
+    assert_eq!(memory.copies, copies.map(|(direction, count, bytes)| Copies { direction, count, bytes }));
+    assert_eq!((memory.sets, memory.set), (3, 11 + 12 + 30));
+    let blocked = &said.summaries.last().unwrap().blocked;
+    assert_eq!(blocked.len(), 1, "{blocked:?}");
+    assert_eq!(
+        (blocked[0].call, blocked[0].count),
+        (BlockingCall::Copy, 4),
+        "the refused one too held its thread"
+    );
+    job.end();
+}
+
+#[test]
+fn time_in_calls_that_wait_is_known() {
+    let job = Job::alone(
+        "gemm=1",
+        "
+def work():
+    for _ in range(10): ok(gemm_ex(8192, 8192, 8192))
+work(); sync()
+work(); ok(process.cudaDeviceSynchronize())
+event = made(process.cudaEventCreateWithFlags, c_uint(2))
+for _ in range(2):
+    work(); ok(process.cudaEventRecord(event, stream)); ok(process.cudaEventSynchronize(event))
+sync()
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let blocked = &said.summaries.last().unwrap().blocked;
+    let counts: Vec<_> = blocked.iter().map(|blocked| (blocked.call, blocked.count)).collect();
+    let expected = [
+        (BlockingCall::StreamSynchronize, 2),
+        (BlockingCall::DeviceSynchronize, 1),
+        (BlockingCall::EventSynchronize, 2),
+    ];
+    assert_eq!(counts, expected);
+    for blocked in blocked {
+        assert!(blocked.longest.0 > 0 && blocked.longest <= blocked.waited, "{blocked:?}");
+        assert!(blocked.longest.0 * blocked.count >= blocked.waited.0, "{blocked:?}");
+    }
+    job.end();
+}
+
+/// No collective is timed: what waited proves it.
+#[test]
+fn a_call_that_waited_proves_what_is_done() {
+    let script = "
+comm = communicator()
+for _ in range(5): ok(all_reduce(comm, 1000))
+sync()
+step(1)
+assert told() == 'on'
+for _ in range(3): ok(all_reduce(comm, 1000))
+other = made(process.cudaStreamCreateWithFlags, c_uint(1))
+ok(process.cudaStreamSynchronize(other))
+step(2)
+assert told() == 'on'
+ok(process.cudaDeviceSynchronize())
+step(3)
+hold()";
+    let mut job = Job::of(2, &[("XPU_TOP_SAMPLE", "collective=1048576")], script);
+    let completed = |job: &Job, rank| {
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        (line.enqueued, line.completed)
+    };
+    for (step, expected) in [(1, (5, 5)), (2, (8, 5)), (3, (8, 8))] {
+        for rank in [0, 1] {
+            job.after_step(rank, step);
+            let (enqueued, completed) = completed(&job, rank);
+            // Of what nothing waited for, more may be known by other means.
+            assert_eq!(enqueued, expected.0, "step {step}");
+            assert!(completed == expected.1 || step == 2, "step {step}: {completed}");
+        }
+        job.ranks.iter_mut().for_each(|rank| rank.tell("on"));
+    }
+    job.end();
+}
+
+/// A rank that never comes: the other waits in the stream's synchronization, and the ledger says so.
+#[test]
+fn the_ledger_says_that_a_thread_waits_for_the_gpu() {
+    let script = "
+comm = communicator()
+if RANK == 0:
+    ok(all_reduce(comm, 1000))
+    sync()
+hold()";
+    let job = Job::of(2, &[], script);
+    let reading = reads(&job.ledger(0), "rank 0 waiting for its stream", |reading| {
+        reading.threads.iter().any(|thread| thread.call == Call::StreamSynchronize)
+    });
+    assert_eq!(reading.communicators[0].completed, 0);
+}
