@@ -24,7 +24,7 @@ pub(crate) use name::Name;
 pub(crate) use slot::{Lineage, Slot};
 
 /// Communicators alive at once in one process, with room for records of closed ones that are still under way.
-const SLOTS: usize = 256;
+pub(crate) const SLOTS: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Communicators {

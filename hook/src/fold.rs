@@ -35,6 +35,8 @@ pub(crate) struct Fold {
     gemms: Totals<GemmShape>,
     collectives: Totals<CollectiveKey>,
     waiting: VecDeque<Waiting>,
+    /// Events that show what is done are under way.
+    marks_wait: bool,
     samples: Vec<Sample>,
     /// What empty pairs of events read since they were taken last.
     gaps: Vec<Nanoseconds>,
@@ -125,6 +127,7 @@ impl Fold {
             true
         });
         self.waiting = waiting;
+        self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));
     }
 
     /// A call of the runtime on a thread without a device would make a context on device 0: half a gigabyte of
@@ -279,7 +282,7 @@ impl Fold {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.marks_wait
     }
 
     /// Bytes held, about.

@@ -11,7 +11,7 @@ use std::{
 use xpu_shared::unit::Nanoseconds;
 
 use crate::{
-    budget,
+    budget, completion,
     lane::{Count, Lane},
     observer::Observer,
     rate::{self, Class},
@@ -46,6 +46,8 @@ pub(crate) struct Governor {
     plan: Plan,
     gaps: VecDeque<u64>,
     bill: Bill,
+    /// When the next events are wanted that show what is done.
+    marks_due: u64,
 }
 
 /// What was done as of the last look, and what it cost.
@@ -54,6 +56,7 @@ struct Bill {
     pairs: u64,
     recorded: u64,
     counted: u64,
+    marks: u64,
     /// Nanoseconds spent on pairs of events, and on the rest.
     timing: u64,
     counting: u64,
@@ -61,7 +64,7 @@ struct Bill {
 
 impl Governor {
     pub(crate) fn new(now: u64) -> Self {
-        Self { plan: Plan::new(now), gaps: VecDeque::new(), bill: Bill::default() }
+        Self { plan: Plan::new(now), gaps: VecDeque::new(), bill: Bill::default(), marks_due: now }
     }
 
     /// Takes in what empty pairs of events read.
@@ -83,9 +86,15 @@ impl Governor {
         overhead.spent.store(self.bill.timing + self.bill.counting, Relaxed);
         overhead.event_cost.store(cost.unwrap_or(0), Relaxed);
         overhead.event_gap.store(gap.unwrap_or(0), Relaxed);
-        let Some(ppm) = budget::ppm() else { return };
+        let budget = budget::ppm().map(|ppm| f64::from(ppm) * 1e-6);
+        if now >= self.marks_due {
+            let communicators = observer.communicators.open().count();
+            self.marks_due = now + completion::spacing(budget, price as f64 / 2.0, communicators);
+            observer.completions.want(observer);
+        }
+        let Some(budget) = budget else { return };
         let done = Done { pairs: self.bill.pairs, counting: self.bill.counting, chances: chances(observer) };
-        if self.plan.look(now, f64::from(ppm) * 1e-6, price as f64, &done) {
+        if self.plan.look(now, budget, price as f64, &done) {
             self.apply(observer);
         }
     }
@@ -119,9 +128,12 @@ impl Bill {
             + sum(|lane| &lane.counters.point_to_point);
         let recorded = launched.saturating_sub(timed).max(self.recorded);
         let counted = sum(|lane| &lane.counters.kernels) + sum(|lane| &lane.counters.graphs);
+        let marks = sum(|lane| &lane.counters.marks);
         self.timing += (pairs - self.pairs) * price;
+        // One event, of the two that the price is of.
+        self.counting += (marks - self.marks) * price / 2;
         self.counting += (recorded - self.recorded) * RECORDED + (counted - self.counted) * COUNTED;
-        (self.pairs, self.recorded, self.counted) = (pairs, recorded, counted);
+        (self.pairs, self.recorded, self.counted, self.marks) = (pairs, recorded, counted, marks);
     }
 }
 

@@ -293,8 +293,15 @@ impl Group {
 
 impl Interval {
     fn record(&self, lane: &Lane) {
-        let Some(timer) = lane.stop_timing(self.timing, self.stream) else { return };
-        let slot = lane.observer().communicators.slot(self.communicator);
+        let observer = lane.observer();
+        let slot = observer.communicators.slot(self.communicator);
+        let Some(timer) = lane.stop_timing(self.timing, self.stream) else {
+            if !self.captured && switch::is_on() {
+                let last = slot.next(true) + self.collectives - 1;
+                observer.completions.launched(lane, self.communicator, self.stream, last);
+            }
+            return;
+        };
         lane.push(Record::Interval {
             communicator: self.communicator,
             operation: self.operation,

@@ -79,6 +79,8 @@ pub(crate) struct Counters {
     pub(crate) timed: Count,
     /// Empty pairs of events.
     pub(crate) gaps: Count,
+    /// Single events that show what is done.
+    pub(crate) marks: Count,
     /// By direction: see [`crate::activity::DIRECTIONS`].
     pub(crate) copies: [Moved; 6],
     pub(crate) sets: Moved,

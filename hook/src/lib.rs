@@ -18,6 +18,7 @@ mod activity;
 mod allocations;
 mod budget;
 mod communicator;
+mod completion;
 pub mod cublas;
 pub mod cublaslt;
 pub mod cudart;

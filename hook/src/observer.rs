@@ -20,8 +20,9 @@ use xpu_shared::{
 };
 
 use crate::{
-    allocations::Allocations, budget, communicator::Communicators, governor::Overhead, identity::Identity,
-    lane::Lane, lane::monotonic, memory, publisher, rate, switch, work::Working,
+    allocations::Allocations, budget, communicator::Communicators, completion::Completions,
+    governor::Overhead, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, rate, switch,
+    work::Working,
 };
 
 /// Threads that can launch at once. A lane takes memory where it was ever written: all of it, in time.
@@ -48,6 +49,7 @@ pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     pub(crate) communicators: Communicators,
     pub(crate) allocations: Allocations,
+    pub(crate) completions: Completions,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.
     no_lane: AtomicU64,
@@ -104,6 +106,7 @@ impl Observer {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new()?,
             allocations: Allocations::new()?,
+            completions: Completions::new(),
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),

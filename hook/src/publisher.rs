@@ -7,6 +7,7 @@ mod totals;
 
 use std::{
     ffi::c_int,
+    panic::AssertUnwindSafe,
     thread,
     time::{Duration, Instant},
 };
@@ -47,7 +48,9 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     #[cfg(not(test))]
     crate::last_resort::this_thread_is_ours();
     let published = guard::unobserved(|| {
-        std::panic::catch_unwind(|| Publisher::new(observer, identity).publish_until_stopped())
+        let publish = || Publisher::new(observer, identity).publish_until_stopped();
+        // What it may leave half done is read by nobody after it.
+        std::panic::catch_unwind(AssertUnwindSafe(publish))
     });
     if published.is_err() {
         switch::panicked();

@@ -13,12 +13,15 @@ pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;
 /// `cudaErrorSharedObjectInitFailed`: what a program is told when the library it calls is not there.
 pub(crate) const MISSING: c_int = 303;
+/// `cudaEventDisableTiming`
+pub(crate) const NO_TIMING: c_uint = 2;
 /// `cudaStreamCaptureStatusNone`
 pub(crate) const NOT_CAPTURING: c_int = 0;
 /// `cudaStreamCaptureModeRelaxed`
 pub(crate) const RELAXED: c_int = 2;
 
 foreign! { fn cudaEventCreateWithFlags(event: *mut cudaEvent_t, flags: c_uint) -> c_int in CUDART }
+foreign! { fn cudaEventDestroy(event: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaEventRecord(event: cudaEvent_t, stream: cudaStream_t) -> c_int in CUDART }
 foreign! { fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> c_int in CUDART }
@@ -54,6 +57,21 @@ pub(crate) fn error_free() -> bool {
 pub(crate) fn forget_error() {
     // SAFETY: no precondition.
     unsafe { cudaGetLastError() };
+}
+
+/// An event on the current device. Creation is not allowed while another thread captures in global mode, unless this thread
+/// is in relaxed mode. Only after [`error_free`].
+#[cold]
+pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
+    let mode = exchange_capture_mode(RELAXED);
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the place for the handle outlives the call.
+    let made = unsafe { cudaEventCreateWithFlags(&raw mut event, flags) } == Some(SUCCESS);
+    exchange_capture_mode(mode);
+    if !made {
+        forget_error();
+    }
+    made.then_some(event)
 }
 
 /// Lets this thread query events while another thread captures; a query would break the capture otherwise.

@@ -15,7 +15,7 @@ use xpu_shared::unit::Nanoseconds;
 
 use crate::{
     memory,
-    runtime::{self, NOT_READY, RELAXED, SUCCESS},
+    runtime::{self, NOT_READY, SUCCESS},
 };
 
 /// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
@@ -175,21 +175,11 @@ impl Timers {
     }
 }
 
-/// Makes the two events on the current device. Creation is not allowed while another thread captures in global mode,
-/// unless this thread is in relaxed mode.
+/// Makes the two events on the current device.
 #[cold]
 fn make(pair: &mut Pair, device: c_int) -> Option<()> {
-    let mode = runtime::exchange_capture_mode(RELAXED);
-    // SAFETY: the places for the handles outlive the calls; flags 0 is an event with timing.
-    let made = unsafe {
-        runtime::cudaEventCreateWithFlags(&raw mut pair.start, 0) == Some(SUCCESS)
-            && runtime::cudaEventCreateWithFlags(&raw mut pair.stop, 0) == Some(SUCCESS)
-    };
-    runtime::exchange_capture_mode(mode);
-    if !made {
-        runtime::forget_error();
-        return None;
-    }
+    pair.start = runtime::make_event(0)?;
+    pair.stop = runtime::make_event(0)?;
     pair.device = Some(device);
     Some(())
 }

@@ -73,3 +73,91 @@ communicator()";
     assert_eq!(reading.communicators.len(), 0);
     assert_eq!(job.listener.heard().len(), 1, "rank 1 has done nothing yet");
 }
+
+/// Nothing is timed; the ledger knows all the same what is done, and what is not.
+#[test]
+fn what_is_done_is_known_when_nothing_is_timed() {
+    let script = "
+comm = communicator()
+for round in range(100 if RANK == 1 else 100000):
+    if round % 2 == 0: ok(all_reduce(comm, 1000))
+    else:
+        with Group():
+            ok(all_reduce(comm, 1000))
+            ok(all_reduce(comm, 2000))
+    if round < 100: time.sleep(0.03)
+hold()";
+    let job = Job::of(2, &[("XPU_TOP_BUDGET", "0")], script);
+    let ledgers = [0, 1].map(|rank| job.ledger(rank));
+    let mut seen = 0;
+    for _ in 0..2 {
+        for ledger in &ledgers {
+            let follows =
+                |reading: &Reading| reading.communicators.first().is_some_and(|line| line.completed > seen);
+            let line = &reads(ledger, "what is done to follow", follows).communicators[0];
+            assert!(line.completed <= line.enqueued, "{line:?}");
+        }
+        seen = ledgers[0].ledger().read().communicators[0].completed;
+    }
+    // Rank 0 goes on alone: what it launches then is never done.
+    let is_hung = |reading: &Reading| {
+        let thread = reading.threads.first();
+        thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(1500))
+    };
+    let line = &reads(&ledgers[0], "rank 0 held by NCCL", is_hung).communicators[0];
+    assert!(line.enqueued > 150 && line.completed >= seen && line.completed <= 150, "{line:?}");
+    assert!(job.listener.speaker(job.ranks[0].pid()).unwrap().samples().is_empty());
+}
+
+/// Killed between one moment and the next, with no chance to say anything: the page is as it was.
+#[test]
+fn a_rank_killed_inside_a_group_shows_what_it_was_in() {
+    let script = "
+comm = communicator()
+for _ in range(7): ok(all_reduce(comm, 1000))
+sync()
+while RANK == 0:
+    with Group():
+        for count in (1000, 2000, 3000): ok(all_reduce(comm, count))
+hold()";
+    let job = Job::of(2, &[], script);
+    let ledger = job.ledger(0);
+    let in_group = |reading: &Reading| {
+        let thread = reading.threads.first().filter(|thread| thread.call == Call::GroupEnd);
+        thread.is_some_and(|thread| reading.heartbeat.since(thread.since) > Duration::from_millis(300))
+    };
+    reads(&ledger, "rank 0 inside the end of a group", in_group);
+    job.ranks[0].signal("KILL");
+    until("rank 0 to be dead", || matches!(job.ranks[0].state(), None | Some('Z' | 'X')).then_some(()));
+    let dead = ledger.ledger().read();
+    let line = &dead.communicators[0];
+    assert_eq!((dead.threads[0].call, dead.threads[0].thread), (Call::GroupEnd, job.ranks[0].pid()));
+    assert_eq!(line.entered, line.enqueued + 3, "{line:?}");
+    assert!(line.enqueued % 3 == 7 % 3 && line.completed <= 7, "{line:?}");
+    assert_eq!((line.last_operation, line.last_bytes), (Some(Operation::AllReduce), 6000));
+}
+
+/// Stopped between its calls, as by a debugger: it is inside of none.
+#[test]
+fn a_rank_stopped_while_it_computes_is_inside_of_no_call() {
+    let script = "
+comm = communicator()
+for _ in range(11): ok(all_reduce(comm, 1000))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, &[("XPU_TOP_SAMPLE", "collective=1")], script);
+    let ledger = job.ledger(0);
+    reads(&ledger, "all to be done", |reading| {
+        reading.step == Step(1) && reading.communicators[0].completed == 11
+    });
+    job.ranks[0].signal("STOP");
+    until("rank 0 to be stopped", || (job.ranks[0].state() == Some('T')).then_some(()));
+    let stopped = ledger.ledger().read();
+    assert_eq!((stopped.threads.len(), stopped.step), (0, Step(1)));
+    let line = &stopped.communicators[0];
+    assert_eq!((line.entered, line.enqueued, line.completed), (11, 11, 11));
+    job.ranks[0].signal("KILL");
+    until("rank 0 to be dead", || matches!(job.ranks[0].state(), None | Some('Z' | 'X')).then_some(()));
+    assert_eq!(ledger.ledger().read(), stopped);
+}

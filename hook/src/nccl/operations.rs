@@ -95,7 +95,11 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         lane.drop_timing(timing);
         None
     };
+    let evident = timer.is_none() && result == 0 && message.observed && !message.captured;
     message.launched(lane, timer, result);
+    if evident && line.is_some() {
+        observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
+    }
 }
 
 /// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.

@@ -1,0 +1,202 @@
+//! Which collectives are done, when none of them is timed: a few events without timing, never one for each operation.
+//!
+//! The hook's own thread wants an event of a communicator now and then; the next launch records one; the thread asks it, and
+//! tells the ledger. So a rank that hangs is told from one that is slow at any sampling rate.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::c_int,
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use xpu_shared::id::CommunicatorId;
+
+use crate::{
+    communicator::SLOTS,
+    lane::Lane,
+    observer::Observer,
+    runtime::{self, NO_TIMING, NOT_READY, SUCCESS},
+};
+
+/// Events of one communicator that may be under way: one may wait behind a long queue.
+const AT_ONCE: usize = 2;
+
+/// Nanoseconds between two events of a communicator, at least and at most.
+const CLOSEST: f64 = 5e6;
+const FARTHEST: f64 = 1e9;
+
+/// Part of the budget that goes into them.
+const SHARE: f64 = 0.1;
+
+#[derive(Debug)]
+pub(crate) struct Completions {
+    of: [Witness; SLOTS],
+}
+
+/// What shows how far one communicator is.
+#[derive(Debug)]
+struct Witness {
+    /// The next launch is to record an event.
+    wanted: AtomicBool,
+    marks: [Mark; AT_ONCE],
+}
+
+#[derive(Debug)]
+struct Mark {
+    /// Recorded, and not seen to be reached: the hook's own thread's. Otherwise the launching thread's.
+    under_way: AtomicBool,
+    place: UnsafeCell<Place>,
+}
+
+/// An event, and where in the life of its communicator it was recorded last.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    event: cudaEvent_t,
+    /// The device whose context the event belongs to; `None` until it is made.
+    device: Option<c_int>,
+    communicator: CommunicatorId,
+    sequence: u64,
+}
+
+// SAFETY: `place` is touched by the thread that launches on the communicator while `under_way` is false, and by the hook's
+// own thread while it is true. NCCL allows one thread at a time on a communicator.
+unsafe impl Sync for Mark {}
+// SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
+unsafe impl Send for Mark {}
+
+impl Completions {
+    pub(crate) fn new() -> Self {
+        Self { of: std::array::from_fn(|_| Witness::new()) }
+    }
+
+    /// Everything up to collective number `sequence` of the communicator was just launched on `stream`.
+    #[inline]
+    pub(crate) fn launched(&self, lane: &Lane, index: u16, stream: cudaStream_t, sequence: u64) {
+        let witness = &self.of[usize::from(index)];
+        if witness.wanted.load(Relaxed) {
+            witness.record(lane, lane.observer().communicators.slot(index).id(), stream, sequence);
+        }
+    }
+
+    /// Wants an event of each communicator that launched since it had its last.
+    pub(crate) fn want(&self, observer: &Observer) {
+        for (index, slot) in observer.communicators.open_slots() {
+            let witness = &self.of[usize::from(index)];
+            if slot.line(observer.ledger()).is_some() && witness.marks.iter().any(Mark::is_free) {
+                witness.wanted.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// Tells the ledger what is done. `make_current` is told the device of each event before it is asked.
+    /// Called by the hook's own thread. Gives whether some are still under way.
+    pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
+        let mut waits = false;
+        for (witness, index) in self.of.iter().zip(0..) {
+            for mark in witness.marks.iter().filter(|mark| !mark.is_free()) {
+                // SAFETY: it is under way, and so this thread's.
+                let place = unsafe { *mark.place.get() };
+                make_current(place.device);
+                // SAFETY: a live event, whose device is current.
+                match unsafe { runtime::cudaEventQuery(place.event) } {
+                    Some(NOT_READY) => {
+                        waits = true;
+                        continue;
+                    }
+                    Some(SUCCESS) => {
+                        let slot = observer.communicators.slot(index);
+                        let same = slot.id() == place.communicator;
+                        if let Some(line) = slot.line(observer.ledger()).filter(|_| same) {
+                            line.complete(place.sequence);
+                        }
+                    }
+                    _ => {}
+                }
+                mark.under_way.store(false, Release);
+            }
+        }
+        waits
+    }
+}
+
+/// Nanoseconds between two wants, for so many communicators at this price of an event.
+pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> u64 {
+    let spacing = budget.map_or(0.0, |budget| communicators as f64 * price / (budget * SHARE));
+    // Of no budget and no communicator: nothing to want.
+    if spacing.is_nan() { FARTHEST as u64 } else { spacing.clamp(CLOSEST, FARTHEST) as u64 }
+}
+
+impl Witness {
+    fn new() -> Self {
+        let place =
+            Place { event: ptr::null_mut(), device: None, communicator: CommunicatorId(0), sequence: 0 };
+        let mark = |_| Mark { under_way: AtomicBool::new(false), place: UnsafeCell::new(place) };
+        Self { wanted: AtomicBool::new(false), marks: std::array::from_fn(mark) }
+    }
+
+    #[cold]
+    fn record(&self, lane: &Lane, communicator: CommunicatorId, stream: cudaStream_t, sequence: u64) {
+        self.wanted.store(false, Relaxed);
+        let Some(mark) = self.marks.iter().find(|mark| mark.is_free()) else { return };
+        // An error of the program's own that waits to be read must not be mixed with ours.
+        if !runtime::error_free() {
+            return;
+        }
+        match runtime::is_capturing(stream) {
+            Some(false) => {}
+            Some(true) => return,
+            None => return runtime::forget_error(),
+        }
+        // SAFETY: it is not under way, and so this thread's.
+        let place = unsafe { &mut *mark.place.get() };
+        let Some(event) = place.event_on(runtime::current_device()) else { return };
+        // SAFETY: a live event of the current device; the stream is the one the program launched on.
+        if unsafe { runtime::cudaEventRecord(event, stream) } != Some(SUCCESS) {
+            return runtime::forget_error();
+        }
+        (place.communicator, place.sequence) = (communicator, sequence);
+        lane.counters.marks.add(1);
+        mark.under_way.store(true, Release);
+    }
+}
+
+impl Mark {
+    fn is_free(&self) -> bool {
+        !self.under_way.load(Acquire)
+    }
+}
+
+impl Place {
+    /// Its event, made if there is none. One of another device, whose communicator is gone, is given up.
+    fn event_on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
+        let device = device?;
+        if self.device != Some(device) {
+            if self.device.take().is_some() {
+                // SAFETY: the event is live, was reached, and nobody else has it.
+                unsafe { runtime::cudaEventDestroy(self.event) };
+            }
+            self.event = runtime::make_event(NO_TIMING)?;
+            self.device = Some(device);
+        }
+        Some(self.event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_take_a_tenth_of_the_budget_or_come_every_second() {
+        assert_eq!(spacing(Some(1e-3), 3_000.0, 1), 30_000_000);
+        assert_eq!(spacing(Some(1e-3), 3_000.0, 10), 300_000_000);
+        assert_eq!(spacing(Some(0.0), 3_000.0, 1), 1_000_000_000);
+        assert_eq!(spacing(Some(0.0), 3_000.0, 0), 1_000_000_000);
+        assert_eq!(spacing(None, 3_000.0, 1), 5_000_000);
+    }
+}
