@@ -59,7 +59,7 @@ pub struct RankStatus {
     /// By communicator, operation and size; likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<CollectiveStatus>,
-    /// What its ledger page says of each communicator; likewise.
+    /// What its ledger page says of each communicator; likewise, and of ranks that are silent or gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communicators: Vec<CommunicatorStatus>,
     /// Threads inside a call that can block.
@@ -262,13 +262,15 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         enabled: view.latest().is_none_or(|digest| digest.enabled),
         gemms: gemms(view),
         collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
-        communicators: if view.summary().is_some() { communicators(view) } else { Vec::new() },
+        communicators: communicators(view),
         inside: view.latest().map(inside).unwrap_or_default(),
     }
 }
 
+/// Of ranks whose detail was asked for, and of those that give none.
 fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
-    let known = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+    let shown = view.summary().is_some() || view.life() != Life::Alive;
+    let known = view.latest().filter(|_| shown).into_iter().flat_map(|digest| &digest.communicators);
     known
         .map(|state| CommunicatorStatus {
             communicator: state.id.to_string(),

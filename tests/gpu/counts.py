@@ -117,7 +117,7 @@ def seen():
 
 
 model = build()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=True)
 data = torch.randn(BATCH, TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
 
 

@@ -64,12 +64,12 @@ def everything():
 
 def nccl_example():
     off()
-    plugin.exampleProfilerStart(NCCL_EVENTS, None)
+    plugin["_Z20exampleProfilerStartiPKc"](NCCL_EVENTS, None)
 
 
 def quiet():
     if plugin:
-        plugin.exampleProfilerStop()
+        plugin["_Z19exampleProfilerStopv"]()
 
 
 MODES = {"off": off, "default": default, "everything": everything}

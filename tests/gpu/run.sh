@@ -61,14 +61,14 @@ agree() {
 # The hook's counts beside those of an independent counter, and FLOPs beside the model's own.
 counts() {
     cc -O2 -shared -fPIC -o "$out/libcount.so" count.c -ldl
-    for kind in ddp fsdp graphed; do
+    for kind in ${COUNTED:-ddp fsdp graphed}; do
         LD_PRELOAD="$out/libcount.so" run counts counts.py xpu-top $kind 2>>"$out/counts.err" | tee -a "$out/counts.jsonl"
     done
 }
 
 # The loss of every step, without the hook twice (is the job itself deterministic?), with it, and with everything timed.
 same() {
-    for kind in ddp fsdp; do
+    for kind in ${SAME:-ddp fsdp}; do
         for how in without again with everything; do
             launcher="xpu-top run --job same --" budget=0.1
             case $how in without | again) launcher="" ;; everything) budget=off ;; esac
@@ -84,7 +84,7 @@ same() {
 
 # What the ledger says from outside of a job that came to a stop.
 hang() {
-    for how in stop kill gpu; do
+    for how in ${HANGS:-stop kill gpu}; do
         EXPECTED=$out/expected-$how.json timeout -s KILL 60 xpu-top run --job "hang-$how" -- \
             python3 -m torch.distributed.run --nproc_per_node 2 hang.py $how >"$out/hang-$how.log" 2>&1 &
         for _ in $(seq 100); do [ -s "$out/expected-$how.json" ] && break; sleep 0.3; done
@@ -112,7 +112,7 @@ overhead() {
     rm -rf "$out/ncclprof"
     # shellcheck disable=SC2086 # the words of an option are arguments
     for jobs in ${OVERHEAD:-"$DATA_PARALLEL" "$OTHER_PARALLEL" "$COMPILED"}; do
-        run overhead overhead.py $plugin --profiler "${PROFILED:-8}" ${jobs//,/ } 2>>"$out/overhead.err" \
+        run overhead overhead.py $plugin --rounds "${ROUNDS:-30}" --profiler "${PROFILED:-8}" ${jobs//,/ } 2>>"$out/overhead.err" \
             | tee -a "$out/overhead.jsonl"
     done
 }
