@@ -1,9 +1,9 @@
-/* 200 threads, each of which launches a little and ends: what is kept for a thread must not be kept for ever, nor
+/* 2,000 threads, each of which launches a little and ends: what is kept for a thread must not be kept for ever, nor
  * stop anything when it runs out. Exit code 0. */
 #include "gpu.h"
 #include <pthread.h>
 
-enum { THREADS = 200, AT_ONCE = 20, N = 256 };
+enum { THREADS = 2000, AT_ONCE = 20, N = 256 };
 
 static void *m[3];
 
