@@ -1,5 +1,6 @@
 //! Records to totals: what the hook's own thread does with what launching threads pushed.
 
+mod steps;
 mod totals;
 
 use std::{collections::VecDeque, ffi::c_int};
@@ -16,13 +17,14 @@ use xpu_shared::{
 };
 
 use crate::{
-    lane::Lane,
+    lane::{Lane, monotonic},
     observer::Observer,
     record::Record,
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
-use totals::{Durations, Totals};
+use steps::{Call, Mark, Steps};
+use totals::Totals;
 
 /// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
 const TOTALS_AT_ONCE: usize = 128;
@@ -40,8 +42,7 @@ pub(crate) struct Fold {
     samples: Vec<Sample>,
     /// What empty pairs of events read since they were taken last.
     gaps: Vec<Nanoseconds>,
-    steps: Durations,
-    last_step: Option<(u64, u64)>,
+    steps: Steps,
     /// The device that is current on this thread.
     device: Option<c_int>,
     /// Timings CUDA would not give.
@@ -104,14 +105,16 @@ fn visit<T, Q: PartialEq>(
 impl Fold {
     /// Takes everything the lanes hold, and reads the timers that are done.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
-        for lane in observer.lanes() {
+        let begun = monotonic();
+        for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
-                self.count(observer, &record);
+                self.count(observer, number, &record);
                 if let Some(timer) = record.timer() {
                     self.waiting.push_back(Waiting { lane, timer, record });
                 }
             }
         }
+        self.steps.settle(observer, begun);
         let mut waiting = std::mem::take(&mut self.waiting);
         visit(&mut waiting, Waiting::queue, |waiting| {
             self.make_current(waiting.lane.timers.device(waiting.timer));
@@ -143,23 +146,20 @@ impl Fold {
         self.device = Some(device);
     }
 
-    fn count(&mut self, observer: &Observer, record: &Record) {
+    fn count(&mut self, observer: &Observer, lane: usize, record: &Record) {
         match *record {
-            Record::Gemm { shape, .. } => self.gemms.count(shape, 1),
-            Record::Collective { communicator, operation, datatype, bytes, .. } => {
-                let communicator = observer.communicators.slot(communicator).id();
+            Record::Gemm { shape, .. } => {
+                self.steps.product(lane, &shape);
+                self.gemms.count(shape, 1);
+            }
+            Record::Collective { communicator, operation, datatype, bytes, at, .. } => {
+                let slot = observer.communicators.slot(communicator);
+                self.steps.call(lane, Call { operation, bytes, size: slot.size(), at });
+                let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
             Record::Interval { .. } | Record::Gap { .. } => {}
-            Record::Step { completed, at } => {
-                if let Some((before, from)) = self.last_step
-                    && completed > before
-                {
-                    // Marks may be sparse: `step(n)` every ten steps.
-                    self.steps.push(Nanoseconds(at.saturating_sub(from) / (completed - before)));
-                }
-                self.last_step = Some((completed, at));
-            }
+            Record::Step { completed, at } => self.steps.mark(completed, at),
         }
     }
 
@@ -262,10 +262,9 @@ impl Fold {
         std::mem::take(&mut self.gaps)
     }
 
-    /// Durations of the steps since the last call; `None` while nobody marked one.
-    pub(crate) fn take_steps(&mut self) -> Option<(u64, Histogram)> {
-        let (completed, _) = self.last_step?;
-        Some((completed, self.steps.take()))
+    /// The last step, and the durations of those since the last call; `None` while none is known.
+    pub(crate) fn take_steps(&mut self) -> Option<(Mark, Histogram)> {
+        self.steps.take()
     }
 
     pub(crate) fn dropped_keys(&self) -> u64 {
@@ -289,6 +288,7 @@ impl Fold {
     pub(crate) fn memory(&self) -> usize {
         self.gemms.memory()
             + self.collectives.memory()
+            + self.steps.memory()
             + self.samples.capacity() * size_of::<Sample>()
             + self.waiting.capacity() * size_of::<Waiting>()
     }
@@ -313,16 +313,5 @@ mod tests {
         assert_eq!(asked, [0, 1, 2, 4, 6]);
         assert_eq!(waiting.len(), 37);
         assert!(waiting.iter().is_sorted_by_key(|one| one.1));
-    }
-
-    #[test]
-    fn sparse_step_marks_give_the_time_of_one_step() {
-        let mut fold = Fold::default();
-        let observer = Observer::get_or_start().unwrap();
-        fold.count(observer, &Record::Step { completed: 10, at: 1_000_000_000 });
-        fold.count(observer, &Record::Step { completed: 20, at: 2_000_000_000 });
-        let (completed, durations) = fold.take_steps().unwrap();
-        assert_eq!((completed, durations.count()), (20, 1));
-        assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
     }
 }

@@ -6,7 +6,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{collective::Operation, datatype::DataType};
 
 use crate::{
-    lane::{Lane, Timing},
+    lane::{Lane, Timing, monotonic},
     nccl::{IN_PROGRESS, Joining},
     record::Record,
     switch,
@@ -36,8 +36,8 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Gives it its number, and counts and records it.
-    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int) {
+    /// Gives it its number, and counts and records it as launched at this time.
+    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int, at: u64) {
         let slot = lane.observer().communicators.slot(self.communicator);
         slot.ran_on((result != IN_PROGRESS).then_some(self.stream.addr()));
         let collective = self.operation.is_collective();
@@ -56,6 +56,7 @@ impl Message {
             bytes: self.bytes,
             bus_bytes: self.bus_bytes,
             sequence,
+            at,
             timer,
         });
         if collective {
@@ -276,8 +277,9 @@ impl Group {
             }
         }
         self.intervals.clear();
+        let now = monotonic();
         for message in self.messages.drain(..) {
-            if launched { message.launched(lane, None, result) } else { message.refused(lane) }
+            if launched { message.launched(lane, None, result, now) } else { message.refused(lane) }
         }
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }

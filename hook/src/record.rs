@@ -20,6 +20,8 @@ pub(crate) enum Record {
         bus_bytes: u64,
         /// The communicator's number of this collective; of a send or receive, the number among those.
         sequence: u64,
+        /// When it was launched, in monotonic nanoseconds.
+        at: u64,
         timer: Option<TimerId>,
     },
     /// The timed launch of the collectives of one communicator in a group, which are counted each by itself.

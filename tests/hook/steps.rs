@@ -1,6 +1,15 @@
 //! What steps carry, and who marks them.
 
-use xpu_shared::frame::{StepSource, Work};
+use xpu_shared::{
+    frame::{StepSource, Work},
+    histogram::Histogram,
+};
+use xpu_tests::{
+    built,
+    listener::Listener,
+    place::Place,
+    program::{Program, until},
+};
 
 use crate::Job;
 
@@ -18,5 +27,83 @@ hold()",
     let steps = job.after_step(0, 10).summaries.last().unwrap().steps.clone().unwrap();
     assert_eq!(steps.work, Work { tokens: 9192, samples: 4, loss: Some(3.5) });
     assert_eq!((steps.source, steps.completed.0), (StepSource::Marked, 10));
+    job.end();
+}
+
+/// What rank `rank` of a job says of its steps, and its program of theirs: steps and their median time in milliseconds.
+#[derive(Debug)]
+struct Told {
+    completed: u64,
+    median: f64,
+    truth: f64,
+}
+
+/// `tests/simgpu/worker.py`, which marks nothing, to its end.
+fn unmarked(world: usize, steps: u64) -> Vec<Told> {
+    let place = Place::new();
+    let listener = Listener::at(&place.socket());
+    let start = |rank: usize| {
+        let mut command = place.watched("python3");
+        command.arg(built::source("simgpu/worker.py")).args(["--unmarked", "--layers", "4", "--rendezvous"]);
+        command.arg(place.path("")).args(["--steps", &steps.to_string()]);
+        command.envs([("RANK", rank.to_string()), ("WORLD_SIZE", world.to_string())]);
+        command.env("LOCAL_RANK", rank.to_string());
+        Program::start(&mut command)
+    };
+    let ranks: Vec<_> = (0..world).map(start).collect();
+    let told = ranks.into_iter().map(|rank| {
+        let pid = rank.pid();
+        let outcome = rank.end();
+        assert!(outcome.status.success(), "{outcome:?}");
+        let speaker = until("its last word", || listener.speaker(pid).filter(|speaker| speaker.goodbye));
+        let said: Vec<_> = speaker.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
+        assert!(said.iter().all(|steps| steps.source == StepSource::Detected));
+        let mut durations = Histogram::new();
+        for steps in &said {
+            durations.merge(&steps.durations);
+        }
+        let median = durations.median().expect("steps were detected").milliseconds();
+        let truth = outcome.stdout.split_whitespace().rev().nth(3).and_then(|word| word.parse().ok());
+        let completed = said.last().expect("steps were detected").completed.0;
+        Told { completed, median, truth: truth.expect("its own time") }
+    });
+    told.collect()
+}
+
+#[test]
+fn steps_nobody_marks_are_found_by_all_ranks_alike() {
+    let told = unmarked(2, 200);
+    for rank in &told {
+        assert!((rank.median / rank.truth - 1.0).abs() < 0.05, "{told:?}");
+        assert!((198..=200).contains(&rank.completed), "{told:?}");
+    }
+    assert_eq!(told[0].completed, told[1].completed);
+}
+
+#[test]
+fn without_collectives_the_products_show_the_steps() {
+    let job = Job::alone(
+        "gemm=16",
+        "
+for number in range(100_000):
+    for _ in range(3): ok(gemm_ex(512, 512, 512)); ok(gemm_ex(512, 2048, 512))
+    ok(gemm_ex(50000, 512, 512))
+    for _ in range(3): ok(gemm_ex(512, 512, 2048)); ok(gemm_ex(2048, 512, 512))
+    sync()
+    time.sleep(0.02)
+    if number % 50 == 0 and Path(os.environ['RENDEZVOUS'], 'enough').exists(): break
+hold()",
+    );
+    let pid = job.ranks[0].pid();
+    let steps = until("steps to be detected", || {
+        let speaker = job.listener.speaker(pid)?;
+        let steps = speaker.summaries.last()?.steps.clone()?;
+        (steps.durations.count() > 20).then_some(steps)
+    });
+    assert_eq!(steps.source, StepSource::Detected);
+    let median = steps.durations.median().unwrap().milliseconds();
+    // Times of products are told from when the hook gathered them.
+    assert!((16.0..40.0).contains(&median), "{median} ms for what sleeps 20");
+    std::fs::write(job.place.path("enough"), "").unwrap();
     job.end();
 }

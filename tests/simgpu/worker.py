@@ -325,6 +325,7 @@ def arguments():
     parser.add_argument("--layers", type=int, default=14, help="blocks of the model; 14 make a step of 100 ms")
     parser.add_argument("--slow-host", type=float, default=0, metavar="MS", help="time this rank's loader loses a step")
     parser.add_argument("--hang", type=int, default=None, metavar="STEP", help="this rank's loader never returns there")
+    parser.add_argument("--unmarked", action="store_true", help="mark no steps: they can only be detected")
     return parser.parse_args()
 
 
@@ -338,7 +339,7 @@ def main():
     cuda.cudaGetDeviceCount(ctypes.byref(count))
     cuda.cudaSetDevice(local % count.value)
     communicator = cuda.made(cuda.ncclCommInitRank, world, rendezvous(cuda, args.rendezvous, rank), rank)
-    tracer = make_tracer(rank)
+    tracer = NoTracer() if args.unmarked else make_tracer(rank)
     compute = cuda.made(cuda.cudaStreamCreateWithFlags, NON_BLOCKING)
     model = Model(cuda, args.layers, compute)
     reducer = Reducer(cuda, communicator, args.layers, compute)

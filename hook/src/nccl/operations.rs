@@ -9,7 +9,7 @@ use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
     group::Message,
     interpose::interpose,
-    lane::{Lane, Timing, coarse_now},
+    lane::{Lane, Timing, coarse_now, monotonic},
     runtime, switch,
 };
 
@@ -96,7 +96,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         None
     };
     let evident = timer.is_none() && result == 0 && message.observed && !message.captured;
-    message.launched(lane, timer, result);
+    message.launched(lane, timer, result, monotonic());
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
     }

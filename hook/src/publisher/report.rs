@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
+    frame::{CollectiveSample, CommunicatorState, Launches, Steps, Summary},
     ledger::CommunicatorReading,
     unit::Nanoseconds,
 };
@@ -43,10 +43,10 @@ impl Publisher {
         let (mut steps, mut samples) = (None, Vec::new());
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
-            steps = self.fold.take_steps().map(|(completed, durations)| Steps {
-                source: StepSource::Marked,
-                completed: xpu_shared::id::Step(completed),
-                at: reading.step_at,
+            steps = self.fold.take_steps().map(|(last, durations)| Steps {
+                source: last.source,
+                completed: xpu_shared::id::Step(last.completed),
+                at: last.moment(),
                 durations,
                 work: self.observer.work.read(),
             });
