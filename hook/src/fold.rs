@@ -63,6 +63,8 @@ struct CollectiveKey {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) communicator: CommunicatorId,
+    /// In the communicator: a process may be several of its ranks.
+    pub(crate) rank: u32,
     pub(crate) sequence: Sequence,
     pub(crate) operation: Operation,
     pub(crate) bus_bytes: u64,
@@ -168,7 +170,8 @@ impl Fold {
             Record::Gemm { shape, .. } => self.gemms.time(shape, duration),
             Record::Collective { communicator, operation, datatype, bytes, bus_bytes, sequence, .. } => {
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
-                self.time_collective(observer, at, (sequence, 1), duration);
+                let collectives = u64::from(operation.is_collective());
+                self.time_collective(observer, at, (sequence, collectives), duration);
             }
             Record::Interval {
                 communicator,
@@ -180,7 +183,13 @@ impl Fold {
                 collectives,
                 ..
             } => {
-                if operation == Operation::Fused {
+                let several = match operation {
+                    Operation::Fused | Operation::SendRecv => true,
+                    // Of sends and receives, or by itself.
+                    Operation::AlltoAll => collectives == 0,
+                    _ => false,
+                };
+                if several {
                     let id = observer.communicators.slot(communicator).id();
                     self.collectives.count(CollectiveKey { communicator: id, operation, datatype, bytes }, 1);
                 }
@@ -202,7 +211,7 @@ impl Fold {
         let slot = observer.communicators.slot(index);
         let communicator = slot.id();
         self.collectives.time(CollectiveKey { communicator, operation, datatype, bytes }, duration);
-        if !operation.is_collective() {
+        if collectives == 0 {
             return;
         }
         if let Some(line) = slot.line(observer.ledger()) {
@@ -210,7 +219,14 @@ impl Fold {
         }
         if self.samples.len() < SAMPLES {
             let sequence = Sequence(sequence);
-            self.samples.push(Sample { communicator, sequence, operation, bus_bytes, duration });
+            self.samples.push(Sample {
+                communicator,
+                rank: slot.rank(),
+                sequence,
+                operation,
+                bus_bytes,
+                duration,
+            });
         }
     }
 

@@ -24,15 +24,16 @@ pub(crate) enum Record {
         at: u64,
         timer: Option<TimerId>,
     },
-    /// The timed launch of the collectives of one communicator in a group, which are counted each by itself.
+    /// The timed launch of what one communicator does in a group; its operations are counted each by itself.
     Interval {
         communicator: u16,
         operation: Operation,
         datatype: DataType,
         bytes: u64,
         bus_bytes: u64,
-        /// Of the first of them.
+        /// Of the first collective; without one, of the first send or receive among those.
         sequence: u64,
+        /// 0 if there are only sends and receives: what other ranks do is another thing.
         collectives: u64,
         timer: TimerId,
     },

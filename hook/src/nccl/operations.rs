@@ -7,7 +7,7 @@ use xpu_shared::{collective::Operation, datatype::DataType, ledger::Call};
 
 use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
-    group::Message,
+    group::{Message, NO_PEER},
     interpose::interpose,
     lane::{Lane, Timing, coarse_now, monotonic},
     runtime, switch,
@@ -28,6 +28,7 @@ fn begin(
     lane: &Lane,
     operation: Operation,
     (count, datatype): (usize, c_int),
+    peer: Option<c_int>,
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) -> Option<Ticket> {
@@ -36,12 +37,15 @@ fn begin(
     let slot = observer.communicators.slot(index);
     let datatype = DataType::from_nccl(datatype);
     let count = count as u64;
+    let peer = peer.map_or(NO_PEER, c_int::cast_unsigned);
+    let bus_bytes = operation.bus_bytes(count, datatype.bytes(), slot.size());
     let message = Message {
         communicator: index,
         operation,
+        peer,
         datatype,
         bytes: operation.message_bytes(count, datatype.bytes(), slot.size()),
-        bus_bytes: operation.bus_bytes(count, datatype.bytes(), slot.size()),
+        bus_bytes: if peer == slot.rank() { 0 } else { bus_bytes },
         stream,
         observed: switch::is_on(),
         captured: observer.may_capture() && runtime::is_capturing(stream) == Some(true),
@@ -102,19 +106,25 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
-/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.
+/// The peer that a call names, if it is one that does.
+fn peer<const NAMED: usize>(peer: [c_int; NAMED]) -> Option<c_int> {
+    peer.first().copied()
+}
+
+/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype, of which the
+/// last may be a peer.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $operation:ident: fn $name:ident($($buffer:ident),+; $($choice:ident),*);
+        $operation:ident: fn $name:ident($($buffer:ident),+; $($choice:ident),* $(; $peer:ident)?);
     )*) => {
         interpose! {$(
             $(#[$doc])*
             fn $name(
-                $($buffer: *mut c_void,)+ count: usize, datatype: c_int, $($choice: c_int,)*
+                $($buffer: *mut c_void,)+ count: usize, datatype: c_int, $($choice: c_int,)* $($peer: c_int,)?
                 communicator: ncclComm_t, stream: cudaStream_t,
             ) -> c_int in NCCL, or MISSING, even off;
-            before |lane| begin(lane, Operation::$operation, (count, datatype), communicator, stream);
+            before |lane| begin(lane, Operation::$operation, (count, datatype), peer([$($peer)?]), communicator, stream);
             after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
         )*}
     };
@@ -131,8 +141,8 @@ operations! {
     AlltoAll: fn ncclAlltoAll(send, receive;);
     Gather: fn ncclGather(send, receive; root);
     Scatter: fn ncclScatter(send, receive; root);
-    Send: fn ncclSend(send; peer);
-    Recv: fn ncclRecv(receive; peer);
+    Send: fn ncclSend(send;; peer);
+    Recv: fn ncclRecv(receive;; peer);
 }
 
 interpose! {
@@ -141,18 +151,18 @@ interpose! {
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::PutSignal, (count, datatype), communicator, stream);
+    before |lane| begin(lane, Operation::PutSignal, (count, datatype), Some(peer), communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclSignal(
         peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Signal, NOTHING, communicator, stream);
+    before |lane| begin(lane, Operation::Signal, NOTHING, Some(peer), communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclWaitSignal(
         count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::WaitSignal, NOTHING, communicator, stream);
+    before |lane| begin(lane, Operation::WaitSignal, NOTHING, None, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 }

@@ -78,7 +78,8 @@ impl Publisher {
 
 /// A sample with its communicator's place in the message; dropped if the communicator is closed already.
 fn indexed(sample: &Sample, communicators: &[CommunicatorState]) -> Option<CollectiveSample> {
-    let index = communicators.iter().position(|communicator| communicator.id == sample.communicator)?;
+    let index =
+        communicators.iter().position(|line| (line.id, line.rank) == (sample.communicator, sample.rank))?;
     Some(CollectiveSample {
         communicator: u8::try_from(index).ok()?,
         sequence: sample.sequence,

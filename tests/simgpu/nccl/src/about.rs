@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::call::{Failure, call, put};
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Member};
 
 /// 2.28.9
 const VERSION: c_int = 22809;
@@ -32,11 +32,14 @@ pub(crate) unsafe extern "C" fn ncclCommCuDevice(comm: usize, device: *mut c_int
     unsafe { answer(comm, device, |comm| comm.device) }
 }
 
-/// Always "success": what goes wrong here is a rank that does not come, and nobody can report that.
+/// "In progress", or "success": what goes wrong here is a rank that does not come, and that is found out only while ranks meet.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommGetAsyncError(comm: usize, error: *mut c_int) -> c_int {
-    // SAFETY: passed on unchanged.
-    unsafe { answer(comm, error, |_| 0) }
+    call(|_| {
+        let state = Member::of(comm)?.state();
+        // SAFETY: NCCL asks its callers for a writable pointer.
+        unsafe { put(error, state.err().map_or(0, |failure| failure as c_int)) }
+    })
 }
 
 /// # Safety
@@ -59,7 +62,7 @@ pub(crate) extern "C" fn ncclGetErrorString(code: c_int) -> *const c_char {
         code if code == Failure::InvalidArgument as c_int => c"invalid argument",
         code if code == Failure::InvalidUsage as c_int => c"invalid usage",
         6 => c"remote process exited or there was a network error",
-        7 => c"NCCL operation in progress",
+        code if code == Failure::InProgress as c_int => c"NCCL operation in progress",
         _ => c"unknown result code",
     };
     text.as_ptr()

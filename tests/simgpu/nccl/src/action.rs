@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Broadcast,
     Reduce,
     AlltoAll,
+    Gather,
+    Scatter,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,10 @@ pub(crate) enum Action {
         bytes: u64,
         peer: u32,
     },
+    /// A one-sided write or signal, which no other rank waits for: bytes over the bus.
+    Put {
+        bytes: u64,
+    },
 }
 
 impl Kind {
@@ -39,7 +45,9 @@ impl Kind {
         match self {
             Self::AllReduce => 2.0 * others / f64::from(ranks) * bytes,
             // The whole is `bytes * ranks`, of which each rank has its share already.
-            Self::AllGather | Self::ReduceScatter | Self::AlltoAll => others * bytes,
+            Self::AllGather | Self::ReduceScatter | Self::AlltoAll | Self::Gather | Self::Scatter => {
+                others * bytes
+            }
             Self::Broadcast | Self::Reduce => bytes,
         }
     }
@@ -48,7 +56,7 @@ impl Kind {
 impl Action {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Self::Collective { bytes, .. } | Self::Transfer { bytes, .. } => *bytes,
+            Self::Collective { bytes, .. } | Self::Transfer { bytes, .. } | Self::Put { bytes } => *bytes,
         }
     }
 
@@ -58,7 +66,7 @@ impl Action {
             Self::Collective { kind, bytes, root } => {
                 fold(seed, &[&[*kind as u8], &bytes.to_ne_bytes(), &root.to_ne_bytes()])
             }
-            Self::Transfer { bytes, .. } => fold(seed, &[&bytes.to_ne_bytes()]),
+            Self::Transfer { bytes, .. } | Self::Put { bytes } => fold(seed, &[&bytes.to_ne_bytes()]),
         }
     }
 }

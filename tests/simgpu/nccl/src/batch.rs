@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     /// All collectives of the batch as one.
     collective: Option<Together>,
     transfers: Vec<Transfer>,
+    /// Bytes written to peers that do not take part.
+    put: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +65,7 @@ impl Batch {
 
     fn new(comm: &Arc<Communicator>, actions: &[Action]) -> Self {
         let mut collective: Option<Together> = None;
-        let mut transfers = Vec::new();
+        let (mut transfers, mut put) = (Vec::new(), 0_u64);
         for action in actions {
             match *action {
                 Action::Collective { kind, bytes, .. } => {
@@ -77,9 +79,10 @@ impl Batch {
                     let purpose = action.purpose(PURPOSE_SEED).max(1);
                     transfers.push(Transfer { direction, peer, bytes, purpose });
                 }
+                Action::Put { bytes } => put = put.saturating_add(bytes),
             }
         }
-        Self { comm: Arc::clone(comm), collective, transfers }
+        Self { comm: Arc::clone(comm), collective, transfers, put }
     }
 
     fn take_places(&self) -> Places {
@@ -101,7 +104,9 @@ impl Batch {
         };
         let exchanged =
             exchange(&self.comm, &self.transfers, &places.transfers, start, self.transfer_cost())?;
-        Some(met.max(exchanged))
+        #[allow(clippy::cast_precision_loss, reason = "a byte in 2^52 is no time")]
+        let written = start + bus_time(self.put as f64);
+        Some(met.max(exchanged).max(written))
     }
 
     fn meet(&self, together: Together, number: u64, start: u64) -> Option<u64> {

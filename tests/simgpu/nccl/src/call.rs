@@ -12,6 +12,7 @@ pub(crate) enum Failure {
     System = 2,
     InvalidArgument = 4,
     InvalidUsage = 5,
+    InProgress = 7,
 }
 
 /// Runs a call, refusing it in a forked child.

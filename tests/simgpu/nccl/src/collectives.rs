@@ -59,6 +59,32 @@ pub(crate) extern "C" fn ncclAlltoAll(
 }
 
 #[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclGather(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+) -> c_int {
+    collective(Kind::Gather, count, data_type, root, comm, stream)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclScatter(
+    _from: *const c_void,
+    _to: *mut c_void,
+    count: usize,
+    data_type: c_int,
+    root: c_int,
+    comm: usize,
+    stream: usize,
+) -> c_int {
+    collective(Kind::Scatter, count, data_type, root, comm, stream)
+}
+
+#[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclReduce(
     _from: *const c_void,
     _to: *mut c_void,

@@ -1,24 +1,47 @@
-//! One process's side of a communicator.
+//! One rank's side of a communicator.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use simgpu_engine::handles::Handles;
 
 use crate::call::Failure;
+use crate::greeting::Greeting;
 use crate::key::Key;
 use crate::room::Room;
+
+/// What a handle stands for: a communicator, or one that is still being made.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Calls on it answer before what they ask for is done.
+    pub non_blocking: bool,
+    pub aborted: Arc<AtomicBool>,
+    made: OnceLock<Result<Arc<Communicator>, Failure>>,
+    /// Children that are being made of it behind the program's back.
+    expecting: AtomicU32,
+}
+
+/// Who is who in a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub key: Key,
+    pub greeting: Greeting,
+    pub rank: u32,
+    pub device: c_int,
+}
 
 #[derive(Debug)]
 pub(crate) struct Communicator {
     pub key: Key,
+    pub greeting: Greeting,
     pub rank: u32,
     pub device: c_int,
     pub room: Room,
-    pub aborted: AtomicBool,
+    pub aborted: Arc<AtomicBool>,
     collectives: AtomicU64,
-    splits: AtomicU32,
+    children: AtomicU32,
+    shrunk: AtomicU32,
     /// Transfers so far, by peer.
     sent: Box<[AtomicU64]>,
     received: Box<[AtomicU64]>,
@@ -31,18 +54,62 @@ pub(crate) enum Direction {
     Receive,
 }
 
-pub(crate) static COMMUNICATORS: Handles<Communicator> = Handles::new(0xcc10_0000);
+pub(crate) static COMMUNICATORS: Handles<Member> = Handles::new(0xcc10_0000);
+
+impl Member {
+    pub(crate) fn new(non_blocking: bool) -> Arc<Self> {
+        let aborted = Arc::new(AtomicBool::new(false));
+        Arc::new(Self { non_blocking, aborted, made: OnceLock::new(), expecting: AtomicU32::new(0) })
+    }
+
+    pub(crate) fn of(handle: usize) -> Result<Arc<Self>, Failure> {
+        COMMUNICATORS.get(handle).ok_or(Failure::InvalidArgument)
+    }
+
+    pub(crate) fn is_made(&self, outcome: Result<Arc<Communicator>, Failure>) {
+        // Made once, by whoever made it.
+        let _ = self.made.set(outcome);
+    }
+
+    pub(crate) fn expects(&self) {
+        self.expecting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn has_given_birth(&self) {
+        self.expecting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// What `ncclCommGetAsyncError` says of it.
+    pub(crate) fn state(&self) -> Result<Arc<Communicator>, Failure> {
+        match self.made.get() {
+            Some(Err(failure)) => Err(*failure),
+            Some(Ok(made)) if self.expecting.load(Ordering::Acquire) == 0 => Ok(Arc::clone(made)),
+            _ => Err(Failure::InProgress),
+        }
+    }
+
+    /// A communicator that may be used: NCCL calls it a mistake to use one before it is ready.
+    pub(crate) fn ready(&self) -> Result<Arc<Communicator>, Failure> {
+        self.state().map_err(|failure| match failure {
+            Failure::InProgress => Failure::InvalidArgument,
+            other => other,
+        })
+    }
+}
 
 impl Communicator {
-    pub(crate) fn new(key: Key, rank: u32, device: c_int, room: Room) -> Self {
+    pub(crate) fn new(seat: Seat, aborted: Arc<AtomicBool>, room: Room) -> Self {
         let counters = || (0..room.ranks).map(|_| AtomicU64::new(0)).collect();
+        let Seat { key, greeting, rank, device } = seat;
         Self {
             key,
+            greeting,
             rank,
             device,
-            aborted: AtomicBool::new(false),
+            aborted,
             collectives: AtomicU64::new(0),
-            splits: AtomicU32::new(0),
+            children: AtomicU32::new(0),
+            shrunk: AtomicU32::new(0),
             sent: counters(),
             received: counters(),
             room,
@@ -50,7 +117,7 @@ impl Communicator {
     }
 
     pub(crate) fn of(handle: usize) -> Result<Arc<Self>, Failure> {
-        COMMUNICATORS.get(handle).ok_or(Failure::InvalidArgument)
+        Member::of(handle)?.ready()
     }
 
     pub(crate) fn ranks(&self) -> u32 {
@@ -70,8 +137,18 @@ impl Communicator {
         self.collectives.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn next_split(&self) -> u32 {
-        self.splits.fetch_add(1, Ordering::Relaxed)
+    /// The number of the next split or grown communicator; the first is 1.
+    pub(crate) fn next_child(&self) -> u32 {
+        self.children.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number the next child will have.
+    pub(crate) fn coming_child(&self) -> u32 {
+        self.children.load(Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn next_shrunk(&self) -> u32 {
+        self.shrunk.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn next_transfer(&self, direction: Direction, peer: u32) -> u64 {

@@ -3,7 +3,7 @@
 //! All actions of a communicator in a group run as one, on the stream of the first of them.
 
 use std::cell::RefCell;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use simgpu_engine::driver::Driver;
@@ -12,13 +12,13 @@ use crate::action::Action;
 use crate::batch::Batch;
 use crate::call::{Failure, call};
 use crate::communicator::Communicator;
-use crate::lifetime::Joining;
+use crate::job::Job;
 
 #[derive(Default)]
 struct Group {
     depth: u32,
     launches: Vec<Launch>,
-    joinings: Vec<Joining>,
+    jobs: Vec<Job>,
 }
 
 struct Launch {
@@ -29,7 +29,7 @@ struct Launch {
 
 thread_local! {
     static GROUP: RefCell<Group> =
-        const { RefCell::new(Group { depth: 0, launches: Vec::new(), joinings: Vec::new() }) };
+        const { RefCell::new(Group { depth: 0, launches: Vec::new(), jobs: Vec::new() }) };
 }
 
 /// Does the action at the end of the group, or now when there is none.
@@ -48,10 +48,10 @@ pub(crate) fn submit(
     alone.map_or(Ok(()), |comm| Batch::submit(driver, &comm, stream, &[action]))
 }
 
-/// Waits for the other ranks at the end of the group, or now when there is none.
-pub(crate) fn join(joining: Joining) -> Result<(), Failure> {
-    let alone = if_grouped(joining, |group, joining| group.joinings.push(joining));
-    alone.map_or(Ok(()), Joining::finish)
+/// Makes communicators at the end of the group, or now when there is none.
+pub(crate) fn run(jobs: Vec<Job>) -> Result<(), Failure> {
+    let alone = if_grouped(jobs, |group, jobs| group.jobs.extend(jobs));
+    alone.map_or(Ok(()), Job::run_all)
 }
 
 /// Hands `item` to the group, or back when there is none (or the thread is past having one).
@@ -76,18 +76,30 @@ pub(crate) extern "C" fn ncclGroupStart() -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclGroupEnd() -> c_int {
     call(|driver| {
-        let closed = GROUP.try_with(|group| {
-            let mut group = group.borrow_mut();
-            group.depth = group.depth.checked_sub(1)?;
-            Some(if group.depth == 0 { std::mem::take(&mut *group) } else { Group::default() })
-        });
-        let group = closed.ok().flatten().ok_or(Failure::InvalidUsage)?;
-        for joining in group.joinings {
-            joining.finish()?;
+        let group = close()?;
+        let made = Job::run_all(group.jobs);
+        if made.is_err_and(|failure| failure != Failure::InProgress) {
+            return made;
         }
         for Launch { comm, stream, actions } in group.launches {
             Batch::submit(driver, &comm, stream, &actions)?;
         }
-        Ok(())
+        made
     })
+}
+
+/// Makes communicators, and launches nothing. How long it would take it does not say.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclGroupSimulateEnd(_information: *mut c_void) -> c_int {
+    call(|_| Job::run_all(close()?.jobs))
+}
+
+/// What is to be done, which is nothing at the end of an inner group.
+fn close() -> Result<Group, Failure> {
+    let closed = GROUP.try_with(|group| {
+        let mut group = group.borrow_mut();
+        group.depth = group.depth.checked_sub(1)?;
+        Some(if group.depth == 0 { std::mem::take(&mut *group) } else { Group::default() })
+    });
+    closed.ok().flatten().ok_or(Failure::InvalidUsage)
 }

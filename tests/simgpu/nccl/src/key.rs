@@ -2,12 +2,30 @@
 
 use std::fmt::{self, Display};
 
+use crate::greeting::Greeting;
+
 /// `ncclUniqueId`: NCCL passes it by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct UniqueId([u8; 128]);
 
 impl UniqueId {
+    /// The first word, by which ranks greet each other.
+    pub(crate) fn magic(&self) -> u64 {
+        self.0.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
+    }
+
+    pub(crate) fn greeting(&self) -> Greeting {
+        Greeting::of_id(&self.0, self.magic())
+    }
+
+    /// What a rank that comes new is handed: it needs nothing but the greeting.
+    pub(crate) fn with_magic(magic: u64) -> Self {
+        let mut bytes = [0; 128];
+        bytes[..8].copy_from_slice(&magic.to_ne_bytes());
+        Self(bytes)
+    }
+
     /// 128 random bytes, or `None` where the system has none.
     pub(crate) fn new() -> Option<Self> {
         let mut bytes = [0; 128];
@@ -26,9 +44,23 @@ impl Key {
     }
 
     /// The key of the `ordinal`-th split's part with this color.
-    pub(crate) fn child(self, ordinal: u32, color: i32) -> Self {
+    pub(crate) fn split(self, ordinal: u32, color: i32) -> Self {
+        self.child(b"split", &[&ordinal.to_ne_bytes(), &color.to_ne_bytes()])
+    }
+
+    /// The key of what the `ordinal`-th shrink leaves, without these ranks.
+    pub(crate) fn shrunk(self, ordinal: u32, without: &[u32]) -> Self {
+        let without: Vec<u8> = without.iter().flat_map(|rank| rank.to_ne_bytes()).collect();
+        self.child(b"shrink", &[&ordinal.to_ne_bytes(), &without])
+    }
+
+    pub(crate) fn grown(magic: u64, ranks: u32) -> Self {
+        Self::hash(&[b"grow", &magic.to_ne_bytes(), &ranks.to_ne_bytes()])
+    }
+
+    fn child(self, kind: &[u8], parts: &[&[u8]]) -> Self {
         let [high, low] = self.0.map(u64::to_ne_bytes);
-        Self::hash(&[&high, &low, &ordinal.to_ne_bytes(), &color.to_ne_bytes()])
+        Self::hash(&[&[kind, &high, &low], parts].concat())
     }
 
     fn hash(parts: &[&[u8]]) -> Self {

@@ -1,57 +1,18 @@
-//! How communicators come and go, but for splitting.
+//! How communicators come and go, but for those that come from others.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::slice;
 use std::sync::atomic::Ordering;
 
 use simgpu_engine::driver::Driver;
 
 use crate::call::{Failure, call, put};
-use crate::communicator::{COMMUNICATORS, Communicator};
+use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
+use crate::config;
 use crate::file;
 use crate::group;
+use crate::job::{Job, Place};
 use crate::key::{Key, UniqueId};
-use crate::room::{Entry, MAX_RANKS};
-
-/// A communicator whose other ranks may still be on their way.
-pub(crate) struct Joining {
-    key: Key,
-    rank: u32,
-    device: c_int,
-    entry: Entry,
-    /// Where the program wants the handle.
-    handle: *mut usize,
-}
-
-impl Joining {
-    /// # Safety
-    /// `handle` must be writable until `finish`.
-    pub(crate) unsafe fn announce(
-        driver: Driver,
-        key: Key,
-        rank: u32,
-        ranks: u32,
-        handle: *mut usize,
-    ) -> Result<Self, Failure> {
-        if handle.is_null() || rank >= ranks || ranks > MAX_RANKS {
-            return Err(Failure::InvalidArgument);
-        }
-        let entry = Entry::announce(key, ranks).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidInput => Failure::InvalidArgument,
-            _ => Failure::System,
-        })?;
-        // SAFETY: found by `Driver::find`; it takes nothing.
-        let device = unsafe { (driver.current_device)() };
-        Ok(Self { key, rank, device, entry, handle })
-    }
-
-    pub(crate) fn finish(self) -> Result<(), Failure> {
-        let room = self.entry.wait_for_all().ok_or(Failure::System)?;
-        let comm = Communicator::new(self.key, self.rank, self.device, room);
-        // SAFETY: the promise made at `announce`.
-        unsafe { put(self.handle, COMMUNICATORS.add(Arc::new(comm))) }
-    }
-}
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
@@ -71,31 +32,92 @@ pub(crate) unsafe extern "C" fn ncclCommInitRank(
     rank: c_int,
 ) -> c_int {
     // SAFETY: passed on unchanged.
-    unsafe { init(comm, ranks, &id, rank) }
+    call(|driver| unsafe { init(driver, Place(comm), ranks, &id, rank, false) })
 }
 
-/// The configuration is taken and not looked at: every communicator is a blocking one.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ncclCommInitRankConfig(
     comm: *mut usize,
     ranks: c_int,
     id: UniqueId,
     rank: c_int,
-    _config: *const c_void,
+    config: *const c_void,
 ) -> c_int {
     // SAFETY: passed on unchanged.
-    unsafe { init(comm, ranks, &id, rank) }
+    call(|driver| unsafe {
+        let non_blocking = config::is_non_blocking(config, false)?;
+        init(driver, Place(comm), ranks, &id, rank, non_blocking)
+    })
+}
+
+/// Ranks meet by the first of the ids; the others only spread the original's load.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ncclCommInitRankScalable(
+    comm: *mut usize,
+    ranks: c_int,
+    rank: c_int,
+    id_count: c_int,
+    ids: *const UniqueId,
+    config: *const c_void,
+) -> c_int {
+    call(|driver| {
+        if ids.is_null() || !(1..=ranks).contains(&id_count) {
+            return Err(Failure::InvalidArgument);
+        }
+        // SAFETY: passed on unchanged; there is at least one id.
+        unsafe {
+            let non_blocking = config::is_non_blocking(config, false)?;
+            init(driver, Place(comm), ranks, &*ids, rank, non_blocking)
+        }
+    })
+}
+
+/// All ranks are this process's, one on each device of the list, or on the first devices.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ncclCommInitAll(
+    comms: *mut usize,
+    count: c_int,
+    devices: *const c_int,
+) -> c_int {
+    call(|_| {
+        let ranks = u32::try_from(count).map_err(|_negative| Failure::InvalidArgument)?;
+        if comms.is_null() {
+            return Err(Failure::InvalidArgument);
+        }
+        let list: Vec<c_int> = if devices.is_null() {
+            (0..count).collect()
+        } else {
+            // SAFETY: NCCL asks its callers for as many devices as they say.
+            unsafe { slice::from_raw_parts(devices, ranks as usize) }.to_vec()
+        };
+        let id = UniqueId::new().ok_or(Failure::System)?;
+        let (key, greeting) = (Key::of(&id), id.greeting());
+        let jobs = (0..ranks).zip(list).map(|(rank, device)| {
+            let seat = Seat { key, greeting, rank, device };
+            // SAFETY: NCCL asks its callers for as many places as devices.
+            unsafe { Job::init(seat, ranks, Place(comms.add(rank as usize)), false) }
+        });
+        group::run(jobs.collect::<Result<_, _>>()?)
+    })
 }
 
 /// # Safety
-/// `comm` must be NULL or writable until the group ends: what NCCL asks of its callers.
-unsafe fn init(comm: *mut usize, ranks: c_int, id: &UniqueId, rank: c_int) -> c_int {
-    call(|driver| {
-        let [ranks, rank] =
-            [ranks, rank].map(|number| u32::try_from(number).map_err(|_ignored| Failure::InvalidArgument));
-        // SAFETY: this function's own condition.
-        group::join(unsafe { Joining::announce(driver, Key::of(id), rank?, ranks?, comm) }?)
-    })
+/// The place must be NULL or writable: what NCCL asks of its callers.
+pub(crate) unsafe fn init(
+    driver: Driver,
+    place: Place,
+    ranks: c_int,
+    id: &UniqueId,
+    rank: c_int,
+    non_blocking: bool,
+) -> Result<(), Failure> {
+    let [ranks, rank] =
+        [ranks, rank].map(|number| u32::try_from(number).map_err(|_negative| Failure::InvalidArgument));
+    // SAFETY: found by `Driver::find`; it takes nothing.
+    let device = unsafe { (driver.current_device)() };
+    let seat = Seat { key: Key::of(id), greeting: id.greeting(), rank: rank?, device };
+    // SAFETY: this function's own condition.
+    group::run(vec![unsafe { Job::init(seat, ranks?, place, non_blocking) }?])
 }
 
 #[unsafe(no_mangle)]
@@ -113,8 +135,28 @@ pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     call(|_| {
-        let comm = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
-        comm.aborted.store(true, Ordering::Relaxed);
+        let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
+        member.aborted.store(true, Ordering::Relaxed);
         Ok(())
     })
+}
+
+/// As an abort, but the communicator stays, to be shrunk or destroyed.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclCommRevoke(comm: usize, _flags: c_int) -> c_int {
+    call(|_| {
+        Member::of(comm)?.aborted.store(true, Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+/// There is no memory to give back.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclCommSuspend(comm: usize, _flags: c_int) -> c_int {
+    call(|_| Communicator::of(comm).map(drop))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ncclCommResume(comm: usize) -> c_int {
+    call(|_| Communicator::of(comm).map(drop))
 }

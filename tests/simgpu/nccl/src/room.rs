@@ -66,11 +66,11 @@ impl Entry {
         Ok(Self { room, file, deadline: Instant::now() + gathering_time() })
     }
 
-    /// Waits until every rank is in the room; `None` when time is up.
-    pub(crate) fn wait_for_all(self) -> Option<Room> {
+    /// Waits until every rank is in the room; `None` when time is up, or when this rank gives up.
+    pub(crate) fn wait_for_all(self, aborted: &AtomicBool) -> Option<Room> {
         let complete = &self.room.header().complete;
         while complete.load(Ordering::Acquire) == 0 {
-            if Instant::now() >= self.deadline {
+            if Instant::now() >= self.deadline || aborted.load(Ordering::Relaxed) {
                 self.file.unlink();
                 return None;
             }

@@ -1,0 +1,82 @@
+//! What one communicator does in a group: it launches as one kernel, or nearly, and is timed as one.
+
+use super::{Message, share::Share};
+use crate::{
+    lane::{Lane, Timing},
+    record::Record,
+    switch,
+};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    /// The first collective, or the first operation.
+    first: Message,
+    share: Share,
+    captured: bool,
+    timing: Timing,
+}
+
+impl Interval {
+    pub(super) fn of(first: Message, share: Share) -> Self {
+        Self { first, share, captured: first.captured, timing: Timing::Not }
+    }
+
+    pub(super) fn communicator(&self) -> u16 {
+        self.first.communicator
+    }
+
+    pub(super) fn add(&mut self, message: Message, share: &Share) {
+        if self.share.collectives == 0 && share.collectives > 0 {
+            self.first = message;
+        }
+        self.share.merge(share);
+        self.captured |= message.captured;
+    }
+
+    /// Collectives are numbered alike on all ranks, and what is timed with them is chosen by their number; sends and receives
+    /// by one of their own.
+    fn is_collective(&self) -> bool {
+        self.share.collectives > 0
+    }
+
+    /// Starts timing it if it is its communicator's turn.
+    pub(super) fn start(&mut self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.communicator());
+        let timeable = !self.captured && slot.size() > 1 && !self.share.is_one_sided();
+        if timeable && slot.choose(self.is_collective()) {
+            self.timing = lane.start_timing(self.first.stream);
+            if matches!(self.timing, Timing::Not) {
+                lane.counters.untimed.add(1);
+            }
+        }
+    }
+
+    /// It was launched between the start and now.
+    pub(super) fn record(&self, lane: &Lane) {
+        let observer = lane.observer();
+        let slot = observer.communicators.slot(self.communicator());
+        let Some(timer) = lane.stop_timing(self.timing, self.first.stream) else {
+            if self.is_collective() && !self.captured && switch::is_on() {
+                let last = slot.next(true) + self.share.collectives - 1;
+                observer.completions.launched(lane, self.communicator(), self.first.stream, last);
+            }
+            return;
+        };
+        let (operation, bytes, bus_bytes) = self.share.whole(&self.first, slot.rank(), slot.size());
+        lane.push(Record::Interval {
+            communicator: self.communicator(),
+            operation,
+            datatype: self.first.datatype,
+            bytes,
+            bus_bytes,
+            sequence: slot.next(self.is_collective()),
+            collectives: self.share.collectives,
+            timer,
+        });
+    }
+
+    /// It was not launched here, or not at all.
+    pub(super) fn drop(&self, lane: &Lane) {
+        lane.drop_timing(self.timing);
+    }
+}

@@ -1,0 +1,70 @@
+//! An operation as the program asked for it.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::{collective::Operation, datatype::DataType};
+
+use crate::{lane::Lane, nccl::IN_PROGRESS, record::Record, timer::TimerId};
+
+/// In place of a peer, for an operation that has none.
+pub(crate) const NO_PEER: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) communicator: u16,
+    pub(crate) operation: Operation,
+    /// Of a send or receive.
+    pub(crate) peer: u32,
+    pub(crate) datatype: DataType,
+    pub(crate) bytes: u64,
+    pub(crate) bus_bytes: u64,
+    pub(crate) stream: cudaStream_t,
+    /// Observing was on when the program asked for it.
+    pub(crate) observed: bool,
+    /// It goes into a CUDA graph, and is not launched now.
+    pub(crate) captured: bool,
+}
+
+impl Message {
+    /// Gives it its number, and counts and records it as launched at this time.
+    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int, at: u64) {
+        let slot = lane.observer().communicators.slot(self.communicator);
+        slot.ran_on((result != IN_PROGRESS).then_some(self.stream.addr()));
+        let collective = self.operation.is_collective();
+        let sequence = slot.next(collective);
+        slot.advance(collective, 1);
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
+            line.enqueue(1);
+        }
+        if !self.observed {
+            return;
+        }
+        lane.push(Record::Collective {
+            communicator: self.communicator,
+            operation: self.operation,
+            datatype: self.datatype,
+            bytes: self.bytes,
+            bus_bytes: self.bus_bytes,
+            sequence,
+            at,
+            timer,
+        });
+        if collective {
+            lane.counters.collectives.add(1)
+        } else {
+            lane.counters.point_to_point.add(1)
+        };
+        if self.captured {
+            lane.counters.captured.add(1);
+        }
+    }
+
+    /// Takes back that it was entered.
+    pub(super) fn refused(&self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.communicator);
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.operation.is_collective()) {
+            line.retract(1);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is kept of a communicator's operations beyond those that are kept one by one: their number.
+
+use std::ffi::c_int;
+
+use super::{Message, share::Share};
+use crate::{lane::Lane, nccl::IN_PROGRESS};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    /// The first collective of them, or the first of them.
+    pub(super) first: Message,
+    pub(super) share: Share,
+    collectives: Number,
+    point_to_point: Number,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Number {
+    all: u64,
+    observed: u64,
+    captured: u64,
+}
+
+impl Tally {
+    pub(super) fn of(message: Message) -> Self {
+        let none = Number::default();
+        let mut tally =
+            Self { first: message, share: Share::default(), collectives: none, point_to_point: none };
+        tally.add(message);
+        tally
+    }
+
+    pub(super) fn add(&mut self, message: Message) {
+        let collective = message.operation.is_collective();
+        if collective && self.collectives.all == 0 {
+            self.first = message;
+        }
+        self.share.add(&message);
+        let number = if collective { &mut self.collectives } else { &mut self.point_to_point };
+        number.all += 1;
+        number.observed += u64::from(message.observed);
+        number.captured += u64::from(message.observed && message.captured);
+    }
+
+    pub(super) fn launched(&self, lane: &Lane, result: c_int) {
+        let slot = lane.observer().communicators.slot(self.first.communicator);
+        slot.ran_on((result != IN_PROGRESS).then_some(self.first.stream.addr()));
+        slot.advance(true, self.collectives.all);
+        slot.advance(false, self.point_to_point.all);
+        if let Some(line) = slot.line(lane.observer().ledger()) {
+            line.enqueue(self.collectives.all);
+        }
+        lane.counters.collectives.add(self.collectives.observed);
+        lane.counters.point_to_point.add(self.point_to_point.observed);
+        lane.counters.captured.add(self.collectives.captured + self.point_to_point.captured);
+        lane.ring.lose(self.collectives.observed + self.point_to_point.observed);
+    }
+
+    pub(super) fn refused(&self, lane: &Lane) {
+        let slot = lane.observer().communicators.slot(self.first.communicator);
+        if let Some(line) = slot.line(lane.observer().ledger()) {
+            line.retract(self.collectives.all);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The configuration a program may give a communicator.
+
+use std::ffi::{c_int, c_void};
+
+use crate::call::Failure;
+
+/// The front of `ncclConfig_t`; the rest is taken and not looked at.
+#[repr(C)]
+struct Front {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: c_int,
+}
+
+const MAGIC: u32 = 0xcafe_beef;
+
+/// Whether its calls are to answer before they are done; `inherited` where it does not say.
+///
+/// # Safety
+/// NULL or a configuration, as NCCL asks of its callers.
+pub(crate) unsafe fn is_non_blocking(config: *const c_void, inherited: bool) -> Result<bool, Failure> {
+    if config.is_null() {
+        return Ok(inherited);
+    }
+    // SAFETY: this function's own condition.
+    let front = unsafe { &*config.cast::<Front>() };
+    if front.magic != MAGIC || front.size < size_of::<Front>() {
+        return Err(Failure::InvalidArgument);
+    }
+    Ok(front.blocking == 0)
+}

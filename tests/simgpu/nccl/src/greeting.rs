@@ -1,0 +1,57 @@
+//! What NCCL calls a communicator, as far as it tells its ranks: a rank that comes new is handed a number that those who stay work
+//! out for themselves.
+
+use std::ffi::c_int;
+
+/// Of one communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    /// `commHash` in the original.
+    pub hash: u64,
+    /// `magic` in the original.
+    pub magic: u64,
+}
+
+impl Greeting {
+    pub(crate) fn of_id(id: &[u8; 128], magic: u64) -> Self {
+        Self { hash: hash(&[id]), magic }
+    }
+
+    pub(crate) fn split(self, ordinal: u32, color: c_int) -> Self {
+        let hash = hash(&[&self.hash.to_ne_bytes(), &ordinal.to_ne_bytes(), &color.to_ne_bytes()]);
+        Self { hash, magic: hash }
+    }
+
+    /// What ranks of a communicator that is made by growing one greet each other with.
+    pub(crate) fn grown(magic: u64, ranks: u32) -> Self {
+        Self { hash: pair(magic, ranks.into()), magic }
+    }
+
+    /// The magic number of the `ordinal`-th child, if it is grown.
+    pub(crate) fn heir(self, ordinal: u32) -> u64 {
+        pair(self.magic, ordinal.into())
+    }
+}
+
+fn pair(one: u64, other: u64) -> u64 {
+    hash(&[&one.to_ne_bytes(), &other.to_ne_bytes()])
+}
+
+/// NCCL's hash of its names, since 2.26.
+fn hash(parts: &[&[u8]]) -> u64 {
+    let [mut a, mut b] = [1_u64; 2];
+    for part in parts {
+        a ^= part.len() as u64;
+        for chunk in part.chunks(8) {
+            a = a.wrapping_add(b);
+            b ^= a;
+            a = (a ^ (a >> 31)).wrapping_mul(0x9de6_2bbc_8cef_3ce3);
+            b = (b ^ (b >> 32)).wrapping_mul(0x485c_d631_1b59_9e79);
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            a = a.wrapping_add(u64::from_ne_bytes(word));
+        }
+    }
+    let mixed = (a ^ (a >> 31)).wrapping_mul(0xbac3_bd56_2846_de6b).wrapping_add(b);
+    (mixed ^ (mixed >> 32)).wrapping_mul(0x995a_187a_14e7_b445)
+}

@@ -1,0 +1,142 @@
+//! What it takes to make a communicator: work that waits for other ranks, done before the call returns, when its group ends, or
+//! behind the program's back.
+
+use std::sync::Arc;
+
+use simgpu_engine::worker;
+
+use crate::call::Failure;
+use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
+use crate::room::{Entry, MAX_RANKS};
+
+/// Where a program wants a handle. NCCL asks for it to be writable until the work is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(pub *mut usize);
+
+// SAFETY: it is written by whoever does the work, once.
+unsafe impl Send for Place {}
+
+impl Place {
+    /// # Safety
+    /// It is writable, or NULL.
+    pub(crate) unsafe fn put(self, handle: usize) {
+        if !self.0.is_null() {
+            // SAFETY: the caller promises it.
+            unsafe { self.0.write(handle) };
+        }
+    }
+}
+
+pub(crate) struct Job {
+    /// Whose configuration says whether the program waits.
+    pub decider: Arc<Member>,
+    pub work: Box<dyn FnOnce() -> Result<(), Failure> + Send>,
+}
+
+impl Job {
+    /// Of a communicator that has its handle at once.
+    ///
+    /// # Safety
+    /// `place` must be NULL or writable now.
+    pub(crate) unsafe fn init(
+        seat: Seat,
+        ranks: u32,
+        place: Place,
+        non_blocking: bool,
+    ) -> Result<Self, Failure> {
+        if place.0.is_null() {
+            return Err(Failure::InvalidArgument);
+        }
+        let entry = announce(&seat, ranks)?;
+        let member = Member::new(non_blocking);
+        let handle = COMMUNICATORS.add(Arc::clone(&member));
+        // SAFETY: the caller promises it.
+        unsafe { place.put(handle) };
+        let decider = Arc::clone(&member);
+        let work = move || {
+            let made = enter(seat, entry, &member);
+            if made.is_err() && !member.non_blocking {
+                COMMUNICATORS.remove(handle);
+            }
+            member.is_made(made.clone());
+            made.map(drop)
+        };
+        Ok(Self { decider, work: Box::new(work) })
+    }
+
+    /// Of one that comes from `parent` and has its handle when it is made. `seat` says who sits where in it; nobody may.
+    ///
+    /// # Safety
+    /// `place` must be writable until the work is done.
+    pub(crate) unsafe fn child(
+        parent: Arc<Member>,
+        place: Place,
+        non_blocking: bool,
+        seat: impl FnOnce() -> Result<Option<(Seat, u32)>, Failure> + Send + 'static,
+    ) -> Self {
+        // SAFETY: the caller promises it.
+        unsafe { place.put(0) };
+        let decider = Arc::clone(&parent);
+        let work = move || {
+            // All of it: closures take apart what they capture.
+            let place: Place = place;
+            let Some((seat, ranks)) = seat()? else { return Ok(()) };
+            let member = Member::new(non_blocking);
+            member.is_made(Ok(enter(seat, announce(&seat, ranks)?, &member)?));
+            // SAFETY: the caller promises it.
+            unsafe { place.put(COMMUNICATORS.add(member)) };
+            Ok(())
+        };
+        Self { decider, work: Box::new(work) }
+    }
+
+    /// Does jobs that were called for together, and waits for them unless one of them is not to be waited for.
+    pub(crate) fn run_all(mut jobs: Vec<Self>) -> Result<(), Failure> {
+        if jobs.iter().any(|job| job.decider.non_blocking) {
+            for job in jobs {
+                job.detach()?;
+            }
+            return Err(Failure::InProgress);
+        }
+        let Some(last) = jobs.pop() else { return Ok(()) };
+        // Each of them may wait for another of them on another rank.
+        std::thread::scope(|scope| {
+            let others: Vec<_> = jobs.into_iter().map(|job| scope.spawn(job.work)).collect();
+            let last = (last.work)();
+            let others = others.into_iter().map(|other| other.join().unwrap_or(Err(Failure::System)));
+            others.fold(last, Result::and)
+        })
+    }
+
+    fn detach(self) -> Result<(), Failure> {
+        let Self { decider, work } = self;
+        decider.expects();
+        let told = Arc::clone(&decider);
+        let started = worker::spawn("simgpu-init", move || {
+            let outcome = work();
+            if let Err(failure) = outcome {
+                decider.is_made(Err(failure));
+            }
+            decider.has_given_birth();
+        });
+        started.map_err(|_no_thread| {
+            told.has_given_birth();
+            Failure::System
+        })
+    }
+}
+
+fn announce(seat: &Seat, ranks: u32) -> Result<Entry, Failure> {
+    if seat.rank >= ranks || ranks > MAX_RANKS {
+        return Err(Failure::InvalidArgument);
+    }
+    Entry::announce(seat.key, ranks).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => Failure::InvalidArgument,
+        _ => Failure::System,
+    })
+}
+
+fn enter(seat: Seat, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
+    let room = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
+    Ok(Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), room)))
+}
