@@ -347,6 +347,21 @@ fn calls_by_a_handle_are_unseen_and_said_to_be() {
 }
 
 #[test]
+fn handles_are_not_looked_for_where_the_program_has_nothing_any_more() {
+    let heard = Hazard::new("places_that_go", 0).is_harmless();
+    // Of each round the first; what was made behind the back, and its place gone, may be unknown.
+    let collectives = sum(&heard, |launches| launches.collectives);
+    assert!((50..=100).contains(&collectives), "{collectives}");
+}
+
+#[test]
+fn communicators_that_are_refused_are_refused() {
+    let heard = Hazard::new("refused_communicators", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.collectives), 1);
+    assert!(heard[0].summaries.last().unwrap().hook.blind[0].ends_with("whose making was not seen"));
+}
+
+#[test]
 fn without_descriptors_training_goes_on() {
     Hazard::new("few_descriptors", 0).is_harmless();
 }

@@ -14,6 +14,20 @@
 typedef struct { unsigned x, y, z; } gpu_dim3;
 typedef struct { char bytes[128]; } gpu_unique_id;
 
+/* The front of ncclConfig_t as of 2.27. */
+typedef struct {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cga, min_ctas, max_ctas;
+    const char *net;
+    int split_share, traffic_class;
+    const char *name;
+} gpu_config;
+
+#define GPU_UNSET (-2147483647 - 1)
+#define GPU_CONFIG(blocking, name)                                                                              \
+    {sizeof(gpu_config), 0xcafebeef, 22809, blocking, GPU_UNSET, GPU_UNSET, GPU_UNSET, NULL, GPU_UNSET, GPU_UNSET, name}
+
 enum { GPU_BF16 = 14, GPU_COMPUTE_32F = 68, GPU_NCCL_BF16 = 9, GPU_NCCL_SUM = 0 };
 enum { GPU_NOT_READY = 600, GPU_CAPTURE_GLOBAL = 0, GPU_NON_BLOCKING = 1, GPU_HOST_TO_DEVICE = 1 };
 
@@ -60,6 +74,13 @@ enum { GPU_NOT_READY = 600, GPU_CAPTURE_GLOBAL = 0, GPU_NON_BLOCKING = 1, GPU_HO
 #define GPU_NCCL(F)                                                                                             \
     F(int, ncclGetUniqueId, (gpu_unique_id *))                                                                  \
     F(int, ncclCommInitRank, (void **, int, gpu_unique_id, int))                                                \
+    F(int, ncclCommInitRankConfig, (void **, int, gpu_unique_id, int, gpu_config *))                            \
+    F(int, ncclCommInitAll, (void **, int, const int *))                                                        \
+    F(int, ncclCommShrink, (void *, int *, int, void **, gpu_config *, int))                                    \
+    F(int, ncclCommGrow, (void *, int, const gpu_unique_id *, int, void **, gpu_config *))                      \
+    F(int, ncclCommGetAsyncError, (void *, int *))                                                              \
+    F(int, ncclCommFinalize, (void *))                                                                          \
+    F(int, ncclCommAbort, (void *))                                                                             \
     F(int, ncclAllReduce, (const void *, void *, size_t, int, int, void *, void *))                             \
     F(int, ncclBcast, (void *, size_t, int, int, void *, void *))                                               \
     F(int, ncclSend, (const void *, size_t, int, int, void *, void *))                                          \

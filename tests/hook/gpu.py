@@ -107,21 +107,61 @@ def sync():
     ok(process.cudaStreamSynchronize(stream))
 
 
+class Config(ctypes.Structure):
+    """The front of ncclConfig_t as of 2.27, and no more of it."""
+
+    _fields_ = [
+        ("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("blocking", c_int), ("cga", c_int),
+        ("min_ctas", c_int), ("max_ctas", c_int), ("net", ctypes.c_char_p), ("split_share", c_int),
+        ("traffic_class", c_int), ("name", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+def config(name=None, blocking=True):
+    unset = -(2**31)
+    size = ctypes.sizeof(Config)
+    return byref(
+        Config(size, 0xCAFEBEEF, 22809, int(blocking), unset, unset, unset, None, unset, unset, name and name.encode())
+    )
+
+
+def share(name, make):
+    """What rank 0 makes, on all ranks."""
+    meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / name
+    if RANK == 0:
+        what = make()
+        unfinished = meeting.with_suffix(".new")
+        if WORLD > 1:
+            unfinished.write_bytes(bytes(what))
+            unfinished.rename(meeting)
+        return what
+    while not meeting.exists():
+        time.sleep(0.005)
+    return UniqueId.from_buffer_copy(meeting.read_bytes())
+
+
+def new_id():
+    unique = UniqueId()
+    ok(process.ncclGetUniqueId(byref(unique)))
+    return unique
+
+
 def communicator():
     """The job's; all ranks meet."""
-    meeting = Path(os.environ.get("RENDEZVOUS", "/nowhere")) / "unique_id"
-    unique = UniqueId()
-    if RANK == 0:
-        ok(process.ncclGetUniqueId(byref(unique)))
-        if WORLD > 1:
-            unfinished = meeting.with_suffix(".new")
-            unfinished.write_bytes(bytes(unique))
-            unfinished.rename(meeting)
-    else:
-        while not meeting.exists():
-            time.sleep(0.005)
-        unique = UniqueId.from_buffer_copy(meeting.read_bytes())
-    return made(process.ncclCommInitRank, WORLD, unique, RANK)
+    return made(process.ncclCommInitRank, WORLD, share("unique_id", new_id), RANK)
+
+
+def state(comm):
+    """What NCCL says of it: 0, 7 while something is being made, or what went wrong."""
+    state = c_int(-1)
+    ok(process.ncclCommGetAsyncError(comm, byref(state)))
+    return state.value
+
+
+def wait_for(comm):
+    while state(comm) == 7:
+        time.sleep(0.001)
+    ok(state(comm))
 
 
 def all_reduce(comm, count, dtype=NCCL_BF16):
@@ -130,6 +170,32 @@ def all_reduce(comm, count, dtype=NCCL_BF16):
 
 def all_gather(comm, count):
     return process.ncclAllGather(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
+
+
+def all_to_all(comm, count):
+    return process.ncclAlltoAll(memory, memory, c_size_t(count), NCCL_FLOAT, comm, stream)
+
+
+def gather(comm, count):
+    return process.ncclGather(memory, memory, c_size_t(count), NCCL_FLOAT, 0, comm, stream)
+
+
+def scatter(comm, count):
+    return process.ncclScatter(memory, memory, c_size_t(count), NCCL_FLOAT, 0, comm, stream)
+
+
+def put_signal(comm, count, peer):
+    return process.ncclPutSignal(
+        memory, c_size_t(count), NCCL_FLOAT, peer, memory, c_size_t(0), 0, 0, c_uint(0), comm, stream
+    )
+
+
+def signal(comm, peer):
+    return process.ncclSignal(peer, 0, 0, c_uint(0), comm, stream)
+
+
+def wait_signal(comm, peer):
+    return process.ncclWaitSignal(1, byref((c_int * 4)(1, peer, 0, 0)), comm, stream)
 
 
 def bcast(comm, count):

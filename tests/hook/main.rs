@@ -1,7 +1,9 @@
 //! What the hook says: scripts on the stand-in libraries, heard through ZeroMQ and read from the ledger.
 
 mod budget;
+mod communicators;
 mod counts;
+mod exchange;
 mod ledger;
 mod life;
 mod limits;

@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use simgpu_engine::handles::Handles;
 
@@ -77,6 +79,13 @@ impl Member {
 
     pub(crate) fn has_given_birth(&self) {
         self.expecting.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Only after an abort: nobody who comes is waited for then.
+    pub(crate) fn wait_for_births(&self) {
+        while self.expecting.load(Ordering::Acquire) > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// What `ncclCommGetAsyncError` says of it.

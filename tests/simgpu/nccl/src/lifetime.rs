@@ -131,12 +131,13 @@ pub(crate) extern "C" fn ncclCommDestroy(comm: usize) -> c_int {
     call(|_| COMMUNICATORS.remove(comm).map(drop).ok_or(Failure::InvalidArgument))
 }
 
-/// Ends what is under way in this process, within a quarter of a second; other ranks are not told.
+/// Ends what is under way in this process, within a quarter of a second; other ranks are not told. What was being made is not made.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     call(|_| {
         let member = COMMUNICATORS.remove(comm).ok_or(Failure::InvalidArgument)?;
         member.aborted.store(true, Ordering::Relaxed);
+        member.wait_for_births();
         Ok(())
     })
 }

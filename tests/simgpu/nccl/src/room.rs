@@ -17,6 +17,8 @@ const WINDOW: u64 = 64;
 pub(crate) const MAX_RANKS: u32 = 2048;
 /// Waits look up this often, so that an abort is noticed and a lost wake-up is only a delay.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
+/// An abort waits for those who are still waiting for others.
+const GATHERING_PATIENCE: Duration = Duration::from_millis(5);
 
 #[repr(C, align(64))]
 struct Header {
@@ -74,7 +76,7 @@ impl Entry {
                 self.file.unlink();
                 return None;
             }
-            futex::wait(complete, 0, PATIENCE);
+            futex::wait(complete, 0, GATHERING_PATIENCE);
         }
         Some(self.room)
     }

@@ -1,0 +1,157 @@
+//! What ranks send each other: by themselves, in groups, and beside collectives.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{collective::Operation, datatype::DataType};
+
+use crate::Job;
+
+const EVERY: &[(&str, &str)] = &[("XPU_TOP_SAMPLE", "collective=1")];
+
+/// Count and timed, by operation and size.
+fn totals(job: &Job, rank: usize) -> BTreeMap<(Operation, u64), (u64, u64)> {
+    let said = job.after_step(rank, 1);
+    said.collectives().into_iter().map(|(key, totals)| (key, (totals.count, totals.timed))).collect()
+}
+
+#[test]
+fn every_operation_is_counted_and_timed_as_what_it_is() {
+    let script = "
+comm = communicator()
+ok(all_to_all(comm, 100))
+ok(gather(comm, 200))
+ok(scatter(comm, 300))
+ok(put_signal(comm, 400, 1 - RANK))
+ok(signal(comm, 1 - RANK))
+ok(wait_signal(comm, 1 - RANK))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, EVERY, script);
+    for rank in [0, 1] {
+        let expected = [
+            ((Operation::AlltoAll, 2 * 400), (1, 1)),
+            ((Operation::Gather, 2 * 800), (1, 1)),
+            ((Operation::Scatter, 2 * 1200), (1, 1)),
+            ((Operation::PutSignal, 1600), (1, 1)),
+            ((Operation::Signal, 0), (1, 1)),
+            ((Operation::WaitSignal, 0), (1, 1)),
+        ];
+        assert_eq!(totals(&job, rank), BTreeMap::from(expected), "rank {rank}");
+        let said = job.after_step(rank, 1);
+        assert_eq!((said.launches().collectives, said.launches().point_to_point), (3, 3));
+        let samples: Vec<_> =
+            said.samples().iter().map(|one| (one.sequence.0, one.operation, one.bus_bytes)).collect();
+        let over_the_bus =
+            [(0, Operation::AlltoAll, 400), (1, Operation::Gather, 800), (2, Operation::Scatter, 1200)];
+        assert_eq!(samples, over_the_bus, "one-sided ones are compared with no other rank");
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued, line.point_to_point), (3, 3, 3));
+    }
+    job.end();
+}
+
+#[test]
+fn sends_and_receives_of_a_group_are_one() {
+    let script = "
+comm = communicator()
+others = [peer for peer in range(WORLD) if peer != RANK]
+def exchange(sent, received):
+    with Group():
+        for count, peer in sent: ok(send(comm, count, peer))
+        for count, peer in received: ok(receive(comm, count, peer))
+for _ in range(3): exchange([(1000, peer) for peer in range(WORLD)], [(1000, peer) for peer in range(WORLD)])
+exchange([(500, peer) for peer in others], [(500, peer) for peer in others])
+# Each to the next, as in a pipeline.
+exchange([(70, (RANK + 1) % WORLD)], [(70, (RANK - 1) % WORLD)])
+# Uneven: rank r sends r + 1 to each.
+exchange([(RANK + 1, peer) for peer in others], [(peer + 1, peer) for peer in others])
+with Group():
+    if RANK == 0: ok(send(comm, 9, 1))
+    if RANK == 1: ok(receive(comm, 9, 0))
+sync()
+step(1)
+hold()";
+    let job = Job::of(3, EVERY, script);
+    for rank in 0..3 {
+        let totals = totals(&job, rank);
+        assert_eq!(totals[&(Operation::Send, 2000)], (9, 0), "counted one by one");
+        let grouped: BTreeMap<_, _> =
+            totals.iter().filter(|(_, (_, timed))| *timed > 0).map(|(key, totals)| (*key, *totals)).collect();
+        let mut expected = BTreeMap::from([
+            // As `ncclAlltoAll` is said to move it: the rank's own part too.
+            ((Operation::AlltoAll, 3 * 2000), (3, 3)),
+            ((Operation::AlltoAll, 3 * 1000), (1, 1)),
+            ((Operation::SendRecv, 140), (1, 1)),
+            // What is more: two times its own size, or the sizes of the two others.
+            ((Operation::SendRecv, [2 * 5, 2 * 4, 2 * 6][rank]), (1, 1)),
+        ]);
+        match rank {
+            0 => drop(expected.insert((Operation::Send, 18), (1, 1))),
+            1 => drop(expected.insert((Operation::Recv, 18), (1, 1))),
+            _ => {}
+        }
+        assert_eq!(grouped, expected, "rank {rank}");
+        let said = job.after_step(rank, 1);
+        assert_eq!(said.samples(), [], "what ranks send each other is joined across no ranks");
+        assert!(said.collectives().values().all(|totals| totals.datatype == DataType::Bfloat16));
+        assert_eq!(said.summaries.last().expect("one").hook.untimed, 0);
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.completed), (0, 0));
+    }
+    job.end();
+}
+
+#[test]
+fn sends_beside_collectives_in_a_group_are_fused_with_them() {
+    let script = "
+comm = communicator()
+for _ in range(2):
+    with Group():
+        ok(send(comm, 1000, 1 - RANK))
+        ok(receive(comm, 1000, 1 - RANK))
+        ok(all_reduce(comm, 500))
+with Group():
+    ok(all_reduce(comm, 500))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, EVERY, script);
+    for rank in [0, 1] {
+        let samples: Vec<_> = job
+            .after_step(rank, 1)
+            .samples()
+            .iter()
+            .map(|one| (one.sequence.0, one.operation, one.bus_bytes))
+            .collect();
+        let fused = |number| (number, Operation::Fused, 1000 + 2000);
+        assert_eq!(samples, [fused(0), fused(1), (2, Operation::AllReduce, 1000)]);
+        assert_eq!(job.ledger(rank).ledger().read().communicators[0].completed, 3);
+    }
+    job.end();
+}
+
+#[test]
+fn a_group_that_is_only_simulated_launches_nothing() {
+    let script = "
+comm = communicator()
+ok(all_reduce(comm, 1000))
+ok(process.ncclGroupStart())
+for _ in range(5): ok(all_reduce(comm, 1000))
+ok(send(comm, 1000, 1 - RANK))
+ok(process.ncclGroupSimulateEnd(None))
+ok(all_reduce(comm, 1000))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, EVERY, script);
+    for rank in [0, 1] {
+        let said = job.after_step(rank, 1);
+        assert_eq!((said.launches().collectives, said.launches().point_to_point), (2, 0));
+        let numbers: Vec<_> = said.samples().iter().map(|sample| sample.sequence.0).collect();
+        assert_eq!(numbers, [0, 1]);
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued), (2, 2));
+    }
+    job.end();
+}
