@@ -1,5 +1,6 @@
 //! Records to totals: what the hook's own thread does with what launching threads pushed.
 
+mod graphs;
 mod steps;
 mod totals;
 
@@ -23,6 +24,7 @@ use crate::{
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
+use graphs::GraphTally;
 use steps::{Call, Mark, Steps};
 use totals::Totals;
 
@@ -36,6 +38,7 @@ const SAMPLES: usize = 4096;
 pub(crate) struct Fold {
     gemms: Totals<GemmShape>,
     collectives: Totals<CollectiveKey>,
+    graphs: GraphTally,
     waiting: VecDeque<Waiting>,
     /// Events that show what is done are under way.
     marks_wait: bool,
@@ -117,6 +120,7 @@ impl Fold {
             }
         }
         self.steps.settle(observer, begun);
+        self.count_graphs(observer);
         let mut waiting = std::mem::take(&mut self.waiting);
         visit(&mut waiting, Waiting::queue, |waiting| {
             self.make_current(waiting.lane.timers.device(waiting.timer));
@@ -160,7 +164,7 @@ impl Fold {
                 let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Interval { .. } | Record::Gap { .. } => {}
+            Record::Interval { .. } | Record::Graph { .. } | Record::Gap { .. } => {}
             Record::Step { completed, at } => self.steps.mark(completed, at),
         }
     }
@@ -196,6 +200,7 @@ impl Fold {
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 self.time_collective(observer, at, (sequence, collectives), duration);
             }
+            Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::Step { .. } => {}
         }
@@ -234,11 +239,12 @@ impl Fold {
     pub(crate) fn say_everything(&mut self) {
         self.gemms.mark_all();
         self.collectives.mark_all();
+        self.graphs.mark_all();
     }
 
     /// Whether totals changed that were not taken yet.
     pub(crate) fn has_more(&self) -> bool {
-        self.gemms.has_more() || self.collectives.has_more()
+        self.gemms.has_more() || self.collectives.has_more() || self.graphs.has_more()
     }
 
     /// Totals that changed since they were taken last, the longest waiting first, as many as go into one message.
@@ -284,7 +290,7 @@ impl Fold {
     }
 
     pub(crate) fn dropped_keys(&self) -> u64 {
-        self.gemms.dropped() + self.collectives.dropped()
+        self.gemms.dropped() + self.collectives.dropped() + self.graphs.dropped()
     }
 
     pub(crate) fn failed(&self) -> u64 {
@@ -305,6 +311,7 @@ impl Fold {
         self.gemms.memory()
             + self.collectives.memory()
             + self.steps.memory()
+            + self.graphs.memory()
             + self.samples.capacity() * size_of::<Sample>()
             + self.waiting.capacity() * size_of::<Waiting>()
     }

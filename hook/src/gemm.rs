@@ -6,10 +6,10 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::gemm::GemmShape;
 
 use crate::{
+    graphs::CaptureId,
     lane::{Lane, Timing},
     rate::{self, Class},
     record::Record,
-    runtime,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Product {
     shape: GemmShape,
     stream: Option<cudaStream_t>,
     timing: Timing,
-    captured: bool,
+    captured: Option<CaptureId>,
 }
 
 /// Before the call. `stream` is asked for only if it is needed.
@@ -26,16 +26,16 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Opti
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::take_allowance());
-    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: false };
+    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: None };
     if timed || lane.observer().may_capture() {
         product.stream = stream();
         if let Some(stream) = product.stream {
-            product.captured = lane.observer().may_capture() && runtime::is_capturing(stream) == Some(true);
-            if timed && !product.captured {
+            product.captured = lane.observer().capture_of(stream);
+            if timed && product.captured.is_none() {
                 product.timing = lane.start_timing(stream);
             }
         }
-        if timed && !product.captured && matches!(product.timing, Timing::Not) {
+        if timed && product.captured.is_none() && matches!(product.timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
     }
@@ -49,10 +49,12 @@ pub(crate) fn end(lane: &Lane, product: Product, result: c_int) {
         lane.drop_timing(product.timing);
         return;
     }
-    lane.counters.gemms.add(1);
-    if product.captured {
+    if let Some(capture) = product.captured {
         lane.counters.captured.add(1);
+        lane.observer().graphs.captured(capture, |contents| contents.add_product(product.shape, 1));
+        return;
     }
+    lane.counters.gemms.add(1);
     let timer = product.stream.and_then(|stream| lane.stop_timing(product.timing, stream));
     lane.push(Record::Gemm { shape: product.shape, timer });
 }

@@ -60,9 +60,7 @@ impl Group {
             self.messages.push(message);
             return true;
         }
-        if let Some(known) =
-            self.tallies.iter_mut().find(|tally| tally.first.communicator == message.communicator)
-        {
+        if let Some(known) = self.tallies.iter_mut().find(|tally| tally.takes(&message)) {
             known.add(message);
             return true;
         }
@@ -89,7 +87,8 @@ impl Group {
             (*message, share)
         };
         let tallied = self.tallies.iter().map(|tally| (tally.first, tally.share));
-        for (message, share) in self.messages.iter().map(single).chain(tallied) {
+        let all = self.messages.iter().map(single).chain(tallied);
+        for (message, share) in all.filter(|(message, _)| message.captured.is_none()) {
             let known =
                 self.intervals.iter_mut().find(|interval| interval.communicator() == message.communicator);
             if let Some(interval) = known {

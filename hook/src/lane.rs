@@ -81,11 +81,21 @@ pub(crate) struct Counters {
     pub(crate) gaps: Count,
     /// Single events that show what is done.
     pub(crate) marks: Count,
+    /// Launched inside graphs: beside those above.
+    pub(crate) replayed: Replayed,
     /// By direction: see [`crate::activity::DIRECTIONS`].
     pub(crate) copies: [Moved; 6],
     pub(crate) sets: Moved,
     /// By call: see [`crate::activity::BLOCKING`].
     pub(crate) held: [Held; 4],
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) kernels: Count,
+    pub(crate) gemms: Count,
+    pub(crate) collectives: Count,
+    pub(crate) point_to_point: Count,
 }
 
 /// A counter with one writer: a load and a store, no locked instruction.

@@ -25,10 +25,12 @@ pub mod cudart;
 mod fold;
 mod gemm;
 mod governor;
+mod graphs;
 mod group;
 mod guard;
 mod identity;
 mod interpose;
+mod kernels;
 mod lane;
 #[cfg(not(test))]
 mod last_resort;

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{
     endpoint::variable,
     ledger::{Ledger, LedgerPage},
@@ -20,8 +21,16 @@ use xpu_shared::{
 };
 
 use crate::{
-    allocations::Allocations, budget, communicator::Communicators, completion::Completions,
-    governor::Overhead, identity::Identity, lane::Lane, lane::monotonic, memory, publisher, rate, switch,
+    allocations::Allocations,
+    budget,
+    communicator::Communicators,
+    completion::Completions,
+    governor::Overhead,
+    graphs::{CaptureId, Graphs},
+    identity::Identity,
+    lane::Lane,
+    lane::monotonic,
+    memory, publisher, rate, runtime, switch,
     work::Working,
 };
 
@@ -49,6 +58,7 @@ pub(crate) struct Observer {
     lanes: [AtomicPtr<Lane>; LANES],
     pub(crate) communicators: Communicators,
     pub(crate) allocations: Allocations,
+    pub(crate) graphs: Graphs,
     pub(crate) completions: Completions,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.
@@ -106,6 +116,7 @@ impl Observer {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new()?,
             allocations: Allocations::new()?,
+            graphs: Graphs::new()?,
             completions: Completions::new(),
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
@@ -200,6 +211,12 @@ impl Observer {
     #[inline]
     pub(crate) fn may_capture(&self) -> bool {
         self.captures.load(Relaxed) != 0
+    }
+
+    /// The capture that `stream` takes part in.
+    #[inline]
+    pub(crate) fn capture_of(&self, stream: cudaStream_t) -> Option<CaptureId> {
+        if self.may_capture() { runtime::capture_of(stream) } else { None }
     }
 
     pub(crate) fn capture_begun(&self) {

@@ -37,6 +37,11 @@ pub(crate) enum Record {
         collectives: u64,
         timer: TimerId,
     },
+    /// The timed launch of an executable graph, by its number.
+    Graph {
+        graph: u32,
+        timer: TimerId,
+    },
     /// A pair of events with nothing in between.
     Gap {
         timer: TimerId,
@@ -53,7 +58,7 @@ impl Record {
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
             Self::Gemm { timer, .. } | Self::Collective { timer, .. } => timer,
-            Self::Interval { timer, .. } | Self::Gap { timer } => Some(timer),
+            Self::Interval { timer, .. } | Self::Graph { timer, .. } | Self::Gap { timer } => Some(timer),
             Self::Step { .. } => None,
         }
     }

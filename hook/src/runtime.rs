@@ -1,10 +1,13 @@
 //! The few functions of the CUDA runtime the hook calls itself.
 
-use std::ffi::{CStr, c_int, c_uint};
+use std::{
+    ffi::{CStr, c_int, c_uint, c_void},
+    ptr,
+};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
-use crate::symbol::foreign;
+use crate::{graphs::CaptureId, symbol::foreign};
 
 /// Sonames of the CUDA runtime, newest first.
 pub(crate) const CUDART: &[&CStr] = &[c"libcudart.so.13", c"libcudart.so.12", c"libcudart.so.11.0"];
@@ -26,6 +29,13 @@ foreign! { fn cudaEventRecord(event: cudaEvent_t, stream: cudaStream_t) -> c_int
 foreign! { fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
+foreign! {
+    /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may be NULL.
+    fn cudaStreamGetCaptureInfo(
+        stream: cudaStream_t, status: *mut c_int, id: *mut u64, graph: *mut c_void, nodes: *mut c_void,
+        edges: *mut c_void, count: *mut usize,
+    ) -> c_int in CUDART
+}
 foreign! { fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int in CUDART }
 foreign! { fn cudaPeekAtLastError() -> c_int in CUDART }
 foreign! { fn cudaGetLastError() -> c_int in CUDART }
@@ -38,6 +48,28 @@ pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
     // SAFETY: the stream is the one the program is about to launch on; `status` outlives the call.
     let rc = unsafe { cudaStreamIsCapturing(stream, &raw mut status) }?;
     (rc == SUCCESS).then_some(status != NOT_CAPTURING)
+}
+
+/// The capture that `stream` takes part in. Streams that joined it through an event have the same.
+pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
+    let was_free = error_free();
+    let (mut status, mut id, none) = (NOT_CAPTURING, 0_u64, ptr::null_mut());
+    // SAFETY: the stream is the one the program is about to use; both places outlive the call, the others may be NULL.
+    let answered = unsafe {
+        cudaStreamGetCaptureInfo(stream, &raw mut status, &raw mut id, none, none, none, ptr::null_mut())
+    };
+    match answered {
+        Some(SUCCESS) if status == NOT_CAPTURING => None,
+        Some(SUCCESS) => Some(CaptureId::new(id as u32).unwrap_or(CaptureId::MAX)),
+        // A library that old says only whether. The number is then nobody's, and nothing is remembered under it.
+        None => is_capturing(stream).unwrap_or(false).then_some(CaptureId::MAX),
+        Some(_) => {
+            if was_free {
+                forget_error();
+            }
+            None
+        }
+    }
 }
 
 /// The device this thread launches on.

@@ -191,8 +191,9 @@ impl CommunicatorLine {
         self.completed.fetch_max(sequence + 1, Relaxed);
     }
 
-    pub fn point_to_point(&self) {
-        self.point_to_point.store(self.point_to_point.load(Relaxed) + 1, Relaxed);
+    /// `count` more sends and receives were entered.
+    pub fn point_to_point(&self, count: u64) {
+        self.point_to_point.store(self.point_to_point.load(Relaxed) + count, Relaxed);
     }
 
     fn read(&self) -> Option<CommunicatorReading> {

@@ -180,14 +180,14 @@ hold()";
     for rank in [0, 1] {
         let said = job.after_step(rank, 1);
         let launches = said.launches();
-        assert_eq!((launches.gemms, launches.collectives, launches.graphs), (12, 7, 4));
+        assert_eq!((launches.gemms, launches.collectives, launches.graphs), (2 + 4 * 10, 2 + 4 * 5, 4));
         assert_eq!(launches.captured, 15);
         let health = &said.summaries.last().unwrap().hook;
         assert_eq!((health.untimed, health.dropped_records), (0, 0), "no event was asked for and refused");
         let product = &said.gemms()[&shape([1024, 1024, 1024], DataType::Bfloat16, (false, false))];
-        assert_eq!((product.count, product.timed), (12, 2));
+        assert_eq!((product.count, product.timed), (2 + 4 * 10, 2));
         let numbers: Vec<u64> = said.samples().iter().map(|sample| sample.sequence.0).collect();
-        assert_eq!(numbers, [0, 6]);
+        assert_eq!(numbers, [0, 1 + 4 * 5]);
     }
     job.end();
 }

@@ -4,6 +4,7 @@ mod budget;
 mod communicators;
 mod counts;
 mod exchange;
+mod graphs;
 mod ledger;
 mod life;
 mod limits;

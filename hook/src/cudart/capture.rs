@@ -1,4 +1,4 @@
-//! Captures are noticed.
+//! Captures: begun on a stream, and ended as a graph.
 
 use std::ffi::{c_int, c_void};
 
@@ -6,30 +6,43 @@ use cudarc::runtime::sys::{cudaGraph_t, cudaStream_t};
 
 use crate::{
     interpose::interpose_twins,
-    runtime::{self, CUDART, MISSING},
+    runtime::{CUDART, MISSING},
 };
 
 interpose_twins! {
     fn cudaStreamBeginCapture, cudaStreamBeginCapture_ptsz(
         stream: cudaStream_t, mode: c_int,
-    ) -> c_int in CUDART, or MISSING;
+    ) -> c_int in CUDART, or MISSING, even off;
     before |lane| lane.observer();
     after |_, observer, result| if result == 0 { observer.capture_begun() };
 
     fn cudaStreamBeginCaptureToGraph, cudaStreamBeginCaptureToGraph_ptsz(
         stream: cudaStream_t, graph: cudaGraph_t, dependencies: *const c_void, edges: *const c_void, count: usize,
         mode: c_int,
-    ) -> c_int in CUDART, or MISSING;
+    ) -> c_int in CUDART, or MISSING, even off;
     before |lane| lane.observer();
-    after |_, observer, result| if result == 0 { observer.capture_begun() };
+    after |_, observer, result| if result == 0 {
+        observer.capture_begun();
+        if let Some(capture) = observer.capture_of(stream) {
+            observer.graphs.capture_into(capture, graph);
+        }
+    };
 
-    /// Ends the capture also when it reports that the capture was broken, but not if there was none.
+    /// Ends the capture also when it reports that the capture was broken, but not if it says that there was none, or that it
+    /// cannot be ended here.
     fn cudaStreamEndCapture, cudaStreamEndCapture_ptsz(
         stream: cudaStream_t, graph: *mut cudaGraph_t,
-    ) -> c_int in CUDART, or MISSING;
-    before |lane| {
-        let observer = lane.observer();
-        (observer, observer.may_capture().then(|| runtime::is_capturing(stream)).flatten())
+    ) -> c_int in CUDART, or MISSING, even off;
+    before |lane| (lane.observer(), lane.observer().capture_of(stream));
+    after |_, (observer, capture), result| if let Some(capture) = capture {
+        // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
+        let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
+        if !made.is_null() {
+            observer.graphs.finish(capture, made);
+            observer.capture_ended();
+        } else if observer.capture_of(stream).is_none() {
+            observer.graphs.discard(capture);
+            observer.capture_ended();
+        }
     };
-    after |_, (observer, was_capturing), result| if was_capturing.unwrap_or(result == 0) { observer.capture_ended() };
 }

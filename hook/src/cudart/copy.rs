@@ -12,24 +12,41 @@ use crate::{
     runtime::{CUDART, MISSING},
 };
 
-/// A copy of `bytes`, by `cudaMemcpyKind`.
-fn copied(lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
+/// A copy of `bytes`, by `cudaMemcpyKind`; on a stream unless it holds its thread.
+fn copied(lane: &Lane, result: c_int, kind: c_int, bytes: usize, stream: Option<cudaStream_t>) {
     let known = usize::try_from(kind).ok().filter(|&kind| kind < Direction::PeerToPeer as usize);
     if let (0, Some(kind)) = (result, known) {
-        lane.counters.copies[kind].add(1, bytes as u64);
+        moved(lane, kind, bytes as u64, stream);
     }
 }
 
-fn copied_between_peers(lane: &Lane, result: c_int, bytes: usize) {
+fn copied_between_peers(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
     if result == 0 {
-        lane.counters.copies[Direction::PeerToPeer as usize].add(1, bytes as u64);
+        moved(lane, Direction::PeerToPeer as usize, bytes as u64, stream);
     }
 }
 
-fn set(lane: &Lane, result: c_int, bytes: usize) {
-    if result == 0 {
-        lane.counters.sets.add(1, bytes as u64);
+fn moved(lane: &Lane, direction: usize, bytes: u64, stream: Option<cudaStream_t>) {
+    if let Some(capture) = stream.and_then(|stream| lane.observer().capture_of(stream)) {
+        return lane.observer().graphs.captured(capture, |contents| {
+            let (count, all) = contents.copies[direction];
+            contents.copies[direction] = (count + 1, all + bytes);
+        });
     }
+    lane.counters.copies[direction].add(1, bytes);
+}
+
+fn set(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
+    if result != 0 {
+        return;
+    }
+    let bytes = bytes as u64;
+    if let Some(capture) = stream.and_then(|stream| lane.observer().capture_of(stream)) {
+        return lane.observer().graphs.captured(capture, |contents| {
+            contents.sets = (contents.sets.0 + 1, contents.sets.1 + bytes);
+        });
+    }
+    lane.counters.sets.add(1, bytes);
 }
 
 interpose_twins! {
@@ -39,14 +56,14 @@ interpose_twins! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied(lane, result, kind, bytes);
+        copied(lane, result, kind, bytes, None);
     };
 
     fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
         to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| copied(lane, result, kind, bytes);
+    after |lane, (), result| copied(lane, result, kind, bytes, Some(stream));
 
     fn cudaMemcpy2D, cudaMemcpy2D_ptds(
         to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
@@ -55,7 +72,7 @@ interpose_twins! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied(lane, result, kind, width.saturating_mul(height));
+        copied(lane, result, kind, width.saturating_mul(height), None);
     };
 
     fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
@@ -63,23 +80,23 @@ interpose_twins! {
         kind: c_int, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| copied(lane, result, kind, width.saturating_mul(height));
+    after |lane, (), result| copied(lane, result, kind, width.saturating_mul(height), Some(stream));
 
     fn cudaMemset, cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| set(lane, result, bytes);
+    after |lane, (), result| set(lane, result, bytes, None);
 
     fn cudaMemsetAsync, cudaMemsetAsync_ptsz(
         at: *mut c_void, value: c_int, bytes: usize, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| set(lane, result, bytes);
+    after |lane, (), result| set(lane, result, bytes, Some(stream));
 
     fn cudaMemset2D, cudaMemset2D_ptds(
         at: *mut c_void, pitch: usize, value: c_int, width: usize, height: usize,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| set(lane, result, width.saturating_mul(height));
+    after |lane, (), result| set(lane, result, width.saturating_mul(height), None);
 }
 
 interpose! {
@@ -89,7 +106,7 @@ interpose! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied_between_peers(lane, result, bytes);
+        copied_between_peers(lane, result, bytes, None);
     };
 
     fn cudaMemcpyPeerAsync(
@@ -97,5 +114,5 @@ interpose! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| copied_between_peers(lane, result, bytes);
+    after |lane, (), result| copied_between_peers(lane, result, bytes, Some(stream));
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use cudarc::runtime::sys::{cudaStream_t, dim3};
+use cudarc::runtime::sys::{cudaLaunchConfig_t, cudaStream_t, dim3};
 
 use crate::{
     interpose::interpose_twins,
+    kernels,
     runtime::{CUDART, MISSING},
 };
 
@@ -15,7 +16,7 @@ interpose_twins! {
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| { lane.counters.kernels.add(1); };
+    before |lane| kernels::begin(lane, || stream);
     after |_, (), _| {};
 
     /// What the compiler of CUDA 13 makes of `<<<>>>`.
@@ -23,12 +24,13 @@ interpose_twins! {
         kernel: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| { lane.counters.kernels.add(1); };
+    before |lane| kernels::begin(lane, || stream);
     after |_, (), _| {};
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(
-        config: *const c_void, function: *const c_void, arguments: *mut *mut c_void,
+        config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| { lane.counters.kernels.add(1); };
+    // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
+    before |lane| kernels::begin(lane, || unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.stream));
     after |_, (), _| {};
 }

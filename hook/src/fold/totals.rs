@@ -78,6 +78,10 @@ impl<K: Hash + Eq + Copy> Totals<K> {
         }
     }
 
+    pub(super) fn holds(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
     pub(super) fn mark_all(&mut self) {
         for (&key, total) in &mut self.entries {
             if !std::mem::replace(&mut total.changed, true) {

@@ -12,13 +12,12 @@ pub(super) struct Interval {
     /// The first collective, or the first operation.
     first: Message,
     share: Share,
-    captured: bool,
     timing: Timing,
 }
 
 impl Interval {
     pub(super) fn of(first: Message, share: Share) -> Self {
-        Self { first, share, captured: first.captured, timing: Timing::Not }
+        Self { first, share, timing: Timing::Not }
     }
 
     pub(super) fn communicator(&self) -> u16 {
@@ -30,7 +29,6 @@ impl Interval {
             self.first = message;
         }
         self.share.merge(share);
-        self.captured |= message.captured;
     }
 
     /// Collectives are numbered alike on all ranks, and what is timed with them is chosen by their number; sends and receives
@@ -42,7 +40,7 @@ impl Interval {
     /// Starts timing it if it is its communicator's turn.
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
-        let timeable = !self.captured && slot.size() > 1 && !self.share.is_one_sided();
+        let timeable = slot.size() > 1 && !self.share.is_one_sided();
         if timeable && slot.choose(self.is_collective()) {
             self.timing = lane.start_timing(self.first.stream);
             if matches!(self.timing, Timing::Not) {
@@ -56,7 +54,7 @@ impl Interval {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator());
         let Some(timer) = lane.stop_timing(self.timing, self.first.stream) else {
-            if self.is_collective() && !self.captured && switch::is_on() {
+            if self.is_collective() && switch::is_on() {
                 let last = slot.next(true) + self.share.collectives - 1;
                 observer.completions.launched(lane, self.communicator(), self.first.stream, last);
             }

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{collective::Operation, datatype::DataType};
 
-use crate::{lane::Lane, nccl::IN_PROGRESS, record::Record, timer::TimerId};
+use crate::{graphs::CaptureId, lane::Lane, nccl::IN_PROGRESS, record::Record, timer::TimerId};
 
 /// In place of a peer, for an operation that has none.
 pub(crate) const NO_PEER: u32 = u32::MAX;
@@ -23,12 +23,15 @@ pub(crate) struct Message {
     /// Observing was on when the program asked for it.
     pub(crate) observed: bool,
     /// It goes into a CUDA graph, and is not launched now.
-    pub(crate) captured: bool,
+    pub(crate) captured: Option<CaptureId>,
 }
 
 impl Message {
     /// Gives it its number, and counts and records it as launched at this time.
     pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int, at: u64) {
+        if let Some(capture) = self.captured {
+            return self.kept(lane, capture, 1);
+        }
         let slot = lane.observer().communicators.slot(self.communicator);
         slot.ran_on((result != IN_PROGRESS).then_some(self.stream.addr()));
         let collective = self.operation.is_collective();
@@ -55,15 +58,23 @@ impl Message {
         } else {
             lane.counters.point_to_point.add(1)
         };
-        if self.captured {
-            lane.counters.captured.add(1);
+    }
+
+    /// So many of its kind are in a graph now; they get their numbers when that is launched.
+    pub(super) fn kept(&self, lane: &Lane, capture: CaptureId, count: u64) {
+        let observer = lane.observer();
+        let id = observer.communicators.slot(self.communicator).id();
+        observer.graphs.captured(capture, |contents| contents.add_messages(self, id, count));
+        if self.observed {
+            lane.counters.captured.add(count);
         }
     }
 
     /// Takes back that it was entered.
     pub(super) fn refused(&self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator);
-        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.operation.is_collective()) {
+        let counts = self.operation.is_collective() && self.captured.is_none();
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| counts) {
             line.retract(1);
         }
     }

@@ -18,7 +18,6 @@ pub(super) struct Tally {
 struct Number {
     all: u64,
     observed: u64,
-    captured: u64,
 }
 
 impl Tally {
@@ -30,6 +29,14 @@ impl Tally {
         tally
     }
 
+    /// Whether a message goes with these. What is captured is counted as if it were like the first.
+    pub(super) fn takes(&self, message: &Message) -> bool {
+        let first = &self.first;
+        let alike = message.captured.is_none()
+            || message.operation.is_collective() == first.operation.is_collective();
+        (first.communicator, first.captured) == (message.communicator, message.captured) && alike
+    }
+
     pub(super) fn add(&mut self, message: Message) {
         let collective = message.operation.is_collective();
         if collective && self.collectives.all == 0 {
@@ -39,10 +46,12 @@ impl Tally {
         let number = if collective { &mut self.collectives } else { &mut self.point_to_point };
         number.all += 1;
         number.observed += u64::from(message.observed);
-        number.captured += u64::from(message.observed && message.captured);
     }
 
     pub(super) fn launched(&self, lane: &Lane, result: c_int) {
+        if let Some(capture) = self.first.captured {
+            return self.first.kept(lane, capture, self.collectives.all + self.point_to_point.all);
+        }
         let slot = lane.observer().communicators.slot(self.first.communicator);
         slot.ran_on((result != IN_PROGRESS).then_some(self.first.stream.addr()));
         slot.advance(true, self.collectives.all);
@@ -52,13 +61,12 @@ impl Tally {
         }
         lane.counters.collectives.add(self.collectives.observed);
         lane.counters.point_to_point.add(self.point_to_point.observed);
-        lane.counters.captured.add(self.collectives.captured + self.point_to_point.captured);
         lane.ring.lose(self.collectives.observed + self.point_to_point.observed);
     }
 
     pub(super) fn refused(&self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.first.communicator);
-        if let Some(line) = slot.line(lane.observer().ledger()) {
+        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.first.captured.is_none()) {
             line.retract(self.collectives.all);
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     group::{Message, NO_PEER},
     interpose::interpose,
     lane::{Lane, Timing, coarse_now, monotonic},
-    runtime, switch,
+    switch,
 };
 
 /// An operation between its call and its return.
@@ -48,14 +48,14 @@ fn begin(
         bus_bytes: if peer == slot.rank() { 0 } else { bus_bytes },
         stream,
         observed: switch::is_on(),
-        captured: observer.may_capture() && runtime::is_capturing(stream) == Some(true),
+        captured: observer.capture_of(stream),
     };
     let now = coarse_now();
-    if let Some(line) = slot.line(observer.ledger()) {
+    if let Some(line) = slot.line(observer.ledger()).filter(|_| message.captured.is_none()) {
         if operation.is_collective() {
             line.enter(1, operation, message.bytes, now);
         } else {
-            line.point_to_point();
+            line.point_to_point(1);
         }
     }
     if lane.group(|group| group.is_open()) {
@@ -63,7 +63,7 @@ fn begin(
     }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
-    let timeable = slot.size() > 1 && message.observed && !message.captured;
+    let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
     if timeable && slot.choose(operation.is_collective()) {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
@@ -77,7 +77,8 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let Ticket { message, timing, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
-    let line = slot.line(observer.ledger()).filter(|_| message.operation.is_collective());
+    let counts = message.operation.is_collective() && message.captured.is_none();
+    let line = slot.line(observer.ledger()).filter(|_| counts);
     if queued {
         let kept = result == 0 && lane.group(|group| group.queue(message));
         if let Some(line) = line.filter(|_| !kept) {
@@ -99,7 +100,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         lane.drop_timing(timing);
         None
     };
-    let evident = timer.is_none() && result == 0 && message.observed && !message.captured;
+    let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
     message.launched(lane, timer, result, monotonic());
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);

@@ -12,12 +12,15 @@ impl Publisher {
     pub(super) fn blind(&self) -> Vec<String> {
         let communicators = &self.observer.communicators;
         let (unplaced, unknown_frees) = self.observer.allocations.missed();
+        let (lost, unseen) = self.observer.graphs.missed();
         let mut blind = self.observer.complaints.clone();
         for (count, what) in [
             (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
             (communicators.too_many(), "communicators more than can be watched at once"),
             (communicators.unshown(), "communicators more than the ledger can show"),
             (cublaslt::unreadable(), "cuBLASLt products whose sizes are not on the host"),
+            (lost, "parts of CUDA graphs that could not be kept apart"),
+            (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
             (unplaced, "allocations too many to be told apart: more memory is held than shown"),
             (unknown_frees, "frees of memory whose allocation was not seen"),
         ] {

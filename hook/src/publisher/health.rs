@@ -9,6 +9,7 @@ use crate::{
     allocations::Allocations,
     budget,
     communicator::Communicators,
+    graphs::Graphs,
     lane::Lane,
     observer::Observer,
     rate::{self, Class},
@@ -29,6 +30,7 @@ impl Publisher {
             thread_cpu: thread_cpu(),
             memory: (size_of::<Observer>()
                 + Allocations::MEMORY
+                + Graphs::MEMORY
                 + Communicators::MEMORY
                 + lanes * Lane::MEMORY
                 + self.fold.memory()) as u64,

@@ -12,7 +12,7 @@ use super::Publisher;
 use crate::{
     communicator::Slot,
     fold::Sample,
-    lane::{Count, Lane, monotonic},
+    lane::{Count, Counters, Lane, monotonic},
 };
 
 impl Publisher {
@@ -21,12 +21,15 @@ impl Publisher {
     }
 
     pub(super) fn launches(&self) -> Launches {
+        let both = |counter: fn(&Counters) -> [&Count; 2]| -> u64 {
+            self.observer.lanes().flat_map(|lane| counter(&lane.counters)).map(Count::get).sum()
+        };
         Launches {
-            kernels: self.sum(|lane| &lane.counters.kernels),
+            kernels: both(|all| [&all.kernels, &all.replayed.kernels]),
             graphs: self.sum(|lane| &lane.counters.graphs),
-            gemms: self.sum(|lane| &lane.counters.gemms),
-            collectives: self.sum(|lane| &lane.counters.collectives),
-            point_to_point: self.sum(|lane| &lane.counters.point_to_point),
+            gemms: both(|all| [&all.gemms, &all.replayed.gemms]),
+            collectives: both(|all| [&all.collectives, &all.replayed.collectives]),
+            point_to_point: both(|all| [&all.point_to_point, &all.replayed.point_to_point]),
             captured: self.sum(|lane| &lane.counters.captured),
         }
     }
@@ -59,7 +62,7 @@ impl Publisher {
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
-            graphs: Vec::new(),
+            graphs: self.fold.take_graphs(),
             kernels: Vec::new(),
             memory: self.memory(),
             blocked: self.blocked(),

@@ -1,6 +1,6 @@
 //! Stream capture.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use simgpu_engine::capture::Mode;
@@ -10,6 +10,7 @@ use simgpu_engine::stream::Kind;
 use crate::call::{call, put};
 use crate::error::Error;
 use crate::gpu::Gpu;
+use crate::graph::Graph;
 
 const STATUS_NONE: c_int = 0;
 const STATUS_ACTIVE: c_int = 1;
@@ -17,8 +18,28 @@ const STATUS_INVALIDATED: c_int = 2;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c_int {
+    begin(stream, mode, 0)
+}
+
+/// Where in the graph it goes makes no difference: a replay is in the order things were written down.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaStreamBeginCaptureToGraph(
+    stream: usize,
+    graph: usize,
+    _dependencies: *const c_void,
+    _edges: *const c_void,
+    _count: usize,
+    mode: c_int,
+) -> c_int {
+    begin(stream, mode, graph)
+}
+
+fn begin(stream: usize, mode: c_int, into: usize) -> c_int {
     call(|gpu| {
         let mode = Mode::from_code(mode).ok_or(Error::INVALID_VALUE)?;
+        if into != 0 && gpu.graphs.get(into).is_none() {
+            return Err(Error::INVALID_VALUE);
+        }
         let stream = gpu.stream(stream)?;
         if stream.kind == Kind::Legacy {
             return Err(Error::CAPTURE_UNSUPPORTED);
@@ -27,7 +48,7 @@ pub(crate) extern "C" fn cudaStreamBeginCapture(stream: usize, mode: c_int) -> c
             running.spoil();
             return Err(Error::CAPTURE_UNSUPPORTED);
         }
-        gpu.captures.begin(&stream, mode, Thread::current());
+        gpu.captures.begin(&stream, mode, Thread::current(), into);
         Ok(())
     })
 }
@@ -46,7 +67,13 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
             return Err(Error::CAPTURE_WRONG_THREAD);
         }
         let nodes = gpu.captures.end(&capture);
-        let handle = nodes.map(|nodes| gpu.graphs.add(Arc::new(nodes)));
+        let handle = nodes.and_then(|nodes| match capture.into {
+            0 => Some(gpu.graphs.add(Arc::new(Graph::from(nodes)))),
+            into => gpu.graphs.get(into).map(|known| {
+                known.add(&nodes);
+                into
+            }),
+        });
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(graph, handle.unwrap_or(0)) }?;
         handle.map(drop).ok_or(Error::CAPTURE_INVALIDATED)
@@ -56,17 +83,52 @@ pub(crate) unsafe extern "C" fn cudaStreamEndCapture(stream: usize, graph: *mut 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> c_int {
     call(|gpu| {
-        let stream = gpu.stream(stream)?;
-        if stream.kind == Kind::Legacy && gpu.captures.forbid_legacy(false) {
-            return Err(Error::CAPTURE_IMPLICIT);
-        }
-        let now = match stream.capture() {
-            None => STATUS_NONE,
-            Some(capture) if capture.is_spoilt() => STATUS_INVALIDATED,
-            Some(_) => STATUS_ACTIVE,
-        };
+        let (now, _) = state(gpu, stream)?;
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(status, now) }
+    })
+}
+
+/// As CUDA 13 has it. Of the graph that is being made nothing is told.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaStreamGetCaptureInfo(
+    stream: usize,
+    status: *mut c_int,
+    id: *mut u64,
+    graph: *mut usize,
+    _dependencies: *mut c_void,
+    _edges: *mut c_void,
+    count: *mut usize,
+) -> c_int {
+    call(|gpu| {
+        let (now, capture) = state(gpu, stream)?;
+        // SAFETY: CUDA asks its callers for a writable status, and for others that are NULL or writable.
+        unsafe {
+            put(status, now)?;
+            if let Some(id) = id.as_mut().filter(|_| now == STATUS_ACTIVE) {
+                *id = capture;
+            }
+            if let Some(graph) = graph.as_mut() {
+                *graph = 0;
+            }
+            if let Some(count) = count.as_mut() {
+                *count = 0;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The status of a stream's capture, and the capture's number.
+fn state(gpu: &Gpu, stream: usize) -> Result<(c_int, u64), Error> {
+    let stream = gpu.stream(stream)?;
+    if stream.kind == Kind::Legacy && gpu.captures.forbid_legacy(false) {
+        return Err(Error::CAPTURE_IMPLICIT);
+    }
+    Ok(match stream.capture() {
+        None => (STATUS_NONE, 0),
+        Some(capture) if capture.is_spoilt() => (STATUS_INVALIDATED, 0),
+        Some(capture) => (STATUS_ACTIVE, capture.id),
     })
 }
 

@@ -16,6 +16,7 @@ use simgpu_engine::settings;
 use simgpu_engine::stream::{Kind, Stream};
 
 use crate::error::Error;
+use crate::graph::Graph;
 use crate::memory::Memory;
 
 /// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
@@ -25,8 +26,8 @@ pub(crate) struct Gpu {
     pub devices: c_int,
     pub streams: Handles<Stream>,
     pub events: Handles<Event>,
-    pub graphs: Handles<Vec<Node>>,
-    pub executables: Handles<Vec<Node>>,
+    pub graphs: Handles<Graph>,
+    pub executables: Handles<Graph>,
     pub captures: Captures,
     /// Addresses given to the program: the device's and the host's.
     pub memory: Memory,

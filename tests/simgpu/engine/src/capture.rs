@@ -5,7 +5,7 @@
 //! that it knows what it does (`cudaThreadExchangeStreamCaptureMode`). That is why an observer must say so
 //! before it queries its events, and why this stand-in is strict about it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock;
@@ -40,8 +40,12 @@ impl Mode {
 /// One capture, begun on one stream; others join it by waiting for one of its events.
 #[derive(Debug)]
 pub struct Capture {
+    /// Given to no other capture of this process.
+    pub id: u64,
     pub mode: Mode,
     pub origin: u64,
+    /// The graph it adds to; 0 if it makes one.
+    pub into: usize,
     owner: Thread,
     spoilt: AtomicBool,
     nodes: Mutex<Vec<Node>>,
@@ -92,11 +96,15 @@ pub struct Captures {
     /// Length of `active`, so that a process that captures nothing pays one load.
     count: AtomicUsize,
     active: Mutex<Vec<Arc<Capture>>>,
+    begun: AtomicU64,
 }
 
 impl Captures {
-    pub fn begin(&self, stream: &Arc<Stream>, mode: Mode, owner: Thread) {
+    /// `into` is the graph that is added to; 0 makes a new one.
+    pub fn begin(&self, stream: &Arc<Stream>, mode: Mode, owner: Thread, into: usize) {
         let capture = Arc::new(Capture {
+            id: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
+            into,
             mode,
             origin: stream.id,
             owner,

@@ -70,7 +70,7 @@ fn captured_work_is_written_down_and_not_done() {
     let captures = crate::capture::Captures::default();
     let me = Thread::current();
     let stream = stream();
-    captures.begin(&stream, crate::capture::Mode::Global, me);
+    captures.begin(&stream, crate::capture::Mode::Global, me, 0);
     stream.submit(Node::Work(MS)).expect("no thread is needed");
     let capture = stream.capture().expect("it is being captured");
     assert!(stream.is_done(Moment::now()));
@@ -90,7 +90,7 @@ fn an_unsafe_call_of_another_thread_spoils_a_global_capture_unless_relaxed() {
         (Mode::Global, Mode::Global, false),
     ] {
         let stream = stream();
-        captures.begin(&stream, mode, me);
+        captures.begin(&stream, mode, me, 0);
         assert_eq!(captures.allow_unsafe(other, caller), ends_well);
         let capture = stream.capture().expect("it is being captured");
         assert_eq!(captures.end(&capture).is_some(), ends_well, "{mode:?} {caller:?}");

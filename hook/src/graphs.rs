@@ -1,0 +1,329 @@
+//! CUDA graphs: what was captured is remembered, handed on from capture to graph to executable, and counted at every launch.
+//!
+//! Captures and graphs are few and made slowly; they lie behind a lock that nobody waits for longer than a moment. Executables
+//! are launched in the hot path and are found without one: see [`executable`].
+
+mod contents;
+mod executable;
+mod launch;
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::{
+        Arc, Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use cudarc::runtime::sys::{cudaGraph_t, cudaGraphExec_t};
+
+pub(crate) use contents::Contents;
+use executable::Executables;
+pub(crate) use launch::Launch;
+
+/// Captures in progress at once, and graphs alive at once.
+const CAPTURES: usize = 64;
+const GRAPHS: usize = 4096;
+
+/// How often somebody tries to get at them while another thread is there.
+const TRIES: usize = 1000;
+
+/// The lower half of CUDA's number of a capture, which it never gives twice.
+pub(crate) type CaptureId = NonZeroU32;
+
+#[derive(Debug)]
+pub(crate) struct Graphs {
+    known: Mutex<Known>,
+    executables: Executables,
+    /// What could not be remembered: no room, or another thread was in the way.
+    lost: AtomicU64,
+    /// Executables of graphs that were not captured.
+    unseen: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    captures: Vec<Capture>,
+    graphs: HashMap<usize, Arc<Contents>>,
+}
+
+#[derive(Debug)]
+struct Capture {
+    id: CaptureId,
+    contents: Contents,
+    /// The graph it adds to; 0 if it makes one.
+    into: usize,
+}
+
+impl Graphs {
+    pub(crate) const MEMORY: usize = Executables::MEMORY;
+
+    /// `None` if there is no memory for it.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self {
+            known: Mutex::default(),
+            executables: Executables::new()?,
+            lost: AtomicU64::new(0),
+            unseen: AtomicU64::new(0),
+        })
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut Known) -> Option<T>) -> Option<T> {
+        let done = self.lock().and_then(|mut known| body(&mut known));
+        if done.is_none() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+        done
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Known>> {
+        for _ in 0..TRIES {
+            match self.known.try_lock() {
+                Ok(known) => return Some(known),
+                Err(TryLockError::Poisoned(known)) => return Some(known.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+        None
+    }
+
+    /// Something went into a capture.
+    pub(crate) fn captured(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) {
+        self.with(|known| {
+            add(&mut known.capture(capture)?.contents);
+            Some(())
+        });
+    }
+
+    /// A capture was begun that adds to a graph there is.
+    pub(crate) fn capture_into(&self, capture: CaptureId, graph: cudaGraph_t) {
+        self.with(|known| {
+            known.capture(capture)?.into = graph.addr();
+            Some(())
+        });
+    }
+
+    /// A capture has become this graph; an empty one too is known.
+    pub(crate) fn finish(&self, capture: CaptureId, graph: cudaGraph_t) {
+        self.with(|known| {
+            let ended = known.take(capture);
+            let (mut contents, into) = ended.map(|ended| (ended.contents, ended.into)).unwrap_or_default();
+            if let Some(before) = known.graphs.get(&graph.addr()).filter(|_| into == graph.addr()) {
+                contents.merge(before);
+            }
+            known.insert(graph.addr(), Arc::new(contents))
+        });
+    }
+
+    /// A capture came to nothing.
+    pub(crate) fn discard(&self, capture: CaptureId) {
+        self.with(|known| {
+            known.take(capture);
+            Some(())
+        });
+    }
+
+    pub(crate) fn cloned(&self, graph: cudaGraph_t, clone: cudaGraph_t) {
+        self.with(|known| match known.graphs.get(&graph.addr()).map(Arc::clone) {
+            Some(contents) => known.insert(clone.addr(), contents),
+            None => Some(()),
+        });
+    }
+
+    /// A graph was made part of another.
+    pub(crate) fn nested(&self, graph: cudaGraph_t, child: cudaGraph_t) {
+        self.with(|known| {
+            let mut contents = Contents::default();
+            for part in [graph, child] {
+                if let Some(part) = known.graphs.get(&part.addr()) {
+                    contents.merge(part);
+                }
+            }
+            known.insert(graph.addr(), Arc::new(contents))
+        });
+    }
+
+    /// Before a graph is destroyed: afterwards another may bear its handle.
+    pub(crate) fn forget(&self, graph: cudaGraph_t) {
+        self.with(|known| {
+            known.graphs.remove(&graph.addr());
+            Some(())
+        });
+    }
+
+    /// Whether the hook's own thread should hurry: places are few.
+    pub(crate) fn instantiated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
+        self.executables.end(executable.addr());
+        self.make(executable, graph, self.executables.next_number())
+    }
+
+    /// An executable does what this graph says from now on. The answer is as above.
+    pub(crate) fn updated(&self, executable: cudaGraphExec_t, graph: cudaGraph_t) -> bool {
+        let number = self.executables.end(executable.addr());
+        self.make(executable, graph, number.unwrap_or_else(|| self.executables.next_number()))
+    }
+
+    /// Before an executable is destroyed.
+    pub(crate) fn ended(&self, executable: cudaGraphExec_t) {
+        self.executables.end(executable.addr());
+    }
+
+    fn make(&self, executable: cudaGraphExec_t, graph: cudaGraph_t, number: u32) -> bool {
+        let contents = self.lock().and_then(|known| known.graphs.get(&graph.addr()).map(Arc::clone));
+        if contents.is_none() {
+            self.unseen.fetch_add(1, Relaxed);
+        }
+        let added = self.executables.add(executable.addr(), number, contents);
+        if added.is_none() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+        added.unwrap_or(true)
+    }
+
+    /// Launches that were not taken yet, each with the graph's number and what it holds. For the hook's own thread.
+    pub(crate) fn take_launches(&self, each: impl FnMut(u32, Option<&Contents>, u64)) {
+        self.executables.take_launches(each);
+    }
+
+    /// What could not be remembered, and executables of graphs whose making was not seen.
+    pub(crate) fn missed(&self) -> (u64, u64) {
+        (self.lost.load(Relaxed) + contents::unlisted(), self.unseen.load(Relaxed))
+    }
+}
+
+impl Known {
+    /// The capture of this number, made if it is new. One that was never ended makes room.
+    fn capture(&mut self, id: CaptureId) -> Option<&mut Capture> {
+        if let Some(place) = self.captures.iter().position(|capture| capture.id == id) {
+            return self.captures.get_mut(place);
+        }
+        if self.captures.len() >= CAPTURES {
+            self.captures.remove(0);
+        }
+        self.captures.try_reserve(1).ok()?;
+        self.captures.push(Capture { id, contents: Contents::default(), into: 0 });
+        self.captures.last_mut()
+    }
+
+    fn take(&mut self, id: CaptureId) -> Option<Capture> {
+        let place = self.captures.iter().position(|capture| capture.id == id)?;
+        Some(self.captures.swap_remove(place))
+    }
+
+    fn insert(&mut self, graph: usize, contents: Arc<Contents>) -> Option<()> {
+        if self.graphs.len() >= GRAPHS && !self.graphs.contains_key(&graph) {
+            return None;
+        }
+        self.graphs.try_reserve(1).ok()?;
+        self.graphs.insert(graph, contents);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    fn graph(at: usize) -> cudaGraph_t {
+        ptr::without_provenance_mut(at)
+    }
+
+    fn executable(at: usize) -> cudaGraphExec_t {
+        ptr::without_provenance_mut(at)
+    }
+
+    fn kernels(graphs: &Graphs) -> Vec<(u32, Option<u64>, u64)> {
+        let mut all = Vec::new();
+        graphs.take_launches(|number, contents, launches| {
+            all.push((number, contents.map(|contents| contents.kernels), launches));
+        });
+        all
+    }
+
+    fn capture_kernels(graphs: &Graphs, id: u32, count: u64, into: cudaGraph_t) {
+        let id = CaptureId::new(id).unwrap();
+        (0..count).for_each(|_| graphs.captured(id, |contents| contents.kernels += 1));
+        graphs.finish(id, into);
+    }
+
+    fn launch(graphs: &Graphs, handle: usize) {
+        let pinned = graphs.executables.pin(handle);
+        pinned.launched();
+        pinned.unpin();
+    }
+
+    #[test]
+    fn what_was_captured_is_launched() {
+        let graphs = Graphs::new().unwrap();
+        capture_kernels(&graphs, 1, 3, graph(64));
+        graphs.instantiated(executable(640), graph(64));
+        graphs.forget(graph(64));
+        (0..5).for_each(|_| launch(&graphs, 640));
+        assert_eq!(kernels(&graphs), [(1, Some(3), 5)]);
+        assert_eq!(kernels(&graphs), [], "taken once");
+        assert_eq!(graphs.missed(), (0, 0));
+    }
+
+    #[test]
+    fn an_executable_that_ends_is_still_counted_and_its_handle_is_anothers() {
+        let graphs = Graphs::new().unwrap();
+        capture_kernels(&graphs, 1, 3, graph(64));
+        graphs.instantiated(executable(640), graph(64));
+        launch(&graphs, 640);
+        graphs.ended(executable(640));
+        graphs.forget(graph(64));
+        capture_kernels(&graphs, 2, 7, graph(64));
+        graphs.instantiated(executable(640), graph(64));
+        launch(&graphs, 640);
+        launch(&graphs, 640);
+        assert_eq!(kernels(&graphs), [(1, Some(3), 1), (2, Some(7), 2)]);
+        for _ in 0..3 * executable::PLACES {
+            graphs.ended(executable(640));
+            graphs.instantiated(executable(640), graph(64));
+            kernels(&graphs);
+        }
+        assert_eq!(graphs.missed().0, 0, "places are used again");
+    }
+
+    #[test]
+    fn updates_clones_and_children_carry_their_contents() {
+        let graphs = Graphs::new().unwrap();
+        capture_kernels(&graphs, 1, 3, graph(64));
+        capture_kernels(&graphs, 2, 4, graph(128));
+        graphs.instantiated(executable(640), graph(64));
+        launch(&graphs, 640);
+        graphs.cloned(graph(128), graph(192));
+        graphs.forget(graph(128));
+        graphs.updated(executable(640), graph(192));
+        launch(&graphs, 640);
+        let mut both = kernels(&graphs);
+        both.sort_unstable();
+        assert_eq!(both, [(1, Some(3), 1), (1, Some(4), 1)], "its number stays");
+        graphs.nested(graph(64), graph(192));
+        graphs.instantiated(executable(704), graph(64));
+        launch(&graphs, 704);
+        assert_eq!(kernels(&graphs), [(2, Some(7), 1)]);
+        graphs.capture_into(CaptureId::new(9).unwrap(), graph(64));
+        capture_kernels(&graphs, 9, 2, graph(64));
+        graphs.instantiated(executable(768), graph(64));
+        launch(&graphs, 768);
+        assert_eq!(kernels(&graphs), [(3, Some(9), 1)]);
+    }
+
+    #[test]
+    fn what_was_not_seen_is_counted_as_such() {
+        let graphs = Graphs::new().unwrap();
+        launch(&graphs, 4096);
+        graphs.instantiated(executable(640), graph(64));
+        launch(&graphs, 640);
+        assert_eq!(kernels(&graphs), [(0, None, 1), (1, None, 1)]);
+        assert_eq!(graphs.missed(), (0, 1));
+        (0..executable::PLACES + 9)
+            .for_each(|n| _ = graphs.instantiated(executable(8192 + n * 64), graph(64)));
+        assert!(graphs.missed().0 > 0);
+    }
+}

@@ -1,0 +1,200 @@
+//! What a capture wrote down: so much of everything.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use xpu_shared::{
+    collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
+};
+
+use crate::{group::Message, kernels::PATTERNS};
+
+/// Distinct products, operations and communicators held by all graphs together: 4 MiB. What is beyond is in the sums only.
+const ENTRIES: usize = 48 << 10;
+
+/// Distinct products, and distinct operations, of one graph.
+const DISTINCT: usize = 512;
+
+/// Communicators of one graph.
+const COMMUNICATORS: usize = 64;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static UNLISTED: AtomicU64 = AtomicU64::new(0);
+
+/// Entries that found no room.
+pub(super) fn unlisted() -> u64 {
+    UNLISTED.load(Relaxed)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    products: Vec<(GemmShape, u64)>,
+    operations: Vec<(Operations, u64)>,
+    shares: Vec<Share>,
+    pub(crate) gemms: u64,
+    pub(crate) flops: f64,
+    pub(crate) collectives: u64,
+    pub(crate) point_to_point: u64,
+    pub(crate) bus_bytes: u64,
+    pub(crate) kernels: u64,
+    /// By pattern.
+    pub(crate) named: [u64; PATTERNS],
+    /// Count and bytes by direction; then those of fills.
+    pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
+    pub(crate) sets: (u64, u64),
+}
+
+/// NCCL operations that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operations {
+    pub(crate) communicator: CommunicatorId,
+    pub(crate) operation: Operation,
+    pub(crate) datatype: DataType,
+    pub(crate) bytes: u64,
+}
+
+/// What one communicator has in a graph: its numbers go on by so much at every launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) communicator: u16,
+    pub(super) id: CommunicatorId,
+    pub(super) collectives: u64,
+    pub(super) point_to_point: u64,
+    /// The last collective and its bytes.
+    pub(super) last: Option<(Operation, u64)>,
+}
+
+impl Contents {
+    pub(crate) fn add_product(&mut self, shape: GemmShape, count: u64) {
+        self.gemms += count;
+        self.flops += shape.flops() * count as f64;
+        add_to(&mut self.products, shape, count);
+    }
+
+    /// So many messages of the same kind. What was asked for while observing is off has its number and is not counted.
+    pub(crate) fn add_messages(&mut self, message: &Message, id: CommunicatorId, count: u64) {
+        let collective = message.operation.is_collective();
+        self.add_share(Share {
+            communicator: message.communicator,
+            id,
+            collectives: if collective { count } else { 0 },
+            point_to_point: if collective { 0 } else { count },
+            last: collective.then_some((message.operation, message.bytes)),
+        });
+        if !message.observed {
+            return;
+        }
+        let total = if collective { &mut self.collectives } else { &mut self.point_to_point };
+        *total += count;
+        self.bus_bytes += message.bus_bytes * count;
+        let alike = Operations {
+            communicator: id,
+            operation: message.operation,
+            datatype: message.datatype,
+            bytes: message.bytes,
+        };
+        add_to(&mut self.operations, alike, count);
+    }
+
+    fn add_share(&mut self, share: Share) {
+        let same = |known: &&mut Share| (known.communicator, known.id) == (share.communicator, share.id);
+        if let Some(known) = self.shares.iter_mut().find(same) {
+            known.collectives += share.collectives;
+            known.point_to_point += share.point_to_point;
+            known.last = share.last.or(known.last);
+        } else if self.shares.len() < COMMUNICATORS && room(&mut self.shares) {
+            self.shares.push(share);
+        }
+    }
+
+    /// Adds all that another holds.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        other.products.iter().for_each(|&(shape, count)| add_to(&mut self.products, shape, count));
+        other.operations.iter().for_each(|&(alike, count)| add_to(&mut self.operations, alike, count));
+        other.shares.iter().for_each(|&share| self.add_share(share));
+        self.gemms += other.gemms;
+        self.flops += other.flops;
+        self.collectives += other.collectives;
+        self.point_to_point += other.point_to_point;
+        self.bus_bytes += other.bus_bytes;
+        self.kernels += other.kernels;
+        self.named.iter_mut().zip(other.named).for_each(|(mine, more)| *mine += more);
+        let copies = self.copies.iter_mut().chain([&mut self.sets]);
+        for (mine, more) in copies.zip(other.copies.into_iter().chain([other.sets])) {
+            *mine = (mine.0 + more.0, mine.1 + more.1);
+        }
+    }
+
+    pub(crate) fn products(&self) -> &[(GemmShape, u64)] {
+        &self.products
+    }
+
+    pub(crate) fn operations(&self) -> &[(Operations, u64)] {
+        &self.operations
+    }
+
+    pub(super) fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    fn entries(&self) -> usize {
+        self.products.len() + self.operations.len() + self.shares.len()
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.entries(), Relaxed);
+    }
+}
+
+fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
+    // Most often it is the last one again.
+    if let Some((_, known)) = list.iter_mut().rev().find(|(known, _)| *known == key) {
+        *known += count;
+    } else if list.len() < DISTINCT && room(list) {
+        list.push((key, count));
+    } else {
+        UNLISTED.fetch_add(1, Relaxed);
+    }
+}
+
+/// Room for one more entry, which is taken.
+fn room<T>(list: &mut Vec<T>) -> bool {
+    let room = HELD.load(Relaxed) < ENTRIES && list.try_reserve(1).is_ok();
+    if room {
+        HELD.fetch_add(1, Relaxed);
+    }
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::gemm::ComputeType;
+
+    use super::*;
+
+    fn shape(m: u64) -> GemmShape {
+        let (datatype, compute) = (DataType::Float32, ComputeType::Float32);
+        GemmShape { m, n: 1, k: 1, batch: 1, datatype, compute, transposed: (false, false) }
+    }
+
+    #[test]
+    fn what_is_alike_is_kept_once_and_merging_adds() {
+        let (mut first, mut second) = (Contents::default(), Contents::default());
+        (0..6).for_each(|n| first.add_product(shape(n % 2), 1));
+        second.add_product(shape(1), 4);
+        second.kernels = 3;
+        first.merge(&second);
+        assert_eq!(first.products(), [(shape(0), 3), (shape(1), 7)]);
+        assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14.0));
+    }
+
+    #[test]
+    fn too_many_are_in_the_sums_all_the_same() {
+        let mut contents = Contents::default();
+        let before = unlisted();
+        (0..DISTINCT as u64 + 5).for_each(|m| contents.add_product(shape(m), 1));
+        assert_eq!((contents.products().len(), contents.gemms), (DISTINCT, DISTINCT as u64 + 5));
+        assert!(unlisted() >= before + 5);
+    }
+}

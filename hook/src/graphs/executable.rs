@@ -1,0 +1,154 @@
+//! Executable graphs, found by their handle without a lock.
+//!
+//! A place goes from free to filled to ended to free. Whoever launches holds on to it meanwhile; only the hook's own thread
+//! empties it, once it has ended, nobody holds on and all its launches were taken.
+
+use std::{
+    cell::UnsafeCell,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        },
+    },
+};
+
+use super::Contents;
+use crate::memory;
+
+/// Executables alive at once, with those whose launches are still to be taken.
+pub(super) const PLACES: usize = 2048;
+
+/// In place of a handle.
+const FREE: usize = 0;
+const BUSY: usize = 1;
+const ENDED: usize = 2;
+/// The first place is of launches of executables nobody saw made.
+const UNSEEN: usize = 3;
+
+#[derive(Debug)]
+pub(super) struct Executables {
+    places: Box<[Executable]>,
+    /// Places ever used; a look-up looks no further.
+    used: AtomicUsize,
+    made: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Executable {
+    handle: AtomicUsize,
+    users: AtomicU32,
+    number: AtomicU32,
+    launches: AtomicU64,
+    /// Of those, what the hook's own thread has taken.
+    taken: AtomicU64,
+    contents: UnsafeCell<Option<Arc<Contents>>>,
+}
+
+// SAFETY: the contents are written while the handle says BUSY by whoever made it so, or ENDED with no users by the hook's
+// own thread, and only read otherwise.
+unsafe impl Sync for Executable {}
+
+impl Executables {
+    pub(super) const MEMORY: usize = PLACES * size_of::<Executable>();
+
+    pub(super) fn new() -> Option<Self> {
+        let places = memory::slice(PLACES, || Some(Executable::default()))?;
+        places[0].handle.store(UNSEEN, Relaxed);
+        Some(Self { places, used: AtomicUsize::new(1), made: AtomicU32::new(0) })
+    }
+
+    pub(super) fn next_number(&self) -> u32 {
+        self.made.fetch_add(1, Relaxed) + 1
+    }
+
+    /// `None` if there is no place for it, or else whether there soon will be none.
+    pub(super) fn add(&self, handle: usize, number: u32, contents: Option<Arc<Contents>>) -> Option<bool> {
+        let free =
+            |&index: &usize| self.places[index].handle.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok();
+        let index = (1..PLACES).find(free)?;
+        let place = &self.places[index];
+        place.number.store(number, Relaxed);
+        // SAFETY: BUSY, by this thread.
+        unsafe { *place.contents.get() = contents };
+        place.handle.store(handle, Release);
+        self.used.fetch_max(index + 1, AcqRel);
+        Some(index > PLACES / 2)
+    }
+
+    /// Nobody launches it any more. Gives its number if it was known.
+    pub(super) fn end(&self, handle: usize) -> Option<u32> {
+        let place = self.used().iter().find(|place| place.handle.load(Relaxed) == handle)?;
+        let number = place.number.load(Relaxed);
+        place.handle.compare_exchange(handle, ENDED, SeqCst, Relaxed).is_ok().then_some(number)
+    }
+
+    /// The executable of this handle, which stays until it is let go with [`Executable::unpin`].
+    pub(super) fn pin(&self, handle: usize) -> &Executable {
+        let known = self.used().iter().find(|place| {
+            if place.handle.load(Relaxed) != handle {
+                return false;
+            }
+            place.users.fetch_add(1, SeqCst);
+            let stays = place.handle.load(SeqCst) == handle;
+            if !stays {
+                place.unpin();
+            }
+            stays
+        });
+        known.unwrap_or_else(|| {
+            let unseen = &self.places[0];
+            unseen.users.fetch_add(1, SeqCst);
+            unseen
+        })
+    }
+
+    pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<&Contents>, u64)) {
+        for place in self.used() {
+            let handle = place.handle.load(SeqCst);
+            if handle == FREE || handle == BUSY {
+                continue;
+            }
+            // In this order: who comes now sees that it has ended.
+            let unused = place.users.load(SeqCst) == 0;
+            let launches = place.launches.load(Acquire);
+            let new = launches - place.taken.load(Relaxed);
+            if new > 0 {
+                place.taken.store(launches, Relaxed);
+                // SAFETY: filled, and only this thread empties it.
+                each(place.number.load(Relaxed), unsafe { (*place.contents.get()).as_deref() }, new);
+            }
+            if handle == ENDED && unused {
+                // SAFETY: ended, and nobody holds on to it.
+                drop(unsafe { (*place.contents.get()).take() });
+                place.launches.store(0, Relaxed);
+                place.taken.store(0, Relaxed);
+                place.handle.store(FREE, Release);
+            }
+        }
+    }
+
+    fn used(&self) -> &[Executable] {
+        &self.places[..self.used.load(Acquire)]
+    }
+}
+
+impl Executable {
+    pub(super) fn contents(&self) -> Option<&Contents> {
+        // SAFETY: whoever has it has pinned it, and it is not emptied until then.
+        unsafe { (*self.contents.get()).as_deref() }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number.load(Relaxed)
+    }
+
+    pub(super) fn launched(&self) {
+        self.launches.fetch_add(1, Release);
+    }
+
+    pub(super) fn unpin(&self) {
+        self.users.fetch_sub(1, SeqCst);
+    }
+}

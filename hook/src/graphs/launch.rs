@@ -1,0 +1,140 @@
+//! The launch of an executable graph: all it holds counts, and it is timed as one operation.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::{cudaGraphExec_t, cudaStream_t};
+use xpu_shared::{ledger::Call, unit::Moment};
+
+use super::{CaptureId, Contents, contents::Share, executable::Executable};
+use crate::{
+    communicator::Slot,
+    lane::{Lane, Timing, coarse_now},
+    observer::Observer,
+    rate::{self, Class},
+    record::Record,
+    switch,
+};
+
+#[derive(Debug)]
+pub(crate) struct Launch {
+    executable: &'static Executable,
+    stream: cudaStream_t,
+    /// It becomes part of another graph.
+    captured: Option<CaptureId>,
+    timing: Timing,
+}
+
+impl Launch {
+    /// Before the call.
+    pub(crate) fn begin(lane: &'static Lane, graph: cudaGraphExec_t, stream: cudaStream_t) -> Self {
+        let observer = lane.observer();
+        let executable = observer.graphs.executables.pin(graph.addr());
+        let captured = observer.capture_of(stream);
+        let now = coarse_now();
+        lane.entered(Call::GraphLaunch, now);
+        let mut timing = Timing::Not;
+        if captured.is_none() {
+            if let Some(contents) = executable.contents() {
+                contents.enter(observer, now);
+            }
+            if switch::is_on() && rate::of(Class::Graph).times(lane.counters.graphs.get()) {
+                timing = lane.start_timing(stream);
+                lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
+            }
+        }
+        Self { executable, stream, captured, timing }
+    }
+
+    /// After it.
+    pub(crate) fn end(self, lane: &'static Lane, result: c_int) {
+        lane.left();
+        let observer = lane.observer();
+        let contents = self.executable.contents();
+        match (self.captured, contents) {
+            (Some(capture), Some(contents)) if result == 0 => {
+                observer.graphs.captured(capture, |outer| outer.merge(contents));
+            }
+            (Some(_), _) => {}
+            (None, contents) if result != 0 => {
+                lane.drop_timing(self.timing);
+                if let Some(contents) = contents {
+                    contents.retract(observer);
+                }
+            }
+            (None, contents) => {
+                let timer = lane.stop_timing(self.timing, self.stream);
+                if let Some(contents) = contents {
+                    contents.enqueue(lane, self.stream);
+                }
+                if switch::is_on() {
+                    lane.counters.graphs.add(1);
+                    if let Some(contents) = contents {
+                        contents.count(lane);
+                    }
+                    self.executable.launched();
+                }
+                if let Some(timer) = timer {
+                    lane.push(Record::Graph { graph: self.executable.number(), timer });
+                }
+            }
+        }
+        self.executable.unpin();
+    }
+}
+
+impl Share {
+    /// Its communicator, unless that was closed meanwhile.
+    fn slot<'a>(&self, observer: &'a Observer) -> Option<&'a Slot> {
+        Some(observer.communicators.slot(self.communicator)).filter(|slot| slot.id() == self.id)
+    }
+}
+
+impl Contents {
+    fn enter(&self, observer: &Observer, now: Moment) {
+        for share in self.shares() {
+            let Some(slot) = share.slot(observer) else { continue };
+            let Some(line) = slot.line(observer.ledger()) else { continue };
+            if let Some((operation, bytes)) = share.last {
+                line.enter(share.collectives, operation, bytes, now);
+            }
+            line.point_to_point(share.point_to_point);
+        }
+    }
+
+    fn retract(&self, observer: &Observer) {
+        for share in self.shares() {
+            if let Some(line) = share.slot(observer).and_then(|slot| slot.line(observer.ledger())) {
+                line.retract(share.collectives);
+            }
+        }
+    }
+
+    fn enqueue(&self, lane: &'static Lane, stream: cudaStream_t) {
+        let observer = lane.observer();
+        for share in self.shares() {
+            let Some(slot) = share.slot(observer) else { continue };
+            slot.advance(true, share.collectives);
+            slot.advance(false, share.point_to_point);
+            slot.ran_on(Some(stream.addr()));
+            if let Some(line) = slot.line(observer.ledger()) {
+                line.enqueue(share.collectives);
+                if switch::is_on() && share.collectives > 0 {
+                    observer.completions.launched(lane, share.communicator, stream, slot.next(true) - 1);
+                }
+            }
+        }
+    }
+
+    /// What the lane counts of it; the fold counts products and operations by their kind.
+    fn count(&self, lane: &Lane) {
+        let counters = &lane.counters;
+        counters.replayed.kernels.add(self.kernels);
+        counters.replayed.gemms.add(self.gemms);
+        counters.replayed.collectives.add(self.collectives);
+        counters.replayed.point_to_point.add(self.point_to_point);
+        for (counter, (count, bytes)) in counters.copies.iter().zip(self.copies) {
+            counter.add(count, bytes);
+        }
+        counters.sets.add(self.sets.0, self.sets.1);
+    }
+}

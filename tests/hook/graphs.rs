@@ -1,0 +1,236 @@
+//! CUDA graphs: what was captured counts at every launch, and a launch is timed as one operation.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{Copies, Direction, GraphTotals},
+};
+use xpu_tests::listener::Speaker;
+
+use crate::{Job, shape};
+
+/// The last word on each graph.
+fn graphs(said: &Speaker) -> BTreeMap<u32, GraphTotals> {
+    said.summaries
+        .iter()
+        .flat_map(|summary| &summary.graphs)
+        .map(|graph| (graph.graph, graph.clone()))
+        .collect()
+}
+
+const EVERY: [(&str, &str); 1] = [("XPU_TOP_SAMPLE", "gemm=1,collective=1,graph=1")];
+
+#[test]
+fn what_a_graph_holds_counts_at_every_launch() {
+    let script = "
+comm = communicator()
+ok(all_reduce(comm, 1000))
+def work():
+    for n in (512, 512, 1024): ok(gemm_ex(n, n, n))
+    ok(kernel())
+    ok(process.cudaMemcpyAsync(memory, memory, c_size_t(40), 3, stream))
+    ok(process.cudaMemsetAsync(memory, 0, c_size_t(2), stream))
+    ok(all_reduce(comm, 3000))
+    with Group():
+        ok(send(comm, 8, 1 - RANK))
+        ok(receive(comm, 8, 1 - RANK))
+graph = capture(work)
+step(1)
+assert told() == 'launch'
+for _ in range(10): ok(graph())
+ok(all_reduce(comm, 1000))
+sync()
+step(2)
+hold()";
+    let mut job = Job::of(2, &EVERY, script);
+    for rank in [0, 1] {
+        let said = job.after_step(rank, 1);
+        let launches = said.launches();
+        assert_eq!((launches.gemms, launches.collectives, launches.kernels), (0, 1, 0), "only captured");
+        assert_eq!((launches.captured, launches.point_to_point), (6, 0));
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued, line.point_to_point), (1, 1, 0));
+    }
+    job.ranks.iter_mut().for_each(|rank| rank.tell("launch"));
+    for rank in [0, 1] {
+        let said = job.after_step(rank, 2);
+        let launches = said.launches();
+        assert_eq!((launches.gemms, launches.collectives, launches.kernels), (30, 12, 10));
+        assert_eq!((launches.graphs, launches.captured, launches.point_to_point), (10, 6, 20));
+        let products = said.gemms();
+        let count = |side| products[&shape([side; 3], DataType::Bfloat16, (false, false))].count;
+        assert_eq!((count(512), count(1024)), (20, 10));
+        let collectives = said.collectives();
+        let count = |operation, bytes| collectives[&(operation, bytes)].count;
+        assert_eq!((count(Operation::AllReduce, 6000), count(Operation::Send, 16)), (10, 10));
+        let memory = &said.summaries.last().unwrap().memory;
+        let copies = Copies { direction: Direction::DeviceToDevice, count: 10, bytes: 400 };
+        assert_eq!((&memory.copies[..], memory.sets, memory.set), (&[copies][..], 10, 20));
+        let graph = &graphs(&said)[&1];
+        assert_eq!((graph.count, graph.gemms, graph.collectives), (10, 3, 3));
+        assert_eq!(graph.flops, 2.0 * (2.0 * 512.0_f64.powi(3) + 1024.0_f64.powi(3)));
+        assert!(graph.timed == 10 && graph.timed_for.0 > 0, "{graph:?}");
+        let numbers: Vec<_> = said.samples().iter().map(|sample| sample.sequence.0).collect();
+        assert_eq!(numbers, [0, 11], "the graph's ten have numbers of their own");
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued, line.completed), (12, 12, 12));
+        assert_eq!(line.point_to_point, 20);
+        assert_eq!(said.summaries.last().unwrap().hook.blind, [""; 0]);
+    }
+    job.end();
+}
+
+#[test]
+fn a_rank_that_is_off_numbers_its_graphs_too() {
+    let script = "
+comm = communicator()
+if RANK == 0: switch(0)
+graph = capture(lambda: ok(all_reduce(comm, 3000)))
+for _ in range(4): ok(graph())
+if RANK == 0: switch(1)
+ok(graph())
+ok(all_reduce(comm, 1000))
+sync()
+step(1)
+hold()";
+    let job = Job::of(2, &EVERY, script);
+    for rank in [0, 1] {
+        let said = job.after_step(rank, 1);
+        let numbers: Vec<_> = said.samples().iter().map(|sample| sample.sequence.0).collect();
+        assert_eq!(numbers, [5], "rank {rank}");
+        let line = &job.ledger(rank).ledger().read().communicators[0];
+        assert_eq!((line.entered, line.enqueued, line.completed), (6, 6, 6), "rank {rank}");
+    }
+    job.end();
+}
+
+#[test]
+fn graphs_are_followed_wherever_they_go() {
+    let job = Job::of(
+        1,
+        &EVERY,
+        "
+other = made(process.cudaStreamCreateWithFlags, c_uint(1))
+def captured(work, into=None):
+    graph = c_void_p()
+    if into is None: ok(process.cudaStreamBeginCapture(stream, 0))
+    else: ok(process.cudaStreamBeginCaptureToGraph(stream, into, None, None, c_size_t(0), 0))
+    work()
+    ok(process.cudaStreamEndCapture(stream, byref(graph)))
+    return graph
+def times(n):
+    def work():
+        for _ in range(n): ok(gemm_ex(256, 256, 256))
+    return work
+def executable(graph, how='cudaGraphInstantiate', last=c_size_t(0)):
+    return made(getattr(process, how), graph, last)
+def launch(graph, count=1, on=stream):
+    for _ in range(count): ok(process.cudaGraphLaunch(graph, on))
+
+three = captured(times(3))
+first = executable(three)                                              # 1: 3 products
+launch(first)
+ok(process.cudaGraphDestroy(three))
+launch(first)                                                          # its graph is gone
+five = captured(times(5))
+assert five.value == three.value, 'the handle is used again'
+second = executable(five, 'cudaGraphInstantiateWithFlags')             # 2: 5
+launch(second, 2)
+clone = made(process.cudaGraphClone, five)
+ok(process.cudaGraphDestroy(five))
+parameters = (ctypes.c_uint64 * 4)()
+third = executable(clone, 'cudaGraphInstantiateWithParams', byref(parameters))  # 3: 5
+launch(third)
+seven = captured(times(7))
+ok(process.cudaGraphExecUpdate(second, seven, byref((ctypes.c_uint64 * 3)())))
+launch(second)                                                         # 2: now 7
+ok(process.cudaGraphExecDestroy(third))
+fourth = executable(captured(lambda: (launch(first), times(1)())))      # 4: 3 + 1, a graph within
+assert fourth.value == third.value, 'the handle is used again'
+launch(fourth, 10)
+captured(times(2), seven)
+fifth = executable(seven)                                              # 5: 7 + 2
+launch(fifth)
+made_up = made(process.cudaGraphCreate, c_uint(0))
+ok(process.cudaGraphAddChildGraphNode(byref(c_void_p()), made_up, None, c_size_t(0), clone))
+sixth = executable(made_up)                                            # 6: 5
+launch(sixth)
+by_hand = executable(made(process.cudaGraphCreate, c_uint(0)))         # 7: nobody knows
+launch(by_hand)
+joined = c_void_p()                                                    # two streams, one capture
+fork, join = (made(process.cudaEventCreateWithFlags, c_uint(2)) for _ in range(2))
+ok(process.cudaStreamBeginCapture(stream, 0))
+ok(process.cudaEventRecord(fork, stream))
+ok(process.cudaStreamWaitEvent(other, fork, 0))
+ok(process.cublasSetStream_v2(blas, other))
+times(4)()
+ok(process.cublasSetStream_v2(blas, stream))
+ok(process.cudaEventRecord(join, other))
+ok(process.cudaStreamWaitEvent(stream, join, 0))
+ok(process.cudaStreamEndCapture(stream, byref(joined)))
+eighth = executable(joined)                                            # 8: 4
+launch(eighth, on=other)
+sync()
+ok(process.cudaStreamSynchronize(other))
+step(1)
+hold()",
+    );
+    let said = job.after_step(0, 1);
+    let all: BTreeMap<_, _> =
+        graphs(&said).into_iter().map(|(number, graph)| (number, (graph.gemms, graph.count))).collect();
+    let expected = [
+        (1, (3, 2)),
+        (2, (7, 3)),
+        (3, (5, 1)),
+        (4, (4, 10)),
+        (5, (9, 1)),
+        (6, (5, 1)),
+        (7, (0, 1)),
+        (8, (4, 1)),
+    ];
+    assert_eq!(all, BTreeMap::from(expected));
+    let products = 3 * 2 + 5 * 2 + 5 + 7 + 4 * 10 + 9 + 5 + 4;
+    let product = &said.gemms()[&shape([256; 3], DataType::Bfloat16, (false, false))];
+    assert_eq!((said.launches().gemms, product.count), (products, products));
+    assert_eq!(said.launches().captured, 3 + 5 + 7 + 1 + 2 + 4);
+    let blind = &said.summaries.last().unwrap().hook.blind;
+    assert_eq!(blind[..], ["1 CUDA graphs that were not captured: what is in them is not counted"]);
+    job.end();
+}
+
+#[test]
+fn graphs_made_anew_at_every_step_leave_nothing_behind() {
+    let mut job = Job::of(
+        1,
+        &EVERY,
+        "
+graph, executable = c_void_p(), c_void_p()
+for n in range(3000):
+    if n % 1000 == 0 and n > 0:
+        step(n)
+        assert told() == 'on'
+    ok(process.cudaStreamBeginCapture(stream, 0))
+    ok(gemm_ex(64, 64, 64))
+    ok(process.cudaStreamEndCapture(stream, byref(graph)))
+    ok(process.cudaGraphInstantiate(byref(executable), graph, c_size_t(0)))
+    ok(process.cudaGraphDestroy(graph))
+    ok(process.cudaGraphLaunch(executable, stream))
+    ok(process.cudaGraphExecDestroy(executable))
+sync()
+step(3000)
+hold()",
+    );
+    for step in [1000, 2000] {
+        job.after_step(0, step);
+        job.ranks[0].tell("on");
+    }
+    let said = job.after_step(0, 3000);
+    assert_eq!(said.launches().gemms, 3000);
+    let product = &said.gemms()[&shape([64; 3], DataType::Bfloat16, (false, false))];
+    assert_eq!(product.count, 3000);
+    assert_eq!(graphs(&said).len(), 3000);
+    assert_eq!(said.summaries.last().unwrap().hook.blind, [""; 0]);
+    job.end();
+}
