@@ -8,6 +8,7 @@ use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, host_name},
     id::HostName,
     key::{Key, KeyError},
+    peak::Peaks,
 };
 
 /// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it by itself.
@@ -51,6 +52,8 @@ fn base_port(text: &str) -> Result<BasePort, String> {
 pub(crate) enum ConfigError {
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error("{0}")]
+    Peaks(String),
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -58,7 +61,9 @@ pub(crate) enum ConfigError {
 impl Args {
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         let key = if self.no_key { None } else { Key::find(self.key_file.as_deref())? };
+        let said = std::env::var(Peaks::VARIABLE).unwrap_or_default();
         Ok(Config {
+            peaks: Peaks::parse(&said).map_err(ConfigError::Peaks)?,
             address: choose_address(self.bind, key.is_some(), self.insecure)?,
             base: self.base_port,
             host: self.host_name.as_deref().map_or_else(host_name, HostName::from),

@@ -11,6 +11,7 @@ use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError},
     id::HostName,
     key::Key,
+    peak::Peaks,
     socket,
 };
 use zmq::{Context, Socket};
@@ -26,6 +27,8 @@ pub struct Config {
     pub host: HostName,
     pub runtime: RuntimeDir,
     pub key: Option<Key>,
+    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    pub peaks: Peaks,
     /// It ends when no rank lives and nobody asked for this long.
     pub idle_exit: Option<Duration>,
 }

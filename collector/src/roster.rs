@@ -12,6 +12,7 @@ use xpu_shared::{
         Body, Command, Event, HostDigest, JobSnapshot, Life, RankDetail, RankInfo, RankSnapshot, Summary,
     },
     id::{JobName, Rank},
+    peak::Peaks,
     unit::Moment,
 };
 
@@ -60,6 +61,8 @@ pub(crate) enum Effect {
 
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
+    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    peaks: Peaks,
     places: BTreeMap<Place, Worker>,
     identities: HashMap<Identity, Place>,
     strangers: HashMap<Identity, Moment>,
@@ -68,6 +71,10 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
+    pub(crate) fn new(peaks: Peaks) -> Self {
+        Self { peaks, ..Self::default() }
+    }
+
     pub(crate) fn hello(&mut self, from: &Identity, number: u64, info: RankInfo, now: Moment) -> Vec<Effect> {
         let info = trimmed(info);
         let place = Place { job: info.job.clone(), rank: info.rank };
@@ -175,10 +182,11 @@ impl Roster {
     /// The rank's last counts go out at once: soon nobody may be there to send them.
     pub(crate) fn goodbye(&mut self, from: &Identity, now: Moment) -> Vec<Effect> {
         self.turned_away.remove(from);
+        let peaks = self.peaks;
         let Some(worker) = self.of(from) else { return Vec::new() };
         let mut effects: Vec<_> = life_event(worker, Life::Ended, now).into_iter().collect();
         let job = worker.info.job.clone();
-        if let Some(digest) = worker.next_digest(now) {
+        if let Some(digest) = worker.next_digest(peaks, now) {
             let ranks = vec![digest.clone()];
             let turned_away = self.turned_away(&job);
             effects.push(publish(Body::Digest(HostDigest { job, ranks, turned_away })));
@@ -237,7 +245,7 @@ impl Roster {
     pub(crate) fn digests(&mut self, now: Moment) -> Vec<HostDigest> {
         let mut digests: Vec<HostDigest> = Vec::new();
         for (place, worker) in &mut self.places {
-            let Some(digest) = worker.next_digest(now).cloned() else { continue };
+            let Some(digest) = worker.next_digest(self.peaks, now).cloned() else { continue };
             if let Some(last) = digests.last_mut().filter(|last| last.job == place.job) {
                 last.ranks.push(digest);
             } else {

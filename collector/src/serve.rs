@@ -57,9 +57,9 @@ impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
         Ok(Self {
             sockets: Sockets::bind(&config)?,
+            roster: Roster::new(config.peaks),
             config,
             started: now,
-            roster: Roster::default(),
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
             complaints: Complaints::default(),

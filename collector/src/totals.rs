@@ -9,6 +9,7 @@ use xpu_shared::{
     gemm::GemmShape,
     histogram::Histogram,
     id::CommunicatorId,
+    peak::Peaks,
     unit::Nanoseconds,
 };
 
@@ -56,6 +57,14 @@ impl Totals {
     /// Arithmetic of all products.
     pub(crate) fn flops(&self) -> f64 {
         self.gemms.iter().map(|(shape, count)| shape.flops() * count.made as f64).sum()
+    }
+
+    /// The time that arithmetic takes at the GPU's peak for each precision; `None` where a peak is not known.
+    pub(crate) fn at_peak(&self, peaks: &Peaks) -> Option<Nanoseconds> {
+        let each = self.gemms.iter().filter(|(_, count)| count.made > 0);
+        let seconds = each.map(|(shape, count)| Some(peaks.seconds(shape)? * count.made as f64));
+        let seconds = seconds.sum::<Option<f64>>()?;
+        (!self.gemms.is_empty()).then_some(Nanoseconds((seconds * 1e9) as u64))
     }
 
     /// Updates that found no room.
@@ -136,6 +145,21 @@ mod tests {
         totals.take(&[gemm(1, 20)], &[]);
         assert_eq!(totals.flops(), 20.0 * 200.0 + 10.0 * 400.0);
         assert_eq!(totals.timed(), (10.0 * 200.0 + 5.0 * 400.0, Nanoseconds(30)));
+    }
+
+    #[test]
+    fn the_time_at_peak_is_known_when_all_peaks_are() {
+        let mut totals = Totals::default();
+        let peaks = Peaks::parse("bf16=2").unwrap();
+        assert_eq!(totals.at_peak(&peaks), None, "nothing was multiplied");
+        totals.take(&[gemm(1_000_000, 10), gemm(3_000_000, 10)], &[]);
+        // 8 * 10^9 operations at 2 * 10^12 a second.
+        assert_eq!(totals.at_peak(&peaks), Some(Nanoseconds(4_000_000)));
+        assert_eq!(totals.at_peak(&Peaks::default()), None);
+        let mut other = gemm(7, 1);
+        other.shape.datatype = DataType::Float8E4m3;
+        totals.take(&[other], &[]);
+        assert_eq!(totals.at_peak(&peaks), None, "of one product the peak is not known");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use xpu_shared::{
     frame::{CommunicatorState, HookHealth, Life, RankDetail, RankDigest, RankInfo, Summary},
     id::Step,
     ledger::{self, LedgerPage},
+    peak::Peaks,
     process::Process,
     unit::{Moment, Nanoseconds},
 };
@@ -226,7 +227,7 @@ impl Worker {
     }
 
     /// The digest of what happened since the last one; `None` when there is nothing to say.
-    pub(crate) fn next_digest(&mut self, now: Moment) -> Option<&RankDigest> {
+    pub(crate) fn next_digest(&mut self, peaks: Peaks, now: Moment) -> Option<&RankDigest> {
         if !self.unsaid && !self.is_there() {
             return None;
         }
@@ -252,7 +253,7 @@ impl Worker {
             gemm_timed_flops,
             gemm_timed_for,
             gemm_flops: self.totals.flops(),
-            gemm_at_peak: None,
+            gemm_at_peak: self.totals.at_peak(&peaks.or_of(&self.latest.device)),
             samples: pending.samples_of(&communicators),
             communicators,
             inside: self

@@ -23,6 +23,7 @@ pub mod id;
 pub mod job;
 pub mod key;
 pub mod ledger;
+pub mod peak;
 pub mod process;
 pub mod sampling;
 pub mod simulation;

@@ -1,17 +1,21 @@
 //! A job's state as one JSON document: what `xpu-top status --json` prints.
 
+mod activity;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding},
-    frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
+    frame::{CollectiveTotals, GemmTotals, Life, RankDigest, StepSource},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
     job::{Job, Jobs, RankView, Sample, median},
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
+
+pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
 
 /// Texts of blindness passed on; ranks mostly say the same.
 const BLIND: usize = 16;
@@ -22,6 +26,13 @@ pub struct Status {
     pub job: JobName,
     pub world_size: u32,
     pub steps: StepRange,
+    /// What the ranks that say so work through together, in a second.
+    pub tokens_per_s: Option<f64>,
+    pub samples_per_s: Option<f64>,
+    /// Mean of the last losses the ranks told of.
+    pub loss: Option<f64>,
+    /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
+    pub mfu: Option<f64>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
     pub coverage: Coverage,
@@ -37,6 +48,27 @@ pub struct StepRange {
     pub max: Option<Step>,
     /// Median over ranks of their median step time, in milliseconds.
     pub median_ms: Option<f64>,
+    /// Who says where steps end; of ranks that differ, the lesser word: detected.
+    pub source: Option<StepSign>,
+}
+
+/// Who says where a step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepSign {
+    /// The program, with `step()`.
+    Marked,
+    /// The hook: what the program asks of the GPU repeats.
+    Detected,
+}
+
+impl From<StepSource> for StepSign {
+    fn from(source: StepSource) -> Self {
+        match source {
+            StepSource::Marked => Self::Marked,
+            StepSource::Detected => Self::Detected,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +78,12 @@ pub struct RankStatus {
     pub pid: Pid,
     pub step: Option<Step>,
     pub step_ms_p50: Option<f64>,
+    pub step_source: Option<StepSign>,
+    pub tokens_per_s: Option<f64>,
+    pub samples_per_s: Option<f64>,
+    pub loss: Option<f64>,
+    /// Share of the last half minute in which the products could have been done at the GPU's peak.
+    pub mfu: Option<f64>,
     pub gemm_tflops: Option<Tflops>,
     /// On the transfer alone: waiting for other ranks is not in it.
     pub bus_gb_s: Option<GigabytesPerSecond>,
@@ -53,6 +91,19 @@ pub struct RankStatus {
     pub state: RankState,
     /// Whether its hook observes; switched with `xpu-top ctl --hook`.
     pub enabled: bool,
+    /// Device memory allocated and not freed; `None` while no allocation was seen.
+    pub memory_held_bytes: Option<u64>,
+    /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
+    pub blocked_pct: Option<f64>,
+    /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
+    pub overhead_pct: Option<f64>,
+    pub budget_pct: Option<f64>,
+    /// One in so many is timed now.
+    pub gemm_timed_one_in: Option<u64>,
+    pub collective_timed_one_in: Option<u64>,
+    /// Only of ranks whose detail was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
     /// By shape, most time first; only of ranks whose detail was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gemms: Vec<GemmStatus>,
@@ -181,6 +232,9 @@ impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);
+        // Those that have ended do nothing any more; when all have, their last figures stand.
+        let all_ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
+        let living = || ranks.iter().filter(|rank| all_ended || rank.state != RankState::Exited);
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
         Self {
             job: job.name().clone(),
@@ -189,7 +243,12 @@ impl Status {
                 min: steps.clone().min(),
                 max: steps.max(),
                 median_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
+                source: ranks.iter().filter_map(|rank| rank.step_source).max(),
             },
+            tokens_per_s: sum(living().filter_map(|rank| rank.tokens_per_s)),
+            samples_per_s: sum(living().filter_map(|rank| rank.samples_per_s)),
+            loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
+            mfu: mean(living().filter_map(|rank| rank.mfu)),
             findings: finding::examine(job, now),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
@@ -230,6 +289,16 @@ impl Status {
     }
 }
 
+/// `None` of nothing: unknown is not zero.
+pub fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.reduce(|sum, value| sum + value)
+}
+
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 /// Living ranks of a job whose hook is off.
 pub fn ranks_off(job: &Job) -> usize {
     let off = |view: &&RankView| view.is_alive() && view.latest().is_some_and(|digest| !digest.enabled);
@@ -245,12 +314,18 @@ pub fn blind(job: &Job) -> Vec<String> {
 /// One rank's line.
 pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
     let view = job.rank(rank).expect("the caller took the rank from this job");
+    let latest = view.latest();
     RankStatus {
         rank,
         host: view.host().clone(),
         pid: view.pid(),
         step: view.step(),
         step_ms_p50: view.step_time().map(Nanoseconds::milliseconds),
+        step_source: latest.and_then(|digest| digest.step_source).map(Into::into),
+        tokens_per_s: view.tokens_per_second(),
+        samples_per_s: view.samples_per_second(),
+        loss: view.loss(),
+        mfu: view.utilisation(),
         gemm_tflops: view.gemm_rate(),
         bus_gb_s: job.bus_bandwidth(rank),
         lateness_ms_p50: job.lateness(rank).map(Nanoseconds::milliseconds),
@@ -259,7 +334,14 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
             Life::Silent => RankState::Silent,
             Life::Ended | Life::Died => RankState::Exited,
         },
-        enabled: view.latest().is_none_or(|digest| digest.enabled),
+        enabled: latest.is_none_or(|digest| digest.enabled),
+        memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
+        blocked_pct: view.blocked().map(|share| share * 100.0),
+        overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
+        budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
+        gemm_timed_one_in: latest.map(|digest| digest.gemm_rate.stands_for()),
+        collective_timed_one_in: latest.map(|digest| digest.collective_rate.stands_for()),
+        activity: Activity::of(view),
         gemms: gemms(view),
         collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
         communicators: communicators(view),

@@ -20,6 +20,7 @@ use xpu_shared::{
     histogram::Histogram,
     id::{Pid, Rank, Step},
     key::Key,
+    peak::Peaks,
     socket,
     unit::{Moment, Nanoseconds},
 };
@@ -61,6 +62,7 @@ impl Lab {
             runtime: RuntimeDir::at(dir),
             key,
             idle_exit: None,
+            peaks: Peaks::default(),
         };
         Self { config, context: Context::new(), running: None }
     }

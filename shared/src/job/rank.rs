@@ -6,7 +6,10 @@ use super::{Joins, median};
 use crate::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, CommunicatorState, GemmTotals, Life, RankDigest, RankInfo, Summary},
+    frame::{
+        CollectiveTotals, CommunicatorState, GemmTotals, GraphTotals, KernelTotals, Life, RankDigest,
+        RankInfo, Summary, Work,
+    },
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
@@ -34,11 +37,14 @@ pub struct RankView {
     latest: Option<RankDigest>,
     life: Life,
     window: VecDeque<Interval>,
+    progress: VecDeque<Progress>,
     samples: VecDeque<Sample>,
     history: VecDeque<f32>,
     summary: Option<Summary>,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
     collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
+    graphs: BTreeMap<u32, Option<GraphTotals>>,
+    kernels: BTreeMap<String, Option<KernelTotals>>,
 }
 
 /// What collectives are told apart by.
@@ -53,6 +59,23 @@ struct Interval {
     gemm_flops: f64,
     gemm_time: Nanoseconds,
     step: Option<(Nanoseconds, u32)>,
+}
+
+/// Totals as a digest had them: rates are taken between the first and the last of the window.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    heard: Moment,
+    step_at: Moment,
+    work: Work,
+    gemm_at_peak: Option<Nanoseconds>,
+    blocked_for: Nanoseconds,
+}
+
+impl Progress {
+    fn of(digest: &RankDigest) -> Self {
+        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, .. } = *digest;
+        Self { heard, step_at, work, gemm_at_peak, blocked_for }
+    }
 }
 
 /// One timed collective of the rank.
@@ -74,11 +97,14 @@ impl RankView {
             latest: None,
             life: Life::Alive,
             window: VecDeque::new(),
+            progress: VecDeque::new(),
             samples: VecDeque::new(),
             history: VecDeque::new(),
             summary: None,
             gemms: BTreeMap::new(),
             collectives: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            kernels: BTreeMap::new(),
         }
     }
 
@@ -113,6 +139,7 @@ impl RankView {
                 step: digest.step_median.map(|median| (median, digest.step_count)),
             };
             push_bounded(&mut self.window, interval, WINDOW);
+            push_bounded(&mut self.progress, Progress::of(digest), WINDOW + 1);
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
@@ -159,6 +186,16 @@ impl RankView {
                 add_detail(known, collective, |totals| &mut totals.durations);
             }
         }
+        for graph in &summary.graphs {
+            if let Some(known) = room(&mut self.graphs, graph.graph) {
+                add_detail(known, graph, |totals| &mut totals.durations);
+            }
+        }
+        for kernel in &summary.kernels {
+            if let Some(known) = room(&mut self.kernels, kernel.pattern.clone()) {
+                add_detail(known, kernel, |totals| &mut totals.durations);
+            }
+        }
         self.summary = Some(summary.clone());
     }
 
@@ -191,6 +228,15 @@ impl RankView {
     /// Likewise by communicator, operation and size.
     pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
         self.collectives.values().flatten()
+    }
+
+    /// Likewise CUDA graphs, and kernels of the names asked for.
+    pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
+        self.graphs.values().flatten()
+    }
+
+    pub fn kernels(&self) -> impl Iterator<Item = &KernelTotals> {
+        self.kernels.values().flatten()
     }
 
     pub fn life(&self) -> Life {
@@ -234,6 +280,49 @@ impl RankView {
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
+    /// Tokens and samples a second over the last half minute, between steps. `None` where the program does not say.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        self.worked(|work| work.tokens)
+    }
+
+    pub fn samples_per_second(&self) -> Option<f64> {
+        self.worked(|work| work.samples)
+    }
+
+    fn worked(&self, of: impl Fn(&Work) -> u64) -> Option<f64> {
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        // Of before the first step nothing is known.
+        let first = self.progress.iter().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
+        let work = of(&last.work).checked_sub(of(&first.work))?;
+        let seconds = last.step_at.since(first.step_at).as_secs_f64();
+        (of(&last.work) > 0 && seconds > 0.0).then(|| work as f64 / seconds)
+    }
+
+    /// The last loss the program told of.
+    pub fn loss(&self) -> Option<f64> {
+        self.latest.as_ref()?.work.loss
+    }
+
+    /// Model FLOPs utilisation: of the last half minute, the share in which the products' arithmetic could have been done at the
+    /// GPU's peak. Everything is in the time: steps, what lies between them, and waiting.
+    pub fn utilisation(&self) -> Option<f64> {
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        // The peak is known from the first products on.
+        let first = self.progress.iter().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
+        let busy = last.gemm_at_peak?.0.checked_sub(first.gemm_at_peak?.0)?;
+        let passed = last.heard.since(first.heard).as_nanos() as f64;
+        (passed > 0.0).then(|| busy as f64 / passed)
+    }
+
+    /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
+    /// it more than one.
+    pub fn blocked(&self) -> Option<f64> {
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        let passed = last.heard.since(first.heard).as_nanos() as f64;
+        let blocked = last.blocked_for.0.checked_sub(first.blocked_for.0)?;
+        (passed > 0.0).then(|| blocked as f64 / passed)
+    }
+
     /// TFLOPS of each interval, oldest first, at most [`HISTORY`].
     pub fn gemm_history(&self) -> impl ExactSizeIterator<Item = f32> {
         self.history.iter().copied()
@@ -264,7 +353,7 @@ impl RankView {
 }
 
 /// The place for `key`, while there is room for new ones.
-fn room<K: Ord + Copy, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
+fn room<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
     let fits = map.len() < KEYS || map.contains_key(&key);
     fits.then(|| map.entry(key).or_default())
 }

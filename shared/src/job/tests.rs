@@ -173,3 +173,52 @@ fn the_median_of_an_even_number_is_between() {
     assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
     assert_eq!(median(vec![]), None);
 }
+
+/// Frames of a healthy job whose ranks say, beside, what `change` writes into them.
+fn changed(change: impl Fn(&mut crate::frame::RankDigest, u64)) -> Status {
+    let simulation = Simulation::new(1, 1, 4);
+    let mut jobs = Jobs::default();
+    for second in 10..=40 {
+        for mut frame in simulation.digests(second) {
+            if let crate::frame::Body::Digest(digest) = &mut frame.body {
+                digest.ranks.iter_mut().for_each(|rank| change(rank, second));
+            }
+            jobs.fold(&frame);
+        }
+    }
+    status(&jobs)
+}
+
+#[test]
+fn work_is_told_by_rank_and_for_the_job() {
+    let status = changed(|rank, second| {
+        rank.work.tokens = second * 8192;
+        rank.work.loss = Some(f64::from(rank.rank.0));
+    });
+    assert!(status.ranks.iter().all(|rank| (rank.tokens_per_s.unwrap() / 8192.0 - 1.0).abs() < 1e-6));
+    assert!((status.tokens_per_s.unwrap() / (4.0 * 8192.0) - 1.0).abs() < 1e-6);
+    assert_eq!((status.samples_per_s, status.loss), (None, Some(1.5)), "what is not said is not zero");
+}
+
+#[test]
+fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
+    let status = changed(|rank, second| {
+        // Nothing was multiplied in the first seconds.
+        rank.gemm_at_peak = (second > 12).then_some(Nanoseconds(second * 400_000_000));
+        rank.blocked_for = Nanoseconds(second * 250_000_000);
+    });
+    assert!((status.mfu.unwrap() - 0.4).abs() < 1e-6, "{:?}", status.mfu);
+    assert!((status.ranks[0].blocked_pct.unwrap() - 25.0).abs() < 1e-6);
+    let unknown = changed(|rank, _| rank.gemm_at_peak = None);
+    assert_eq!((unknown.mfu, unknown.ranks[0].mfu), (None, None));
+}
+
+#[test]
+fn who_says_where_steps_end_is_told() {
+    use crate::{frame::StepSource, status::StepSign};
+    let status = changed(|rank, _| {
+        rank.step_source = Some(if rank.rank == Rank(2) { StepSource::Detected } else { StepSource::Marked });
+    });
+    assert_eq!(status.ranks[1].step_source, Some(StepSign::Marked));
+    assert_eq!(status.steps.source, Some(StepSign::Detected));
+}

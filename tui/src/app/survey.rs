@@ -10,7 +10,7 @@ use xpu_shared::{
     frame::Life,
     id::{HostName, JobName, Rank, Step},
     job::{Job, PartlySeen, RankView, median},
-    status::{self, RankState, RankStatus},
+    status::{self, RankState, RankStatus, StepSign},
     unit::{Moment, Nanoseconds},
 };
 
@@ -69,6 +69,12 @@ pub struct Survey {
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
+    /// Who says where steps end.
+    pub step_sign: Option<StepSign>,
+    /// Of all current ranks that say so, together.
+    pub tokens_per_s: Option<f64>,
+    /// Mean over the current ranks of which it is known.
+    pub mfu: Option<f64>,
     /// Since any rank completed a step.
     pub since_step: Option<Duration>,
     /// Since anything was heard of the job.
@@ -172,6 +178,9 @@ impl Survey {
         self.steps = steps().min().zip(steps().max());
         self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
             .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
+        self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
+        self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
+        self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
         let digests = || job.ranks().filter_map(|(_, view)| Some((view.host(), view.latest()?)));
         let stepped = digests().filter(|(_, digest)| digest.step.is_some());

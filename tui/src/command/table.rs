@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use xpu_shared::{
     id::JobName,
-    status::{RankState, RankStatus, Status},
+    status::{RankState, RankStatus, Status, StepSign},
 };
 
 /// Lines of ranks; a longer job is for the screen.
@@ -33,15 +33,17 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
     let steps = match (status.steps.min, status.steps.max) {
         (Some(min), Some(max)) if min == max => format!("step {max}"),
         (Some(min), Some(max)) => format!("steps {min} to {max}"),
-        _ => "steps not marked".to_owned(),
+        _ => "steps not known".to_owned(),
     };
+    let detected = if status.steps.source == Some(StepSign::Detected) { " (detected)" } else { "" };
     let median = figure(status.steps.median_ms);
     writeln!(
         to,
-        "{}: {} of {} ranks, {steps}, {median} ms a step",
+        "{}: {} of {} ranks, {steps}{detected}, {median} ms a step{}",
         status.job,
         status.ranks.len(),
-        status.world_size
+        status.world_size,
+        work(status)
     )?;
     let hosts = status.ranks.iter().map(|rank| rank.host.as_str().chars().count());
     let wide = hosts.max().unwrap_or(0).clamp(4, 40);
@@ -76,6 +78,17 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
         [one] => writeln!(to, "there is another job: see it with --job {one}"),
         [first, ..] => writeln!(to, "other jobs are there: {}: see one with --job {first}", jobs.join(", ")),
     }
+}
+
+/// What the job works through, as far as it is known.
+fn work(status: &Status) -> String {
+    let known = [
+        status.tokens_per_s.map(|rate| format!(", {rate:.0} tokens/s")),
+        status.samples_per_s.map(|rate| format!(", {rate:.1} samples/s")),
+        status.loss.map(|loss| format!(", loss {loss:.4}")),
+        status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
+    ];
+    known.into_iter().flatten().collect()
 }
 
 /// What is missing in the figures above, and why.

@@ -7,6 +7,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_shared::status::StepSign;
 
 use crate::{
     app::{App, Choice, Metric, Survey},
@@ -120,7 +121,14 @@ fn figures(survey: &Survey) -> Vec<Figure> {
     let [gemm, bus] = rates;
     let dropped = survey.losses.records + survey.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
-    vec![
+    // Only where they are known: few programs say their tokens, and not every GPU's peak is listed.
+    let tokens = survey.tokens_per_s.map(figure::three);
+    let mfu = survey.mfu.map(|share| figure::tenths(share * 100.0));
+    let known = [
+        tokens.map(|rate| Figure::new("tokens", ("", ""), rate, "/s")),
+        mfu.map(|share| Figure::new("MFU", ("MFU ", ""), share, "%")),
+    ];
+    let always = [
         step(survey),
         Figure::new("step time", ("", "/step"), step_time.to_owned(), step_unit),
         Figure::new(gemm.0, (gemm.1, ""), median(Metric::Gemm), Metric::Gemm.unit()),
@@ -129,7 +137,10 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         Figure::new("hosts", ("", " hosts"), figure::count(survey.hosts as u64), ""),
         Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
-    ]
+    ];
+    let mut all: Vec<_> = always.into();
+    all.splice(4..4, known.into_iter().flatten());
+    all
 }
 
 /// Steps as a range, because a rank that stays behind is news; and how long ago, once that is longer than it should be.
@@ -143,7 +154,11 @@ fn step(survey: &Survey) -> Figure {
     let overdue =
         survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
-    Figure::new("step", ("step ", ""), value, &unit).loud_if(overdue.is_some())
+    let (label, said) = match survey.step_sign {
+        Some(StepSign::Detected) => ("step detected", "detected step "),
+        _ => ("step", "step "),
+    };
+    Figure::new(label, (said, ""), value, &unit).loud_if(overdue.is_some())
 }
 
 /// Each figure under its label.

@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::status::{CollectiveStatus, GemmStatus, RankStatus};
+use xpu_shared::status::{CollectiveStatus, GemmStatus, RankStatus, StepSign};
 
 use crate::{
     app::App,
@@ -41,6 +41,9 @@ const COLLECTIVES: [Place; 6] = [
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let Some(rank) = &app.survey.inspected else { return };
+    let [top, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let known = cut(&about(rank).join("  "), usize::from(top.width.saturating_sub(1)));
+    buffer.set_line(top.x + 1, top.y, &Line::styled(known, app.palette.of(Role::Muted)), top.width);
     let parts = [Constraint::Fill(1), Constraint::Fill(1)];
     let ([left, right], borders) = if room == Room::Wide {
         (Layout::horizontal(parts).spacing(2).areas(area), Borders::ALL)
@@ -52,6 +55,32 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let who = format!("rank {} ({}, pid {})", rank.rank, rank.host, rank.pid);
     table(app.palette, ("GEMMs", &who), &GEMMS, &gemms, (left, borders), buffer);
     table(app.palette, ("Collectives", waits(rank)), &COLLECTIVES, &collectives, (right, borders), buffer);
+}
+
+/// What is known of the rank beside its products and collectives, and how closely it is watched.
+fn about(rank: &RankStatus) -> Vec<String> {
+    let mut known = Vec::new();
+    if rank.step_source == Some(StepSign::Detected) {
+        known.push("steps detected".to_owned());
+    }
+    known.extend(rank.mfu.map(|share| format!("MFU {} %", figure::tenths(share * 100.0))));
+    known.extend(rank.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))));
+    known.extend(rank.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))));
+    known.extend(rank.loss.map(|loss| format!("loss {loss:.4}")));
+    known.extend(rank.memory_held_bytes.map(|bytes| format!("memory {}", figure::bytes(bytes))));
+    known.extend(rank.blocked_pct.map(|share| format!("blocked {} %", figure::tenths(share))));
+    let one_in = rank.gemm_timed_one_in.zip(rank.collective_timed_one_in);
+    known.extend(one_in.map(|(gemm, collective)| {
+        format!("timed: 1 in {} GEMMs, 1 in {} collectives", figure::count(gemm), figure::count(collective))
+    }));
+    known.extend(rank.budget_pct.map(|budget| format!("budget {budget:.2} %")));
+    if let Some(activity) = &rank.activity {
+        let launches =
+            |count: u64, what: &str| (count > 0).then(|| format!("{} {what}", figure::count(count)));
+        known.extend(launches(activity.graphs.iter().map(|graph| graph.launches).sum(), "graph launches"));
+        known.extend(launches(activity.kernels.iter().map(|kernel| kernel.launches).sum(), "named kernels"));
+    }
+    known
 }
 
 /// A collective's time says nothing of the link alone.
