@@ -29,6 +29,7 @@ impl Host {
         let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
         assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
         let mut collector = new.place.command(built::artifact("xpu-collector"));
+        collector.env("XPU_TOP_PEAK_TFLOPS", "bf16=500");
         collector.args(["--base-port", BASE, "--bind", &new.address, "--host-name", "sim", "--key-file"]);
         new.collector = Some(Program::start(collector.arg(new.key())));
         until("the collector to listen", || new.socket().exists().then_some(()));
@@ -143,6 +144,31 @@ fn a_job_is_switched_off_and_on_while_it_runs() {
         let outcome = rank.end();
         assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
     }
+}
+
+#[test]
+fn what_a_step_carries_and_who_marks_it_are_in_the_document() {
+    let host = Host::new();
+    let script = "
+while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
+    ok(gemm_ex(512, 512, 512))
+    sync()
+    step_with(1000, 2, 1.25)
+    time.sleep(0.01)";
+    let rank = host.rank(0, script);
+    let known = until("tokens a second", || {
+        let status = host.status();
+        (status["tokens_per_s"].as_f64()? > 0.0 && status["mfu"].as_f64()? > 0.0).then_some(status)
+    });
+    let rates = [&known["tokens_per_s"], &known["samples_per_s"]].map(|rate| rate.as_f64().expect("a rate"));
+    assert!((rates[0] / rates[1] - 500.0).abs() < 1e-6, "{rates:?}");
+    assert_eq!((known["loss"].as_f64(), known["steps"]["source"].as_str()), (Some(1.25), Some("marked")));
+    // A product of half a microsecond at peak, at most every ten milliseconds.
+    assert!(known["mfu"].as_f64() < Some(0.54e-6 / 10e-3 * 1.5), "{}", known["mfu"]);
+    let detail: Value = serde_json::from_str(&host.ask("status --json --rank 0").stdout).expect("a document");
+    assert!(detail["ranks"][0]["activity"]["memory"]["held_bytes"].is_u64(), "{detail}");
+    fs::write(host.place.path("enough"), "").expect("the place takes it");
+    assert!(rank.end().status.success());
 }
 
 /// The ledger of a process, found among its descriptors.
