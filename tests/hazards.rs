@@ -380,6 +380,38 @@ fn without_memory_training_goes_on() {
     Hazard::new("few_memory", 0).is_harmless();
 }
 
+/// What valgrind finds it says on stderr and by exit code 99: neither is what the program does by itself. It keeps threads and address space
+/// for itself, so the programs that run short of them are not here.
+#[test]
+#[ignore = "needs valgrind, and a minute: make memcheck"]
+fn memory_is_not_misused() {
+    let programs = [
+        ("plain_gemm", 7),
+        ("no_cuda", 0),
+        ("fork_child_uses_gpu_not", 0),
+        ("fork_child_uses_gpu", 0),
+        ("exit_in_collective", 0),
+        ("exit_in_thread", 9),
+        ("atexit_calls", 6),
+        ("error_passes_through", 0),
+        ("capture_in_progress", 0),
+        ("two_ranks", 0),
+        ("streams_come_and_go", 0),
+        ("switched_while_used", 0),
+        ("by_handle", 0),
+    ];
+    for (name, code) in programs {
+        let hazard = Hazard::new(name, code);
+        let alone = run(&mut hazard.place.command(&hazard.program));
+        for collector in [Collector::Listens, Collector::Dies] {
+            let mut command = hazard.place.watched("valgrind");
+            command.args(["-q", "--trace-children=yes", "--fair-sched=yes", "--error-exitcode=99"]);
+            let (checked, _) = under(collector, &hazard.place, command.arg(&hazard.program));
+            assert_eq!(checked, alone, "{name}, collector: {collector:?}");
+        }
+    }
+}
+
 #[test]
 fn disabled_means_nothing_is_made() {
     let hazard = Hazard::new("plain_gemm", 7);

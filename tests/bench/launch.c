@@ -1,8 +1,11 @@
 /* Stands for a training loop: calls in batches, each followed by a pause in which somebody's thread may catch up; prints nanoseconds a call.
  *
  * launch cost BATCH [off]    lines of "function best median"
- * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident */
+ * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident
+ * launch communicators COUNT COUNT communicators, four collectives on each, then kilobytes resident
+ * launch fold BATCH          nanoseconds the thread named xpu-top spends on a record */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +22,10 @@ typedef struct { char bytes[128]; } unique_id;
 static int (*launch_kernel)(const void *, dim3, dim3, void **, size_t, void *);
 static int (*gemm_ex)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int,
                       const void *, void *, int, int, int, int);
+static int (*sgemm)(void *, int, int, int, int, int, const void *, const void *, int, const void *, int, const void *, void *,
+                    int);
+static int (*matmul)(void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *,
+                     void *, void *, void *, const void *, void *, size_t, void *);
 static int (*create)(void **);
 static int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
 static int (*init_rank)(void **, int, unique_id, int);
@@ -43,6 +50,18 @@ static void product(int n) {
 }
 
 static void gemm(void) { product(4096); }
+
+static void single(void) {
+    sgemm(blas, 0, 0, 4096, 4096, 4096, NULL, NULL, 4096, NULL, 4096, NULL, NULL, 4096);
+}
+
+/* What cublasLtMatrixLayoutCreate would have made. */
+static uint64_t layouts[3][14] = {{14, 4096, 4096, 1}, {14, 4096, 4096, 2}, {14, 4096, 4096, 3}};
+
+static void light(void) {
+    matmul(blas, layouts, NULL, NULL, layouts[0], NULL, layouts[1], NULL, NULL, layouts[2], NULL, layouts[2], NULL, NULL, 0,
+           NULL);
+}
 
 static void reduce(void) { all_reduce(NULL, NULL, 1 << 20, NCCL_BF16, 0, comm, NULL); }
 
@@ -82,6 +101,40 @@ static int count(const char *name) {
     return counter ? (int)counter(name) : 0;
 }
 
+/* CPU time of the hook's own thread so far, in nanoseconds. */
+static double hooks_thread(void) {
+    double spent = 0;
+    struct dirent *entry;
+    DIR *tasks = opendir("/proc/self/task");
+    while ((entry = readdir(tasks))) {
+        char path[320], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        if (fgets(name, sizeof name, file) && strcmp(name, "xpu-top\n") == 0) {
+            fclose(file);
+            snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
+            file = fopen(path, "r");
+            if (fscanf(file, "%lf", &spent) != 1) spent = 0;
+        }
+        fclose(file);
+    }
+    closedir(tasks);
+    return spent;
+}
+
+/* What it spends beside what it spends on nothing. */
+static void fold(int batch) {
+    double idle = 0, busy = 0;
+    for (int repeat = 0; repeat < 2 * REPEATS; repeat++) {
+        double before = hooks_thread();
+        for (int i = 0; repeat % 2 && i < batch; i++) gemm();
+        usleep(PAUSE_US);
+        *(repeat % 2 ? &busy : &idle) += hooks_thread() - before;
+    }
+    printf("record %.1f\n", (busy - idle) / REPEATS / batch);
+}
+
 static int resident_kb(void) {
     FILE *status = fopen("/proc/self/status", "r");
     char line[256];
@@ -101,6 +154,8 @@ int main(int argc, char **argv) {
         }
     find(&launch_kernel, "cudaLaunchKernel");
     find(&gemm_ex, "cublasGemmEx");
+    find(&sgemm, "cublasSgemm_v2");
+    find(&matmul, "cublasLtMatmul");
     find(&create, "cublasCreate_v2");
     find(&all_reduce, "ncclAllReduce");
     find(&init_rank, "ncclCommInitRank");
@@ -120,11 +175,29 @@ int main(int argc, char **argv) {
         printf("resident %d\n", resident_kb());
         return 0;
     }
+    if (strcmp(argv[1], "communicators") == 0) {
+        for (int i = 1; i < number; i++) {
+            void *other;
+            memcpy(id.bytes, &i, sizeof i);
+            init_rank(&other, RANKS, id, 0);
+            for (int k = 0; k < 4; k++) all_reduce(NULL, NULL, 1 << 20, NCCL_BF16, 0, other, NULL);
+        }
+        usleep(1500 * 1000);
+        printf("resident %d\n", resident_kb());
+        return 0;
+    }
+    if (strcmp(argv[1], "fold") == 0) {
+        gemm();
+        fold(number);
+        return 0;
+    }
     void (*set_enabled)(int);
     *(void **)&set_enabled = dlsym(RTLD_DEFAULT, "xpu_top_set_enabled");
     if (argc > 3 && set_enabled) set_enabled(0);
     cost("cudaLaunchKernel", kernel, number);
     cost("cublasGemmEx", gemm, number);
+    cost("cublasSgemm", single, number);
+    cost("cublasLtMatmul", light, number);
     cost("ncclAllReduce", reduce, number);
     cost("group", group, number);
     printf("lost %d %d\n", count("dropped"), count("untimed"));

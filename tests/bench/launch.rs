@@ -66,6 +66,8 @@ pub(crate) fn cost(table: &mut Table) {
     let calls = [
         ("cudaLaunchKernel", "cudaLaunchKernel"),
         ("cublasGemmEx", "cublasGemmEx"),
+        ("cublasSgemm", "cublasSgemm_v2, which asks for the math mode"),
+        ("cublasLtMatmul", "cublasLtMatmul, which asks descriptors"),
         ("ncclAllReduce", "ncclAllReduce"),
         ("group", "ncclAllReduce in a group (3 calls)"),
     ];
@@ -86,13 +88,22 @@ pub(crate) fn cost(table: &mut Table) {
     }
 }
 
+/// What the hook's own thread spends on a record: taking it out of its ring and adding it up, and reading its events if it has some.
+pub(crate) fn fold(table: &mut Table) {
+    let bench = Bench::new();
+    let spent = |batch, sample| bench.run(&["fold", batch], Some(sample))["record"][0];
+    table.row(Row::new("the hook's thread, a record", spent(COUNTED, 1 << 20), "ns"));
+    table.row(Row::new("the hook's thread, a record with events", spent(TIMED, 1), "ns"));
+}
+
 pub(crate) fn memory(table: &mut Table) {
     let bench = Bench::new();
-    for shapes in ["1", "64", "2000"] {
+    let kinds = [("shapes", "1"), ("shapes", "64"), ("shapes", "2000"), ("communicators", "64")];
+    for (what, number) in kinds {
         let [alone, watched] =
-            [None, Some(1)].map(|sample| bench.run(&["shapes", shapes], sample)["resident"][0]);
+            [None, Some(1)].map(|sample| bench.run(&[what, number], sample)["resident"][0]);
         let row = Row::new(
-            format!("memory of a rank with {shapes} shapes, all timed"),
+            format!("memory of a rank with {number} {what}, all timed"),
             (watched - alone) / 1024.0,
             "MiB",
         );

@@ -18,6 +18,7 @@ fn main() {
     launch::cost(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
+    launch::fold(&mut table);
     launch::memory(&mut table);
     job::cost(&mut table);
     table.foot();

@@ -34,6 +34,28 @@ int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *al, c
            (void)lb, (void)be, (void)c, (void)ct, (void)lc, (void)compute, (void)algorithm, 0;
 }
 
+int cublasGetMathMode(void *h, unsigned *mode) { return (void)h, *mode = 0, 0; }
+int cublasSgemm_v2(void *h, int ta, int tb, int m, int n, int k, const void *al, const void *a, int la, const void *b, int lb,
+                   const void *be, void *c, int lc) {
+    return (void)h, (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)al, (void)a, (void)la, (void)b, (void)lb, (void)be,
+           (void)c, (void)lc, 0;
+}
+
+/* As many questions as the real one has to be asked; a layout is what the program made of it. */
+int cublasLtMatmulDescGetAttribute(void *d, int what, int *value, size_t size, size_t *written) {
+    return (void)d, *value = what ? 0 : 68, *written = size, 0;
+}
+int cublasLtMatrixLayoutGetAttribute(void *d, int what, void *value, size_t size, size_t *written) {
+    if (size == 4) *(int32_t *)value = what == 5 ? 1 : 14;
+    if (size == 8) *(uint64_t *)value = 4096;
+    return (void)d, *written = size, 0;
+}
+int cublasLtMatmul(void *lt, void *desc, const void *al, const void *a, void *la, const void *b, void *lb, const void *be,
+                   const void *c, void *lc, void *d, void *ld, const void *algo, void *space, size_t bytes, void *stream) {
+    return (void)lt, (void)desc, (void)al, (void)a, (void)la, (void)b, (void)lb, (void)be, (void)c, (void)lc, (void)d,
+           (void)ld, (void)algo, (void)space, (void)bytes, (void)stream, 0;
+}
+
 int ncclGetUniqueId(unique_id *id) { return (void)id, 0; }
 int ncclCommInitRank(void **comm, int ranks, unique_id id, int rank) {
     return (void)ranks, (void)id, (void)rank, make(comm);
