@@ -387,7 +387,6 @@ fn without_memory_training_goes_on() {
 fn memory_is_not_misused() {
     let programs = [
         ("plain_gemm", 7),
-        ("no_cuda", 0),
         ("fork_child_uses_gpu_not", 0),
         ("fork_child_uses_gpu", 0),
         ("exit_in_collective", 0),
