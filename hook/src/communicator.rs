@@ -9,10 +9,7 @@ use std::sync::atomic::{
 };
 
 use cudarc::nccl::sys::ncclComm_t;
-use xpu_shared::{
-    id::CommunicatorId,
-    ledger::{COMMUNICATORS, Ledger},
-};
+use xpu_shared::{id::CommunicatorId, ledger::Ledger};
 
 use crate::{
     memory,
@@ -160,13 +157,11 @@ impl Communicators {
 
     /// Gives it a line in the ledger, if one is free.
     fn show(&self, ledger: &Ledger, slot: &Slot) {
-        let line = (0..COMMUNICATORS).find(|&line| ledger.communicators[line].is_free());
-        let Some(line) = line else {
-            self.unshown.fetch_add(1, Relaxed);
-            return;
-        };
-        slot.line.store(line as u32, Relaxed);
-        ledger.communicators[line].open(slot.id(), slot.rank(), slot.size());
+        let mut lines = ledger.communicators.iter();
+        match lines.position(|line| line.open(slot.id(), slot.rank(), slot.size())) {
+            Some(line) => slot.line.store(line as u32, Relaxed),
+            None => _ = self.unshown.fetch_add(1, Relaxed),
+        }
     }
 
     /// Forgets a handle: NCCL may give its address to the next communicator.
@@ -245,7 +240,7 @@ mod tests {
         }
         assert_eq!(known.find(handle(64 + SLOTS * 8)), None);
         assert_eq!((known.too_many(), known.open().count()), (10, SLOTS));
-        assert_eq!(known.unshown(), (SLOTS - COMMUNICATORS) as u64);
+        assert_eq!(known.unshown(), (SLOTS - xpu_shared::ledger::COMMUNICATORS) as u64);
     }
 
     #[test]

@@ -110,9 +110,8 @@ impl Completions {
                     }
                     Some(SUCCESS) => {
                         let slot = observer.communicators.slot(index);
-                        let same = slot.id() == place.communicator;
-                        if let Some(line) = slot.line(observer.ledger()).filter(|_| same) {
-                            line.complete(place.sequence);
+                        if let Some(line) = slot.line(observer.ledger()) {
+                            line.complete(place.communicator, place.sequence);
                         }
                     }
                     _ => {}

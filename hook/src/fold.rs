@@ -220,7 +220,7 @@ impl Fold {
             return;
         }
         if let Some(line) = slot.line(observer.ledger()) {
-            line.complete(sequence + collectives - 1);
+            line.complete(communicator, sequence + collectives - 1);
         }
         if self.samples.len() < SAMPLES {
             let sequence = Sequence(sequence);

@@ -118,21 +118,26 @@ impl Group {
             return;
         }
         let launched = result == 0 || result == IN_PROGRESS;
-        for interval in &self.intervals {
+        for interval in &mut self.intervals {
             // A launch that goes on in another thread is not between our two events.
             if result == 0 {
-                interval.record(lane);
+                interval.stop(lane);
             } else {
                 interval.drop(lane);
             }
         }
-        self.intervals.clear();
         let now = monotonic();
         for message in self.messages.drain(..) {
             if launched { message.launched(lane, None, result, now) } else { message.refused(lane) }
         }
         for tally in self.tallies.drain(..) {
             if launched { tally.launched(lane, result) } else { tally.refused(lane) }
+        }
+        // Only now: nothing may be shown to be done that is not shown to be enqueued.
+        for interval in self.intervals.drain(..) {
+            if result == 0 {
+                interval.record(lane);
+            }
         }
         for joining in self.joining.drain(..) {
             if launched {

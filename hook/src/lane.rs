@@ -3,13 +3,12 @@
 //! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no destructor;
 //! the hook's own thread takes back the lanes of threads that are gone.
 
+mod tenant;
+
 use std::{
     cell::{Cell, UnsafeCell},
     ptr,
-    sync::atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use cudarc::runtime::sys::cudaStream_t;
@@ -26,8 +25,10 @@ use crate::{
     ring::{Pushed, Ring},
     runtime,
     shapes::Shapes,
+    sync,
     timer::{TimerId, Timers},
 };
+use tenant::Tenant;
 
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
 const MEASURED_ONE_IN: u64 = 16;
@@ -44,8 +45,7 @@ const NO_WAIT: u64 = 10_000;
 const COSTS: usize = 32;
 
 pub(crate) struct Lane {
-    /// Kernel thread id of the thread it is lent to; 0 when free.
-    thread: AtomicU32,
+    tenant: Tenant,
     pub(crate) ring: Ring<Record>,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
@@ -155,7 +155,7 @@ impl Lane {
     /// `None` if there is no memory for it.
     pub(crate) fn new(observer: &'static Observer) -> Option<Self> {
         Some(Self {
-            thread: AtomicU32::new(0),
+            tenant: Tenant::nobody(),
             ring: Ring::new()?,
             timers: Timers::new()?,
             counters: Counters::default(),
@@ -191,7 +191,7 @@ impl Lane {
 
     /// Lends the lane to the calling thread, whose id this is, if it is free.
     pub(crate) fn lend(&self, thread: u32) -> bool {
-        let taken = self.thread.compare_exchange(0, thread, Acquire, Relaxed).is_ok();
+        let taken = self.tenant.lend(thread);
         if taken {
             // The thread before may have ended in the middle of a group.
             self.group(|group| *group = Group::default());
@@ -204,14 +204,14 @@ impl Lane {
 
     /// Takes the lane back if its thread is gone and nothing of it is under way.
     pub(crate) fn reclaim(&self) {
-        let thread = self.thread.load(Relaxed);
+        let thread = self.tenant.thread();
         if thread == 0 || is_running(thread) || !self.ring.is_empty() || !self.timers.all_free() {
             return;
         }
         if let Some(line) = self.line() {
             line.release();
         }
-        self.thread.store(0, Release);
+        self.tenant.leave();
     }
 
     /// The NCCL group this thread is in the middle of.
@@ -319,7 +319,7 @@ impl Lane {
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("thread", &self.thread).finish_non_exhaustive()
+        f.debug_struct("Lane").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 

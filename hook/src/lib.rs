@@ -42,10 +42,13 @@ mod publisher;
 mod rate;
 mod record;
 mod ring;
+#[cfg(test)]
+mod ring_tests;
 mod room;
 mod runtime;
 mod shapes;
 mod switch;
 mod symbol;
+mod sync;
 mod timer;
 mod work;

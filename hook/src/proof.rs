@@ -1,6 +1,7 @@
 //! What a call that waited for the GPU proves: collectives enqueued before it are done.
 
 use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::id::CommunicatorId;
 
 use crate::{
     communicator::{Communicators, Slot},
@@ -56,10 +57,8 @@ impl Proof {
         for &(index, id, enqueued) in &self.claims[..self.count] {
             let slot = observer.communicators.slot(index);
             // It may have been closed meanwhile, and its line be another's.
-            if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1))
-                && slot.id().0 == id
-            {
-                line.complete(last);
+            if let (Some(line), Some(last)) = (slot.line(observer.ledger()), enqueued.checked_sub(1)) {
+                line.complete(CommunicatorId(id), last);
             }
         }
     }

@@ -1,14 +1,8 @@
 //! Pairs of CUDA events around an operation, made once and used again.
 
-use std::{
-    cell::UnsafeCell,
-    ffi::c_int,
-    ptr,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+mod free;
+
+use std::{cell::UnsafeCell, ffi::c_int, ptr};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 use xpu_shared::unit::Nanoseconds;
@@ -16,7 +10,9 @@ use xpu_shared::unit::Nanoseconds;
 use crate::{
     memory,
     runtime::{self, NOT_READY, SUCCESS},
+    sync,
 };
+use free::Free;
 
 /// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
 /// a hundred.
@@ -28,8 +24,7 @@ pub(crate) struct TimerId(u16);
 
 /// The pairs of one thread: the thread takes and records them, the hook's own thread reads and returns them.
 pub(crate) struct Timers {
-    /// A set bit is a pair the launching thread may take.
-    free: [AtomicU64; PAIRS / 64],
+    free: Free<{ PAIRS / 64 }>,
     pairs: Box<[UnsafeCell<Pair>]>,
 }
 
@@ -71,10 +66,7 @@ impl Timers {
                 stream: ptr::null_mut(),
             })
         };
-        Some(Self {
-            free: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            pairs: memory::slice(PAIRS, || Some(unmade()))?,
-        })
+        Some(Self { free: Free::new(), pairs: memory::slice(PAIRS, || Some(unmade()))? })
     }
 
     /// Marks the start of an operation on `stream`. `None` if no pair is free or CUDA refuses.
@@ -112,24 +104,15 @@ impl Timers {
 
     /// Takes the lowest free pair of this device, making its events if it never had any.
     fn take(&self, device: c_int) -> Option<TimerId> {
-        for (word, free) in self.free.iter().enumerate() {
-            let mut candidates = free.load(Acquire);
-            while candidates != 0 {
-                let bit = candidates.trailing_zeros();
-                candidates &= candidates - 1;
-                let id = TimerId((word * 64) as u16 + bit as u16);
-                // SAFETY: the bit is set, so the pair is this thread's to take.
-                let pair = unsafe { &mut *self.pair(id).get() };
-                if pair.device.is_none() {
-                    make(pair, device)?;
-                }
-                if pair.device == Some(device) {
-                    free.fetch_and(!(1 << bit), Relaxed);
-                    return Some(id);
-                }
+        let taken = self.free.take(|number| {
+            // SAFETY: the pair is free, and so this thread's to take.
+            let pair = unsafe { &mut *self.pair(TimerId(number)).get() };
+            if pair.device.is_none() {
+                make(pair, device)?;
             }
-        }
-        None
+            Some(pair.device == Some(device))
+        });
+        taken.map(TimerId)
     }
 
     /// What the pair says. Called by the hook's own thread, with the pair's device current.
@@ -163,11 +146,11 @@ impl Timers {
     }
 
     pub(crate) fn give_back(&self, id: TimerId) {
-        self.free[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Release);
+        self.free.give_back(id.0);
     }
 
     pub(crate) fn all_free(&self) -> bool {
-        self.free.iter().all(|word| word.load(Acquire) == u64::MAX)
+        self.free.is_all()
     }
 
     fn pair(&self, id: TimerId) -> &UnsafeCell<Pair> {

@@ -5,6 +5,9 @@ mod launch;
 #[path = "../../hook/src/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
 mod ring;
+#[path = "../../hook/src/sync.rs"]
+#[allow(unreachable_pub, unused_imports, reason = "as above")]
+mod sync;
 mod table;
 
 use std::{fs, hint::black_box, os::unix::fs::symlink, thread, time::Instant};

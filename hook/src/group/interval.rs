@@ -5,6 +5,7 @@ use crate::{
     lane::{Lane, Timing},
     record::Record,
     switch,
+    timer::TimerId,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -13,11 +14,14 @@ pub(super) struct Interval {
     first: Message,
     share: Share,
     timing: Timing,
+    timer: Option<TimerId>,
+    /// Of the first collective, or the first operation.
+    number: u64,
 }
 
 impl Interval {
     pub(super) fn of(first: Message, share: Share) -> Self {
-        Self { first, share, timing: Timing::Not }
+        Self { first, share, timing: Timing::Not, timer: None, number: 0 }
     }
 
     pub(super) fn communicator(&self) -> u16 {
@@ -49,13 +53,19 @@ impl Interval {
         }
     }
 
-    /// It was launched between the start and now.
+    /// It was launched between the start and now. Its operations have not got their numbers yet.
+    pub(super) fn stop(&mut self, lane: &Lane) {
+        self.timer = lane.stop_timing(self.timing, self.first.stream);
+        self.number = lane.observer().communicators.slot(self.communicator()).next(self.is_collective());
+    }
+
+    /// After its operations were recorded.
     pub(super) fn record(&self, lane: &Lane) {
         let observer = lane.observer();
         let slot = observer.communicators.slot(self.communicator());
-        let Some(timer) = lane.stop_timing(self.timing, self.first.stream) else {
+        let Some(timer) = self.timer else {
             if self.is_collective() && switch::is_on() {
-                let last = slot.next(true) + self.share.collectives - 1;
+                let last = self.number + self.share.collectives - 1;
                 observer.completions.launched(lane, self.communicator(), self.first.stream, last);
             }
             return;
@@ -67,7 +77,7 @@ impl Interval {
             datatype: self.first.datatype,
             bytes,
             bus_bytes,
-            sequence: slot.next(self.is_collective()),
+            sequence: self.number,
             collectives: self.share.collectives,
             timer,
         });

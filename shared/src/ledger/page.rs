@@ -130,10 +130,12 @@ mod tests {
         let seen = LedgerPage::open(Pid(std::process::id()), written.descriptor().unwrap() as u32).unwrap();
         let ledger = written.ledger();
         ledger.step(Step(7), Moment(70));
-        ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8);
+        assert!(ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8));
+        assert!(!ledger.communicators[3].open(CommunicatorId(0xdef), 2, 8));
         ledger.communicators[3].enter(2, Operation::AllReduce, 1 << 26, Moment(80));
         ledger.communicators[3].enqueue(2);
-        ledger.communicators[3].complete(0);
+        ledger.communicators[3].complete(CommunicatorId(0xabc), 0);
+        ledger.communicators[3].complete(CommunicatorId(0xdef), 1);
         assert!(ledger.threads[0].claim(42));
         assert!(!ledger.threads[0].claim(43));
         ledger.threads[0].enter(Call::GroupEnd, Moment(90));

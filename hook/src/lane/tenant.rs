@@ -1,0 +1,27 @@
+//! The thread a lane is lent to.
+
+use super::sync::{Acquire, AtomicU32, Relaxed, Release};
+
+/// Kernel thread id; 0 for nobody.
+#[derive(Debug)]
+pub(super) struct Tenant(AtomicU32);
+
+impl Tenant {
+    pub(super) fn nobody() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Whether the thread has it now: it was nobody's. What the thread before left is there to see.
+    pub(super) fn lend(&self, thread: u32) -> bool {
+        self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok()
+    }
+
+    pub(super) fn thread(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Called once it is known that the thread is gone.
+    pub(super) fn leave(&self) {
+        self.0.store(0, Release);
+    }
+}

@@ -1,0 +1,166 @@
+//! What threads and processes hand to each other without a lock, in every order that the memory model allows (loom).
+//!
+//! The sources of the hook and of the ledger are taken in as they are, with loom's atomics and cells in the place of the real
+//! ones: once as written, and once for each ordering or check that could have been left out. Such a mutant must fail: a model
+//! that it passes would prove nothing.
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "of each source a model needs a part")]
+#![allow(missing_debug_implementations, reason = "loom's types have none")]
+
+use xpu_shared::{collective, id, ledger, unit};
+
+/// As written: what a mutant does not replace.
+mod real {
+    pub(crate) use loom::{
+        cell::UnsafeCell,
+        sync::atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{self, Acquire, Relaxed, Release},
+            fence,
+        },
+    };
+}
+
+/// The sources, and what they promise, with some of what they are made of replaced.
+macro_rules! variant {
+    ($(#[$doc:meta])* $name:ident { $($replaced:tt)* }) => {
+        $(#[$doc])*
+        #[path = "../.."]
+        mod $name {
+            mod sync {
+                pub(crate) use crate::real::*;
+                $($replaced)*
+            }
+            #[path = "shared/src/ledger/communicator.rs"]
+            mod communicator;
+            #[path = "hook/src/timer/free.rs"]
+            mod free;
+            #[path = "tests/models/promises.rs"]
+            pub(crate) mod promises;
+            #[path = "hook/src/ring.rs"]
+            mod ring;
+            #[path = "hook/src/lane/tenant.rs"]
+            mod tenant;
+            #[path = "shared/src/ledger/thread.rs"]
+            mod thread;
+        }
+    };
+}
+
+/// An atomic whose exchanges are a load and a store.
+macro_rules! torn {
+    ($name:ident: $word:ty) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name(crate::real::$name);
+
+        impl $name {
+            pub(crate) fn new(value: $word) -> Self {
+                Self(crate::real::$name::new(value))
+            }
+
+            pub(crate) fn load(&self, order: Ordering) -> $word {
+                self.0.load(order)
+            }
+
+            pub(crate) fn store(&self, value: $word, order: Ordering) {
+                self.0.store(value, order);
+            }
+
+            pub(crate) fn compare_exchange(
+                &self,
+                from: $word,
+                to: $word,
+                order: Ordering,
+                failed: Ordering,
+            ) -> Result<$word, $word> {
+                self.fetch_update(order, failed, |before| (before == from).then_some(to))
+            }
+
+            pub(crate) fn fetch_update(
+                &self,
+                _: Ordering,
+                _: Ordering,
+                next: impl Fn($word) -> Option<$word>,
+            ) -> Result<$word, $word> {
+                let before = self.0.load(Acquire);
+                self.0.store(next(before).ok_or(before)?, Release);
+                Ok(before)
+            }
+
+            pub(crate) fn swap(&self, value: $word, order: Ordering) -> $word {
+                self.0.swap(value, order)
+            }
+
+            pub(crate) fn fetch_and(&self, mask: $word, order: Ordering) -> $word {
+                self.0.fetch_and(mask, order)
+            }
+
+            pub(crate) fn fetch_or(&self, mask: $word, order: Ordering) -> $word {
+                self.0.fetch_or(mask, order)
+            }
+        }
+    };
+}
+
+variant! { as_written {} }
+
+variant! {
+    /// Who sees a store need not see what was written before it.
+    without_release {
+        #[allow(non_upper_case_globals, reason = "in the place of another")]
+        pub(crate) const Release: Ordering = Relaxed;
+        pub(crate) fn fence(_: Ordering) {}
+    }
+}
+
+variant! {
+    /// Who has seen a store need not see what was written before it.
+    without_acquire {
+        #[allow(non_upper_case_globals, reason = "in the place of another")]
+        pub(crate) const Acquire: Ordering = Relaxed;
+        pub(crate) fn fence(_: Ordering) {}
+    }
+}
+
+variant! {
+    without_fence {
+        pub(crate) fn fence(_: Ordering) {}
+    }
+}
+
+variant! {
+    /// Two may both be the first.
+    without_exchange {
+        torn! { AtomicU32: u32 }
+        torn! { AtomicU64: u64 }
+    }
+}
+
+/// A test that the promise is kept as written, and one for each mutant that must break it.
+macro_rules! promises {
+    ($($promise:ident: $($mutant:ident),*;)*) => {$(
+        mod $promise {
+            #[test]
+            fn is_kept() {
+                crate::as_written::promises::$promise();
+            }
+            $(
+                #[test]
+                #[should_panic]
+                fn $mutant() {
+                    crate::$mutant::promises::$promise();
+                }
+            )*
+        }
+    )*};
+}
+
+promises! {
+    records_arrive_whole_and_in_order: without_release, without_acquire;
+    a_pair_is_one_threads_at_a_time: without_release, without_acquire;
+    a_lane_is_one_threads_at_a_time: without_release, without_acquire, without_exchange;
+    what_is_done_was_enqueued_and_entered: without_release, without_acquire;
+    a_line_shows_one_communicator: without_release, without_fence;
+    a_free_line_goes_to_one: without_exchange;
+    nobody_completes_for_the_next: without_exchange;
+    a_call_is_shown_with_its_own_beginning: without_release, without_acquire;
+}

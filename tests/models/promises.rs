@@ -1,0 +1,191 @@
+//! What the sources promise to each other, each on the smallest part of them that could break it.
+
+use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
+
+use super::{
+    communicator::CommunicatorLine, free::Free, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
+};
+use crate::{collective::Operation, id::CommunicatorId, ledger::Call, unit::Moment};
+
+/// All orders with at most two switches from a thread that could go on.
+///
+/// Who writes is the first thread: loom tries other orders where a load comes after a store, and a thread that only writes its
+/// own counters loads them first.
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(run);
+}
+
+/// Two fit; of three that are pushed the last may be dropped.
+pub(crate) fn records_arrive_whole_and_in_order() {
+    model(|| {
+        let ring = Arc::new(Ring::<u64, 2>::new().unwrap());
+        let reader = thread::spawn({
+            let ring = Arc::clone(&ring);
+            move || (0..2).filter_map(|_| ring.pop()).collect::<Vec<_>>()
+        });
+        (1..=3).for_each(|n| _ = ring.push(n));
+        let mut seen = reader.join().unwrap();
+        seen.extend(std::iter::from_fn(|| ring.pop()));
+        assert_eq!(seen.len() as u64 + ring.dropped(), 3);
+        assert!(seen.is_sorted() && seen.starts_with(&[1, 2]), "{seen:?}");
+    });
+}
+
+/// The launching thread fills a pair in and pushes it, the hook's own thread reads it and gives it back, and so again.
+pub(crate) fn a_pair_is_one_threads_at_a_time() {
+    struct Timers {
+        free: Free<1>,
+        pair: UnsafeCell<u64>,
+        ring: Ring<u16, 2>,
+    }
+    model(|| {
+        let timers =
+            Arc::new(Timers { free: Free::new(), pair: UnsafeCell::new(0), ring: Ring::new().unwrap() });
+        let reader = thread::spawn({
+            let timers = Arc::clone(&timers);
+            move || {
+                for _ in 0..2 {
+                    if let Some(number) = timers.ring.pop() {
+                        // SAFETY: the model says whether it is so: loom finds two threads in one cell.
+                        assert!(timers.pair.with(|pair| unsafe { *pair }) > 0);
+                        timers.free.give_back(number);
+                    }
+                }
+            }
+        });
+        for n in 1..=2 {
+            if let Some(number) = timers.free.take(|number| (number == 0).then_some(true)) {
+                // SAFETY: as above.
+                timers.pair.with_mut(|pair| unsafe { *pair = n });
+                timers.ring.push(number);
+            }
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// Three threads want it, and one that had it is gone.
+pub(crate) fn a_lane_is_one_threads_at_a_time() {
+    struct Lane {
+        tenant: Tenant,
+        group: UnsafeCell<u32>,
+    }
+    impl Lane {
+        fn lend(&self, thread: u32) -> bool {
+            let mine = self.tenant.lend(thread);
+            if mine {
+                // SAFETY: as in the model before.
+                self.group.with_mut(|group| unsafe { *group = thread });
+            }
+            mine
+        }
+    }
+    model(|| {
+        let lane = Arc::new(Lane { tenant: Tenant::nobody(), group: UnsafeCell::new(0) });
+        let others = [2, 3].map(|thread| {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || _ = lane.lend(thread))
+        });
+        if lane.lend(1) {
+            lane.tenant.leave();
+        }
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+/// One thread launches two collectives, which are done at once.
+pub(crate) fn what_is_done_was_enqueued_and_entered() {
+    const ID: CommunicatorId = CommunicatorId(7);
+    model(|| {
+        let line = Arc::new(CommunicatorLine::default());
+        assert!(line.open(ID, 0, 2));
+        let reader = thread::spawn({
+            let line = Arc::clone(&line);
+            move || line.read().unwrap()
+        });
+        for n in 1..=2 {
+            line.enter(1, Operation::AllReduce, n, Moment(n));
+            line.enqueue(1);
+            line.complete(ID, n - 1);
+        }
+        let reading = reader.join().unwrap();
+        assert!(reading.completed <= reading.enqueued && reading.enqueued <= reading.entered, "{reading:?}");
+        assert!(reading.last_bytes >= reading.entered && reading.last_at.0 >= reading.entered, "{reading:?}");
+    });
+}
+
+/// A line is closed and opened for another while it is read.
+pub(crate) fn a_line_shows_one_communicator() {
+    model(|| {
+        let line = Arc::new(CommunicatorLine::default());
+        assert!(line.open(CommunicatorId(7), 7, 70));
+        line.enter(7, Operation::AllReduce, 7, Moment(7));
+        let reader = thread::spawn({
+            let line = Arc::clone(&line);
+            move || line.read()
+        });
+        line.close();
+        assert!(line.open(CommunicatorId(9), 9, 90));
+        line.enter(9, Operation::AllGather, 9, Moment(9));
+        if let Some(reading) = reader.join().unwrap() {
+            let owner = reading.id.0;
+            assert_eq!((u64::from(reading.rank), u64::from(reading.size)), (owner, owner * 10), "{reading:?}");
+            assert!([0, owner].contains(&reading.entered), "{reading:?}");
+            assert!([0, owner].contains(&reading.last_bytes), "{reading:?}");
+        }
+    });
+}
+
+/// Two communicators are made at once, or two threads come, and one line is free.
+pub(crate) fn a_free_line_goes_to_one() {
+    fn race<T: Default + Sync + Send + 'static>(take: fn(&T, u64) -> bool) {
+        model(move || {
+            let line = Arc::new(T::default());
+            let other = thread::spawn({
+                let line = Arc::clone(&line);
+                move || take(&line, 7)
+            });
+            let mine = take(&line, 9);
+            assert!(mine != other.join().unwrap());
+        });
+    }
+    race(|line: &CommunicatorLine, id| line.open(CommunicatorId(id), 0, 2));
+    race(|line: &ThreadLine, thread| line.claim(thread as u32));
+}
+
+/// The hook's own thread learns late that a collective is done: its communicator is gone, and its line another's.
+pub(crate) fn nobody_completes_for_the_next() {
+    model(|| {
+        let line = Arc::new(CommunicatorLine::default());
+        assert!(line.open(CommunicatorId(7), 7, 70));
+        let late = thread::spawn({
+            let line = Arc::clone(&line);
+            move || line.complete(CommunicatorId(7), 41)
+        });
+        line.close();
+        assert!(line.open(CommunicatorId(9), 9, 90));
+        late.join().unwrap();
+        assert_eq!(line.read().unwrap().completed, 0);
+    });
+}
+
+/// A thread goes from one call into another while it is watched.
+pub(crate) fn a_call_is_shown_with_its_own_beginning() {
+    model(|| {
+        let line = Arc::new(ThreadLine::default());
+        assert!(line.claim(42));
+        let reader = thread::spawn({
+            let line = Arc::clone(&line);
+            move || line.read()
+        });
+        line.enter(Call::Collective, Moment(1));
+        line.leave();
+        line.enter(Call::GroupEnd, Moment(2));
+        if let Some(reading) = reader.join().unwrap() {
+            let began = if reading.call == Call::Collective { 1 } else { 2 };
+            assert_eq!((reading.thread, reading.since), (42, Moment(began)), "{reading:?}");
+        }
+    });
+}
