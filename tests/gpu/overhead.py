@@ -1,8 +1,12 @@
 """What the hook costs, paired in one process: modes alternate in blocks of steps, a barrier before each block.
 
+A block of each mode stands between two blocks with the hook off, and is compared with their mean, so that a drift of
+clocks or temperature cancels; the modes come in a new order each round. The same comparison of blocks that are off is the
+noise.
+
     torchrun --nproc_per_node 2 overhead.py [OPTIONS] JOB:WIDTH:BLOCKS:TOKENS:BATCH...
 
-Separate processes differ by more than the effect; within one, the median of the ratios of neighbouring blocks shows it.
+Separate processes differ by more than the effect.
 Prints one line of JSON for each job from rank 0. Jobs: see jobs.py.
 """
 
@@ -22,7 +26,7 @@ from jobs import JOBS
 arguments = argparse.ArgumentParser()
 arguments.add_argument("jobs", nargs="+")
 arguments.add_argument("--rounds", type=int, default=30)
-arguments.add_argument("--block-ms", type=float, default=250)
+arguments.add_argument("--block-ms", type=float, default=200)
 arguments.add_argument("--profiler", type=int, default=0, help="blocks under torch.profiler, after all others")
 arguments.add_argument("--nccl-example", help="NCCL's example profiler plugin, built")
 given = arguments.parse_args()
@@ -87,12 +91,26 @@ def block(step, steps):
     return (time.perf_counter() - start) / steps * 1e3
 
 
-def against(those, base):
-    """Median of the paired differences in percent, and its 95 % interval by bootstrap."""
-    ratios = [(a / b - 1) * 100 for a, b in zip(those, base)]
+def median(ratios):
+    """The median of the differences in percent, and its 95 % interval by bootstrap."""
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
     return [round(x, 3) for x in (statistics.median(ratios), medians[50], medians[1950])]
+
+
+def between(blocks):
+    """Each block but the first and last against the mean of its neighbours, in percent, by the mode it ran in.
+
+    Every second block is off: those are compared with the two that are off beside them.
+    """
+    ratios = {mode: [] for mode in MODES}
+    for before, (mode, took), after in zip(blocks, blocks[1:], blocks[2:]):
+        if mode != "off":
+            ratios[mode].append((2 * took / (before[1] + after[1]) - 1) * 100)
+    quiet_ones = [took for mode, took in blocks if mode == "off"]
+    for before, took, after in zip(quiet_ones, quiet_ones[1:], quiet_ones[2:]):
+        ratios["off"].append((2 * took / (before + after) - 1) * 100)
+    return ratios
 
 
 def measure(name):
@@ -113,18 +131,25 @@ def measure(name):
         going.fill_(float(time.monotonic() < until))
         dist.broadcast(going, 0)
 
-    times = {mode: [] for mode in MODES}
-    timed = 0
-    for number in range(given.rounds):
-        order = list(MODES)
-        shift = number % len(order)
-        for mode in order[shift:] + order[:shift]:
-            dist.barrier()
-            MODES[mode]()
-            before = counter("timed")
-            times[mode].append(block(step, steps))
-            timed += counter("timed") - before if mode == "default" else 0
-            quiet()
+    blocks, timed = [], 0
+    shuffled = random.Random(1)
+
+    def run_block(mode):
+        nonlocal timed
+        dist.barrier()
+        MODES[mode]()
+        before = counter("timed")
+        blocks.append((mode, block(step, steps)))
+        timed += counter("timed") - before if mode == "default" else 0
+        quiet()
+
+    run_block("off")
+    for _ in range(given.rounds):
+        order = [mode for mode in MODES if mode != "off"]
+        shuffled.shuffle(order)
+        for mode in order:
+            run_block(mode)
+            run_block("off")
 
     default()
     before = counter("gemms") + counter("collectives") + counter("point_to_point")
@@ -140,8 +165,10 @@ def measure(name):
         with torch.profiler.profile():
             profiled.append(block(step, steps))
     if rank == 0:
-        base = statistics.median(times["off"])
-        quartiles = statistics.quantiles(times["off"], n=4)
+        ratios = between(blocks)
+        quiet_ones = [took for mode, took in blocks if mode == "off"]
+        base = statistics.median(quiet_ones)
+        quartiles = statistics.quantiles(quiet_ones, n=4)
         shown = {
             "job": name,
             "pairs": given.rounds,
@@ -149,15 +176,14 @@ def measure(name):
             "step_ms": round(base, 3),
             "operations_per_step": operations,
             "timed_per_step": round(timed / steps / given.rounds, 2),
-            **{f"{mode}_pct": against(times[mode], times["off"]) for mode in MODES if mode != "off"},
-            # The effect on nothing: a block of the same mode against the one before it.
-            "noise_pct": against(times["off"][1:], times["off"]),
+            **{f"{mode}_pct": median(ratios[mode]) for mode in MODES if mode != "off"},
+            "noise_pct": median(ratios["off"]),
             "off_iqr_pct": round((quartiles[2] - quartiles[0]) / base * 100, 3),
             "untimed": counter("untimed"),
             "dropped": counter("dropped"),
         }
         if profiled:
-            shown["torch_profiler_pct"] = against(profiled, unprofiled)
+            shown["torch_profiler_pct"] = median([(a / b - 1) * 100 for a, b in zip(profiled, unprofiled)])
         print(json.dumps(shown), flush=True)
 
 
