@@ -1,8 +1,8 @@
 """What the hook costs, paired in one process: modes alternate in blocks of steps, a barrier before each block.
 
 A block of each mode stands between two blocks with the hook off, and is compared with their mean, so that a drift of
-clocks or temperature cancels; the modes come in a new order each round. The same comparison of blocks that are off is the
-noise.
+clocks or temperature cancels; the modes come in a new order each round. The same comparison of blocks that are off is
+the noise.
 
     torchrun --nproc_per_node 2 overhead.py [OPTIONS] JOB:WIDTH:BLOCKS:TOKENS:BATCH...
 
