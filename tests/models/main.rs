@@ -5,6 +5,12 @@
 //! that it passes would prove nothing.
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "of each source a model needs a part")]
 #![allow(missing_debug_implementations, reason = "loom's types have none")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::duplicate_mod, reason = "each variant takes the sources in anew")]
+#![allow(
+    clippy::should_panic_without_expect,
+    reason = "a mutant fails as it likes: loom finds it, or an assertion"
+)]
 
 use xpu_shared::{collective, id, ledger, unit};
 

@@ -91,7 +91,9 @@ pub(crate) fn a_lane_is_one_threads_at_a_time() {
         if lane.lend(1) {
             lane.tenant.leave();
         }
-        others.into_iter().for_each(|other| other.join().unwrap());
+        for other in others {
+            other.join().unwrap();
+        }
     });
 }
 
