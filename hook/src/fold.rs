@@ -18,6 +18,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    driver,
     lane::{Lane, monotonic},
     observer::Observer,
     record::Record,
@@ -48,6 +49,8 @@ pub(crate) struct Fold {
     steps: Steps,
     /// The device that is current on this thread.
     device: Option<c_int>,
+    /// What CUDA calls that of the first timing; empty if it will not say, `None` until it was asked.
+    device_name: Option<String>,
     /// Timings CUDA would not give.
     failed: u64,
     /// Timings read so far.
@@ -129,6 +132,7 @@ impl Fold {
                 Elapsed::Failed => self.failed += 1,
                 Elapsed::Took(duration) => {
                     self.read += 1;
+                    self.name_device();
                     self.time(observer, &waiting.record, duration);
                 }
             }
@@ -150,6 +154,17 @@ impl Fold {
             runtime::exchange_capture_mode(RELAXED);
         }
         self.device = Some(device);
+    }
+
+    /// Asked once, when a timing shows that the device has a context.
+    fn name_device(&mut self) {
+        let (None, Some(device)) = (&self.device_name, self.device) else { return };
+        self.device_name = Some(driver::device_name(device).unwrap_or_default());
+    }
+
+    /// Empty while it is not known.
+    pub(crate) fn device_name(&self) -> &str {
+        self.device_name.as_deref().unwrap_or_default()
     }
 
     fn count(&mut self, observer: &Observer, lane: usize, record: &Record) {

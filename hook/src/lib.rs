@@ -22,6 +22,7 @@ mod completion;
 pub mod cublas;
 pub mod cublaslt;
 pub mod cudart;
+pub mod driver;
 mod fold;
 mod gemm;
 mod governor;

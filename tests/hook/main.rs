@@ -3,6 +3,7 @@
 mod budget;
 mod communicators;
 mod counts;
+mod device;
 mod exchange;
 mod graphs;
 mod ledger;
@@ -41,7 +42,10 @@ impl Job {
     }
 
     fn of(world: usize, set: &[(&str, &str)], script: &str) -> Self {
-        let place = Place::new();
+        Self::at(Place::new(), world, set, script)
+    }
+
+    fn at(place: Place, world: usize, set: &[(&str, &str)], script: &str) -> Self {
         let listener = Listener::at(&place.socket());
         let ranks =
             (0..world).map(|rank| Program::start(&mut command(&place, world, rank, set, script))).collect();

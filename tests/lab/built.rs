@@ -11,7 +11,8 @@ use std::{
 const REMEDY: &str = "cargo build --release --workspace";
 
 /// The libraries of simgpu, and the sonames programs know them under.
-pub const STAND_INS: [(&str, &str); 4] = [
+pub const STAND_INS: [(&str, &str); 5] = [
+    ("libsimgpu_driver.so", "libcuda.so.1"),
     ("libsimgpu_cudart.so", "libcudart.so.13"),
     ("libsimgpu_cublas.so", "libcublas.so.13"),
     ("libsimgpu_cublaslt.so", "libcublasLt.so.13"),

@@ -12,6 +12,7 @@ pub enum Part {
     Collector,
     /// The native half of the Python package.
     Python,
+    SimgpuDriver,
     SimgpuCudart,
     SimgpuCublas,
     SimgpuCublasLt,
@@ -25,6 +26,7 @@ impl Part {
             Self::Hook => "libxpu_hook.so",
             Self::Collector => "xpu-collector",
             Self::Python => "libxpu_top_python.so",
+            Self::SimgpuDriver => "libsimgpu_driver.so",
             Self::SimgpuCudart => "libsimgpu_cudart.so",
             Self::SimgpuCublas => "libsimgpu_cublas.so",
             Self::SimgpuCublasLt => "libsimgpu_cublaslt.so",

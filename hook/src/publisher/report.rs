@@ -66,7 +66,7 @@ impl Publisher {
             kernels: Vec::new(),
             memory: self.memory(),
             blocked: self.blocked(),
-            device: String::new(),
+            device: self.fold.device_name().to_owned(),
             hook: self.health(),
         }
     }

@@ -15,6 +15,7 @@ use simgpu_engine::process::Thread;
 use simgpu_engine::settings;
 use simgpu_engine::stream::{Kind, Stream};
 
+use crate::driver;
 use crate::error::Error;
 use crate::graph::Graph;
 use crate::memory::Memory;
@@ -55,6 +56,7 @@ impl Gpu {
 
     #[allow(clippy::cast_possible_truncation, reason = "the setting's range ends at 1024")]
     fn from_settings() -> Self {
+        driver::load();
         let slowdown = settings::SLOWDOWN.read();
         Self {
             devices: settings::DEVICES.read() as c_int,

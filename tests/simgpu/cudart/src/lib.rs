@@ -11,6 +11,7 @@
 mod call;
 mod capture;
 mod device;
+mod driver;
 mod error;
 mod event;
 mod gpu;

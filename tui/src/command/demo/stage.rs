@@ -17,7 +17,8 @@ const WORKER: &str = include_str!("../../../../tests/simgpu/worker.py");
 const PACKAGE: &str = include_str!("../../../../pybind/python/xpu_top/__init__.py");
 
 /// What a process that uses CUDA looks for, and what it finds here.
-const LIBRARIES: [(&str, Part); 4] = [
+const LIBRARIES: [(&str, Part); 5] = [
+    ("libcuda.so.1", Part::SimgpuDriver),
     ("libcudart.so.13", Part::SimgpuCudart),
     ("libcublas.so.13", Part::SimgpuCublas),
     ("libcublasLt.so.13", Part::SimgpuCublasLt),
@@ -46,7 +47,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 4]) -> anyhow::Result<()>
+    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 5]) -> anyhow::Result<()>
     where
         E: std::error::Error + Send + Sync + 'static,
     {
