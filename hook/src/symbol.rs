@@ -6,6 +6,9 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
+/// In the place of an address: the library is loaded and does not have the function, which is not looked for again.
+const ABSENT: usize = 1;
+
 /// A function of another library, looked up at its first use and remembered.
 ///
 /// `RTLD_NEXT` alone is not enough: for a library that Python opened `RTLD_LOCAL` it finds nothing, although calls to
@@ -27,11 +30,15 @@ impl Symbol {
     #[inline]
     pub(crate) fn find(&self, own: *const c_void) -> *mut c_void {
         let known = self.at.load(Relaxed);
-        if known.is_null() { self.look_up(own) } else { known }
+        if known.addr() > ABSENT { known } else { self.look_up(own) }
     }
 
     #[cold]
     fn look_up(&self, own: *const c_void) -> *mut c_void {
+        if self.at.load(Relaxed).addr() == ABSENT {
+            return ptr::null_mut();
+        }
+        let mut library_is_there = false;
         // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
         let mut at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if at.cast_const() == own {
@@ -44,6 +51,7 @@ impl Symbol {
             // SAFETY: the name is NUL-terminated; with RTLD_NOLOAD nothing is loaded and no constructor runs.
             let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             if !handle.is_null() {
+                library_is_there = true;
                 // The handle is kept: what was found must not be unmapped under a cached address.
                 // SAFETY: the handle is open and the name NUL-terminated.
                 at = unsafe { libc::dlsym(handle, self.name.as_ptr()) };
@@ -52,8 +60,10 @@ impl Symbol {
                 }
             }
         }
+        // A function that the program calls is looked for each time: the library that has it may be loaded yet.
+        let absent = at.is_null() && library_is_there && own.is_null();
         // Racing threads find the same address.
-        self.at.store(at, Relaxed);
+        self.at.store(if absent { ptr::without_provenance_mut(ABSENT) } else { at }, Relaxed);
         at
     }
 }
@@ -88,3 +98,20 @@ macro_rules! foreign {
     };
 }
 pub(crate) use foreign;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_loaded_library_lacks_is_not_looked_for_again() {
+        let libc: &[&CStr] = &[c"libc.so.6"];
+        let symbol = Symbol::new(c"xpu_top_no_library_has_this", libc);
+        assert!(symbol.find(ptr::null()).is_null());
+        assert_eq!(symbol.at.load(Relaxed).addr(), ABSENT);
+        assert!(symbol.find(ptr::null()).is_null());
+        let called = Symbol::new(c"xpu_top_no_library_has_this", libc);
+        assert!(called.find(ptr::without_provenance(4096)).is_null());
+        assert!(called.at.load(Relaxed).is_null(), "the program may load the library that has it");
+    }
+}
