@@ -105,7 +105,18 @@ if rank == 0:
     shown = answer if "error" in answer else {key: answer[key] for key in ("steps", "coverage")}
     print(json.dumps({"status": shown}), flush=True)
     for seen in answer.get("ranks", []):
-        line = {key: seen[key] for key in ("rank", "gemm_tflops", "bus_gb_s", "lateness_ms_p50", "state")}
+        shown = (
+            "rank",
+            "step",
+            "step_ms_p50",
+            "gemm_tflops",
+            "bus_gb_s",
+            "lateness_ms_p50",
+            "state",
+            "mfu",
+            "activity",
+        )
+        line = {key: seen.get(key) for key in shown}
         print(json.dumps(line), flush=True)
         if seen["rank"] != 0:
             continue

@@ -95,7 +95,10 @@ def counted():
     return {name: process.count_of(name.encode()) for names in TABLE.values() for name in names}
 
 
-TABLE = {"gemms": GEMMS, "kernels": LAUNCHES, "graphs": ["cudaGraphLaunch"], **COLLECTIVES, **WAITS}
+MEMORY = {"copies": ["cudaMemcpyAsync"], "allocations": ["cudaMalloc"]}
+TABLE = {"gemms": GEMMS, "kernels": LAUNCHES, "graphs": ["cudaGraphLaunch"], **COLLECTIVES, **WAITS, **MEMORY}
+# What is launched again with a graph that holds it.
+REPLAYED = ["gemms", *COLLECTIVES]
 
 
 def seen():
@@ -108,8 +111,12 @@ def seen():
     totals = {name: process.xpu_top_counter(name.encode()) for name in ("gemms", "kernels", "graphs")}
     for collective in mine["collectives"]:
         totals[collective["operation"]] = totals.get(collective["operation"], 0) + collective["count"]
-    for blocked in mine.get("blocked", []):
+    activity = mine["activity"]
+    for blocked in activity["blocked"]:
         totals[blocked["call"]] = blocked["count"]
+    totals["copies"] = sum(copies["count"] for copies in activity["memory"]["copies"])
+    totals["allocations"] = activity["memory"]["allocations"]
+    totals["activity"] = activity
     totals["flops"] = sum(2 * g["m"] * g["n"] * g["k"] * g["batch"] * g["count"] for g in mine["gemms"])
     totals["communicators"] = mine.get("communicators")
     totals["coverage"] = answer["coverage"]
@@ -131,6 +138,7 @@ def train():
 
 
 step = train
+captured = dict.fromkeys((name for names in TABLE.values() for name in names), 0)
 if kind == "graphed":
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -138,8 +146,10 @@ if kind == "graphed":
             train()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
+    outside = counted()
     with torch.cuda.graph(graph):
         train()
+    captured = {name: count - outside[name] for name, count in counted().items()}
     step = graph.replay
 for _ in range(10):
     step()
@@ -153,6 +163,8 @@ if rank == 0:
     lines = {}
     for what, names in TABLE.items():
         by_count = sum(after[name] - before[name] for name in names)
+        if what in REPLAYED:
+            by_count += sum(captured[name] for name in names) * steps
         by_hook = hook_after.get(what, 0) - hook_before.get(what, 0)
         lines[what] = [by_hook, by_count]
     flops = (hook_after["flops"] - hook_before["flops"]) / steps
@@ -164,6 +176,7 @@ if rank == 0:
         "analytic_flops_per_step": analytic_flops(),
         "flops_ratio": round(flops / analytic_flops(), 5),
         "communicators": hook_after["communicators"],
+        "activity": hook_after["activity"],
         "coverage": hook_after["coverage"],
     }
     print(json.dumps(shown), flush=True)

@@ -53,8 +53,8 @@ watch() {
 }
 
 agree() {
-    for kind in ddp fsdp; do
-        run agreement agreement.py xpu-top $kind 2>>"$out/agreement.err" | tee -a "$out/agreement.jsonl"
+    for kind in ${AGREE:-ddp fsdp}; do
+        XPU_TOP_KERNELS=flash_fwd:flash_bwd run agreement agreement.py xpu-top $kind 2>>"$out/agreement.err" | tee -a "$out/agreement.jsonl"
     done
 }
 
