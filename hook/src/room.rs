@@ -5,10 +5,11 @@
 //! left to [`crate::last_resort`].
 
 use std::{
+    ffi::c_void,
     mem::MaybeUninit,
     os::fd::{FromRawFd as _, OwnedFd},
-    sync::mpsc,
-    thread,
+    ptr,
+    sync::Mutex,
 };
 
 use crate::memory;
@@ -59,21 +60,34 @@ fn descriptors_are_left() -> bool {
     made.len() == DESCRIPTORS
 }
 
-/// All of them at once: each waits until the sender is gone.
+/// All of them at once: each waits until the gate is open. Made as libzmq makes its own; what the standard library keeps for
+/// a thread would stay behind each time (see [`crate::last_resort`]).
 fn threads_are_left() -> bool {
-    let stack = stack();
-    let mut senders = Vec::new();
-    let mut waiting = Vec::new();
-    for _ in 0..THREADS {
-        let (sender, receiver) = mpsc::channel::<()>();
-        let wait = move || _ = receiver.recv();
-        let named = thread::Builder::new().name("xpu-top-room".to_owned());
-        let Ok(thread) = named.stack_size(stack).spawn(wait) else { break };
-        senders.push(sender);
-        waiting.push(thread);
+    let gate = Mutex::new(());
+    let shut = gate.lock();
+    let made: Vec<_> =
+        std::iter::repeat_with(|| waiting_at(&gate)).map_while(|thread| thread).take(THREADS).collect();
+    drop(shut);
+    for &thread in &made {
+        // SAFETY: it was made above, and is joined once.
+        unsafe { libc::pthread_join(thread, ptr::null_mut()) };
     }
-    drop(senders);
-    waiting.into_iter().filter_map(|thread| thread.join().ok()).count() == THREADS
+    made.len() == THREADS
+}
+
+fn waiting_at(gate: &Mutex<()>) -> Option<libc::pthread_t> {
+    extern "C" fn wait(gate: *mut c_void) -> *mut c_void {
+        // SAFETY: the maker keeps the gate until it has joined this thread.
+        drop(unsafe { &*gate.cast::<Mutex<()>>() }.lock());
+        ptr::null_mut()
+    }
+    let mut thread = MaybeUninit::uninit();
+    let gate = ptr::from_ref(gate).cast_mut().cast();
+    // SAFETY: `thread` is storage for the one that is made, whose body takes the gate.
+    unsafe {
+        (libc::pthread_create(thread.as_mut_ptr(), ptr::null(), wait, gate) == 0)
+            .then(|| thread.assume_init())
+    }
 }
 
 #[cfg(test)]
