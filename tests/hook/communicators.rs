@@ -178,6 +178,7 @@ hold()";
     job.end();
 }
 
+/// CUDA refuses an event of one device on a stream of another: what a group launches beside the current device is not timed.
 #[test]
 fn one_process_may_be_all_ranks() {
     let job = Job::alone(
@@ -193,6 +194,7 @@ for _ in range(5):
     with Group():
         for comm, stream_of in zip(comms, streams):
             ok(process.ncclAllReduce(memory, memory, c_size_t(1000), NCCL_FLOAT, 0, c_void_p(comm), stream_of))
+    ok(process.cudaPeekAtLastError())
 for stream_of in streams: ok(process.cudaStreamSynchronize(stream_of))
 assert process.ncclCommInitAll(comms, -1, None) == 4
 step(1)
@@ -201,14 +203,13 @@ hold()",
     let known = communicators(&job, 0);
     assert_eq!(known.iter().map(who).collect::<Vec<_>>(), [(0, 3, 5), (1, 3, 5), (2, 3, 5)]);
     assert!(known.iter().all(|one| one.id == known[0].id && one.id.0 != 0));
-    let samples = until("all to be timed", || {
+    let (samples, untimed) = until("all to be timed", || {
         let said = job.after_step(0, 1);
         let all: Vec<_> = said.summaries.iter().flat_map(|summary| summary.samples.clone()).collect();
-        (all.len() == 15).then_some(all)
+        (all.len() >= 5).then_some((all, said.summaries.last()?.hook.untimed))
     });
-    for communicator in 0..3 {
-        assert_eq!(samples.iter().filter(|sample| sample.communicator == communicator).count(), 5);
-    }
+    assert!(samples.iter().all(|sample| sample.communicator == 2), "the current device's own");
+    assert_eq!((samples.len(), untimed), (5, 10));
     job.end();
 }
 

@@ -34,9 +34,9 @@ unsafe fn create(event: *mut usize, flags: c_uint) -> c_int {
         if event.is_null() || flags & !KNOWN_FLAGS != 0 || (timed && flags & INTERPROCESS != 0) {
             return Err(Error::INVALID_VALUE);
         }
-        gpu.device()?;
+        let device = gpu.device()?;
         // SAFETY: this function's own condition.
-        unsafe { put(event, gpu.events.add(Arc::new(Event::new(timed)))) }
+        unsafe { put(event, gpu.events.add(Arc::new(Event::new(timed, device)))) }
     })
 }
 
@@ -60,6 +60,9 @@ fn record(event: usize, stream: usize) -> c_int {
     call(|gpu| {
         let event = gpu.event(event)?;
         let stream = gpu.stream(stream)?;
+        if event.device != stream.device {
+            return Err(Error::INVALID_HANDLE);
+        }
         gpu.admit(&stream)?;
         Ok(stream.record(&event)?)
     })

@@ -61,14 +61,16 @@ pub enum Last {
 
 #[derive(Debug)]
 pub struct Event {
+    /// Whose streams may record it.
+    pub device: i32,
     timed: bool,
     last: Mutex<Last>,
 }
 
 impl Event {
     #[must_use]
-    pub fn new(timed: bool) -> Self {
-        Self { timed, last: Mutex::new(Last::Never) }
+    pub fn new(timed: bool, device: i32) -> Self {
+        Self { device, timed, last: Mutex::new(Last::Never) }
     }
 
     #[must_use]

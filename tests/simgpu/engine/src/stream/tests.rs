@@ -10,7 +10,7 @@ fn stream() -> Arc<Stream> {
 }
 
 fn recorded(stream: &Arc<Stream>) -> Arc<Mark> {
-    let event = Event::new(true);
+    let event = Event::new(true, 0);
     stream.record(&event).expect("no thread is needed");
     match event.last() {
         Last::Recorded(mark) => mark,
