@@ -1,6 +1,7 @@
 //! Records to totals: what the hook's own thread does with what launching threads pushed.
 
 mod graphs;
+mod kernels;
 mod steps;
 mod totals;
 
@@ -26,6 +27,7 @@ use crate::{
     timer::{Elapsed, TimerId},
 };
 use graphs::GraphTally;
+use kernels::KernelTally;
 use steps::{Call, Mark, Steps};
 use totals::Totals;
 
@@ -40,6 +42,7 @@ pub(crate) struct Fold {
     gemms: Totals<GemmShape>,
     collectives: Totals<CollectiveKey>,
     graphs: GraphTally,
+    kernels: KernelTally,
     waiting: VecDeque<Waiting>,
     /// Events that show what is done are under way.
     marks_wait: bool,
@@ -124,6 +127,7 @@ impl Fold {
         }
         self.steps.settle(observer, begun);
         self.count_graphs(observer);
+        self.count_kernels(observer);
         let mut waiting = std::mem::take(&mut self.waiting);
         visit(&mut waiting, Waiting::queue, |waiting| {
             self.make_current(waiting.lane.timers.device(waiting.timer));
@@ -179,7 +183,7 @@ impl Fold {
                 let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Interval { .. } | Record::Graph { .. } | Record::Gap { .. } => {}
+            Record::Interval { .. } | Record::Graph { .. } | Record::Kernel { .. } | Record::Gap { .. } => {}
             Record::Step { completed, at } => self.steps.mark(completed, at),
         }
     }
@@ -216,6 +220,7 @@ impl Fold {
                 self.time_collective(observer, at, (sequence, collectives), duration);
             }
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
+            Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::Step { .. } => {}
         }
@@ -255,11 +260,15 @@ impl Fold {
         self.gemms.mark_all();
         self.collectives.mark_all();
         self.graphs.mark_all();
+        self.kernels.mark_all();
     }
 
     /// Whether totals changed that were not taken yet.
     pub(crate) fn has_more(&self) -> bool {
-        self.gemms.has_more() || self.collectives.has_more() || self.graphs.has_more()
+        self.gemms.has_more()
+            || self.collectives.has_more()
+            || self.graphs.has_more()
+            || self.kernels.has_more()
     }
 
     /// Totals that changed since they were taken last, the longest waiting first, as many as go into one message.
@@ -327,6 +336,7 @@ impl Fold {
             + self.collectives.memory()
             + self.steps.memory()
             + self.graphs.memory()
+            + self.kernels.memory()
             + self.samples.capacity() * size_of::<Sample>()
             + self.waiting.capacity() * size_of::<Waiting>()
     }

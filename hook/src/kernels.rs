@@ -1,20 +1,95 @@
-//! Kernel launches: counted, also those the user asked for by name.
+//! Kernel launches: counted, and those the user asked for by name also by pattern, and timed.
 
-use cudarc::runtime::sys::cudaStream_t;
+mod names;
+mod pattern;
 
-use crate::lane::Lane;
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
 
-/// Patterns there can be.
-pub(crate) const PATTERNS: usize = 16;
+use cudarc::{driver::sys::CUfunction, runtime::sys::cudaStream_t};
 
-/// Before the launch.
-#[inline]
-pub(crate) fn begin(lane: &Lane, stream: impl FnOnce() -> cudaStream_t) {
-    let observer = lane.observer();
-    if observer.may_capture()
-        && let Some(capture) = observer.capture_of(stream())
-    {
-        return observer.graphs.captured(capture, |contents| contents.kernels += 1);
+use crate::{
+    graphs::CaptureId,
+    lane::{Lane, Timing},
+    rate::{self, Class},
+    record::Record,
+};
+use names::Known;
+pub(crate) use names::{forget as forget_names, missed, pattern, patterns, set_from};
+pub(crate) use pattern::PATTERNS;
+
+/// What is launched, as the call has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    /// To the runtime: an address in the program, or a `cudaKernel_t`.
+    Runtime(*const c_void),
+    /// A `cudaKernel_t`, which is the driver's `CUkernel`.
+    Kernel(*const c_void),
+    /// To the driver: a `CUfunction` or a `CUkernel`.
+    Driver(CUfunction),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    function: Function,
+    known: Known,
+    stream: cudaStream_t,
+    captured: Option<CaptureId>,
+    timing: Timing,
+}
+
+impl Launch {
+    /// Before the call. `stream` is asked for only if it is needed.
+    #[inline]
+    pub(crate) fn begin(lane: &Lane, function: Function, stream: impl FnOnce() -> cudaStream_t) -> Self {
+        let observer = lane.observer();
+        let known = names::look_up(function);
+        let number = lane.counters.named_kernels.get();
+        let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
+        let mut launch =
+            Self { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not };
+        if timed || observer.may_capture() {
+            launch.stream = stream();
+            launch.captured = observer.capture_of(launch.stream);
+            if timed && launch.captured.is_none() {
+                launch.timing = lane.start_timing(launch.stream);
+                lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
+            }
+        }
+        launch
     }
-    lane.counters.kernels.add(1);
+
+    /// After it. What was refused was not launched and is not counted.
+    #[inline]
+    pub(crate) fn end(self, lane: &Lane, result: c_int) {
+        if result != 0 {
+            return lane.drop_timing(self.timing);
+        }
+        let timer = lane.stop_timing(self.timing, self.stream);
+        let pattern = match self.known {
+            Known::Plain => None,
+            Known::Matches(pattern) => Some(pattern),
+            // Only now: a function that could be launched is loaded, and has a name.
+            Known::NotYet => names::ask(self.function),
+        };
+        let place = pattern.map(usize::from).filter(|&pattern| pattern < PATTERNS);
+        if let Some(capture) = self.captured {
+            return lane.observer().graphs.captured(capture, |contents| {
+                contents.kernels += 1;
+                if let Some(place) = place {
+                    contents.named[place] += 1;
+                }
+            });
+        }
+        lane.counters.kernels.add(1);
+        if let Some(place) = place {
+            lane.counters.named_kernels.add(1);
+            lane.counters.named[place].add(1);
+        }
+        if let (Some(pattern), Some(timer)) = (pattern, timer) {
+            lane.push(Record::Kernel { pattern, timer });
+        }
+    }
 }

@@ -20,6 +20,7 @@ use xpu_shared::{
 use crate::{
     activity::{Held, Moved},
     group::Group,
+    kernels::PATTERNS,
     observer::{self, Observer},
     record::Record,
     ring::{Pushed, Ring},
@@ -69,6 +70,8 @@ pub(crate) struct Counters {
     pub(crate) kernels: Count,
     /// Those of them whose names were asked for.
     pub(crate) named_kernels: Count,
+    /// The same by pattern.
+    pub(crate) named: [Count; PATTERNS],
     pub(crate) graphs: Count,
     pub(crate) gemms: Count,
     pub(crate) collectives: Count,

@@ -28,6 +28,7 @@ use crate::{
     governor::Overhead,
     graphs::{CaptureId, Graphs},
     identity::Identity,
+    kernels,
     lane::Lane,
     lane::monotonic,
     memory, publisher, rate, runtime, switch,
@@ -111,7 +112,11 @@ impl Observer {
             return None;
         }
         let read = |name, set: fn(&str) -> Result<(), String>| set(&std::env::var(name).ok()?).err();
-        let complaints = [read(variable::BUDGET, budget::set_from), read(variable::SAMPLE, rate::set_from)];
+        let complaints = [
+            read(variable::BUDGET, budget::set_from),
+            read(variable::SAMPLE, rate::set_from),
+            read(variable::KERNELS, kernels::set_from),
+        ];
         let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new()?,

@@ -42,6 +42,11 @@ pub(crate) enum Record {
         graph: u32,
         timer: TimerId,
     },
+    /// The timed launch of a kernel, by the pattern that its name matches.
+    Kernel {
+        pattern: u8,
+        timer: TimerId,
+    },
     /// A pair of events with nothing in between.
     Gap {
         timer: TimerId,
@@ -58,7 +63,10 @@ impl Record {
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
             Self::Gemm { timer, .. } | Self::Collective { timer, .. } => timer,
-            Self::Interval { timer, .. } | Self::Graph { timer, .. } | Self::Gap { timer } => Some(timer),
+            Self::Interval { timer, .. }
+            | Self::Graph { timer, .. }
+            | Self::Kernel { timer, .. }
+            | Self::Gap { timer } => Some(timer),
             Self::Step { .. } => None,
         }
     }

@@ -1,7 +1,7 @@
 //! The few functions of the CUDA runtime the hook calls itself.
 
 use std::{
-    ffi::{CStr, c_int, c_uint, c_void},
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
     ptr,
 };
 
@@ -40,6 +40,10 @@ foreign! { fn cudaThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int in 
 foreign! { fn cudaPeekAtLastError() -> c_int in CUDART }
 foreign! { fn cudaGetLastError() -> c_int in CUDART }
 foreign! { fn cudaGetDevice(device: *mut c_int) -> c_int in CUDART }
+foreign! {
+    /// Since CUDA 12.3.
+    fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int in CUDART
+}
 foreign! { fn cudaSetDevice(device: c_int) -> c_int in CUDART }
 
 /// Whether `stream` is being captured into a graph; `None` where CUDA will not say.

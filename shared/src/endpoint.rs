@@ -60,6 +60,8 @@ pub mod variable {
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
     /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two), whatever they cost.
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
+    /// Kernels to count and time by name, for example `flash_fwd:attn*bwd`.
+    pub const KERNELS: &str = "XPU_TOP_KERNELS";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

@@ -6,6 +6,7 @@ mod counts;
 mod device;
 mod exchange;
 mod graphs;
+mod kernels;
 mod ledger;
 mod life;
 mod limits;

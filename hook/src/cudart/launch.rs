@@ -1,4 +1,4 @@
-//! Kernel launches are counted.
+//! Kernel launches.
 
 use std::ffi::{c_int, c_void};
 
@@ -6,7 +6,7 @@ use cudarc::runtime::sys::{cudaLaunchConfig_t, cudaStream_t, dim3};
 
 use crate::{
     interpose::interpose_twins,
-    kernels,
+    kernels::{Function, Launch},
     runtime::{CUDART, MISSING},
 };
 
@@ -16,21 +16,30 @@ interpose_twins! {
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| kernels::begin(lane, || stream);
-    after |_, (), _| {};
+    before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
+    after |lane, launch, result| launch.end(lane, result);
 
     /// What the compiler of CUDA 13 makes of `<<<>>>`.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(
         kernel: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| kernels::begin(lane, || stream);
-    after |_, (), _| {};
+    before |lane| Launch::begin(lane, Function::Kernel(kernel), || stream);
+    after |lane, launch, result| launch.end(lane, result);
+
+    fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(
+        function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
+        stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
+    after |lane, launch, result| launch.end(lane, result);
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(
         config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
     ) -> c_int in CUDART, or MISSING;
-    // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
-    before |lane| kernels::begin(lane, || unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.stream));
-    after |_, (), _| {};
+    before |lane| Launch::begin(lane, Function::Runtime(function), || {
+        // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
+        unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.stream)
+    });
+    after |lane, launch, result| launch.end(lane, result);
 }

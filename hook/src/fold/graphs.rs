@@ -71,6 +71,9 @@ impl Fold {
             for &(shape, count) in contents.products() {
                 self.gemms.count(shape, count * launches);
             }
+            for (pattern, count) in contents.named.iter().enumerate() {
+                self.kernels.count(pattern, count * launches);
+            }
             for &(alike, count) in contents.operations() {
                 let key = CollectiveKey {
                     communicator: alike.communicator,

@@ -3,7 +3,7 @@
 use xpu_shared::frame::Launches;
 
 use super::Publisher;
-use crate::cublaslt;
+use crate::{cublaslt, kernels};
 
 /// Launches after which a rank of many should have met the others: some steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
@@ -13,6 +13,7 @@ impl Publisher {
         let communicators = &self.observer.communicators;
         let (unplaced, unknown_frees) = self.observer.allocations.missed();
         let (lost, unseen) = self.observer.graphs.missed();
+        let (unnamed, crowded) = kernels::missed();
         let mut blind = self.observer.complaints.clone();
         for (count, what) in [
             (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
@@ -21,6 +22,8 @@ impl Publisher {
             (cublaslt::unreadable(), "cuBLASLt products whose sizes are not on the host"),
             (lost, "parts of CUDA graphs that could not be kept apart"),
             (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
+            (unnamed, "kernels whose names could not be asked for: that takes CUDA 12.3"),
+            (crowded, "launches of kernels too many to be told apart by name"),
             (unplaced, "allocations too many to be told apart: more memory is held than shown"),
             (unknown_frees, "frees of memory whose allocation was not seen"),
         ] {

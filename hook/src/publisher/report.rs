@@ -63,7 +63,7 @@ impl Publisher {
             communicators,
             launches,
             graphs: self.fold.take_graphs(),
-            kernels: Vec::new(),
+            kernels: self.fold.take_kernels(),
             memory: self.memory(),
             blocked: self.blocked(),
             device: self.fold.device_name().to_owned(),

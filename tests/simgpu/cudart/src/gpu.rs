@@ -18,6 +18,7 @@ use simgpu_engine::stream::{Kind, Stream};
 use crate::driver;
 use crate::error::Error;
 use crate::graph::Graph;
+use crate::kernel::Kernels;
 use crate::memory::Memory;
 
 /// Handles that mean the legacy stream: NULL, `cudaStreamLegacy`, and, for want of one, `cudaStreamPerThread`.
@@ -30,6 +31,7 @@ pub(crate) struct Gpu {
     pub graphs: Handles<Graph>,
     pub executables: Handles<Graph>,
     pub captures: Captures,
+    pub kernels: Kernels,
     /// Addresses given to the program: the device's and the host's.
     pub memory: Memory,
     pub host_memory: Memory,
@@ -65,6 +67,7 @@ impl Gpu {
             graphs: Handles::new(0x6100_0000),
             executables: Handles::new(0x6e00_0000),
             captures: Captures::default(),
+            kernels: Kernels::default(),
             memory: Memory::default(),
             host_memory: Memory::default(),
             legacy: Mutex::default(),

@@ -8,6 +8,7 @@ use simgpu_engine::op::Node;
 
 use crate::call::{call, put};
 use crate::error::Error;
+use crate::gpu::Gpu;
 
 /// A graph, or an executable made of one.
 #[derive(Debug, Default)]
@@ -147,10 +148,12 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
-    call(|gpu| {
-        let executable = gpu.executables.get(executable).ok_or(Error::INVALID_VALUE)?;
-        executable.nodes().into_iter().try_for_each(|node| gpu.submit(stream, node))
-    })
+    call(|gpu| launch(gpu, executable, stream))
+}
+
+pub(crate) fn launch(gpu: &Gpu, executable: usize, stream: usize) -> Result<(), Error> {
+    let executable = gpu.executables.get(executable).ok_or(Error::INVALID_VALUE)?;
+    executable.nodes().into_iter().try_for_each(|node| gpu.submit(stream, node))
 }
 
 #[unsafe(no_mangle)]

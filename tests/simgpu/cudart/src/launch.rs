@@ -54,6 +54,18 @@ pub(crate) extern "C" fn __cudaLaunchKernel(
 }
 
 #[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared_bytes: usize,
+    stream: usize,
+) -> c_int {
+    launch(function, grid, block, stream)
+}
+
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
     function: *const c_void,

@@ -16,6 +16,7 @@ mod error;
 mod event;
 mod gpu;
 mod graph;
+mod kernel;
 mod launch;
 mod memory;
 mod private;

@@ -2,7 +2,8 @@
 //!
 //! These leave the thread's last CUDA error alone: the siblings answer with error codes of their own.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
+use std::ptr;
 use std::sync::Arc;
 
 use simgpu_engine::op::{Collective, CollectiveCalls, Node};
@@ -10,6 +11,7 @@ use simgpu_engine::process;
 
 use crate::error::Error;
 use crate::gpu::Gpu;
+use crate::graph;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
@@ -37,6 +39,25 @@ pub(crate) extern "C" fn simgpu_current_device() -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_contexts() -> u64 {
     Gpu::get().contexts()
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_enqueue_kernel(stream: usize) -> c_int {
+    enqueue(stream, |gpu| Node::Work(gpu.kernel()))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_launch_graph(executable: usize, stream: usize) -> c_int {
+    if !process::is_usable() {
+        return Error::INITIALIZATION.0;
+    }
+    graph::launch(Gpu::get(), executable, stream).err().unwrap_or(Error::NONE).0
+}
+
+/// NULL if there is none of this handle.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_kernel_name(kernel: usize) -> *const c_char {
+    Gpu::get().kernels.name(kernel).unwrap_or(ptr::null())
 }
 
 fn enqueue(stream: usize, node: impl FnOnce(&Gpu) -> Node) -> c_int {

@@ -7,3 +7,5 @@
 
 mod call;
 mod device;
+mod launch;
+mod module;

@@ -1,7 +1,7 @@
 //! The private way from the other stand-ins to the timeline in `libcudart`.
 //!
 //! The real cuBLAS and NCCL launch through the driver, where an observer of the runtime does not see them. So
-//! these four functions are looked up in the library itself, and no public runtime call is made.
+//! these functions are looked up in the library itself, and no public runtime call is made.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
@@ -20,6 +20,10 @@ pub struct Driver {
     pub enqueue_copy: unsafe extern "C" fn(stream: usize, bytes: u64) -> c_int,
     /// `simgpu_enqueue_collective`: takes the calls over, also when it fails.
     pub enqueue_collective: unsafe extern "C" fn(stream: usize, calls: CollectiveCalls) -> c_int,
+    pub enqueue_kernel: unsafe extern "C" fn(stream: usize) -> c_int,
+    pub launch_graph: unsafe extern "C" fn(executable: usize, stream: usize) -> c_int,
+    /// `simgpu_kernel_name`: of a `cudaKernel_t`; NULL if there is none.
+    pub kernel_name: unsafe extern "C" fn(kernel: usize) -> *const c_char,
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
 }
@@ -35,7 +39,7 @@ impl Driver {
         // SAFETY: the name is NUL-terminated; the stand-in has no constructor that could misbehave.
         let library =
             NonNull::new(unsafe { libc::dlopen(CUDART.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })?;
-        // SAFETY: the four names are ours, so whatever exports them has the signatures of the fields above.
+        // SAFETY: the names are ours, so whatever exports them has the signatures of the fields above.
         unsafe {
             Some(Self {
                 enqueue_gemm: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, f64, f64) -> c_int>(
@@ -48,6 +52,16 @@ impl Driver {
                     *mut c_void,
                     unsafe extern "C" fn(usize, CollectiveCalls) -> c_int,
                 >(symbol(library, c"simgpu_enqueue_collective")?),
+                enqueue_kernel: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> c_int>(symbol(
+                    library,
+                    c"simgpu_enqueue_kernel",
+                )?),
+                launch_graph: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, usize) -> c_int>(
+                    symbol(library, c"simgpu_launch_graph")?,
+                ),
+                kernel_name: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> *const c_char>(
+                    symbol(library, c"simgpu_kernel_name")?,
+                ),
                 current_device: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(symbol(
                     library,
                     c"simgpu_current_device",

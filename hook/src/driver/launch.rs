@@ -1,0 +1,55 @@
+//! Launches that programs make through the driver themselves. The runtime, and what has it linked in (NCCL, cuBLAS), asks the
+//! driver for addresses instead, and is not seen here; a launch within an observed call counts as that call.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use cudarc::driver::sys::{CUfunction, CUgraphExec, CUlaunchConfig, CUlibrary, CUmodule, CUstream};
+
+use super::{CUDA, NOT_INITIALIZED};
+use crate::{
+    graphs,
+    interpose::{interpose, interpose_twins},
+    kernels::{self, Function, Launch},
+};
+
+interpose_twins! {
+    fn cuLaunchKernel, cuLaunchKernel_ptsz(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void,
+    ) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
+    after |lane, launch, result| launch.end(lane, result);
+
+    fn cuLaunchKernelEx, cuLaunchKernelEx_ptsz(
+        config: *const CUlaunchConfig, function: CUfunction, arguments: *mut *mut c_void, extra: *mut *mut c_void,
+    ) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |lane| Launch::begin(lane, Function::Driver(function), || {
+        // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
+        unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.hStream.cast())
+    });
+    after |lane, launch, result| launch.end(lane, result);
+
+    fn cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void,
+    ) -> c_int in CUDA, or NOT_INITIALIZED;
+    before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
+    after |lane, launch, result| launch.end(lane, result);
+
+    /// One that the runtime made executable is known; of others nothing but the launch.
+    fn cuGraphLaunch, cuGraphLaunch_ptsz(
+        graph: CUgraphExec, stream: CUstream,
+    ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |lane| graphs::Launch::begin(lane, graph.cast(), stream.cast());
+    after |lane, launch, result| launch.end(lane, result);
+}
+
+interpose! {
+    fn cuModuleUnload(module: CUmodule) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |_lane| kernels::forget_names();
+    after |_, (), _| {};
+
+    fn cuLibraryUnload(library: CUlibrary) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |_lane| kernels::forget_names();
+    after |_, (), _| {};
+}

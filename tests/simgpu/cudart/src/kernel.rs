@@ -1,0 +1,87 @@
+//! Kernels by name: what a program's compiler registers before `main`, and the handles made of it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use simgpu_engine::handles::Handles;
+use simgpu_engine::lock;
+
+use crate::call::{call, put};
+use crate::error::Error;
+
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    /// By the address that stands for a kernel in the program.
+    registered: Mutex<HashMap<usize, usize>>,
+    /// `cudaKernel_t`, which the driver calls `CUkernel`.
+    handles: Handles<CString>,
+}
+
+impl Default for Kernels {
+    fn default() -> Self {
+        Self { registered: Mutex::default(), handles: Handles::new(0xce00_0000) }
+    }
+}
+
+impl Kernels {
+    /// The handle of the kernel that this address stands for.
+    fn at(&self, address: usize) -> Option<usize> {
+        lock(&self.registered).get(&address).copied()
+    }
+
+    /// Where the name of a kernel is, by its handle. Kernels are never unregistered.
+    pub(crate) fn name(&self, handle: usize) -> Option<*const c_char> {
+        self.handles.get(handle).map(|name| name.as_ptr())
+    }
+}
+
+/// What the compiler puts before `main`; of it all only the name is used.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __cudaRegisterFunction(
+    _module: *mut *mut c_void,
+    address: *const c_char,
+    _function: *mut c_char,
+    name: *const c_char,
+    _threads: c_int,
+    _thread: *mut c_void,
+    _block: *mut c_void,
+    _block_size: *mut c_void,
+    _grid_size: *mut c_void,
+    _warp: *mut c_int,
+) {
+    call(|gpu| {
+        // SAFETY: compilers pass a name that is a C string.
+        let name = unsafe { CStr::from_ptr(name) }.to_owned();
+        let handle = gpu.kernels.handles.add(Arc::new(name));
+        lock(&gpu.kernels.registered).insert(address.addr(), handle);
+        Ok(())
+    });
+}
+
+/// Of an address in the program; a `cudaKernel_t` it refuses.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> c_int {
+    call(|gpu| {
+        let kernel = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { put(name, gpu.kernels.name(kernel).unwrap_or(ptr::null())) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
+    call(|gpu| {
+        let handle = gpu.kernels.at(function.addr()).ok_or(Error::INVALID_FUNCTION)?;
+        // SAFETY: CUDA asks its callers for a writable pointer.
+        unsafe { put(kernel, handle) }
+    })
+}
+
+/// What `<<<>>>` compiles to since CUDA 13, before `__cudaLaunchKernel`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __cudaGetKernel(kernel: *mut usize, function: *const c_void) -> c_int {
+    // SAFETY: passed on unchanged.
+    unsafe { cudaGetKernel(kernel, function) }
+}
