@@ -316,6 +316,16 @@ fn a_capture_in_progress_is_not_spoilt() {
 }
 
 #[test]
+fn captures_that_fail_are_the_programs_own() {
+    let heard = Hazard::new("captures_that_fail", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 4 + 3 * 10, "what was captured in vain never ran");
+    assert_eq!(sum(&heard, |launches| launches.kernels), 3);
+    assert_eq!(sum(&heard, |launches| launches.graphs), 3);
+    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    assert_eq!(blind[..], [""; 0], "a free that was refused freed nothing");
+}
+
+#[test]
 fn ranks_forked_before_any_call_are_two() {
     let heard = Hazard::new("two_ranks", 0).is_harmless_and_heard();
     assert_eq!(heard.len(), 2);
@@ -407,6 +417,7 @@ fn memory_is_not_misused() {
         ("atexit_calls", 6),
         ("error_passes_through", 0),
         ("capture_in_progress", 0),
+        ("captures_that_fail", 0),
         ("two_ranks", 0),
         ("streams_come_and_go", 0),
         ("switched_while_used", 0),

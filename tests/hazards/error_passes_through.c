@@ -27,6 +27,8 @@ int main(void) {
     report("set device 9999", cudaSetDevice(9999));
     report("stale stream", cudaStreamSynchronize(stale));
     report("stale event", cudaEventRecord(stale, NULL));
+    report("stale event waited for", cudaEventSynchronize(stale));
+    report("free of what nobody allocated", cudaFree(stale));
     report("null answer", cudaMalloc(NULL, 16));
     gpu_dim3 none = {0, 0, 0}, one = {1, 1, 1}, many = {2048, 1, 1};
     report("no blocks", cudaLaunchKernel((void *)&errno, none, one, NULL, 0, NULL));

@@ -1,0 +1,59 @@
+/* Captures spoilt by calls that may wait for the GPU, and the errors of all that follows; then one that succeeds on the same stream,
+ * whose graph is gone before its executable is launched for the first time. Exit code 0. */
+#include "gpu.h"
+
+enum { N = 512 };
+
+static void *blas, *stream, *m[3];
+
+static int spoil_by_malloc(void) {
+    void *memory = NULL;
+    return cudaMalloc(&memory, 16);
+}
+
+static int spoil_by_free(void) { return cudaFree((void *)0xdead000); }
+
+static int spoil_by_stream(void) { return cudaStreamSynchronize(stream); }
+
+static int spoil_by_device(void) { return cudaDeviceSynchronize(); }
+
+static void fail(const char *what, int (*spoil)(void)) {
+    void *graph = NULL;
+    CHECK(cudaStreamBeginCapture(stream, GPU_CAPTURE_GLOBAL));
+    CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    int code = spoil();
+    int after = gpu_gemm(blas, N, m[0], m[1], m[2]), kernel = gpu_kernel(stream);
+    int ended = cudaStreamEndCapture(stream, &graph);
+    printf("%s: %d, a product %d, a kernel %d, the end %d, graph %s, last error %d, then %d\n", what, code, after, kernel, ended,
+           graph ? "made" : "lost", cudaGetLastError(), cudaGetLastError());
+    CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    CHECK(cudaStreamSynchronize(stream));
+}
+
+int main(void) {
+    gpu_open();
+    void *graph = NULL, *executable = NULL;
+    CHECK(cudaSetDevice(0));
+    CHECK(cudaStreamCreateWithFlags(&stream, GPU_NON_BLOCKING));
+    CHECK(cublasCreate_v2(&blas));
+    CHECK(cublasSetStream_v2(blas, stream));
+    gpu_matrices(N, m);
+    fail("malloc", spoil_by_malloc);
+    fail("free", spoil_by_free);
+    fail("stream", spoil_by_stream);
+    fail("device", spoil_by_device);
+    printf("an end without a beginning: %d, last error %d\n", cudaStreamEndCapture(stream, &graph), cudaGetLastError());
+
+    CHECK(cudaStreamBeginCapture(stream, GPU_CAPTURE_GLOBAL));
+    for (int i = 0; i < 10; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    CHECK(gpu_kernel(stream));
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    CHECK(cudaGraphDestroy(graph));
+    printf("the graph again: %d, last error %d\n", cudaGraphDestroy(graph), cudaGetLastError());
+    for (int i = 0; i < 3; i++) CHECK(cudaGraphLaunch(executable, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(cudaGraphExecDestroy(executable));
+    printf("the executable afterwards: %d, last error %d\n", cudaGraphLaunch(executable, stream), cudaGetLastError());
+    return 0;
+}
