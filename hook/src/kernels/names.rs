@@ -112,7 +112,9 @@ pub(super) fn ask(function: Function) -> Option<u8> {
 #[cold]
 pub(crate) fn forget() {
     if ASKED_FOR.load(Relaxed) {
-        VERDICTS.iter().for_each(|verdict| verdict.store(UNASKED, Relaxed));
+        for verdict in &VERDICTS {
+            verdict.store(UNASKED, Relaxed);
+        }
     }
 }
 
