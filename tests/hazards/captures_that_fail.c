@@ -6,6 +6,11 @@ enum { N = 512 };
 
 static void *blas, *stream, *m[3];
 
+static void report(const char *what, int code) {
+    int last = cudaGetLastError(), then = cudaGetLastError();
+    printf("%s: %d, last error %d, then %d\n", what, code, last, then);
+}
+
 static int spoil_by_malloc(void) {
     void *memory = NULL;
     return cudaMalloc(&memory, 16);
@@ -24,8 +29,8 @@ static void fail(const char *what, int (*spoil)(void)) {
     int code = spoil();
     int after = gpu_gemm(blas, N, m[0], m[1], m[2]), kernel = gpu_kernel(stream);
     int ended = cudaStreamEndCapture(stream, &graph);
-    printf("%s: %d, a product %d, a kernel %d, the end %d, graph %s, last error %d, then %d\n", what, code, after, kernel, ended,
-           graph ? "made" : "lost", cudaGetLastError(), cudaGetLastError());
+    printf("%s: %d, a product %d, a kernel %d, graph %s\n", what, code, after, kernel, graph ? "made" : "lost");
+    report("the end", ended);
     CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     CHECK(cudaStreamSynchronize(stream));
 }
@@ -42,7 +47,7 @@ int main(void) {
     fail("free", spoil_by_free);
     fail("stream", spoil_by_stream);
     fail("device", spoil_by_device);
-    printf("an end without a beginning: %d, last error %d\n", cudaStreamEndCapture(stream, &graph), cudaGetLastError());
+    report("an end without a beginning", cudaStreamEndCapture(stream, &graph));
 
     CHECK(cudaStreamBeginCapture(stream, GPU_CAPTURE_GLOBAL));
     for (int i = 0; i < 10; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
@@ -50,10 +55,10 @@ int main(void) {
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
     CHECK(cudaGraphDestroy(graph));
-    printf("the graph again: %d, last error %d\n", cudaGraphDestroy(graph), cudaGetLastError());
+    report("the graph again", cudaGraphDestroy(graph));
     for (int i = 0; i < 3; i++) CHECK(cudaGraphLaunch(executable, stream));
     CHECK(cudaStreamSynchronize(stream));
     CHECK(cudaGraphExecDestroy(executable));
-    printf("the executable afterwards: %d, last error %d\n", cudaGraphLaunch(executable, stream), cudaGetLastError());
+    report("the executable afterwards", cudaGraphLaunch(executable, stream));
     return 0;
 }
