@@ -28,7 +28,7 @@ use crate::{
 };
 use graphs::GraphTally;
 use kernels::KernelTally;
-use steps::{Call, Mark, Steps};
+use steps::{Call, Launched, Mark, Steps};
 use totals::Totals;
 
 /// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
@@ -183,7 +183,10 @@ impl Fold {
                 let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Interval { .. } | Record::Graph { .. } | Record::Kernel { .. } | Record::Gap { .. } => {}
+            Record::Graph { graph, signature, size, at, .. } => {
+                self.steps.graph(lane, Launched { graph, signature, size, at });
+            }
+            Record::Interval { .. } | Record::Kernel { .. } | Record::Gap { .. } => {}
             Record::Step { completed, at } => self.steps.mark(completed, at),
         }
     }

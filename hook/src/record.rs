@@ -37,10 +37,16 @@ pub(crate) enum Record {
         collectives: u64,
         timer: TimerId,
     },
-    /// The timed launch of an executable graph, by its number.
+    /// The launch of an executable graph, by its number.
     Graph {
         graph: u32,
-        timer: TimerId,
+        /// A hash of what it holds.
+        signature: u32,
+        /// Ranks of the widest communicator that it has a collective of; 0 without any.
+        size: u32,
+        /// When it was launched, in monotonic nanoseconds.
+        at: u64,
+        timer: Option<TimerId>,
     },
     /// The timed launch of a kernel, by the pattern that its name matches.
     Kernel {
@@ -62,11 +68,8 @@ impl Record {
     /// The pair of events that has to be read, and given back, for this record.
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
-            Self::Gemm { timer, .. } | Self::Collective { timer, .. } => timer,
-            Self::Interval { timer, .. }
-            | Self::Graph { timer, .. }
-            | Self::Kernel { timer, .. }
-            | Self::Gap { timer } => Some(timer),
+            Self::Gemm { timer, .. } | Self::Collective { timer, .. } | Self::Graph { timer, .. } => timer,
+            Self::Interval { timer, .. } | Self::Kernel { timer, .. } | Self::Gap { timer } => Some(timer),
             Self::Step { .. } => None,
         }
     }

@@ -81,6 +81,32 @@ fn steps_nobody_marks_are_found_by_all_ranks_alike() {
 }
 
 #[test]
+fn launches_of_graphs_show_the_steps() {
+    let job = Job::alone(
+        "graph=16",
+        "
+forward = capture(lambda: [ok(gemm_ex(512, 512, 512)), ok(kernel())])
+backward = capture(lambda: [ok(gemm_ex(512, 512, 512)) for _ in range(2)])
+while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
+    ok(forward())
+    ok(backward())
+    sync()
+    time.sleep(0.02)
+hold()",
+    );
+    let pid = job.ranks[0].pid();
+    let steps = until("steps to be detected", || {
+        let speaker = job.listener.speaker(pid)?;
+        let steps = speaker.summaries.last()?.steps.clone()?;
+        (steps.durations.count() > 20).then_some(steps)
+    });
+    assert_eq!(steps.source, StepSource::Detected);
+    assert!(steps.durations.median().unwrap().milliseconds() > 19.0, "each sleeps for 20");
+    std::fs::write(job.place.path("enough"), "").unwrap();
+    job.end();
+}
+
+#[test]
 fn without_collectives_the_products_show_the_steps() {
     let job = Job::alone(
         "gemm=16",

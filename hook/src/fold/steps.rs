@@ -14,8 +14,8 @@ use xpu_shared::{
 
 use super::totals::Durations;
 use crate::{lane::monotonic, observer::Observer};
-pub(super) use detector::Call;
 use detector::Detector;
+pub(super) use detector::{Call, Launched};
 
 #[derive(Debug, Default)]
 pub(super) struct Steps {
@@ -70,6 +70,13 @@ impl Steps {
     pub(super) fn call(&mut self, lane: usize, call: Call) {
         if !self.is_marked() {
             self.detector.call(lane, call);
+        }
+    }
+
+    /// A whole graph, likewise.
+    pub(super) fn graph(&mut self, lane: usize, launched: Launched) {
+        if !self.is_marked() {
+            self.detector.graph(lane, launched);
         }
     }
 
@@ -129,6 +136,26 @@ mod tests {
         let (mark, durations) = steps.take().unwrap();
         assert_eq!((mark.completed, durations.count()), (20, 1));
         assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn launches_of_graphs_show_the_steps() {
+        let observer = Observer::get_or_start().unwrap();
+        for (size, parts) in [(0, &[7, 7, 7, 9][..]), (8, &[7, 7, 7, 9]), (0, &[7, 9]), (8, &[7, 9])] {
+            let mut steps = Steps::default();
+            for step in 0..200 {
+                // The same graph for each of three parts, then another.
+                for (part, &signature) in parts.iter().enumerate() {
+                    let at = step * 25 * MS + part as u64 * 5 * MS;
+                    steps.graph(0, Launched { graph: 1, signature, size, at });
+                    steps.settle(observer, at + 1);
+                }
+            }
+            let (mark, durations) = steps.take().unwrap();
+            assert_eq!(mark.source, StepSource::Detected);
+            assert!((195..=200).contains(&mark.completed), "{mark:?}");
+            assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5, "size {size}");
+        }
     }
 
     #[test]

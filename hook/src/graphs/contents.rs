@@ -1,6 +1,9 @@
 //! What a capture wrote down: so much of everything.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
 
 use xpu_shared::{
     collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
@@ -136,6 +139,17 @@ impl Contents {
         &self.shares
     }
 
+    /// A hash of all it holds, of the kinds and not of who: on all ranks that do the same it is the same.
+    pub(super) fn signature(&self) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        self.products.hash(&mut hasher);
+        for (alike, count) in &self.operations {
+            (alike.operation as u8, alike.bytes, count).hash(&mut hasher);
+        }
+        (self.collectives, self.point_to_point, self.kernels, self.copies, self.sets).hash(&mut hasher);
+        hasher.finish() as u32
+    }
+
     fn entries(&self) -> usize {
         self.products.len() + self.operations.len() + self.shares.len()
     }
@@ -187,6 +201,20 @@ mod tests {
         first.merge(&second);
         assert_eq!(first.products(), [(shape(0), 3), (shape(1), 7)]);
         assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14.0));
+    }
+
+    #[test]
+    fn signatures_tell_graphs_apart() {
+        let of = |sides: &[u64], kernels| {
+            let mut contents = Contents::default();
+            contents.kernels = kernels;
+            for &m in sides {
+                contents.add_product(shape(m), 1);
+            }
+            contents.signature()
+        };
+        assert_eq!(of(&[1, 2], 3), of(&[1, 2], 3));
+        assert!(of(&[1, 2], 3) != of(&[1, 2], 4) && of(&[1, 2], 3) != of(&[1, 4], 3));
     }
 
     #[test]

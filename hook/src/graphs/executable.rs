@@ -40,6 +40,7 @@ pub(crate) struct Executable {
     handle: AtomicUsize,
     users: AtomicU32,
     number: AtomicU32,
+    signature: AtomicU32,
     launches: AtomicU64,
     /// Of those, what the hook's own thread has taken.
     taken: AtomicU64,
@@ -70,6 +71,8 @@ impl Executables {
         let index = (1..PLACES).find(free)?;
         let place = &self.places[index];
         place.number.store(number, Relaxed);
+        let signature = contents.as_ref().map_or(0, |contents| contents.signature());
+        place.signature.store(signature, Relaxed);
         // SAFETY: BUSY, by this thread.
         unsafe { *place.contents.get() = contents };
         place.handle.store(handle, Release);
@@ -142,6 +145,11 @@ impl Executable {
 
     pub(super) fn number(&self) -> u32 {
         self.number.load(Relaxed)
+    }
+
+    /// A hash of what it holds.
+    pub(super) fn signature(&self) -> u32 {
+        self.signature.load(Relaxed)
     }
 
     pub(super) fn launched(&self) {

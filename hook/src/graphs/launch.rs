@@ -8,7 +8,7 @@ use xpu_shared::{ledger::Call, unit::Moment};
 use super::{CaptureId, Contents, contents::Share, executable::Executable};
 use crate::{
     communicator::Slot,
-    lane::{Lane, Timing, coarse_now},
+    lane::{Lane, Timing, coarse_now, monotonic},
     observer::Observer,
     rate::{self, Class},
     record::Record,
@@ -73,8 +73,14 @@ impl Launch {
                     }
                     self.executable.launched();
                 }
-                if let Some(timer) = timer {
-                    lane.push(Record::Graph { graph: self.executable.number(), timer });
+                if timer.is_some() || switch::is_on() {
+                    lane.push(Record::Graph {
+                        graph: self.executable.number(),
+                        signature: self.executable.signature(),
+                        size: contents.map_or(0, |contents| contents.size(observer)),
+                        at: monotonic(),
+                        timer,
+                    });
                 }
             }
         }
@@ -99,6 +105,12 @@ impl Contents {
             }
             line.point_to_point(share.point_to_point);
         }
+    }
+
+    /// Ranks of the widest communicator that has a collective here; 0 without any.
+    fn size(&self, observer: &Observer) -> u32 {
+        let collective = self.shares().iter().filter(|share| share.collectives > 0);
+        collective.filter_map(|share| Some(share.slot(observer)?.size())).max().unwrap_or(0)
     }
 
     fn retract(&self, observer: &Observer) {

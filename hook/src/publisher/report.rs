@@ -43,7 +43,9 @@ impl Publisher {
             reading.communicators.iter().map(|line| self.communicator(line)).collect();
         self.governor.visit(self.observer, monotonic());
         let (gemms, collectives) = (self.fold.take_gemms(), self.fold.take_collectives());
+        let (graphs, kernels) = (self.fold.take_graphs(), self.fold.take_kernels());
         let (mut steps, mut samples) = (None, Vec::new());
+        // With the last of several messages, when all totals are taken.
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
             steps = self.fold.take_steps().map(|(last, durations)| Steps {
@@ -62,8 +64,8 @@ impl Publisher {
             samples: samples.iter().filter_map(|sample| indexed(sample, &communicators)).collect(),
             communicators,
             launches,
-            graphs: self.fold.take_graphs(),
-            kernels: self.fold.take_kernels(),
+            graphs,
+            kernels,
             memory: self.memory(),
             blocked: self.blocked(),
             device: self.fold.device_name().to_owned(),

@@ -42,9 +42,23 @@ pub(crate) struct Call {
     pub(crate) at: u64,
 }
 
+/// The launch of a graph, which is one operation whatever it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launched {
+    pub(crate) graph: u32,
+    /// A hash of what it holds.
+    pub(crate) signature: u32,
+    /// Ranks of the widest communicator it has a collective of; 0 without any.
+    pub(crate) size: u32,
+    /// As of a [`Call`].
+    pub(crate) at: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    call: Call,
+    name: u32,
+    size: u32,
+    at: u64,
     lane: usize,
     /// Products of that lane before it.
     products: u64,
@@ -88,12 +102,13 @@ impl Lasting {
     }
 }
 
-/// A job without collectives: the products of the first thread that launched one. They carry no time of their own; what was
-/// launched between two gatherings is taken to have been launched evenly.
+/// A job without collectives: the products and graphs of the first thread that launched one. Products carry no time of their
+/// own; those launched between two gatherings are taken to have been launched evenly.
 #[derive(Debug, Default)]
 struct Alone {
     lane: Option<usize>,
-    names: Vec<u32>,
+    /// What was launched, and when if that is known.
+    names: Vec<(u32, Option<u64>)>,
     rhythm: Option<Rhythm>,
     lasting: Lasting,
     settled: u64,
@@ -110,25 +125,40 @@ impl Detector {
         let lane = lane % LANES;
         self.products[lane] += 1;
         if self.sizes.is_empty() {
-            self.alone.product(lane, shape);
+            self.alone.launched(lane, name(shape), None);
         }
     }
 
-    pub(super) fn call(&mut self, lane: usize, call: Call) {
-        let lane = lane % LANES;
+    pub(super) fn call(&mut self, lane: usize, Call { operation, bytes, size, at }: Call) {
+        self.wait(lane % LANES, name(&(operation as u8, bytes)), size, at);
+    }
+
+    /// One with collectives is like a collective, another like a product.
+    pub(super) fn graph(&mut self, lane: usize, Launched { graph, signature, size, at }: Launched) {
+        let (lane, name) = (lane % LANES, name(&(graph, signature)));
+        if size > 0 {
+            return self.wait(lane, name, size, at);
+        }
+        self.products[lane] += 1;
+        if self.sizes.is_empty() {
+            self.alone.launched(lane, name, Some(at));
+        }
+    }
+
+    fn wait(&mut self, lane: usize, name: u32, size: u32, at: u64) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
-            self.waiting.push(Waiting { call, lane, products: self.products[lane] });
+            self.waiting.push(Waiting { name, size, at, lane, products: self.products[lane] });
         }
     }
 
     /// Everything launched before `until` is known. Gives the last step that ended, and tells how long each was.
     pub(super) fn settle(&mut self, until: u64, mut took: impl FnMut(u64)) -> Option<(u64, u64)> {
-        self.waiting.sort_by_key(|waiting| waiting.call.at);
-        let known = self.waiting.partition_point(|waiting| waiting.call.at < until);
+        self.waiting.sort_by_key(|waiting| waiting.at);
+        let known = self.waiting.partition_point(|waiting| waiting.at < until);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut last = None;
         for one in waiting.drain(..known) {
-            let Some(index) = self.followed(one.call.size) else { continue };
+            let Some(index) = self.followed(one.size) else { continue };
             let followed = &mut self.sizes[index];
             let Some(ended) = followed.take(&one) else { continue };
             if self.shows(index) {
@@ -176,19 +206,18 @@ impl Followed {
     fn take(&mut self, one: &Waiting) -> Option<Ended> {
         let before = std::mem::replace(&mut self.products[one.lane], one.products);
         let gemms = u32::try_from(one.products.saturating_sub(before)).unwrap_or(u32::MAX);
-        let op = Op { gemms, name: name(&(one.call.operation as u8, one.call.bytes)) };
-        let ended = self.rhythm.take(op, one.call.at)?;
-        self.lasting.takes(&mut self.rhythm, one.call.at).then_some(ended)
+        let ended = self.rhythm.take(Op { gemms, name: one.name }, one.at)?;
+        self.lasting.takes(&mut self.rhythm, one.at).then_some(ended)
     }
 }
 
 impl Alone {
-    fn product(&mut self, lane: usize, shape: &GemmShape) {
+    fn launched(&mut self, lane: usize, name: u32, at: Option<u64>) {
         if *self.lane.get_or_insert(lane) == lane
             && self.names.len() < WAITING
             && self.names.try_reserve(1).is_ok()
         {
-            self.names.push(name(shape));
+            self.names.push((name, at));
         }
     }
 
@@ -199,9 +228,11 @@ impl Alone {
             self.rhythm = Rhythm::new();
         }
         let rhythm = self.rhythm.as_mut()?;
-        let mut last = None;
-        for (index, name) in self.names.drain(..).enumerate() {
-            let at = from + until.saturating_sub(from) * (index as u64 + 1) / count;
+        let (mut last, mut latest) = (None, 0);
+        for (index, (name, known)) in self.names.drain(..).enumerate() {
+            let evenly = from + until.saturating_sub(from) * (index as u64 + 1) / count;
+            let at = known.unwrap_or(evenly).max(latest);
+            latest = at;
             let Some(ended) = rhythm.take(Op { gemms: 0, name }, at) else { continue };
             if self.lasting.takes(rhythm, at) {
                 ended.took.into_iter().for_each(&mut took);
