@@ -41,11 +41,18 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Before the call. `stream` is asked for only if it is needed.
+    /// Before the call. `None` for one that will only be counted; `stream` is asked for only if it is needed.
     #[inline]
-    pub(crate) fn begin(lane: &Lane, function: Function, stream: impl FnOnce() -> cudaStream_t) -> Self {
+    pub(crate) fn begin(
+        lane: &Lane,
+        function: Function,
+        stream: impl FnOnce() -> cudaStream_t,
+    ) -> Option<Self> {
         let observer = lane.observer();
         let known = names::look_up(function);
+        if known == Known::Plain && !observer.may_capture() {
+            return None;
+        }
         let number = lane.counters.named_kernels.get();
         let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
         let mut launch =
@@ -58,12 +65,20 @@ impl Launch {
                 lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
             }
         }
-        launch
+        Some(launch)
     }
 
     /// After it. What was refused was not launched and is not counted.
     #[inline]
-    pub(crate) fn end(self, lane: &Lane, result: c_int) {
+    pub(crate) fn end(launch: Option<Self>, lane: &Lane, result: c_int) {
+        match launch {
+            Some(launch) => launch.end_remembered(lane, result),
+            None if result == 0 => _ = lane.counters.kernels.add(1),
+            None => {}
+        }
+    }
+
+    fn end_remembered(self, lane: &Lane, result: c_int) {
         if result != 0 {
             return lane.drop_timing(self.timing);
         }

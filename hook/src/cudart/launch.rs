@@ -17,7 +17,7 @@ interpose_twins! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     /// What the compiler of CUDA 13 makes of `<<<>>>`.
     fn __cudaLaunchKernel, __cudaLaunchKernel_ptsz(
@@ -25,14 +25,14 @@ interpose_twins! {
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Kernel(kernel), || stream);
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
     before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(
         config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
@@ -41,5 +41,5 @@ interpose_twins! {
         // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
         unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.stream)
     });
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 }

@@ -18,7 +18,7 @@ interpose_twins! {
         block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cuLaunchKernelEx, cuLaunchKernelEx_ptsz(
         config: *const CUlaunchConfig, function: CUfunction, arguments: *mut *mut c_void, extra: *mut *mut c_void,
@@ -27,14 +27,14 @@ interpose_twins! {
         // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
         unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.hStream.cast())
     });
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
     before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
-    after |lane, launch, result| launch.end(lane, result);
+    after |lane, launch, result| Launch::end(launch, lane, result);
 
     /// One that the runtime made executable is known; of others nothing but the launch.
     fn cuGraphLaunch, cuGraphLaunch_ptsz(
