@@ -93,13 +93,19 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
     // SAFETY: the caller promises a NUL-terminated string.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(observer) = Observer::get() else { return 0 };
-    let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum();
+    let sum = |counter: fn(&Lane) -> &Count| observer.lanes().map(|lane| counter(lane).get()).sum::<u64>();
+    // Launched by itself, and with a graph.
+    let both = |[own, replayed]: [fn(&Lane) -> &Count; 2]| sum(own) + sum(replayed);
     match name.to_bytes() {
-        b"kernels" => sum(|lane| &lane.counters.kernels),
+        b"kernels" => both([|lane| &lane.counters.kernels, |lane| &lane.counters.replayed.kernels]),
         b"graphs" => sum(|lane| &lane.counters.graphs),
-        b"gemms" => sum(|lane| &lane.counters.gemms),
-        b"collectives" => sum(|lane| &lane.counters.collectives),
-        b"point_to_point" => sum(|lane| &lane.counters.point_to_point),
+        b"gemms" => both([|lane| &lane.counters.gemms, |lane| &lane.counters.replayed.gemms]),
+        b"collectives" => {
+            both([|lane| &lane.counters.collectives, |lane| &lane.counters.replayed.collectives])
+        }
+        b"point_to_point" => {
+            both([|lane| &lane.counters.point_to_point, |lane| &lane.counters.replayed.point_to_point])
+        }
         b"captured" => sum(|lane| &lane.counters.captured),
         b"timed" => sum(|lane| &lane.counters.timed),
         b"untimed" => sum(|lane| &lane.counters.untimed),

@@ -98,7 +98,7 @@ def counted():
 MEMORY = {"copies": ["cudaMemcpyAsync"], "allocations": ["cudaMalloc"]}
 TABLE = {"gemms": GEMMS, "kernels": LAUNCHES, "graphs": ["cudaGraphLaunch"], **COLLECTIVES, **WAITS, **MEMORY}
 # What is launched again with a graph that holds it.
-REPLAYED = ["gemms", *COLLECTIVES]
+REPLAYED = ["gemms", "kernels", *COLLECTIVES]
 
 
 def seen():

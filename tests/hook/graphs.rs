@@ -42,6 +42,7 @@ assert told() == 'launch'
 for _ in range(10): ok(graph())
 ok(all_reduce(comm, 1000))
 sync()
+assert [counter(name) for name in ('gemms', 'collectives', 'kernels', 'graphs')] == [30, 12, 10, 10]
 step(2)
 hold()";
     let mut job = Job::of(2, &EVERY, script);
