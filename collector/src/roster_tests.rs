@@ -308,3 +308,19 @@ fn what_a_hook_cannot_see_is_told_briefly() {
     assert_eq!((blind.len(), blind[1].as_str()), (RankDigest::BLIND, "b"));
     assert!(blind[0].len() <= RankDigest::LONGEST_BLIND && !blind[0].contains('\x1b'));
 }
+
+/// Who asks once has no window of its own to take rates over.
+#[test]
+fn a_snapshot_says_where_a_rank_stood_before() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    for second in 1..=40_u32 {
+        let now = at(f64::from(second));
+        roster.summary(&who("x"), u64::from(second), steps(second.into(), 10), now);
+        roster.digests(now);
+        // Nothing new was said: it is no second stand.
+        roster.digests(now);
+    }
+    let snapshot = &roster.snapshot()[0].ranks[0];
+    assert_eq!((snapshot.earlier.unwrap().heard, snapshot.digest.heard), (at(11.0), at(40.0)));
+}

@@ -1,9 +1,9 @@
 //! One rank as this host knows it: what it said, and what can be read of it when it says no more.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
-    frame::{CommunicatorState, HookHealth, Life, RankDetail, RankDigest, RankInfo, Summary},
+    frame::{CommunicatorState, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo, Summary},
     id::Step,
     ledger::{self, LedgerPage},
     peak::Peaks,
@@ -43,6 +43,8 @@ pub(crate) struct Worker {
     latest: Summary,
     pending: Pending,
     digest: RankDigest,
+    /// As the last digests had it, oldest first.
+    progress: VecDeque<Progress>,
     /// The last digest that told of timed collectives and of steps: what who comes after its end can still see.
     telling: Option<RankDigest>,
     /// Whether there is something the last digest did not say.
@@ -64,6 +66,7 @@ impl Worker {
             latest: Summary::default(),
             pending: Pending::default(),
             digest: digest::empty(&info, now),
+            progress: VecDeque::new(),
             telling: None,
             unsaid: true,
             info,
@@ -273,6 +276,12 @@ impl Worker {
             enabled,
             blind: self.blind(),
         };
+        if self.progress.back().is_none_or(|last| last.heard < self.heard) {
+            self.progress.push_back(Progress::of(&self.digest));
+        }
+        if self.progress.len() > Progress::WINDOW {
+            self.progress.pop_front();
+        }
         if !self.digest.samples.is_empty() {
             self.telling = Some(self.digest.clone());
         }
@@ -285,6 +294,11 @@ impl Worker {
             text.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
         };
         self.latest.hook.blind.iter().take(RankDigest::BLIND).map(brief).collect()
+    }
+
+    /// Where it stood half a minute ago, or when it first had something to say.
+    pub(crate) fn earlier(&self) -> Option<Progress> {
+        self.progress.front().copied()
     }
 
     /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in

@@ -136,7 +136,6 @@ impl Fold {
                 Elapsed::Failed => self.failed += 1,
                 Elapsed::Took(duration) => {
                     self.read += 1;
-                    self.name_device();
                     self.time(observer, &waiting.record, duration);
                 }
             }
@@ -145,6 +144,7 @@ impl Fold {
         });
         self.waiting = waiting;
         self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));
+        self.name_device();
     }
 
     /// A call of the runtime on a thread without a device would make a context on device 0: half a gigabyte of
@@ -160,7 +160,7 @@ impl Fold {
         self.device = Some(device);
     }
 
-    /// Asked once, when a timing shows that the device has a context.
+    /// Asked once, when an event that was looked at shows that the device has a context.
     fn name_device(&mut self) {
         let (None, Some(device)) = (&self.device_name, self.device) else { return };
         self.device_name = Some(driver::device_name(device).unwrap_or_default());

@@ -254,7 +254,7 @@ impl Observer {
         if self.stop.swap(true, AcqRel) {
             return;
         }
-        switch::set(false);
+        switch::end();
         if self.thread.get().is_none() {
             return;
         }

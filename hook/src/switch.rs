@@ -11,6 +11,8 @@ static OFF: AtomicU8 = AtomicU8::new(0);
 const BY_REQUEST: u8 = 1;
 /// The observer panicked, or could not be started; it stays off.
 const BY_FAULT: u8 = 2;
+/// The program ends, and the last word is being said.
+const BY_END: u8 = 4;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -22,6 +24,16 @@ static OFF_FOR: AtomicU64 = AtomicU64::new(0);
 #[inline]
 pub(crate) fn is_on() -> bool {
     OFF.load(Relaxed) == 0
+}
+
+/// On, but for a program that ends: nobody turned it off.
+pub(crate) fn is_enabled() -> bool {
+    OFF.load(Relaxed) & (BY_REQUEST | BY_FAULT) == 0
+}
+
+/// Ends the observing with the program.
+pub(crate) fn end() {
+    OFF.fetch_or(BY_END, Relaxed);
 }
 
 /// Off for good, not by request.

@@ -8,7 +8,10 @@ mod work;
 
 use std::ffi::CString;
 
-use pyo3::{exceptions::PyRuntimeWarning, prelude::*};
+use pyo3::{
+    exceptions::{PyRuntimeWarning, PyValueError},
+    prelude::*,
+};
 
 use hook::Hook;
 
@@ -48,6 +51,11 @@ impl Tracer {
         samples: Option<&Bound<'_, PyAny>>,
         loss: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        if n.is_some_and(|completed| completed < 0) {
+            return Err(PyValueError::new_err(
+                "n is the number of steps completed, 0 or more; leave it out to count on by one",
+            ));
+        }
         let completed = n.unwrap_or(-1);
         if tokens.is_none() && samples.is_none() && loss.is_none() {
             self.hook.step(completed);

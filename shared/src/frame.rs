@@ -10,7 +10,9 @@ mod digest;
 mod summary;
 
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
-pub use digest::{HostDigest, HostSnapshot, Inside, JobSnapshot, Life, RankDetail, RankDigest, RankSnapshot};
+pub use digest::{
+    HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
+};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
     StepSource, Steps, Summary,

@@ -50,9 +50,11 @@ impl Simulation {
     pub fn snapshots(&self, seconds: u64) -> Vec<Frame> {
         (0..self.hosts)
             .map(|host| {
-                let ranks = self
-                    .ranks_of(host)
-                    .map(|rank| RankSnapshot { info: self.info(rank), digest: self.digest(rank, seconds) });
+                let ranks = self.ranks_of(host).map(|rank| RankSnapshot {
+                    info: self.info(rank),
+                    earlier: None,
+                    digest: self.digest(rank, seconds),
+                });
                 let jobs =
                     vec![JobSnapshot { job: self.job.clone(), ranks: ranks.collect(), turned_away: 0 }];
                 let version = crate::VERSION.to_owned();

@@ -12,6 +12,7 @@ use crate::{
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
     job::{Job, Jobs, RankView, Sample, median},
+    sampling::Rate,
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
@@ -339,14 +340,19 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         blocked_pct: view.blocked().map(|share| share * 100.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
-        gemm_timed_one_in: latest.map(|digest| digest.gemm_rate.stands_for()),
-        collective_timed_one_in: latest.map(|digest| digest.collective_rate.stands_for()),
+        gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),
+        collective_timed_one_in: latest.and_then(|digest| one_in(digest.collective_rate)),
         activity: Activity::of(view),
         gemms: gemms(view),
         collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
         communicators: communicators(view),
         inside: view.latest().map(inside).unwrap_or_default(),
     }
+}
+
+/// `None` where nothing is timed.
+fn one_in(rate: Rate) -> Option<u64> {
+    (rate != Rate::NEVER).then(|| rate.stands_for())
 }
 
 /// Of ranks whose detail was asked for, and of those that give none.

@@ -44,6 +44,12 @@ for wrong in ({"tokens": -1}, {"tokens": 1.5}, {"samples": "x"}, {"loss": "low"}
         assert next(iter(wrong)) in str(error), error
     else:
         raise AssertionError(wrong)
+try:
+    t.step(-7)
+except ValueError as error:
+    assert "0 or more" in str(error), error
+else:
+    raise AssertionError("a negative step")
 """
 
 

@@ -84,9 +84,16 @@ RANK_DIGEST = {
     "enabled": "byte",
     "blind": ("list", "string"),
 }
+PROGRESS = {
+    "heard": "int",
+    "step_at": "int",
+    "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
+    "gemm_at_peak": ("option", "int"),
+    "blocked_for": "int",
+}
 JOB_SNAPSHOT = {
     "job": "string",
-    "ranks": ("list", {"info": RANK_INFO, "digest": RANK_DIGEST}),
+    "ranks": ("list", {"info": RANK_INFO, "earlier": ("option", PROGRESS), "digest": RANK_DIGEST}),
     "turned_away": "int",
 }
 BODIES = {

@@ -23,7 +23,7 @@ impl Publisher {
         let unobserved = self.observer.unobserved();
         let overhead = &self.observer.overhead;
         HookHealth {
-            enabled: switch::is_on(),
+            enabled: switch::is_enabled(),
             dropped_records: dropped + unobserved + self.fold.dropped_keys(),
             untimed: self.sum(|lane| &lane.counters.untimed) + self.fold.failed(),
             spent: Nanoseconds(overhead.spent.load(Relaxed)),

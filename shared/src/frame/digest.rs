@@ -31,7 +31,29 @@ pub struct JobSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankSnapshot {
     pub info: RankInfo,
+    /// Where it stood half a minute ago, or first: who has just come can tell its rates from a whole window.
+    pub earlier: Option<Progress>,
     pub digest: RankDigest,
+}
+
+/// Totals of a [`RankDigest`] that rates over time are taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub heard: Moment,
+    pub step_at: Moment,
+    pub work: Work,
+    pub gemm_at_peak: Option<Nanoseconds>,
+    pub blocked_for: Nanoseconds,
+}
+
+impl Progress {
+    /// Digests between which rates are taken: half a minute at the usual rate.
+    pub const WINDOW: usize = 30;
+
+    pub fn of(digest: &RankDigest) -> Self {
+        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, .. } = *digest;
+        Self { heard, step_at, work, gemm_at_peak, blocked_for }
+    }
 }
 
 /// The ranks of one job on one host.

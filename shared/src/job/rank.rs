@@ -7,8 +7,8 @@ use crate::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        CollectiveTotals, CommunicatorState, GemmTotals, GraphTotals, KernelTotals, Life, RankDigest,
-        RankInfo, Summary, Work,
+        CollectiveTotals, CommunicatorState, GemmTotals, GraphTotals, KernelTotals, Life, Progress,
+        RankDigest, RankInfo, Summary, Work,
     },
     gemm::GemmShape,
     histogram::Histogram,
@@ -16,8 +16,8 @@ use crate::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
-/// Digests that rates are taken over: half a minute at the usual rate.
-const WINDOW: usize = 30;
+/// Digests that rates are taken over.
+const WINDOW: usize = Progress::WINDOW;
 
 /// Digests after which what all hosts say of one second has come in.
 const SETTLED: usize = 3;
@@ -61,23 +61,6 @@ struct Interval {
     step: Option<(Nanoseconds, u32)>,
 }
 
-/// Totals as a digest had them: rates are taken between the first and the last of the window.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    heard: Moment,
-    step_at: Moment,
-    work: Work,
-    gemm_at_peak: Option<Nanoseconds>,
-    blocked_for: Nanoseconds,
-}
-
-impl Progress {
-    fn of(digest: &RankDigest) -> Self {
-        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, .. } = *digest;
-        Self { heard, step_at, work, gemm_at_peak, blocked_for }
-    }
-}
-
 /// One timed collective of the rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -118,6 +101,13 @@ impl RankView {
     pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.restart_if_other(host, info.pid);
         self.info = Some(info.clone());
+    }
+
+    /// Where it stood before anything was heard of it here.
+    pub(super) fn remember(&mut self, earlier: Progress) {
+        if self.progress.is_empty() {
+            self.progress.push_back(earlier);
+        }
     }
 
     pub(super) fn digest(&mut self, host: &HostName, digest: &RankDigest, joins: &mut Joins) {
