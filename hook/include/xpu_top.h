@@ -19,8 +19,8 @@ void xpu_top_step(int64_t completed);
  * `loss` is the last one known, NAN if none is. */
 void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, double loss);
 
-/* Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL, and a step, also keeps its number,
- * so that ranks that are switched one after another agree. */
+/* Turns observing off (0) or on. Off, a launch costs one load. What would be wrong later is kept: the numbers of
+ * NCCL's calls and of steps, on which ranks agree, the sizes of allocations, and what graphs hold. */
 void xpu_top_set_enabled(int on);
 int xpu_top_enabled(void);
 

@@ -39,8 +39,8 @@ pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, l
     xpu_top_step(completed);
 }
 
-/// Turns observing off (0) or on. Off, an intercepted call costs one load; one of NCCL, and a step, also keeps its number, so
-/// that ranks that are switched one after another agree.
+/// Turns observing off (0) or on. Off, a launch costs one load; what would be wrong later is kept: numbers that ranks agree on,
+/// the sizes of allocations, and what graphs hold.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_set_enabled(on: c_int) {
     switch::set(on != 0);
