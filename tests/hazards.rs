@@ -257,6 +257,12 @@ fn another_preload_sees_every_call_before_the_hook_or_behind_it() {
 }
 
 #[test]
+fn a_thread_keeps_its_small_stack() {
+    let heard = Hazard::new("small_stacks", 0).is_harmless();
+    assert!(heard.is_empty(), "a program that uses no GPU has nothing to say");
+}
+
+#[test]
 fn streams_that_come_and_go_are_all_observed() {
     let heard = Hazard::new("streams_come_and_go", 0).is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.gemms), 5000);

@@ -1,6 +1,7 @@
 //! The communicators of this process, found by the handle the program calls with.
 
 mod name;
+mod progress;
 mod slot;
 
 use std::sync::atomic::{
@@ -8,12 +9,13 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use cudarc::nccl::sys::ncclComm_t;
+use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
 use xpu_shared::{id::CommunicatorId, ledger::Ledger};
 
 use crate::{
     memory,
     nccl::{Identity, Pending},
+    sync,
 };
 use slot::{BUSY, NO_LINE};
 
@@ -73,6 +75,9 @@ impl Communicators {
 
     #[inline]
     pub(crate) fn find(&self, handle: ncclComm_t) -> Option<u16> {
+        if handle.addr() <= BUSY {
+            return None;
+        }
         let used = self.used.load(Acquire) as usize;
         let found = self.slots[..used].iter().position(|slot| slot.handle.load(Relaxed) == handle as usize);
         found.map(|index| index as u16)
@@ -164,10 +169,21 @@ impl Communicators {
         }
     }
 
-    /// Forgets a handle: NCCL may give its address to the next communicator.
+    /// A stream is to be destroyed: what is done on the next one that bears its handle shows nothing of what was put on this.
+    pub(crate) fn stream_ends(&self, stream: cudaStream_t) {
+        self.open().for_each(|slot| slot.progress.stream_ends(stream.addr() as u64));
+    }
+
+    /// Forgets a handle: NCCL may give its address to the next communicator. NULL, which NCCL lets a program destroy, is none,
+    /// though it looks like a free slot.
     pub(crate) fn remove(&self, ledger: &Ledger, handle: ncclComm_t) {
+        if handle.addr() <= BUSY {
+            return;
+        }
         let used = self.used.load(Acquire) as usize;
-        for slot in self.slots[..used].iter().filter(|slot| slot.handle.load(Acquire) == handle as usize) {
+        // Two threads may end it at once.
+        let mine = |slot: &&Slot| slot.handle.compare_exchange(handle.addr(), BUSY, AcqRel, Relaxed).is_ok();
+        for slot in self.slots[..used].iter().filter(mine) {
             if slot.size() == 0 {
                 self.unsettled.fetch_sub(1, Relaxed);
             }
@@ -203,7 +219,7 @@ mod tests {
         let known = Communicators::new().unwrap();
         known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
         let first = known.find(handle(64)).unwrap();
-        known.slot(first).advance(true, 5);
+        known.slot(first).progress.advance(None, 5, 0);
         known.slot(first).bore(Lineage::Counted);
         known.remove(page.ledger(), handle(64));
         assert_eq!(known.find(handle(64)), None);
@@ -216,6 +232,25 @@ mod tests {
             known.slot(first).id(),
             CommunicatorId(7),
             "records under way still find their communicator"
+        );
+    }
+
+    #[test]
+    fn nothing_is_not_a_communicator() {
+        let page = LedgerPage::create().unwrap();
+        let known = Communicators::new().unwrap();
+        known.insert(page.ledger(), handle(64), &origin(7, 1, 0));
+        known.insert(page.ledger(), handle(72), &origin(9, 1, 8));
+        known.remove(page.ledger(), handle(64));
+        for nothing in [0, BUSY] {
+            assert_eq!(known.find(handle(nothing)), None);
+            known.remove(page.ledger(), handle(nothing));
+        }
+        assert!(!known.has_unsettled(), "what is closed is not closed again");
+        assert_eq!(
+            known.insert(page.ledger(), handle(80), &origin(8, 1, 8)),
+            Some(2),
+            "the longest closed first"
         );
     }
 

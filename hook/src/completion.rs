@@ -8,7 +8,7 @@ use std::{
     ffi::c_int,
     ptr,
     sync::atomic::{
-        AtomicBool,
+        AtomicBool, AtomicU8,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -46,10 +46,17 @@ struct Witness {
     marks: [Mark; AT_ONCE],
 }
 
+/// A mark that nobody has.
+const FREE: u8 = 0;
+/// A launching thread is recording it.
+const TAKEN: u8 = 1;
+/// Recorded, and not seen to be reached: the hook's own thread's.
+const UNDER_WAY: u8 = 2;
+
 #[derive(Debug)]
 struct Mark {
-    /// Recorded, and not seen to be reached: the hook's own thread's. Otherwise the launching thread's.
-    under_way: AtomicBool,
+    /// [`FREE`], or whose it is.
+    state: AtomicU8,
     place: UnsafeCell<Place>,
 }
 
@@ -63,8 +70,8 @@ struct Place {
     sequence: u64,
 }
 
-// SAFETY: `place` is touched by the thread that launches on the communicator while `under_way` is false, and by the hook's
-// own thread while it is true. NCCL allows one thread at a time on a communicator.
+// SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it is UNDER_WAY. NCCL
+// allows one thread at a time on a communicator, but graphs that use it may be launched by others.
 unsafe impl Sync for Mark {}
 // SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
 unsafe impl Send for Mark {}
@@ -98,7 +105,7 @@ impl Completions {
     pub(crate) fn gather(&self, observer: &Observer, mut make_current: impl FnMut(Option<c_int>)) -> bool {
         let mut waits = false;
         for (witness, index) in self.of.iter().zip(0..) {
-            for mark in witness.marks.iter().filter(|mark| !mark.is_free()) {
+            for mark in witness.marks.iter().filter(|mark| mark.state.load(Acquire) == UNDER_WAY) {
                 // SAFETY: it is under way, and so this thread's.
                 let place = unsafe { *mark.place.get() };
                 make_current(place.device);
@@ -116,7 +123,7 @@ impl Completions {
                     }
                     _ => {}
                 }
-                mark.under_way.store(false, Release);
+                mark.state.store(FREE, Release);
             }
         }
         waits
@@ -134,14 +141,15 @@ impl Witness {
     fn new() -> Self {
         let place =
             Place { event: ptr::null_mut(), device: None, communicator: CommunicatorId(0), sequence: 0 };
-        let mark = |_| Mark { under_way: AtomicBool::new(false), place: UnsafeCell::new(place) };
+        let mark = |_| Mark { state: AtomicU8::new(FREE), place: UnsafeCell::new(place) };
         Self { wanted: AtomicBool::new(false), marks: std::array::from_fn(mark) }
     }
 
     #[cold]
     fn record(&self, lane: &Lane, communicator: CommunicatorId, stream: cudaStream_t, sequence: u64) {
-        self.wanted.store(false, Relaxed);
-        let Some(mark) = self.marks.iter().find(|mark| mark.is_free()) else { return };
+        if !self.wanted.swap(false, Relaxed) {
+            return;
+        }
         // An error of the program's own that waits to be read must not be mixed with ours.
         if !runtime::error_free() {
             return;
@@ -151,26 +159,39 @@ impl Witness {
             Some(true) => return,
             None => return runtime::forget_error(),
         }
-        // SAFETY: it is not under way, and so this thread's.
+        let Some(mark) = self.marks.iter().find(|mark| mark.take()) else { return };
+        // SAFETY: it was free, and this thread took it.
         let place = unsafe { &mut *mark.place.get() };
-        let Some(event) = place.event_on(runtime::current_device()) else { return };
-        // SAFETY: a live event of the current device; the stream is the one the program launched on.
-        if unsafe { runtime::cudaEventRecord(event, stream) } != Some(SUCCESS) {
-            return runtime::forget_error();
-        }
+        let recorded = place.record(stream);
         (place.communicator, place.sequence) = (communicator, sequence);
-        lane.counters.marks.add(1);
-        mark.under_way.store(true, Release);
+        lane.counters.marks.add(u64::from(recorded));
+        mark.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
     }
 }
 
 impl Mark {
     fn is_free(&self) -> bool {
-        !self.under_way.load(Acquire)
+        self.state.load(Relaxed) == FREE
+    }
+
+    /// Takes it for this thread, if nobody has it.
+    fn take(&self) -> bool {
+        self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
     }
 }
 
 impl Place {
+    /// Whether its event is on the stream now.
+    fn record(&mut self, stream: cudaStream_t) -> bool {
+        let Some(event) = self.event_on(runtime::current_device()) else { return false };
+        // SAFETY: a live event of the current device; the stream is the one the program launched on.
+        let recorded = unsafe { runtime::cudaEventRecord(event, stream) } == Some(SUCCESS);
+        if !recorded {
+            runtime::forget_error();
+        }
+        recorded
+    }
+
     /// Its event, made if there is none. One of another device, whose communicator is gone, is given up.
     fn event_on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
         let device = device?;

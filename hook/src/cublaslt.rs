@@ -16,8 +16,8 @@ use xpu_shared::{
     gemm::{ComputeType, GemmShape},
 };
 
-use crate::{gemm, interpose::interpose, symbol::foreign};
-use layout::Layout;
+use crate::{gemm, interpose::interpose, lane::Lane, symbol::foreign};
+pub(crate) use layout::Layouts;
 
 /// Sonames of cuBLASLt, newest first.
 const CUBLASLT: &[&CStr] = &[c"libcublasLt.so.13", c"libcublasLt.so.12", c"libcublasLt.so.11"];
@@ -53,6 +53,7 @@ fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_in
 /// D is m×n; k is the other side of A. In what order elements lie, how they are scaled, and whether there is a C, changes nothing of
 /// the work. The key is A's type: where B's is another (FP8 gradients), the two are multiplied at the same speed.
 fn shape(
+    lane: &Lane,
     description: cublasLtMatmulDesc_t,
     a: cublasLtMatrixLayout_t,
     d: cublasLtMatrixLayout_t,
@@ -64,7 +65,8 @@ fn shape(
     let (a_transposed, b_transposed) =
         (transposed(description::TRANSPOSE_A)?, transposed(description::TRANSPOSE_B)?);
     let compute = attribute(description, description::COMPUTE)?;
-    let (a, d) = (Layout::of(a)?, Layout::of(d)?);
+    let known = lane.layouts();
+    let (a, d) = (known.read(a)?, known.read(d)?);
     Some(GemmShape {
         m: d.rows,
         n: d.columns,
@@ -91,7 +93,7 @@ interpose! {
         c: *const c_void, c_layout: cublasLtMatrixLayout_t, d: *mut c_void, d_layout: cublasLtMatrixLayout_t,
         algorithm: *const c_void, workspace: *mut c_void, workspace_size: usize, stream: cudaStream_t,
     ) -> c_int in CUBLASLT, or MISSING;
-    before |lane| shape(description, a_layout, d_layout).map(|shape| gemm::begin(lane, shape, || Some(stream)));
+    before |lane| shape(lane, description, a_layout, d_layout).map(|shape| gemm::begin(lane, shape, || Some(stream)));
     after |lane, product, result| match product {
         Some(product) => gemm::end(lane, product, result),
         None if result == 0 => { UNREADABLE.fetch_add(1, Relaxed); }

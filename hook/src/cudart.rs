@@ -5,4 +5,5 @@ pub mod copy;
 pub mod graph;
 pub mod launch;
 pub mod memory;
+pub mod stream;
 pub mod wait;

@@ -19,6 +19,7 @@ use xpu_shared::{
 
 use crate::{
     activity::{Held, Moved},
+    cublaslt::Layouts,
     group::Group,
     kernels::PATTERNS,
     observer::{self, Observer},
@@ -53,13 +54,15 @@ pub(crate) struct Lane {
     pub(crate) shapes: Shapes,
     /// Touched by the thread the lane is lent to, and by nobody else.
     group: UnsafeCell<Group>,
+    /// As the group.
+    layouts: Layouts,
     ledger_line: AtomicU32,
     /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
     costs: [AtomicU32; COSTS],
     observer: &'static Observer,
 }
 
-// SAFETY: all fields but `group` are atomics or Sync; `group` is the lent-to thread's alone.
+// SAFETY: all fields but `group` and `layouts` are atomics or Sync; these two are the lent-to thread's alone.
 unsafe impl Sync for Lane {}
 // SAFETY: as above.
 unsafe impl Send for Lane {}
@@ -152,8 +155,11 @@ thread_local! {
 
 impl Lane {
     /// Bytes one lane may come to hold.
-    pub(crate) const MEMORY: usize =
-        size_of::<Self>() + crate::ring::SLOTS * size_of::<Record>() + Timers::MEMORY + Group::MEMORY;
+    pub(crate) const MEMORY: usize = size_of::<Self>()
+        + crate::ring::SLOTS * size_of::<Record>()
+        + Timers::MEMORY
+        + Group::MEMORY
+        + Layouts::MEMORY;
 
     /// `None` if there is no memory for it.
     pub(crate) fn new(observer: &'static Observer) -> Option<Self> {
@@ -164,6 +170,7 @@ impl Lane {
             counters: Counters::default(),
             shapes: Shapes::new(),
             group: UnsafeCell::new(Group::default()),
+            layouts: Layouts::new()?,
             ledger_line: AtomicU32::new(NO_LINE),
             costs: [const { AtomicU32::new(0) }; COSTS],
             observer,
@@ -221,6 +228,12 @@ impl Lane {
     pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> T {
         // SAFETY: only the lent-to thread calls this, through `mine`, and `Entered` keeps it from nesting.
         with(unsafe { &mut *self.group.get() })
+    }
+
+    /// The matrix layouts this thread knows. Called by the thread the lane is lent to.
+    #[inline]
+    pub(crate) fn layouts(&self) -> &Layouts {
+        &self.layouts
     }
 
     pub(crate) fn observer(&self) -> &'static Observer {

@@ -37,9 +37,9 @@ foreign! { fn ncclCommUserRank(communicator: ncclComm_t, rank: *mut c_int) -> c_
 foreign! { fn ncclCommCuDevice(communicator: ncclComm_t, device: *mut c_int) -> c_int in NCCL }
 foreign! { fn ncclCommCount(communicator: ncclComm_t, count: *mut c_int) -> c_int in NCCL }
 
-/// The device of a communicator that was just used.
+/// The device of a communicator that the program is about to use.
 pub(crate) fn device_of(handle: ncclComm_t) -> Option<c_int> {
     let mut device = 0;
-    // SAFETY: the program has just used the communicator; `device` outlives the call.
+    // SAFETY: the program is about to hand it to NCCL itself; `device` outlives the call.
     (unsafe { ncclCommCuDevice(handle, &raw mut device) } == Some(0)).then_some(device)
 }

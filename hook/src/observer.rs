@@ -39,7 +39,7 @@ use crate::{
 const LANES: usize = 64;
 
 /// Of the 32 MiB that a rank's hook may hold.
-const _: () = assert!(LANES * Lane::MEMORY <= 18 << 20, "lanes take too much memory");
+const _: () = assert!(LANES * Lane::MEMORY <= 19 << 20, "lanes take too much memory");
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(100);

@@ -6,14 +6,11 @@ use xpu_shared::id::CommunicatorId;
 use crate::{
     communicator::{Communicators, Slot},
     observer::Observer,
-    runtime,
+    runtime::{self, DEFAULT_STREAMS},
 };
 
 /// Communicators one call can prove something about; a rank of a job that is parallel in five ways has about ten.
 const MOST: usize = 16;
-
-/// The default streams' handles name different streams on different devices and threads.
-const DEFAULT_STREAMS: usize = 2;
 
 /// Collectives enqueued before the call, by slot and by what the slot stood for then.
 #[derive(Clone, Copy, Debug)]
@@ -23,30 +20,30 @@ pub(crate) struct Proof {
 }
 
 impl Proof {
-    /// NCCL runs the operations of one communicator one after another, whatever streams they were given: when the last
-    /// stream is done, all of them are.
+    const NONE: Self = Self { claims: [(0, 0, 0); MOST], count: 0 };
+
     pub(crate) fn of_stream(communicators: &Communicators, stream: cudaStream_t) -> Self {
         if stream.addr() <= DEFAULT_STREAMS {
-            return Self::of(communicators, |_| false);
+            return Self::NONE;
         }
-        Self::of(communicators, |slot| slot.last_stream() == Some(stream.addr()))
+        Self::of(communicators, |slot| slot.progress.proven_by(|last| last == stream.addr() as u64))
     }
 
     pub(crate) fn of_device(communicators: &Communicators) -> Self {
-        if communicators.open_slots().next().is_none() {
-            return Self::of(communicators, |_| false);
+        // An error of the program's own that waits to be read must not be mixed with ours.
+        if communicators.open_slots().next().is_none() || !runtime::error_free() {
+            return Self::NONE;
         }
-        let device = runtime::current_device();
-        Self::of(communicators, |slot| {
-            slot.last_stream().is_some() && device.is_some() && slot.device() == device
-        })
+        let Some(device) = runtime::current_device() else { return Self::NONE };
+        Self::of(communicators, |slot| slot.progress.proven_by(|_| slot.device() == Some(device)))
     }
 
-    fn of(communicators: &Communicators, includes: impl Fn(&Slot) -> bool) -> Self {
-        let mut proof = Self { claims: [(0, 0, 0); MOST], count: 0 };
-        let open = communicators.open_slots().filter(|(_, slot)| includes(slot));
-        for (claim, (index, slot)) in proof.claims.iter_mut().zip(open) {
-            *claim = (index, slot.id().0, slot.next(true));
+    fn of(communicators: &Communicators, proven: impl Fn(&Slot) -> Option<u64>) -> Self {
+        let mut proof = Self::NONE;
+        let open = communicators.open_slots();
+        let all = open.filter_map(|(index, slot)| Some((index, slot.id().0, proven(slot)?)));
+        for (claim, proven) in proof.claims.iter_mut().zip(all) {
+            *claim = proven;
             proof.count += 1;
         }
         proof

@@ -20,6 +20,8 @@ pub(crate) const MISSING: c_int = 303;
 pub(crate) const NO_TIMING: c_uint = 2;
 /// `cudaStreamCaptureStatusNone`
 pub(crate) const NOT_CAPTURING: c_int = 0;
+/// The handles of the default streams, NULL among them, name different streams on different devices and threads.
+pub(crate) const DEFAULT_STREAMS: usize = 2;
 /// `cudaStreamCaptureModeRelaxed`
 pub(crate) const RELAXED: c_int = 2;
 
@@ -55,8 +57,15 @@ pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
 }
 
 /// The capture that `stream` takes part in. Streams that joined it through an event have the same.
+///
+/// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that would take the
+/// place of one that the program has not read yet, so it is not asked then. For another stream it refuses only where it
+/// refuses the program's own call.
 pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
     let was_free = error_free();
+    if !was_free && stream.addr() <= DEFAULT_STREAMS {
+        return None;
+    }
     let (mut status, mut id, none) = (NOT_CAPTURING, 0_u64, ptr::null_mut());
     // SAFETY: the stream is the one the program is about to use; both places outlive the call, the others may be NULL.
     let answered = unsafe {
@@ -76,11 +85,15 @@ pub(crate) fn capture_of(stream: cudaStream_t) -> Option<CaptureId> {
     }
 }
 
-/// The device this thread launches on.
+/// The device this thread launches on. Only after [`error_free`].
 pub(crate) fn current_device() -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
-    (unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS)).then_some(device)
+    let told = unsafe { cudaGetDevice(&raw mut device) } == Some(SUCCESS);
+    if !told {
+        forget_error();
+    }
+    told.then_some(device)
 }
 
 /// No error of the program is waiting to be read by it on this thread.

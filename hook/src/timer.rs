@@ -161,8 +161,15 @@ impl Timers {
 /// Makes the two events on the current device.
 #[cold]
 fn make(pair: &mut Pair, device: c_int) -> Option<()> {
-    pair.start = runtime::make_event(0)?;
-    pair.stop = runtime::make_event(0)?;
+    let start = runtime::make_event(0)?;
+    let Some(stop) = runtime::make_event(0) else {
+        // SAFETY: it was just made, and nobody else has it.
+        if unsafe { runtime::cudaEventDestroy(start) } != Some(SUCCESS) {
+            runtime::forget_error();
+        }
+        return None;
+    };
+    (pair.start, pair.stop) = (start, stop);
     pair.device = Some(device);
     Some(())
 }

@@ -40,6 +40,8 @@ macro_rules! variant {
             mod communicator;
             #[path = "hook/src/timer/free.rs"]
             mod free;
+            #[path = "hook/src/communicator/progress.rs"]
+            mod progress;
             #[path = "tests/models/promises.rs"]
             pub(crate) mod promises;
             #[path = "hook/src/ring.rs"]
@@ -52,7 +54,7 @@ macro_rules! variant {
     };
 }
 
-/// An atomic whose exchanges are a load and a store.
+/// An atomic whose exchanges and sums are a load and a store.
 macro_rules! torn {
     ($name:ident: $word:ty) => {
         #[derive(Debug, Default)]
@@ -94,6 +96,12 @@ macro_rules! torn {
 
             pub(crate) fn swap(&self, value: $word, order: Ordering) -> $word {
                 self.0.swap(value, order)
+            }
+
+            pub(crate) fn fetch_add(&self, more: $word, order: Ordering) -> $word {
+                let before = self.0.load(Acquire);
+                self.0.store(before + more, order);
+                before
             }
 
             pub(crate) fn fetch_and(&self, mask: $word, order: Ordering) -> $word {
@@ -165,6 +173,8 @@ promises! {
     a_pair_is_one_threads_at_a_time: without_release, without_acquire;
     a_lane_is_one_threads_at_a_time: without_release, without_acquire, without_exchange;
     what_is_done_was_enqueued_and_entered: without_release, without_acquire;
+    a_stream_proves_what_ran_there: without_release, without_acquire;
+    no_launch_is_lost: without_exchange;
     a_line_shows_one_communicator: without_release, without_fence;
     a_free_line_goes_to_one: without_exchange;
     nobody_completes_for_the_next: without_exchange;

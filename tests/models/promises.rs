@@ -3,7 +3,7 @@
 use loom::{cell::UnsafeCell, model::Builder, sync::Arc, thread};
 
 use super::{
-    communicator::CommunicatorLine, free::Free, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
+    communicator::CommunicatorLine, free::Free, progress::Progress, ring::Ring, sync::Relaxed, tenant::Tenant, thread::ThreadLine,
 };
 use crate::{collective::Operation, id::CommunicatorId, ledger::Call, unit::Moment};
 
@@ -115,6 +115,36 @@ pub(crate) fn what_is_done_was_enqueued_and_entered() {
         let reading = reader.join().unwrap();
         assert!(reading.completed <= reading.enqueued && reading.enqueued <= reading.entered, "{reading:?}");
         assert!(reading.last_bytes >= reading.entered && reading.last_at.0 >= reading.entered, "{reading:?}");
+    });
+}
+
+/// A second thread launches on a stream that never ends, while another waits for the first stream.
+pub(crate) fn a_stream_proves_what_ran_there() {
+    const ENDS: u64 = 64;
+    const NEVER_ENDS: u64 = 128;
+    model(|| {
+        let progress = Arc::new(Progress::default());
+        progress.advance(Some(ENDS), 1, 0);
+        let waits = thread::spawn({
+            let progress = Arc::clone(&progress);
+            move || progress.proven_by(|stream| stream == ENDS)
+        });
+        progress.advance(Some(NEVER_ENDS), 1, 0);
+        assert!([None, Some(1)].contains(&waits.join().unwrap()));
+    });
+}
+
+/// Two threads launch graphs that hold collectives of one communicator.
+pub(crate) fn no_launch_is_lost() {
+    model(|| {
+        let progress = Arc::new(Progress::default());
+        let other = thread::spawn({
+            let progress = Arc::clone(&progress);
+            move || progress.advance(None, 2, 0)
+        });
+        let before = progress.advance(None, 1, 3);
+        assert!([(0, 1), (2, 0)].contains(&(before, other.join().unwrap())));
+        assert_eq!((progress.next(true), progress.next(false)), (3, 3));
     });
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::c_int,
-    ptr,
     sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
@@ -11,14 +10,17 @@ use xpu_shared::{
     ledger::{CommunicatorLine, Ledger},
 };
 
-use super::{Name, Origin, name::SharedName};
+use super::{Name, Origin, name::SharedName, progress::Progress};
 use crate::{
-    nccl::{self, Identity},
+    nccl::Identity,
     rate::{self, Class},
 };
 
 /// A slot without a line in the ledger.
 pub(super) const NO_LINE: u32 = u32::MAX;
+
+/// A device NCCL did not tell.
+const NO_DEVICE: u32 = u32::MAX;
 
 /// In place of a handle, while a slot is being filled in.
 pub(super) const BUSY: usize = 1;
@@ -33,9 +35,7 @@ pub(crate) struct Slot {
     name: SharedName,
     pub(super) rank: AtomicU32,
     pub(super) size: AtomicU32,
-    /// Collectives and sends or receives so far. A communicator is used by one thread at a time, as NCCL demands.
-    collectives: AtomicU64,
-    point_to_point: AtomicU64,
+    pub(crate) progress: Progress,
     /// Splits and grown communicators made of it, as NCCL counts them, and shrunk ones, which it does not count.
     children: AtomicU32,
     shrunk: AtomicU32,
@@ -44,8 +44,7 @@ pub(crate) struct Slot {
     /// How often the governor has its collectives timed.
     pub(crate) rate: AtomicU8,
     pub(super) line: AtomicU32,
-    /// Where its last operation was put, and its device, each one more than it is; 0 for not known.
-    stream: AtomicUsize,
+    /// Its device, one more than it is; 0 until NCCL was asked, and [`NO_DEVICE`] if it did not say.
     device: AtomicU32,
 }
 
@@ -57,8 +56,8 @@ impl Slot {
         self.name.set(&origin.name);
         self.rank.store(origin.rank, Relaxed);
         self.size.store(origin.size, Relaxed);
-        let [collective, point_to_point] = &self.chances;
-        for count in [&self.collectives, &self.point_to_point, collective, point_to_point] {
+        self.progress.begin();
+        for count in &self.chances {
             count.store(0, Relaxed);
         }
         for count in [&self.children, &self.shrunk] {
@@ -66,7 +65,6 @@ impl Slot {
         }
         self.rate.store(rate::FIRST.0, Relaxed);
         self.line.store(NO_LINE, Relaxed);
-        self.stream.store(0, Relaxed);
         self.device.store(0, Relaxed);
     }
 
@@ -100,35 +98,24 @@ impl Slot {
 
     /// The number the next collective, or the next send or receive, will have.
     pub(crate) fn next(&self, collective: bool) -> u64 {
-        self.counter(collective).load(Relaxed)
+        self.progress.next(collective)
     }
 
-    pub(crate) fn advance(&self, collective: bool, by: u64) {
-        let counter = self.counter(collective);
-        counter.store(counter.load(Relaxed) + by, Relaxed);
-    }
-
-    fn counter(&self, collective: bool) -> &AtomicU64 {
-        if collective { &self.collectives } else { &self.point_to_point }
-    }
-
-    /// An operation was put on this stream; `None` if it will be by a thread of NCCL's own, nobody knows when.
-    pub(crate) fn ran_on(&self, stream: Option<usize>) {
-        self.stream.store(stream.map_or(0, |stream| stream + 1), Relaxed);
-        if self.device.load(Relaxed) == 0 {
-            let handle = ptr::without_provenance_mut(self.handle.load(Relaxed));
-            let device = nccl::device_of(handle).and_then(|device| u32::try_from(device).ok());
-            self.device.store(device.map_or(0, |device| device + 1), Relaxed);
-        }
-    }
-
-    /// Where its last operation was put, if that is known.
-    pub(crate) fn last_stream(&self) -> Option<usize> {
-        self.stream.load(Relaxed).checked_sub(1)
+    /// Its device, if NCCL says so.
+    pub(crate) fn set_device(&self, device: Option<c_int>) {
+        let device = device.and_then(|device| u32::try_from(device).ok());
+        self.device.store(device.map_or(NO_DEVICE, |device| device + 1), Relaxed);
     }
 
     pub(crate) fn device(&self) -> Option<c_int> {
-        self.device.load(Relaxed).checked_sub(1).map(|device| device as c_int)
+        let device = Some(self.device.load(Relaxed)).filter(|&device| device != NO_DEVICE)?;
+        device.checked_sub(1).map(|device| device as c_int)
+    }
+
+    /// Nothing more is to be learnt of it from NCCL.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.size() > 0 && self.device.load(Relaxed) != 0
     }
 
     /// Whether what is launched now, the next collective or the next send or receive, is to be timed.

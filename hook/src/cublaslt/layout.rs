@@ -9,7 +9,7 @@ use std::{
 use cudarc::cublaslt::sys::cublasLtMatrixLayout_t;
 
 use super::CUBLASLT;
-use crate::symbol::foreign;
+use crate::{memory, symbol::foreign};
 
 /// `cublasLtMatrixLayoutAttribute_t`
 const TYPE: c_int = 0;
@@ -39,34 +39,40 @@ type Words = [u64; 8];
 /// Layouts remembered by a thread: more than a step of a transformer has.
 const REMEMBERED: usize = 64;
 
-thread_local! {
-    /// Without a destructor; all zeros is no layout that was ever made.
-    static KNOWN: [Cell<(Words, Layout)>; REMEMBERED] = const {
-        [const { Cell::new(([0; 8], Layout { rows: 0, columns: 0, batch: 0, datatype: 0 })) }; REMEMBERED]
-    };
-}
+/// What a thread remembers. In its lane, not in thread-local storage: that comes out of the stack of every thread of the
+/// program, also of those that never call us.
+#[derive(Debug)]
+pub(crate) struct Layouts(Box<[Cell<(Words, Layout)>]>);
 
-impl Layout {
+impl Layouts {
+    pub(crate) const MEMORY: usize = REMEMBERED * size_of::<Cell<(Words, Layout)>>();
+
+    /// `None` if there is no memory for it. All zeros is no layout that was ever made.
+    pub(crate) fn new() -> Option<Self> {
+        let nothing = Layout { rows: 0, columns: 0, batch: 0, datatype: 0 };
+        memory::slice(REMEMBERED, || Some(Cell::new(([0; 8], nothing)))).map(Self)
+    }
+
     /// `None` if there is none, or one that is not a plain matrix.
     #[inline]
-    pub(super) fn of(layout: cublasLtMatrixLayout_t) -> Option<Self> {
+    pub(super) fn read(&self, layout: cublasLtMatrixLayout_t) -> Option<Layout> {
         if layout.is_null() {
             return None;
         }
         // SAFETY: the program hands cuBLASLt this layout, which is at least so long.
         let words = unsafe { layout.cast::<Words>().read() };
-        KNOWN.with(|known| {
-            let place = &known[place_of(&words)];
-            let (remembered, is) = place.get();
-            if remembered == words {
-                return Some(is);
-            }
-            let asked = Self::ask(layout)?;
-            place.set((words, asked));
-            Some(asked)
-        })
+        let place = &self.0[place_of(&words)];
+        let (remembered, is) = place.get();
+        if remembered == words {
+            return Some(is);
+        }
+        let asked = Layout::ask(layout)?;
+        place.set((words, asked));
+        Some(asked)
     }
+}
 
+impl Layout {
     #[cold]
     fn ask(layout: cublasLtMatrixLayout_t) -> Option<Self> {
         Some(Self {

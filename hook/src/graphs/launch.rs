@@ -125,13 +125,17 @@ impl Contents {
         let observer = lane.observer();
         for share in self.shares() {
             let Some(slot) = share.slot(observer) else { continue };
-            slot.advance(true, share.collectives);
-            slot.advance(false, share.point_to_point);
-            slot.ran_on(Some(stream.addr()));
+            let before =
+                slot.progress.advance(Some(stream.addr() as u64), share.collectives, share.point_to_point);
             if let Some(line) = slot.line(observer.ledger()) {
                 line.enqueue(share.collectives);
                 if switch::is_on() && share.collectives > 0 {
-                    observer.completions.launched(lane, share.communicator, stream, slot.next(true) - 1);
+                    observer.completions.launched(
+                        lane,
+                        share.communicator,
+                        stream,
+                        before + share.collectives - 1,
+                    );
                 }
             }
         }

@@ -33,10 +33,10 @@ impl Message {
             return self.kept(lane, capture, 1);
         }
         let slot = lane.observer().communicators.slot(self.communicator);
-        slot.ran_on((result != IN_PROGRESS).then_some(self.stream.addr()));
+        let stream = (result != IN_PROGRESS).then_some(self.stream.addr() as u64);
         let collective = self.operation.is_collective();
         let sequence = slot.next(collective);
-        slot.advance(collective, 1);
+        slot.progress.advance(stream, u64::from(collective), u64::from(!collective));
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
             line.enqueue(1);
         }

@@ -53,9 +53,8 @@ impl Tally {
             return self.first.kept(lane, capture, self.collectives.all + self.point_to_point.all);
         }
         let slot = lane.observer().communicators.slot(self.first.communicator);
-        slot.ran_on((result != IN_PROGRESS).then_some(self.first.stream.addr()));
-        slot.advance(true, self.collectives.all);
-        slot.advance(false, self.point_to_point.all);
+        let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);
+        slot.progress.advance(stream, self.collectives.all, self.point_to_point.all);
         if let Some(line) = slot.line(lane.observer().ledger()) {
             line.enqueue(self.collectives.all);
         }

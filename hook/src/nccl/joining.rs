@@ -9,7 +9,7 @@ use cudarc::nccl::sys::ncclComm_t;
 use xpu_shared::{id::CommunicatorId, ledger::Call};
 
 use super::{
-    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, identity, ncclCommCount, ncclCommUserRank,
+    IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, ncclCommCount, ncclCommUserRank,
     pending::Unborn,
 };
 use crate::{
@@ -99,12 +99,12 @@ unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     Some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?)).filter(|_| answered)
 }
 
-/// The communicator a program calls with. One that was not ready when it was made is asked for its rank and size now.
+/// The communicator a program calls with. NCCL is asked now for what was not known when it was made.
 #[inline]
 pub(super) fn find(lane: &Lane, handle: ncclComm_t) -> Option<u16> {
     let communicators = &lane.observer().communicators;
     match communicators.find(handle) {
-        Some(index) if communicators.slot(index).size() > 0 => Some(index),
+        Some(index) if communicators.slot(index).is_settled() => Some(index),
         known => find_unsettled(lane, handle, known),
     }
 }
@@ -121,12 +121,17 @@ fn find_unsettled(lane: &Lane, handle: ncclComm_t, known: Option<u16>) -> Option
         communicators.miss();
         return None;
     };
-    // SAFETY: a program may use a communicator only when it is ready, in one thread at a time, and uses this one.
-    let Some((rank, size)) = (unsafe { about(handle) }) else {
-        communicators.miss();
-        return None;
-    };
-    communicators.settle(observer.ledger(), index, rank, size);
+    let slot = communicators.slot(index);
+    if slot.size() == 0 {
+        // SAFETY: a program may use a communicator only when it is ready, in one thread at a time, and uses this one.
+        let Some((rank, size)) = (unsafe { about(handle) }) else {
+            communicators.miss();
+            return None;
+        };
+        communicators.settle(observer.ledger(), index, rank, size);
+    }
+    // Asked here, before the program's own call on it, and not after: another thread may have ended it by then.
+    slot.set_device(device_of(handle));
     Some(index)
 }
 

@@ -39,7 +39,10 @@ unsafe fn leaving<'a>(list: *const c_int, count: c_int) -> &'a [c_int] {
 
 fn forget(lane: &Lane, communicator: ncclComm_t) {
     let observer = lane.observer();
-    observer.communicators.pending.forget_children(communicator);
+    // A communicator that is made from nothing has no parent: the children of NULL are not to be forgotten.
+    if !communicator.is_null() {
+        observer.communicators.pending.forget_children(communicator);
+    }
     observer.communicators.remove(observer.ledger(), communicator);
     lane.entered(Call::CommunicatorEnd, coarse_now());
 }

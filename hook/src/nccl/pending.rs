@@ -50,8 +50,10 @@ impl Pending {
         self.count.load(Relaxed) == 0
     }
 
-    /// `false` if there is no room.
+    /// `false` if there is no room. What was to be written to the same place before is forgotten: the handle that will be there
+    /// is this one's.
     pub(super) fn add(&self, unborn: Unborn) -> bool {
+        while self.take(|before| (before.place == unborn.place).then_some(())).is_some() {}
         self.places.iter().any(|place| {
             let Ok(mut place) = place.try_lock() else { return false };
             let free = place.is_none();
@@ -149,9 +151,21 @@ mod tests {
     }
 
     #[test]
+    fn a_place_used_again_is_the_later_ones() {
+        let pending = Pending::new().unwrap();
+        let place: ncclComm_t = ptr::without_provenance_mut(4096);
+        for id in [7, 9] {
+            pending.add(unborn(&raw const place, id));
+        }
+        assert_eq!((made(&pending), made(&pending)), (Some(9), None));
+    }
+
+    #[test]
     fn there_is_no_room_for_ever_more() {
         let pending = Pending::new().unwrap();
-        let kept = (0..100).filter(|&id| pending.add(unborn(ptr::null(), id))).count();
+        let kept = (0..100)
+            .filter(|&id| pending.add(unborn(ptr::without_provenance(64 + id * 8), id as u64)))
+            .count();
         assert_eq!(kept, MOST);
     }
 }

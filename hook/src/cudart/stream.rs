@@ -1,0 +1,16 @@
+//! Streams that end. Also while observing is off: where operations were put is kept then too.
+
+use std::ffi::c_int;
+
+use cudarc::runtime::sys::cudaStream_t;
+
+use crate::{
+    interpose::interpose,
+    runtime::{CUDART, MISSING},
+};
+
+interpose! {
+    fn cudaStreamDestroy(stream: cudaStream_t) -> c_int in CUDART, or MISSING, even off;
+    before |lane| lane.observer().communicators.stream_ends(stream);
+    after |_, (), _| {};
+}
