@@ -177,6 +177,6 @@ promises! {
     no_launch_is_lost: without_exchange;
     a_line_shows_one_communicator: without_release, without_fence;
     a_free_line_goes_to_one: without_exchange;
-    nobody_completes_for_the_next: without_exchange;
+    nobody_counts_for_the_next: without_exchange;
     a_call_is_shown_with_its_own_beginning: without_release, without_acquire;
 }

@@ -108,8 +108,8 @@ pub(crate) fn what_is_done_was_enqueued_and_entered() {
             move || line.read().unwrap()
         });
         for n in 1..=2 {
-            line.enter(1, Operation::AllReduce, n, Moment(n));
-            line.enqueue(1);
+            line.enter(ID, 1, Operation::AllReduce, n, Moment(n));
+            line.enqueue(ID, 1);
             line.complete(ID, n - 1);
         }
         let reading = reader.join().unwrap();
@@ -153,14 +153,14 @@ pub(crate) fn a_line_shows_one_communicator() {
     model(|| {
         let line = Arc::new(CommunicatorLine::default());
         assert!(line.open(CommunicatorId(7), 7, 70));
-        line.enter(7, Operation::AllReduce, 7, Moment(7));
+        line.enter(CommunicatorId(7), 7, Operation::AllReduce, 7, Moment(7));
         let reader = thread::spawn({
             let line = Arc::clone(&line);
             move || line.read()
         });
         line.close();
         assert!(line.open(CommunicatorId(9), 9, 90));
-        line.enter(9, Operation::AllGather, 9, Moment(9));
+        line.enter(CommunicatorId(9), 9, Operation::AllGather, 9, Moment(9));
         if let Some(reading) = reader.join().unwrap() {
             let owner = reading.id.0;
             assert_eq!((u64::from(reading.rank), u64::from(reading.size)), (owner, owner * 10), "{reading:?}");
@@ -187,20 +187,28 @@ pub(crate) fn a_free_line_goes_to_one() {
     race(|line: &ThreadLine, thread| line.claim(thread as u32));
 }
 
-/// The hook's own thread learns late that a collective is done: its communicator is gone, and its line another's.
-pub(crate) fn nobody_completes_for_the_next() {
-    model(|| {
+/// A thread comes late, as the hook's own that learns that a collective is done: the communicator is gone, and its line another's.
+pub(crate) fn nobody_counts_for_the_next() {
+    const GONE: CommunicatorId = CommunicatorId(7);
+    let late = |count: fn(&CommunicatorLine)| {
+    model(move || {
         let line = Arc::new(CommunicatorLine::default());
-        assert!(line.open(CommunicatorId(7), 7, 70));
+        assert!(line.open(GONE, 7, 70));
         let late = thread::spawn({
             let line = Arc::clone(&line);
-            move || line.complete(CommunicatorId(7), 41)
+            move || count(&line)
         });
         line.close();
         assert!(line.open(CommunicatorId(9), 9, 90));
         late.join().unwrap();
-        assert_eq!(line.read().unwrap().completed, 0);
+        let reading = line.read().unwrap();
+        assert_eq!([reading.entered, reading.enqueued, reading.completed, reading.point_to_point], [0; 4]);
     });
+    };
+    late(|line| line.complete(GONE, 41));
+    late(|line| line.enqueue(GONE, 41));
+    late(|line| line.enter(GONE, 41, Operation::AllReduce, 1, Moment(1)));
+    late(|line| line.point_to_point(GONE, 41));
 }
 
 /// A thread goes from one call into another while it is watched.

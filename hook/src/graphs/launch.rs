@@ -101,9 +101,9 @@ impl Contents {
             let Some(slot) = share.slot(observer) else { continue };
             let Some(line) = slot.line(observer.ledger()) else { continue };
             if let Some((operation, bytes)) = share.last {
-                line.enter(share.collectives, operation, bytes, now);
+                line.enter(share.id, share.collectives, operation, bytes, now);
             }
-            line.point_to_point(share.point_to_point);
+            line.point_to_point(share.id, share.point_to_point);
         }
     }
 
@@ -116,7 +116,7 @@ impl Contents {
     fn retract(&self, observer: &Observer) {
         for share in self.shares() {
             if let Some(line) = share.slot(observer).and_then(|slot| slot.line(observer.ledger())) {
-                line.retract(share.collectives);
+                line.retract(share.id, share.collectives);
             }
         }
     }
@@ -128,7 +128,7 @@ impl Contents {
             let before =
                 slot.progress.advance(Some(stream.addr() as u64), share.collectives, share.point_to_point);
             if let Some(line) = slot.line(observer.ledger()) {
-                line.enqueue(share.collectives);
+                line.enqueue(share.id, share.collectives);
                 if switch::is_on() && share.collectives > 0 {
                     observer.completions.launched(
                         lane,

@@ -38,7 +38,7 @@ impl Message {
         let sequence = slot.next(collective);
         slot.progress.advance(stream, u64::from(collective), u64::from(!collective));
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
-            line.enqueue(1);
+            line.enqueue(slot.id(), 1);
         }
         if !self.observed {
             return;
@@ -75,7 +75,7 @@ impl Message {
         let slot = lane.observer().communicators.slot(self.communicator);
         let counts = self.operation.is_collective() && self.captured.is_none();
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| counts) {
-            line.retract(1);
+            line.retract(slot.id(), 1);
         }
     }
 }

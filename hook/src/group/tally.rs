@@ -56,7 +56,7 @@ impl Tally {
         let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);
         slot.progress.advance(stream, self.collectives.all, self.point_to_point.all);
         if let Some(line) = slot.line(lane.observer().ledger()) {
-            line.enqueue(self.collectives.all);
+            line.enqueue(slot.id(), self.collectives.all);
         }
         lane.counters.collectives.add(self.collectives.observed);
         lane.counters.point_to_point.add(self.point_to_point.observed);
@@ -66,7 +66,7 @@ impl Tally {
     pub(super) fn refused(&self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.first.communicator);
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| self.first.captured.is_none()) {
-            line.retract(self.collectives.all);
+            line.retract(slot.id(), self.collectives.all);
         }
     }
 }

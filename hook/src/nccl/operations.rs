@@ -53,9 +53,9 @@ fn begin(
     let now = coarse_now();
     if let Some(line) = slot.line(observer.ledger()).filter(|_| message.captured.is_none()) {
         if operation.is_collective() {
-            line.enter(1, operation, message.bytes, now);
+            line.enter(slot.id(), 1, operation, message.bytes, now);
         } else {
-            line.point_to_point(1);
+            line.point_to_point(slot.id(), 1);
         }
     }
     if lane.group(|group| group.is_open()) {
@@ -82,7 +82,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     if queued {
         let kept = result == 0 && lane.group(|group| group.queue(message));
         if let Some(line) = line.filter(|_| !kept) {
-            line.retract(1);
+            line.retract(slot.id(), 1);
         }
         return;
     }
@@ -90,7 +90,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     if result != 0 && result != IN_PROGRESS {
         lane.drop_timing(timing);
         if let Some(line) = line {
-            line.retract(1);
+            line.retract(slot.id(), 1);
         }
         return;
     }

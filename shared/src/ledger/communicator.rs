@@ -6,12 +6,13 @@ use crate::{collective::Operation, id::CommunicatorId, unit::Moment};
 /// One communicator's counters. A line whose id is 0 is free.
 ///
 /// The id also guards the line: a reader that finds the same id before and after it read the rest has read what belongs to it.
+/// Each count carries a few bits of the id: a thread that comes late to a line that was closed and opened again adds nothing to
+/// another's counts. Only what it says of the last operation may stand there until the next one is entered.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CommunicatorLine {
     id: AtomicU64,
-    /// Collectives whose call was entered, whose call returned, and that are known to have completed on the GPU: with the
-    /// last, a few bits of the id they belong to.
+    /// Collectives whose call was entered, whose call returned, and that are known to have completed on the GPU.
     entered: AtomicU64,
     enqueued: AtomicU64,
     completed: AtomicU64,
@@ -30,13 +31,24 @@ const OPENING: u64 = u64::MAX;
 /// Attempts to read a line while it changes hands; that takes nanoseconds, and happens rarely.
 const ATTEMPTS: usize = 4;
 
-/// The lower bits of `completed` count, the others are the id's.
+/// The lower bits of a count are its number, the others are the id's.
 const COUNT_BITS: u32 = 48;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// The part of an id that is beside the count of completed collectives.
+/// The part of an id that is beside its counts.
 fn mark(id: CommunicatorId) -> u64 {
     id.0 << COUNT_BITS
+}
+
+/// Gives a count of communicator `id` its next number. Does nothing where the line has become another communicator's.
+#[inline]
+fn change(count: &AtomicU64, id: CommunicatorId, next: impl Fn(u64) -> u64) {
+    let mark = mark(id);
+    let changed = |before: u64| {
+        let ours = (before ^ mark) & !COUNT == 0;
+        Some(mark | next(before & COUNT).min(COUNT)).filter(|&after| ours && after != before)
+    };
+    let _ = count.fetch_update(Release, Relaxed, changed);
 }
 
 impl CommunicatorLine {
@@ -47,11 +59,13 @@ impl CommunicatorLine {
         }
         // Whoever sees anything of what follows also sees that the line is no longer the one before's.
         fence(Release);
-        for word in [&self.entered, &self.enqueued, &self.last, &self.last_at, &self.point_to_point] {
+        for word in [&self.last, &self.last_at] {
             word.store(0, Relaxed);
         }
-        // An exchange: what somebody completes meanwhile comes before it, or is not for this one.
-        self.completed.swap(mark(id), Relaxed);
+        // Exchanges: what somebody counts meanwhile comes before them, or is not for this one.
+        for count in [&self.entered, &self.enqueued, &self.completed, &self.point_to_point] {
+            count.swap(mark(id), Relaxed);
+        }
         self.place.store(u64::from(rank) << 32 | u64::from(size), Relaxed);
         self.id.store(id.0, Release);
         true
@@ -61,33 +75,30 @@ impl CommunicatorLine {
         self.id.store(0, Release);
     }
 
-    /// `count` more collectives were entered; `operation` of `bytes` was the last.
-    pub fn enter(&self, count: u64, operation: Operation, bytes: u64, now: Moment) {
+    /// `count` more collectives of communicator `id` were entered; `operation` of `bytes` was the last.
+    pub fn enter(&self, id: CommunicatorId, count: u64, operation: Operation, bytes: u64, now: Moment) {
         self.last.store((operation as u64) << 56 | bytes.min((1 << 56) - 1), Relaxed);
         self.last_at.store(now.0, Relaxed);
-        self.entered.store(self.entered.load(Relaxed) + count, Release);
+        change(&self.entered, id, |before| before + count);
     }
 
     /// `count` entered ones were refused by NCCL after all.
-    pub fn retract(&self, count: u64) {
-        self.entered.store(self.entered.load(Relaxed).saturating_sub(count), Release);
+    pub fn retract(&self, id: CommunicatorId, count: u64) {
+        change(&self.entered, id, |before| before.saturating_sub(count));
     }
 
-    pub fn enqueue(&self, count: u64) {
-        self.enqueued.store(self.enqueued.load(Relaxed) + count, Release);
+    pub fn enqueue(&self, id: CommunicatorId, count: u64) {
+        change(&self.enqueued, id, |before| before + count);
     }
 
-    /// Everything of communicator `id` up to and including collective number `sequence` is done. Never goes back, and does
-    /// nothing where the line has become another communicator's.
+    /// Everything up to and including collective number `sequence` is done. Never goes back.
     pub fn complete(&self, id: CommunicatorId, sequence: u64) {
-        let done = mark(id) | (sequence + 1).min(COUNT);
-        let later = |before: u64| ((before ^ done) & !COUNT == 0 && before < done).then_some(done);
-        let _ = self.completed.fetch_update(Release, Relaxed, later);
+        change(&self.completed, id, |before| before.max(sequence + 1));
     }
 
     /// `count` more sends and receives were entered.
-    pub fn point_to_point(&self, count: u64) {
-        self.point_to_point.store(self.point_to_point.load(Relaxed) + count, Relaxed);
+    pub fn point_to_point(&self, id: CommunicatorId, count: u64) {
+        change(&self.point_to_point, id, |before| before + count);
     }
 
     /// `None` if it is free, or changes hands.
@@ -99,12 +110,12 @@ impl CommunicatorLine {
             }
             // In this order: what is done was enqueued, what is enqueued was entered, and the last was entered then or later.
             let completed = self.completed.load(Acquire) & COUNT;
-            let enqueued = self.enqueued.load(Acquire);
-            let entered = self.entered.load(Acquire);
+            let enqueued = self.enqueued.load(Acquire) & COUNT;
+            let entered = self.entered.load(Acquire) & COUNT;
             let last = self.last.load(Relaxed);
             let last_at = Moment(self.last_at.load(Relaxed));
             let place = self.place.load(Relaxed);
-            let point_to_point = self.point_to_point.load(Relaxed);
+            let point_to_point = self.point_to_point.load(Relaxed) & COUNT;
             fence(Acquire);
             if self.id.load(Relaxed) == id {
                 return Some(CommunicatorReading {

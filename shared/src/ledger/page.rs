@@ -132,8 +132,8 @@ mod tests {
         ledger.step(Step(7), Moment(70));
         assert!(ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8));
         assert!(!ledger.communicators[3].open(CommunicatorId(0xdef), 2, 8));
-        ledger.communicators[3].enter(2, Operation::AllReduce, 1 << 26, Moment(80));
-        ledger.communicators[3].enqueue(2);
+        ledger.communicators[3].enter(CommunicatorId(0xabc), 2, Operation::AllReduce, 1 << 26, Moment(80));
+        ledger.communicators[3].enqueue(CommunicatorId(0xabc), 2);
         ledger.communicators[3].complete(CommunicatorId(0xabc), 0);
         ledger.communicators[3].complete(CommunicatorId(0xdef), 1);
         assert!(ledger.threads[0].claim(42));
