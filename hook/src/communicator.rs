@@ -255,6 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_proves_nothing_of_the_one_before_it() {
+        let page = LedgerPage::create().unwrap();
+        let known = Communicators::new().unwrap();
+        let stream = ptr::without_provenance_mut(640);
+        known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
+        let slot = known.slot(known.find(handle(64)).unwrap());
+        let proven = || slot.progress.proven_by(|last| last == 640);
+        slot.progress.advance(Some(640), 3, 0);
+        assert_eq!(proven(), Some(3));
+        known.stream_ends(ptr::without_provenance_mut(704));
+        assert_eq!(proven(), Some(3));
+        known.stream_ends(stream);
+        assert_eq!(proven(), None);
+    }
+
+    #[test]
     fn an_end_that_was_not_seen_is_inferred() {
         let page = LedgerPage::create().unwrap();
         let known = Communicators::new().unwrap();

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPEATS = 25, PAUSE_US = 70 * 1000, BF16 = 14, COMPUTE_32F = 68, NCCL_BF16 = 9, RANKS = 8 };
+enum { REPEATS = 25, PAUSE_US = 70 * 1000, BF16 = 14, COMPUTE_32F = 68, NCCL_BF16 = 9, RANKS = 8, EXECUTABLES = 500 };
 
 typedef struct { unsigned x, y, z; } dim3;
 typedef struct { char bytes[128]; } unique_id;
@@ -29,6 +29,8 @@ static int (*matmul)(void *, void *, const void *, const void *, void *, const v
 static int (*create)(void **);
 static int (*all_reduce)(const void *, void *, size_t, int, int, void *, void *);
 static int (*init_rank)(void **, int, unique_id, int);
+static int (*instantiate)(void **, void *, unsigned long long);
+static int (*graph_launch)(void *, void *);
 static int (*group_start)(void), (*group_end)(void);
 static void *blas, *comm;
 
@@ -69,6 +71,14 @@ static void group(void) {
     group_start();
     reduce();
     group_end();
+}
+
+/* As many as a server has that captured a graph for each size of batch. */
+static void *executables[EXECUTABLES];
+
+static void graph(void) {
+    static int next;
+    graph_launch(executables[next++ % EXECUTABLES], NULL);
 }
 
 static double now(void) {
@@ -160,6 +170,8 @@ int main(int argc, char **argv) {
     find(&create, "cublasCreate_v2");
     find(&all_reduce, "ncclAllReduce");
     find(&init_rank, "ncclCommInitRank");
+    find(&instantiate, "cudaGraphInstantiate");
+    find(&graph_launch, "cudaGraphLaunch");
     find(&group_start, "ncclGroupStart");
     find(&group_end, "ncclGroupEnd");
     unique_id id;
@@ -199,6 +211,8 @@ int main(int argc, char **argv) {
     cost("cublasGemmEx", gemm, number);
     cost("cublasSgemm", single, number);
     cost("cublasLtMatmul", light, number);
+    for (int i = 0; i < EXECUTABLES; i++) instantiate(&executables[i], &executables[i], 0);
+    cost("cudaGraphLaunch", graph, number);
     cost("ncclAllReduce", reduce, number);
     cost("group", group, number);
     printf("lost %d %d\n", count("dropped"), count("untimed"));

@@ -41,7 +41,7 @@ impl Bench {
             command
                 .env("LD_PRELOAD", built::hook())
                 .env("XPU_TOP_SOCKET", self.dir.path().join("nobody"))
-                .env("XPU_TOP_SAMPLE", format!("gemm={sample},collective={sample}"));
+                .env("XPU_TOP_SAMPLE", format!("gemm={sample},collective={sample},graph={sample}"));
         }
         let outcome = run(&mut command);
         assert!(outcome.status.success(), "{outcome:?}");
@@ -68,6 +68,7 @@ pub(crate) fn cost(table: &mut Table) {
         ("cublasGemmEx", "cublasGemmEx"),
         ("cublasSgemm", "cublasSgemm_v2, which asks for the math mode"),
         ("cublasLtMatmul", "cublasLtMatmul, which asks descriptors"),
+        ("cudaGraphLaunch", "cudaGraphLaunch, one of 500"),
         ("ncclAllReduce", "ncclAllReduce"),
         ("group", "ncclAllReduce in a group (3 calls)"),
     ];

@@ -2,6 +2,8 @@
 //!
 //! A place goes from free to filled to ended to free. Whoever launches holds on to it meanwhile; only the hook's own thread
 //! empties it, once it has ended, nobody holds on and all its launches were taken.
+//!
+//! Handles lie apart from what belongs to them, and each near where its bits say: a launch looks at a few that lie side by side.
 
 use std::{
     cell::UnsafeCell,
@@ -24,20 +26,22 @@ pub(super) const PLACES: usize = 2048;
 const FREE: usize = 0;
 const BUSY: usize = 1;
 const ENDED: usize = 2;
-/// The first place is of launches of executables nobody saw made.
+/// For the first place, which is of launches of executables nobody saw made.
 const UNSEEN: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Executables {
+    handles: Box<[AtomicUsize]>,
     places: Box<[Executable]>,
-    /// Places ever used; a look-up looks no further.
-    used: AtomicUsize,
+    /// Places filled or ended.
+    filled: AtomicUsize,
+    /// How far from where it belongs a handle ever lay; a look-up looks no further.
+    reach: AtomicUsize,
     made: AtomicU32,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Executable {
-    handle: AtomicUsize,
     users: AtomicU32,
     number: AtomicU32,
     signature: AtomicU32,
@@ -52,12 +56,14 @@ pub(crate) struct Executable {
 unsafe impl Sync for Executable {}
 
 impl Executables {
-    pub(super) const MEMORY: usize = PLACES * size_of::<Executable>();
+    pub(super) const MEMORY: usize = PLACES * (size_of::<Executable>() + size_of::<AtomicUsize>());
 
     pub(super) fn new() -> Option<Self> {
         let places = memory::slice(PLACES, || Some(Executable::default()))?;
-        places[0].handle.store(UNSEEN, Relaxed);
-        Some(Self { places, used: AtomicUsize::new(1), made: AtomicU32::new(0) })
+        let handles = memory::slice(PLACES, || Some(AtomicUsize::new(FREE)))?;
+        handles[0].store(UNSEEN, Relaxed);
+        let nothing = || AtomicUsize::new(0);
+        Some(Self { handles, places, filled: nothing(), reach: nothing(), made: AtomicU32::new(0) })
     }
 
     pub(super) fn next_number(&self) -> u32 {
@@ -66,50 +72,55 @@ impl Executables {
 
     /// `None` if there is no place for it, or else whether there soon will be none.
     pub(super) fn add(&self, handle: usize, number: u32, contents: Option<Arc<Contents>>) -> Option<bool> {
-        let free =
-            |&index: &usize| self.places[index].handle.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok();
-        let index = (1..PLACES).find(free)?;
+        let free = |(_, index): &(_, usize)| {
+            self.handles[*index].compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok()
+        };
+        let (distance, index) = (0..).zip(near(handle)).find(free)?;
         let place = &self.places[index];
         place.number.store(number, Relaxed);
         let signature = contents.as_ref().map_or(0, |contents| contents.signature());
         place.signature.store(signature, Relaxed);
         // SAFETY: BUSY, by this thread.
         unsafe { *place.contents.get() = contents };
-        place.handle.store(handle, Release);
-        self.used.fetch_max(index + 1, AcqRel);
-        Some(index > PLACES / 2)
+        self.reach.fetch_max(distance, Relaxed);
+        self.handles[index].store(handle, Release);
+        Some(self.filled.fetch_add(1, Relaxed) > PLACES / 2)
     }
 
     /// Nobody launches it any more. Gives its number if it was known.
     pub(super) fn end(&self, handle: usize) -> Option<u32> {
-        let place = self.used().iter().find(|place| place.handle.load(Relaxed) == handle)?;
-        let number = place.number.load(Relaxed);
-        place.handle.compare_exchange(handle, ENDED, SeqCst, Relaxed).is_ok().then_some(number)
+        let index = self.within_reach(handle).find(|&index| self.handles[index].load(Relaxed) == handle)?;
+        let number = self.places[index].number.load(Relaxed);
+        self.handles[index].compare_exchange(handle, ENDED, SeqCst, Relaxed).is_ok().then_some(number)
     }
 
     /// The executable of this handle, which stays until it is let go with [`Executable::unpin`].
     pub(super) fn pin(&self, handle: usize) -> &Executable {
-        let known = self.used().iter().find(|place| {
-            if place.handle.load(Relaxed) != handle {
+        let known = self.within_reach(handle).find(|&index| {
+            if self.handles[index].load(Relaxed) != handle {
                 return false;
             }
+            let place = &self.places[index];
             place.users.fetch_add(1, SeqCst);
-            let stays = place.handle.load(SeqCst) == handle;
+            let stays = self.handles[index].load(SeqCst) == handle;
             if !stays {
                 place.unpin();
             }
             stays
         });
-        known.unwrap_or_else(|| {
-            let unseen = &self.places[0];
-            unseen.users.fetch_add(1, SeqCst);
-            unseen
-        })
+        match known {
+            Some(index) => &self.places[index],
+            None => {
+                let unseen = &self.places[0];
+                unseen.users.fetch_add(1, SeqCst);
+                unseen
+            }
+        }
     }
 
     pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<&Contents>, u64)) {
-        for place in self.used() {
-            let handle = place.handle.load(SeqCst);
+        for (place, at) in self.places.iter().zip(&self.handles) {
+            let handle = at.load(SeqCst);
             if handle == FREE || handle == BUSY {
                 continue;
             }
@@ -127,14 +138,22 @@ impl Executables {
                 drop(unsafe { (*place.contents.get()).take() });
                 place.launches.store(0, Relaxed);
                 place.taken.store(0, Relaxed);
-                place.handle.store(FREE, Release);
+                at.store(FREE, Release);
+                self.filled.fetch_sub(1, Relaxed);
             }
         }
     }
 
-    fn used(&self) -> &[Executable] {
-        &self.places[..self.used.load(Acquire)]
+    /// Where a handle may lie, the likeliest first.
+    fn within_reach(&self, handle: usize) -> impl Iterator<Item = usize> + use<> {
+        near(handle).take(self.reach.load(Relaxed) + 1)
     }
+}
+
+/// All places but the first, from where a handle belongs.
+fn near(handle: usize) -> impl Iterator<Item = usize> {
+    let start = ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    (0..PLACES - 1).map(move |distance| 1 + (start + distance) % (PLACES - 1))
 }
 
 impl Executable {
