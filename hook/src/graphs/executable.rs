@@ -108,14 +108,12 @@ impl Executables {
             }
             stays
         });
-        match known {
-            Some(index) => &self.places[index],
-            None => {
-                let unseen = &self.places[0];
-                unseen.users.fetch_add(1, SeqCst);
-                unseen
-            }
+        if let Some(index) = known {
+            return &self.places[index];
         }
+        let unseen = &self.places[0];
+        unseen.users.fetch_add(1, SeqCst);
+        unseen
     }
 
     pub(super) fn take_launches(&self, mut each: impl FnMut(u32, Option<&Contents>, u64)) {
