@@ -17,8 +17,8 @@ class Tracer:
         """Mark the end of a training step: of the next one, or of number ``n``, counted from 1.
 
         ``tokens`` and ``samples`` are what this rank worked through in it; ``loss`` is the last one known. A loss that
-        is a CUDA tensor is read as ``float(loss)`` would be, which waits for the GPU: give it where the program reads it
-        anyway.
+        is a CUDA tensor is read as ``float(loss)`` would be, which waits for the GPU: give it where the program reads
+        it anyway.
         """
     @property
     def source(self) -> Literal["preloaded", "packaged", "disabled", "missing"]:
