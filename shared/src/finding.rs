@@ -1,8 +1,15 @@
 //! What is wrong with a job, in a sentence with its evidence. Pure functions over a [`Job`].
 
+mod cohort;
+mod dead;
+mod hang;
+mod phrase;
+mod slow;
+mod wait;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{frame::Life, id::Rank, job::Job, unit::Moment};
+use crate::{id::Rank, job::Job, status::RankState, unit::Moment};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +22,24 @@ pub struct Finding {
     pub since_s: f64,
     /// One sentence with its figures.
     pub evidence: String,
+    /// What to do next.
+    pub advice: String,
+    /// The collective the job stands at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collective: Option<Standstill>,
+}
+
+/// One collective, as those tell of it that entered it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standstill {
+    pub communicator: String,
+    /// What the program calls it; empty if it gave no name.
+    pub name: String,
+    /// Counted from 0, alike on every rank.
+    pub number: u64,
+    /// The operation and its bytes. Where ranks went on to later ones, the last that any of them entered.
+    pub operation: Option<String>,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,6 +47,10 @@ pub struct Finding {
 pub enum Kind {
     /// A rank's process ended without saying so.
     Exited,
+    /// The job, or ranks that belong together, make no progress.
+    Hang,
+    /// A rank that the others wait for.
+    SlowRank,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,6 +58,24 @@ pub enum Kind {
 pub enum Class {
     /// The process is gone.
     Dead,
+    /// The process lives and runs no more.
+    Stopped,
+    /// A communicator is being made, and not all come to it.
+    Init,
+    /// Others wait in a collective these ranks did not enter.
+    NotEntered,
+    /// Ranks wait for each other in different communicators.
+    Deadlock,
+    /// The ranks do not mean the same collective.
+    Mismatch,
+    /// All called it, some are still inside the call.
+    NotLaunched,
+    /// All launched it, and it does not end.
+    InKernel,
+    /// Its GPU computes slower.
+    Compute,
+    /// Its GPU is as fast as the others' and gets its work late.
+    Host,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,29 +86,36 @@ pub enum Confidence {
     Certain,
 }
 
-/// All that is wrong with `job` at `now`, worst first.
-pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
-    dead_ranks(job, now).into_iter().collect()
+impl Finding {
+    /// The evidence, and what to do next.
+    pub fn sentence(&self) -> String {
+        format!("{}; {}", self.evidence, self.advice)
+    }
+
+    /// Whether the job stands for it.
+    pub fn stops_the_job(&self) -> bool {
+        // A job that lost a rank makes no more progress than one that hangs.
+        matches!(self.kind, Kind::Exited | Kind::Hang)
+    }
 }
 
-fn dead_ranks(job: &Job, now: Moment) -> Option<Finding> {
-    let dead: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Died).collect();
-    let (first, view) = dead.iter().min_by_key(|(_, view)| view.heard())?;
-    let since = now.since(view.heard()).as_secs_f64();
-    let evidence = format!(
-        "rank {first} ({host}, pid {pid}) ended without an orderly exit {since:.0} s ago, at step {step}; \
-         look for a signal, the OOM killer or a traceback in its log",
-        host = view.host(),
-        pid = view.pid(),
-        step = view.step().map_or_else(|| "unknown".to_owned(), |step| step.to_string()),
-    );
-    let ranks = dead.iter().map(|&(rank, _)| rank).collect();
-    Some(Finding {
-        kind: Kind::Exited,
-        class: Class::Dead,
-        ranks,
-        confidence: Confidence::Certain,
-        since_s: since,
-        evidence,
-    })
+/// All that is wrong with `job` at `now`, worst first.
+pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
+    let dead = dead::ranks(job, now);
+    // Who lost a rank waits for it: that is no finding of its own.
+    let hang = if dead.is_none() { hang::examine(job, now) } else { None };
+    dead.into_iter().chain(hang).chain(slow::ranks(job)).collect()
 }
+
+/// What a rank's state is in the light of what was found.
+pub fn state(findings: &[Finding], rank: Rank, state: RankState) -> RankState {
+    let named = || findings.iter().filter(|finding| finding.ranks.contains(&rank));
+    match state {
+        RankState::Ok if named().any(|finding| finding.kind == Kind::Hang) => RankState::Hung,
+        RankState::Ok if named().any(|finding| finding.kind == Kind::SlowRank) => RankState::Slow,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,14 @@
 //! of a file, and all come to the same picture.
 
 mod join;
+mod punctuality;
 mod rank;
 
 use std::collections::BTreeMap;
 
 pub use join::{Join, Joins};
+pub use punctuality::Arrivals;
+use punctuality::Punctuality;
 pub use rank::{RankView, Sample};
 
 use crate::{

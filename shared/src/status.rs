@@ -189,6 +189,17 @@ pub enum RankState {
     Exited,
 }
 
+impl From<Life> for RankState {
+    /// As far as the rank alone tells: what the others tell of it is a [`Finding`].
+    fn from(life: Life) -> Self {
+        match life {
+            Life::Alive => Self::Ok,
+            Life::Silent => Self::Silent,
+            Life::Ended | Life::Died => Self::Exited,
+        }
+    }
+}
+
 /// How much of the job was seen, and what seeing cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
@@ -231,7 +242,11 @@ pub enum ExitCode {
 
 impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
-        let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
+        let findings = finding::examine(job, now);
+        let mut ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
+        for rank in &mut ranks {
+            rank.state = finding::state(&findings, rank.rank, rank.state);
+        }
         let steps = ranks.iter().filter_map(|rank| rank.step);
         // Those that have ended do nothing any more; when all have, their last figures stand.
         let all_ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
@@ -250,7 +265,7 @@ impl Status {
             samples_per_s: sum(living().filter_map(|rank| rank.samples_per_s)),
             loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
             mfu: mean(living().filter_map(|rank| rank.mfu)),
-            findings: finding::examine(job, now),
+            findings,
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
                 dropped_records: digests().map(|digest| digest.dropped_records).sum(),
@@ -279,9 +294,10 @@ impl Status {
     pub fn exit_code(&self) -> ExitCode {
         if self.coverage.ranks_seen == 0 {
             ExitCode::NoData
-        } else if self.findings.iter().any(|finding| finding.kind == finding::Kind::Exited) {
-            // A job that lost a rank makes no more progress than one that hangs.
+        } else if self.findings.iter().any(Finding::stops_the_job) {
             ExitCode::Hang
+        } else if !self.findings.is_empty() {
+            ExitCode::Slow
         } else if self.is_partial() {
             ExitCode::NoData
         } else {
@@ -330,11 +346,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         gemm_tflops: view.gemm_rate(),
         bus_gb_s: job.bus_bandwidth(rank),
         lateness_ms_p50: job.lateness(rank).map(Nanoseconds::milliseconds),
-        state: match view.life() {
-            Life::Alive => RankState::Ok,
-            Life::Silent => RankState::Silent,
-            Life::Ended | Life::Died => RankState::Exited,
-        },
+        state: view.life().into(),
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
         blocked_pct: view.blocked().map(|share| share * 100.0),

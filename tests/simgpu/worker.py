@@ -110,9 +110,15 @@ class Dataset:
 
     def __getitem__(self, index):
         time.sleep(LOAD_S * self.random.uniform(0.9, 1.1) + self.slow_s)
-        while index == self.hang_step:
-            time.sleep(0.5)
+        if index == self.hang_step:
+            wait_for_shard_that_never_comes()
         return index
+
+
+def wait_for_shard_that_never_comes():
+    """Where a rank that hangs is found."""
+    while True:
+        time.sleep(0.5)
 
 
 def loader(dataset):

@@ -1,8 +1,11 @@
 //! What is known of one rank.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
-use super::{Joins, median};
+use super::{Arrivals, Joins, Punctuality, median};
 use crate::{
     collective::Operation,
     datatype::DataType,
@@ -39,6 +42,10 @@ pub struct RankView {
     window: VecDeque<Interval>,
     progress: VecDeque<Progress>,
     samples: VecDeque<Sample>,
+    punctuality: Punctuality,
+    paces: VecDeque<Nanoseconds>,
+    moved: Moment,
+    worked: Moment,
     history: VecDeque<f32>,
     summary: Option<Summary>,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
@@ -56,6 +63,9 @@ const KEYS: usize = 16_384;
 /// What one digest added.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
+    heard: Moment,
+    /// Launched since the rank started.
+    collectives: u64,
     gemm_flops: f64,
     gemm_time: Nanoseconds,
     step: Option<(Nanoseconds, u32)>,
@@ -82,6 +92,10 @@ impl RankView {
             window: VecDeque::new(),
             progress: VecDeque::new(),
             samples: VecDeque::new(),
+            punctuality: Punctuality::default(),
+            paces: VecDeque::new(),
+            moved: Moment::default(),
+            worked: Moment::default(),
             history: VecDeque::new(),
             summary: None,
             gemms: BTreeMap::new(),
@@ -122,6 +136,8 @@ impl RankView {
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
         if fresh {
             let interval = Interval {
+                heard: digest.heard,
+                collectives: digest.launches.collectives,
                 gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |b| b.gemm_timed_flops),
                 gemm_time: Nanoseconds(
                     digest.gemm_timed_for.0.saturating_sub(before.map_or(0, |b| b.gemm_timed_for.0)),
@@ -133,12 +149,22 @@ impl RankView {
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
+            if let Some(pace) = digest.step_median.filter(|_| digest.step_count > 0) {
+                push_bounded(&mut self.paces, pace, WINDOW);
+            }
+            if before.is_none_or(|before| has_moved(before, digest)) {
+                self.moved = digest.heard;
+            }
+            if before.is_none_or(|before| before.launches != digest.launches) {
+                self.worked = digest.heard;
+            }
             self.take_samples(digest, joins);
         }
         self.latest = Some(digest.clone());
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
+        let mut all = Vec::with_capacity(digest.samples.len());
         for sample in &digest.samples {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
@@ -152,7 +178,9 @@ impl RankView {
             };
             joins.report(taken.communicator, taken.sequence, communicator.size, taken.duration);
             push_bounded(&mut self.samples, taken, SAMPLES);
+            all.push(taken);
         }
+        self.punctuality.take(all, joins);
     }
 
     pub(super) fn set_life(&mut self, pid: Pid, life: Life) {
@@ -235,6 +263,41 @@ impl RankView {
 
     pub fn is_alive(&self) -> bool {
         matches!(self.life, Life::Alive | Life::Silent)
+    }
+
+    /// How long it had made no step and entered or completed no collective when it was last heard: by its host's clock alone.
+    pub fn stands_for(&self) -> Duration {
+        self.heard().since(self.moved)
+    }
+
+    /// How long it had launched nothing when it was last heard.
+    pub fn idle_for(&self) -> Duration {
+        self.heard().since(self.worked)
+    }
+
+    /// What a step takes, of the last digests that told of one, however long ago.
+    pub fn pace(&self) -> Option<Nanoseconds> {
+        median(self.paces.iter().map(|pace| pace.0 as f64).collect()).map(|pace| Nanoseconds(pace as u64))
+    }
+
+    /// TFLOPS of each digest of the last half minute that timed products, newest first, and when it was heard.
+    pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
+        self.window.iter().rev().filter_map(|interval| {
+            Some((interval.heard, Tflops::from_work(interval.gemm_flops, interval.gemm_time)?))
+        })
+    }
+
+    /// How it came to the collectives of each digest, newest first.
+    pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
+        self.punctuality.arrivals().rev()
+    }
+
+    /// Collectives a second over the last half minute.
+    pub fn collectives_per_second(&self) -> Option<f64> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let launched = last.collectives.checked_sub(first.collectives)?;
+        (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
     }
 
     pub fn heard(&self) -> Moment {
@@ -342,6 +405,20 @@ impl RankView {
     }
 }
 
+/// Whether a step was completed, or a collective entered or completed, between the two.
+fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
+    let counts = |digest: &RankDigest| -> Vec<_> {
+        let mut counts: Vec<_> = digest
+            .communicators
+            .iter()
+            .map(|state| (state.id, state.rank, state.entered, state.enqueued, state.completed))
+            .collect();
+        counts.sort_unstable();
+        counts
+    };
+    before.step != after.step || counts(before) != counts(after)
+}
+
 /// The place for `key`, while there is room for new ones.
 fn room<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
     let fits = map.len() < KEYS || map.contains_key(&key);
@@ -357,7 +434,7 @@ fn add_detail<T: Clone>(known: &mut Option<T>, newer: &T, durations: impl Fn(&mu
     *known = Some(merged);
 }
 
-fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
+pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
     }

@@ -65,6 +65,8 @@ pub struct Survey {
     bus: Option<Scale>,
     pub odd: Option<Odd>,
     pub findings: Vec<Finding>,
+    /// The second the findings are of, and how many ranks lived.
+    examined: Option<(u64, usize)>,
     pub world_size: u32,
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
@@ -139,7 +141,10 @@ impl Survey {
         if self.inspection != inspection {
             self.inspection = inspection;
             let known = rank.filter(|&rank| job.rank(rank).is_some());
-            self.inspected = known.map(|rank| status::rank_status(job, rank));
+            self.inspected = known.map(|rank| {
+                let status = status::rank_status(job, rank);
+                RankStatus { state: finding::state(&self.findings, rank, status.state), ..status }
+            });
         }
     }
 
@@ -192,8 +197,20 @@ impl Survey {
         self.ranks_off = status::ranks_off(job);
         self.blind = status::blind(job);
         self.turned_away = job.turned_away();
-        self.findings = finding::examine(job, now);
+        self.examine(job, now);
         self.odd = Odd::among(self);
+    }
+
+    /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
+    fn examine(&mut self, job: &Job, now: Moment) {
+        let examination = (now.0 / 1_000_000_000, job.living());
+        if self.examined != Some(examination) {
+            self.examined = Some(examination);
+            self.findings = finding::examine(job, now);
+        }
+        for row in &mut self.rows {
+            row.status.state = finding::state(&self.findings, row.status.rank, row.life.into());
+        }
     }
 
     /// Ranks that were seen, in order.

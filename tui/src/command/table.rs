@@ -59,7 +59,7 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
         writeln!(to, "and {more} more ranks: see all with --json")?;
     }
     for finding in &status.findings {
-        writeln!(to, "! {}", finding.evidence)?;
+        writeln!(to, "! {}", finding.sentence())?;
     }
     let coverage = &status.coverage;
     write_blindness(to, status)?;

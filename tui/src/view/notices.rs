@@ -1,10 +1,7 @@
 //! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::{
-    finding::{Class, Confidence},
-    job::PartlySeen,
-};
+use xpu_shared::{finding::Confidence, job::PartlySeen};
 
 use crate::{
     app::{App, Metric},
@@ -58,10 +55,11 @@ fn notices(app: &App) -> Vec<Notice> {
                 Confidence::Likely => "likely: ",
                 Confidence::Guess => "perhaps: ",
             };
-            let (glyph, role) = match finding.class {
-                Class::Dead => (glyph::ALARM, Role::Alarm),
+            let (glyph, role) = match finding.stops_the_job() {
+                true => (glyph::ALARM, Role::Alarm),
+                false => (glyph::WARNING, Role::Warning),
             };
-            Notice { glyph, role, text: format!("{sure}{}", finding.evidence) }
+            Notice { glyph, role, text: format!("{sure}{}", finding.sentence()) }
         })
         .collect();
     all.extend(odd(app));

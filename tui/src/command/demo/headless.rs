@@ -8,7 +8,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval},
 };
-use xpu_shared::{frame::Life, job::Job, status, unit::Moment};
+use xpu_shared::{finding, frame::Life, job::Job, status, unit::Moment};
 
 use super::{
     Cast, Plan,
@@ -35,12 +35,17 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// How often the ranks' processes are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How often it is asked whether the job hangs.
+const EXAMINE: Duration = Duration::from_millis(500);
+
 /// Why the demo ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Every rank ended by itself.
     Over,
     Standstill,
+    /// It hangs, and why is known.
+    Hang,
     /// Somebody does not want to wait.
     Signal {
         number: i32,
@@ -65,6 +70,9 @@ pub(super) async fn follow(
     if end == End::Standstill {
         eprintln!("demo: no step is completed any more: ending");
     }
+    if end == End::Hang {
+        eprintln!("demo: the job hangs: ending");
+    }
     rank::dismiss(&mut cast.workers);
     print(&status, json)?;
     Ok(match status.exit_code() {
@@ -86,6 +94,7 @@ async fn run_to_end(
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut progress, mut patience) = (0, Instant::now() + START);
     let (mut failed, mut last_words) = (false, None);
+    let mut second = Instant::now();
     loop {
         select! {
             arrival = arrivals.recv() => following.take(arrival.context("the follower ended")?),
@@ -96,6 +105,12 @@ async fn run_to_end(
                 if steps > progress {
                     let limit = if failed { AFTER_FAILURE } else { STANDSTILL };
                     (progress, patience) = (steps, now + limit);
+                }
+                if second.elapsed() >= EXAMINE {
+                    second = now;
+                    if hangs(following) {
+                        return Ok(End::Hang);
+                    }
                 }
                 if !failed && workers.iter_mut().any(|worker| worker.failure().is_some()) {
                     (failed, patience) = (true, patience.min(now + AFTER_FAILURE));
@@ -117,6 +132,12 @@ async fn run_to_end(
 fn steps(following: &Following) -> u64 {
     let ranks = following.job().into_iter().flat_map(Job::ranks);
     ranks.filter_map(|(_, view)| view.step()).map(|step| step.0).sum()
+}
+
+/// Whether a hang was named. A rank that died is told of when the others were given their time.
+fn hangs(following: &Following) -> bool {
+    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
+    findings.iter().any(|finding| finding.kind == finding::Kind::Hang)
 }
 
 fn all_ends_seen(following: &Following, plan: &Plan) -> bool {

@@ -1,0 +1,157 @@
+//! Ranks that do the same work, which alone can be compared: those of one pipeline stage, not those of two.
+
+use crate::{
+    id::Rank,
+    job::{Arrivals, Job, RankView, median},
+    unit::Nanoseconds,
+};
+
+/// Means of the ranks of one cohort lie this close.
+const ALIKE: f64 = 0.05;
+
+/// Digests that count as now.
+pub(super) const RECENT: usize = 5;
+
+/// Of them, in how many something must be so before it is told.
+pub(super) const PERSISTENT: usize = 3;
+
+/// One rank with its figures of the last digests.
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    pub rank: Rank,
+    pub view: &'a RankView,
+    /// TFLOPS, newest first.
+    pub rates: Vec<f64>,
+    pub rate: Option<f64>,
+    /// Collectives a second.
+    frequency: Option<f64>,
+    /// How late in each digest, as a share of the time that passed, newest first.
+    pub late: Vec<f64>,
+    /// Its own waiting, likewise, in all of them.
+    pub waited: f64,
+    /// Milliseconds behind the first, of a collective at the mean.
+    pub late_ms: f64,
+    /// Share of the collectives it came last to.
+    pub last: f64,
+}
+
+impl<'a> Member<'a> {
+    fn of(rank: Rank, view: &'a RankView) -> Self {
+        let rates: Vec<_> = view.gemm_rates().take(RECENT).map(|(_, rate)| rate.0).collect();
+        let frequency = frequency(view);
+        let arrivals: Vec<_> = view.arrivals().take(RECENT).collect();
+        let per_second = frequency.unwrap_or(0.0) / 1e9;
+        let mean = |of: fn(&Arrivals) -> f64| {
+            let weight: f64 = arrivals.iter().map(|window| f64::from(window.joined)).sum();
+            let sum: f64 = arrivals.iter().map(|&window| of(window) * f64::from(window.joined)).sum();
+            if weight > 0.0 { sum / weight } else { 0.0 }
+        };
+        Self {
+            rank,
+            view,
+            rate: (!rates.is_empty()).then(|| median(rates.clone())).flatten(),
+            rates,
+            frequency,
+            late: arrivals.iter().map(|window| lost(window, per_second, view.pace())).collect(),
+            waited: mean(|window| window.waited) * per_second,
+            late_ms: mean(|window| window.late) / 1e6,
+            last: mean(|window| f64::from(window.last) / f64::from(window.joined)),
+        }
+    }
+
+    /// How late it comes in most digests, as a share of the time that passes; `None` while too little was joined.
+    pub(super) fn lateness(&self) -> Option<f64> {
+        let known = self.late.len() >= PERSISTENT && self.frequency.is_some();
+        known.then(|| median(self.late.clone())).flatten()
+    }
+
+    /// A share of the time in milliseconds of a step, where steps are known.
+    pub(super) fn ms_a_step(&self, share: f64) -> Option<f64> {
+        Some(share * self.view.pace()?.milliseconds())
+    }
+}
+
+/// What its lateness took of the time, at most. Collectives that overlap wait for the same lateness: together they count no more of
+/// a step than the one that waited longest.
+fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
+    let summed = arrivals.late * per_second;
+    pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64))
+}
+
+/// By steps where they are known: a job that stands, or has ended, has a low frequency by the clock.
+fn frequency(view: &RankView) -> Option<f64> {
+    let by_steps = || {
+        let digest = view.latest()?;
+        let steps = digest.step?.0;
+        let pace = view.pace()?.seconds();
+        (steps > 0 && pace > 0.0).then(|| digest.launches.collectives as f64 / steps as f64 / pace)
+    };
+    by_steps().or_else(|| view.collectives_per_second())
+}
+
+/// The ranks of a job by what they do, as far as digests tell. Living ranks whose hook is off are not
+/// among them; one that ended says off with its last word.
+pub(super) fn of(job: &Job) -> Vec<Vec<Member<'_>>> {
+    let mut known: Vec<_> = job
+        .ranks()
+        .filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled || !view.is_alive()))
+        .map(|(rank, view)| (Mix::of(view), Member::of(rank, view)))
+        .collect();
+    known.sort_by(|(a, _), (b, _)| a.sizes.cmp(&b.sizes).then(a.product.total_cmp(&b.product)));
+    let groups = split(known, |(a, _), (b, _)| a.sizes == b.sizes && are_alike(a.product, b.product, ALIKE));
+    let cohorts = groups.into_iter().flat_map(|mut group| {
+        group.sort_by(|(a, _), (b, _)| a.products.total_cmp(&b.products));
+        split(group, |(a, _), (b, _)| are_alike(a.products, b.products, a.blur.max(b.blur)))
+    });
+    cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
+}
+
+/// What a rank does.
+#[derive(Debug)]
+struct Mix {
+    /// Sizes of its communicators, each once.
+    sizes: Vec<u32>,
+    /// Arithmetic of its products at the mean.
+    product: f64,
+    /// Products to a collective.
+    products: f64,
+    /// How far that may be off: a digest comes in the middle of a step.
+    blur: f64,
+}
+
+impl Mix {
+    fn of(view: &RankView) -> Self {
+        let Some(digest) = view.latest() else {
+            return Self { sizes: Vec::new(), product: 0.0, products: 0.0, blur: ALIKE };
+        };
+        let used = digest.communicators.iter().filter(|state| state.entered > 0);
+        let mut sizes: Vec<_> = used.map(|state| state.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let ratio = |of: f64, to: u64| if to > 0 { of / to as f64 } else { 0.0 };
+        let launches = &digest.launches;
+        let steps = digest.step.map_or(1, |step| step.0.max(1));
+        Self {
+            sizes,
+            product: ratio(digest.gemm_flops, launches.gemms),
+            products: ratio(launches.gemms as f64, launches.collectives),
+            blur: ALIKE.max(2.0 / steps as f64),
+        }
+    }
+}
+
+fn are_alike(a: f64, b: f64, within: f64) -> bool {
+    (a - b).abs() <= within * a.abs().max(b.abs())
+}
+
+/// Cuts a sorted list where two neighbours differ.
+fn split<T>(sorted: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in sorted {
+        match groups.last_mut() {
+            Some(group) if group.last().is_some_and(|last| same(last, &one)) => group.push(one),
+            _ => groups.push(vec![one]),
+        }
+    }
+    groups
+}

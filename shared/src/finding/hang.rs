@@ -1,0 +1,94 @@
+//! A job that makes no progress, and which rank keeps it from it. The first divergence is told: later ones follow from it.
+
+mod divergence;
+mod init;
+mod kernel;
+mod stopped;
+
+use std::time::Duration;
+
+use super::{
+    Class, Confidence, Finding, Kind, Standstill, phrase,
+    wait::{self, Place, Still, Waits, held},
+};
+use crate::{
+    frame::Life,
+    id::Rank,
+    job::{Job, RankView},
+    unit::Moment,
+};
+
+/// No job hangs before. A little less than ten seconds: digests come once a second.
+const PATIENCE: Duration = Duration::from_millis(9_500);
+
+/// Many times its usual step.
+const STEPS: u32 = 5;
+
+/// Until the first step is done, libraries are loaded and kernels compiled; a rank that still launches works.
+const LONG_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Ranks enough to have trained for a while, where nobody marks steps.
+const WARM: u64 = 10;
+
+pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
+    let deadline = deadline(job);
+    let still = wait::still(job, deadline);
+    stopped::ranks(job, &still, deadline, now)
+        .or_else(|| init::waiting(job))
+        .or_else(|| divergence::not_entered(&still))
+        .or_else(|| still.iter().find_map(divergence::mismatch))
+        .or_else(|| still.iter().find_map(kernel::not_launched))
+        .or_else(|| still.iter().find_map(kernel::in_kernel))
+}
+
+fn deadline(job: &Job) -> Duration {
+    if !has_begun(job) {
+        return LONG_PATIENCE;
+    }
+    let slowest = job.ranks().filter_map(|(_, view)| view.pace()).max();
+    slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
+}
+
+/// Whether the first step is done.
+fn has_begun(job: &Job) -> bool {
+    job.ranks().filter_map(|(_, view)| view.latest()).any(|digest| match digest.step {
+        Some(step) => step.0 > 0,
+        None => digest.communicators.iter().any(|state| state.completed >= WARM),
+    })
+}
+
+/// A finding of a communicator that stands.
+fn finding(
+    class: Class,
+    ranks: Vec<Rank>,
+    confidence: Confidence,
+    still: &Still<'_>,
+    evidence: String,
+    advice: &str,
+    collective: Option<Standstill>,
+) -> Finding {
+    let since_s = still.stands_for.as_secs_f64();
+    let advice = advice.to_owned();
+    Finding { kind: Kind::Hang, class, ranks, confidence, since_s, evidence, advice, collective }
+}
+
+/// `8 ranks`, `1 rank`
+fn counted(count: usize) -> String {
+    format!("{count} rank{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a rank is doing, as far as that is seen.
+fn whereabouts(view: &RankView) -> String {
+    match (view.life(), held(view)) {
+        (Life::Ended, _) => "it has ended".to_owned(),
+        (Life::Died, _) => "its process is gone".to_owned(),
+        (Life::Silent, _) => "it says nothing".to_owned(),
+        (Life::Alive, Some((call, seconds))) => format!("it has been inside {call} for {seconds:.0} s"),
+        (Life::Alive, None) => "it is inside no CUDA or NCCL call".to_owned(),
+    }
+}
+
+/// Whether somebody is held in a call that waits.
+fn anyone_held<'a>(places: impl IntoIterator<Item = &'a Place<'a>>) -> bool {
+    places.into_iter().any(|place| place.is_alive() && held(place.view).is_some())
+}

@@ -1,0 +1,227 @@
+//! Ranks the others wait for, and whether that is their GPU or their host.
+
+use super::{
+    Class, Confidence, Finding, Kind,
+    cohort::{self, Member, PERSISTENT, RECENT},
+    phrase,
+};
+use crate::{
+    id::Rank,
+    job::{Job, median},
+};
+
+/// Fewer ranks that do the same are no measure for each other.
+const COHORT: usize = 4;
+
+/// Below this share of its cohort's rate a GPU is slow.
+const SLOW: f64 = 0.9;
+
+/// And this many times the usual spread below it.
+const SPREADS: f64 = 4.0;
+
+/// Rates of equal GPUs differ by as much as this, were they ever so equal when looked at.
+const LEAST_SPREAD: f64 = 0.01;
+
+/// Share of the time that others must lose by a rank that is late.
+const LATE: f64 = 0.1;
+
+/// Of a slow GPU, less is enough: that it is late at all.
+const LATE_BY_COMPUTE: f64 = 0.02;
+
+/// Milliseconds a step below which nobody cares.
+const LEAST_MS: f64 = 1.0;
+
+/// Digests of one's own past that are enough to compare with.
+const PAST: usize = 10;
+
+pub(super) fn ranks(job: &Job) -> Vec<Finding> {
+    let cohorts = cohort::of(job);
+    let slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
+    let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
+    let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
+    late.retain(|suspect| slow.iter().all(|slow| slow.member.rank != suspect.member.rank));
+    // Who waits for the slow one in one communicator is late in the next: only the latest is to blame.
+    let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
+    late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
+    [(Class::Compute, slow), (Class::Host, late)]
+        .into_iter()
+        .filter_map(|(class, suspects)| finding(class, suspects))
+        .collect()
+}
+
+/// A rank under suspicion.
+struct Suspect<'a> {
+    member: &'a Member<'a>,
+    /// Its rate, and what it should be.
+    rate: f64,
+    usual: f64,
+    cohort: usize,
+    /// Share of the time it is later than its cohort; `None` while unknown.
+    late: Option<f64>,
+    confidence: Confidence,
+    since_s: f64,
+}
+
+fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    if cohort.len() < COHORT {
+        return by_own_past(cohort);
+    }
+    let Some(usual) = median(cohort.iter().filter_map(|member| member.rate).collect()) else {
+        return Vec::new();
+    };
+    let off = cohort.iter().filter_map(|member| Some((member.rate? - usual).abs()));
+    let spread = (1.4826 * median(off.collect()).unwrap_or(0.0)).max(LEAST_SPREAD * usual);
+    let on_time = usual_lateness(cohort);
+    let slow = cohort.iter().filter_map(|member| {
+        let rate = member.rate?;
+        let is_low = |rate: &f64| *rate < SLOW * usual;
+        let low = member.rates.iter().filter(|rate| is_low(rate)).count();
+        if !is_low(&rate) || (usual - rate) / spread < SPREADS || low < PERSISTENT {
+            return None;
+        }
+        let late = excess(member, on_time);
+        // One that itself waits for others holds nobody up.
+        if late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE {
+            return None;
+        }
+        let confidence = match late {
+            Some(late) if late >= LATE_BY_COMPUTE => Confidence::Certain,
+            _ => Confidence::Likely,
+        };
+        let since_s = low_since(member, SLOW * usual);
+        Some(Suspect { member, rate, usual, cohort: cohort.len(), late, confidence, since_s })
+    });
+    slow.collect()
+}
+
+/// Of two or three ranks, one that fell behind its own past while the others did not.
+fn by_own_past<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    let past = |member: &Member<'_>| {
+        let rates: Vec<_> = member.view.gemm_rates().skip(RECENT).map(|(_, rate)| rate.0).collect();
+        (rates.len() >= PAST).then(|| median(rates)).flatten()
+    };
+    let share = |member: &Member<'_>| Some(member.rate? / past(member)?);
+    let steady = |other: &Member<'_>| share(other).is_some_and(|share| share > 0.95);
+    let on_time = usual_lateness(cohort);
+    let slow = cohort.iter().filter_map(|member| {
+        let (rate, usual) = (member.rate?, past(member)?);
+        let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
+        let alone = cohort.len() > 1
+            && cohort.iter().filter(|other| other.rank != member.rank).all(steady)
+            && rate < SLOW * usual
+            && low >= PERSISTENT;
+        alone.then(|| Suspect {
+            member,
+            rate,
+            usual,
+            cohort: 1,
+            late: excess(member, on_time),
+            confidence: Confidence::Likely,
+            since_s: low_since(member, SLOW * usual),
+        })
+    });
+    slow.collect()
+}
+
+fn by_host<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    if cohort.len() < COHORT {
+        return Vec::new();
+    }
+    let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
+    let on_time = usual_lateness(cohort);
+    let late = cohort.iter().filter_map(|member| {
+        let (rate, usual) = (member.rate?, usual?);
+        let late = excess(member, on_time)?;
+        let persistent = member.late.iter().filter(|late| **late - on_time > LATE).count() >= PERSISTENT;
+        let matters = late > LATE && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
+        // What its GPU is slower by must not be the reason, nor that others kept it waiting.
+        let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
+        let waited = member.waited > 0.5 * member.lateness()?;
+        (persistent && matters && by_host && !waited).then(|| Suspect {
+            member,
+            rate,
+            usual,
+            cohort: cohort.len(),
+            late: Some(late),
+            confidence: if point_to_point(member) { Confidence::Guess } else { Confidence::Likely },
+            since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
+        })
+    });
+    late.collect()
+}
+
+/// Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
+fn point_to_point(member: &Member<'_>) -> bool {
+    member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
+}
+
+fn usual_lateness(cohort: &[Member<'_>]) -> f64 {
+    median(cohort.iter().filter_map(Member::lateness).collect()).unwrap_or(0.0)
+}
+
+fn excess(member: &Member<'_>, on_time: f64) -> Option<f64> {
+    member.lateness().map(|late| late - on_time)
+}
+
+/// How long its rate has been below `bound`.
+fn low_since(member: &Member<'_>, bound: f64) -> f64 {
+    let first = member.view.gemm_rates().take_while(|(_, rate)| rate.0 < bound).last();
+    // A digest tells of the second before it.
+    first.map_or(1.0, |(heard, _)| member.view.heard().since(heard).as_secs_f64() + 1.0)
+}
+
+fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
+    suspects.sort_by_key(|suspect| suspect.member.rank);
+    let worst = suspects.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
+    let Suspect { member, rate, usual, cohort, late, confidence, since_s } = worst;
+    let who = match ranks.len() {
+        1 => format!("rank {} ({})", member.rank, member.view.host()),
+        _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
+    };
+    let against = match cohort {
+        1 => "it had before".to_owned(),
+        n => format!("that {n} ranks with the same work have at the median"),
+    };
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let waiting = late.map_or_else(
+        || "how late it comes to collectives is not known".to_owned(),
+        |late| {
+            format!(
+                "it comes last to {} of its collectives, {:.1} ms late at the mean, and the others lose {} of their time to it",
+                percent(member.last),
+                member.late_ms,
+                percent(late.max(0.0))
+            )
+        },
+    );
+    let (evidence, advice) = match class {
+        Class::Compute => (
+            format!(
+                "{who} runs its GEMMs at {rate:.1} TFLOPS, {} below the {usual:.1} {against}; {waiting}",
+                percent(1.0 - rate / usual)
+            ),
+            "look at its GPU's clocks, power and temperature (nvidia-smi -q -d PERFORMANCE) and for other processes on it",
+        ),
+        _ => (
+            format!(
+                "{who} is what the others wait for: {waiting}, while its GEMMs run at {rate:.1} TFLOPS, as fast as the {usual:.1} {against}"
+            ),
+            "look at what its Python does between launches: data loader, garbage collection, logging, a busy CPU",
+        ),
+    };
+    Some(Finding {
+        kind: Kind::SlowRank,
+        class,
+        ranks,
+        confidence: *confidence,
+        since_s: *since_s,
+        evidence,
+        advice: advice.to_owned(),
+        collective: None,
+    })
+}
+
+fn cost(suspect: &Suspect<'_>) -> f64 {
+    suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
+}

@@ -1,0 +1,4 @@
+mod cluster;
+mod hang;
+mod healthy;
+mod slow;

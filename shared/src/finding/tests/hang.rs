@@ -1,0 +1,178 @@
+use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
+use crate::{
+    collective::Operation,
+    finding::{Class, Confidence, Finding, Kind},
+    frame::{CommunicatorState, Life, RankDigest},
+    id::{CommunicatorId, Rank},
+    job::Jobs,
+    ledger::Call,
+    status::{ExitCode, RankState, Status},
+};
+
+/// The second in which progress stops, and the one by which the reason is named.
+const STALL: u64 = 20;
+const BUDGET: u64 = 15;
+
+/// The one finding of a job that stands so, at several sizes.
+fn found(layout: Layout, standing: impl Fn(u32, &mut RankDigest) + Copy + 'static) -> Finding {
+    let mut last = None;
+    for ranks in [8, 64, 1024] {
+        let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, standing);
+        if ranks > 64 {
+            // A thousand ranks take their time to pretend; a short past is enough.
+            cluster.second = STALL - 4;
+        }
+        let (mut found, seconds) = cluster.until_found(30);
+        assert_eq!(found.len(), 1, "{ranks} ranks: {found:#?}");
+        assert!(seconds <= BUDGET, "{ranks} ranks: {seconds} s");
+        let finding = found.remove(0);
+        assert_eq!(finding.kind, Kind::Hang);
+        last = last.or(Some(finding));
+    }
+    last.unwrap()
+}
+
+#[test]
+fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
+    let finding = found(Layout::Data, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    assert_eq!(
+        (finding.class, finding.ranks, finding.confidence),
+        (Class::NotEntered, only(6), Confidence::Certain)
+    );
+    let missed = finding.collective.unwrap();
+    assert_eq!((missed.communicator.as_str(), missed.number), ("9ca792c9", STALL * 9 * 4));
+    assert_eq!((missed.operation.as_deref(), missed.bytes), (Some("AllReduce"), 64 << 20));
+    assert!(finding.evidence.contains("7 ranks have waited"), "{}", finding.evidence);
+}
+
+/// The others entered more of them before they waited; the first one missed is told.
+#[test]
+fn the_first_divergence_is_told() {
+    let finding = found(Layout::Data, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 4 - u64::from(rank == 2));
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
+    assert_eq!(finding.collective.unwrap().number, STALL * 36);
+}
+
+/// Rank 0 misses a collective of its stage; its stage waits there, the others in the communicator of all.
+#[test]
+fn who_waits_for_the_culprit_is_not_the_culprit() {
+    let finding = found(Layout::Pipeline { stages: 2 }, |rank, digest| {
+        let first_stage = digest.communicators[1].id == CommunicatorId(0x9ca7_92ca_0000_0001);
+        match rank {
+            0 => {}
+            _ if first_stage => wait(digest, 1, 1),
+            _ => wait(digest, 0, 1),
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(0)));
+}
+
+#[test]
+fn a_rank_that_ended_early_is_named() {
+    let finding = found(Layout::Data, |rank, digest| match rank {
+        3 => digest.life = Life::Ended,
+        _ => wait(digest, 0, 1),
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(3)));
+    assert!(finding.evidence.contains("it has ended"));
+}
+
+#[test]
+fn a_stopped_process_is_named() {
+    let finding = found(Layout::Data, |rank, digest| match rank {
+        4 => silent(digest, crate::unit::Moment(1_800_000_000_000_000_000 + STALL * 1_000_000_000)),
+        _ => wait(digest, 0, 1),
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::Stopped, only(4)));
+}
+
+#[test]
+fn two_orders_of_two_communicators_are_a_deadlock() {
+    let other = |digest: &mut RankDigest| {
+        let second = CommunicatorState { id: CommunicatorId(7 << 32), ..digest.communicators[0].clone() };
+        digest.communicators.push(second);
+    };
+    let finding = found(Layout::Data, move |rank, digest| {
+        other(digest);
+        wait(digest, usize::from(rank == 1), 1);
+    });
+    assert_eq!(finding.class, Class::Deadlock);
+    assert!(finding.ranks.contains(&Rank(1)) && finding.ranks.len() > 1);
+    assert!(finding.evidence.contains("9ca792c9") && finding.evidence.contains("00000007"));
+}
+
+#[test]
+fn the_minority_that_means_something_else_is_named() {
+    for (operation, bytes) in [(Operation::AllReduce, 1 << 20), (Operation::Broadcast, 64 << 20)] {
+        let finding = found(Layout::Data, move |rank, digest| {
+            wait(digest, 0, 1);
+            if rank == 0 {
+                says(digest, operation, bytes);
+            }
+        });
+        let Finding { class, ranks, confidence, .. } = finding;
+        assert_eq!((class, ranks, confidence), (Class::Mismatch, only(0), Confidence::Certain));
+    }
+}
+
+#[test]
+fn one_against_one_is_undecided() {
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, 1);
+        says(digest, Operation::AllReduce, 64 << (20 - rank));
+    });
+    let (found, _) = cluster.until_found(BUDGET);
+    assert_eq!((found[0].ranks.len(), found[0].confidence), (2, Confidence::Guess));
+}
+
+#[test]
+fn a_rank_still_inside_the_call_did_not_launch() {
+    let finding = found(Layout::Data, |rank, digest| {
+        wait(digest, 0, 1);
+        if rank == 2 {
+            digest.communicators[0].enqueued -= 1;
+            hold(digest, Call::GroupEnd);
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotLaunched, only(2)));
+}
+
+#[test]
+fn a_collective_that_does_not_end_is_in_the_kernel() {
+    let finding = found(Layout::Data, |_, digest| wait(digest, 0, 1));
+    assert_eq!(finding.class, Class::InKernel);
+    assert_eq!(finding.confidence, Confidence::Likely);
+}
+
+#[test]
+fn who_does_not_come_to_make_a_communicator_is_named() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        if rank != 7 {
+            hold(digest, Call::CommunicatorInit);
+        }
+    });
+    let (found, _) = cluster.until_found(60);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::Init, &only(7)));
+}
+
+#[test]
+fn a_hang_is_an_exit_code_and_a_state() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    cluster.run(STALL + BUDGET);
+    let status = Status::of(&Jobs::default(), cluster.job(), cluster.now());
+    assert_eq!(status.exit_code(), ExitCode::Hang);
+    assert_eq!(status.ranks[6].state, RankState::Hung);
+    assert_eq!(status.ranks[5].state, RankState::Ok);
+}

@@ -1,0 +1,93 @@
+use super::cluster::{Cluster, Fault, Layout, only};
+use crate::{
+    finding::{Class, Confidence, Finding, Kind},
+    job::Jobs,
+    status::{ExitCode, RankState, Status},
+};
+
+fn is(found: &[Finding], class: Class, rank: u32) -> bool {
+    matches!(found, [one] if one.kind == Kind::SlowRank && one.class == class && one.ranks == only(rank))
+}
+
+/// Of all jobs and seeds with one fault, those in which it alone is named in time.
+fn recall(class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
+    let (mut named, mut all) = (0, 0);
+    for layout in [Layout::Data, Layout::Pipeline { stages: 2 }] {
+        for (ranks, seeds) in [(8, 10), (64, 3)] {
+            for seed in 0..seeds {
+                let rank = (seed * 5 + 3) as u32 % ranks;
+                let mut cluster = Cluster::new(seed, ranks, layout, &[fault(rank)]);
+                cluster.from = 12;
+                let (found, seconds) = cluster.until_found(30);
+                // Whoever is named in its place is a wrong name, at any time.
+                assert!(found.is_empty() || is(&found, class, rank), "seed {seed}: {found:#?}");
+                let settled = cluster.run(10).findings();
+                assert!(is(&settled, class, rank), "seed {seed}, {ranks} ranks, later: {settled:#?}");
+                all += 1;
+                named += u32::from(!found.is_empty() && seconds <= 10);
+            }
+        }
+    }
+    f64::from(named) / f64::from(all)
+}
+
+#[test]
+fn a_slow_gpu_is_named() {
+    for factor in [1.15, 1.3, 2.0] {
+        let recall = recall(Class::Compute, |rank| Fault::Compute { rank, factor });
+        assert!(recall >= 0.95, "{factor}: {recall}");
+    }
+}
+
+#[test]
+fn a_slow_host_is_named() {
+    for ms in [20.0, 40.0, 200.0] {
+        let recall = recall(Class::Host, |rank| Fault::Host { rank, ms });
+        assert!(recall >= 0.95, "{ms} ms: {recall}");
+    }
+}
+
+#[test]
+fn one_in_a_thousand_is_named() {
+    let mut cluster = Cluster::new(3, 1024, Layout::Data, &[Fault::Compute { rank: 517, factor: 1.3 }]);
+    assert!(is(&cluster.run(8).findings(), Class::Compute, 517));
+}
+
+#[test]
+fn two_faults_are_two_findings() {
+    let faults = [Fault::Compute { rank: 5, factor: 1.3 }, Fault::Host { rank: 2, ms: 60.0 }];
+    let found = Cluster::new(1, 16, Layout::Data, &faults).run(12).findings();
+    let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
+    assert_eq!(named, [(Class::Compute, only(5)), (Class::Host, only(2))]);
+}
+
+#[test]
+fn a_slow_rank_comes_with_its_figures() {
+    let faults = [Fault::Compute { rank: 5, factor: 1.5 }];
+    let found = Cluster::new(1, 8, Layout::Data, &faults).run(12).findings().remove(0);
+    assert_eq!(found.confidence, Confidence::Certain);
+    for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "ms late"] {
+        assert!(found.evidence.contains(figure), "{figure}: {}", found.evidence);
+    }
+    assert!(found.advice.contains("clocks"));
+}
+
+/// With two others there is no median: it is told by its own past.
+#[test]
+fn one_of_two_is_named_by_its_own_past() {
+    let mut cluster = Cluster::new(1, 2, Layout::Data, &[Fault::Compute { rank: 1, factor: 1.3 }]);
+    cluster.from = 20;
+    assert_eq!(cluster.run(20).findings(), []);
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Compute, 1) && seconds <= 10, "{seconds} s: {found:#?}");
+}
+
+#[test]
+fn slow_is_an_exit_code_and_a_state() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 40.0 }]);
+    cluster.run(12);
+    let status = Status::of(&Jobs::default(), cluster.job(), cluster.now());
+    assert_eq!(status.exit_code(), ExitCode::Slow);
+    let slow = status.ranks.iter().filter(|rank| rank.state == RankState::Slow);
+    assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
+}

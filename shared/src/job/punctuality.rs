@@ -1,0 +1,67 @@
+//! How a rank comes to its collectives: late, on time, or early and waiting. A digest's collectives are judged once the other
+//! ranks had time to tell of them.
+
+use std::collections::VecDeque;
+
+use super::{Joins, Sample, rank::push_bounded};
+
+/// Digests remembered.
+const REMEMBERED: usize = 30;
+
+/// Digests after which the other ranks have told of the same collectives.
+const OTHERS: usize = 2;
+
+/// The joined collectives of one digest. Nanoseconds, at the mean: of a step's collectives one may carry all that was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Arrivals {
+    /// After the first to come.
+    pub late: f64,
+    /// Until the last came.
+    pub waited: f64,
+    /// The most it was late.
+    pub latest: f64,
+    /// Collectives it came last to, of those that were joined.
+    pub last: u32,
+    pub joined: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Punctuality {
+    untold: VecDeque<Vec<Sample>>,
+    arrivals: VecDeque<Arrivals>,
+}
+
+impl Punctuality {
+    /// Takes a digest's collectives, and judges those of an earlier one.
+    pub(super) fn take(&mut self, samples: Vec<Sample>, joins: &Joins) {
+        self.untold.push_back(samples);
+        if self.untold.len() <= OTHERS {
+            return;
+        }
+        let told = self.untold.pop_front().unwrap_or_default();
+        let complete = told.iter().filter_map(|sample| {
+            let join = joins.get(sample.communicator, sample.sequence).filter(|join| join.is_complete())?;
+            let late = join.longest().0.saturating_sub(sample.duration.0);
+            let waited = sample.duration.0.saturating_sub(join.transfer().0);
+            Some((late as f64, waited as f64))
+        });
+        let mut sum = Arrivals::default();
+        for (late, waited) in complete {
+            sum.late += late;
+            sum.waited += waited;
+            sum.latest = sum.latest.max(late);
+            sum.last += u32::from(waited == 0.0);
+            sum.joined += 1;
+        }
+        if sum.joined > 0 {
+            let n = f64::from(sum.joined);
+            let mean = Arrivals { late: sum.late / n, waited: sum.waited / n, ..sum };
+            push_bounded(&mut self.arrivals, mean, REMEMBERED);
+        }
+    }
+
+    /// Oldest first.
+    pub(super) fn arrivals(&self) -> impl DoubleEndedIterator<Item = &Arrivals> {
+        self.arrivals.iter()
+    }
+}
