@@ -71,11 +71,14 @@ impl<'a> Member<'a> {
     }
 }
 
-/// What its lateness took of the time, at most. Collectives that overlap wait for the same lateness: together they count no more of
-/// a step than the one that waited longest.
+/// Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over.
+const OVERLAP: f64 = 3.0;
+
+/// What its lateness takes of the time: at least that of the collective that waited longest, once a step; and where many wait a
+/// little each, their sum, with allowance for those that overlap.
 fn lost(arrivals: &Arrivals, per_second: f64, pace: Option<Nanoseconds>) -> f64 {
     let summed = arrivals.late * per_second;
-    pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64))
+    pace.map_or(summed, |pace| summed.min(arrivals.latest / pace.0.max(1) as f64).max(summed / OVERLAP))
 }
 
 /// By steps where they are known: a job that stands, or has ended, has a low frequency by the clock.

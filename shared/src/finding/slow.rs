@@ -184,17 +184,13 @@ fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
         n => format!("that {n} ranks with the same work have at the median"),
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let waiting = late.map_or_else(
-        || "how late it comes to collectives is not known".to_owned(),
-        |late| {
-            format!(
-                "it comes last to {} of its collectives, {:.1} ms late at the mean, and the others lose {} of their time to it",
-                percent(member.last),
-                member.late_ms,
-                percent(late.max(0.0))
-            )
-        },
-    );
+    let waiting = if late.is_none() {
+        "how late it comes to collectives is not known".to_owned()
+    } else {
+        let steps = member.view.pace().map(|pace| format!(", in steps of {:.1} ms", pace.milliseconds()));
+        let (last, late_ms, steps) = (percent(member.last), member.late_ms, steps.unwrap_or_default());
+        format!("it comes last to {last} of its collectives, {late_ms:.1} ms late at the mean{steps}")
+    };
     let (evidence, advice) = match class {
         Class::Compute => (
             format!(

@@ -17,8 +17,8 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let survey = &app.survey;
     let figure = match (app.standing(), survey.findings.first()) {
-        (Standing::Running, Some(finding)) => finding.evidence.clone(),
-        (Standing::Running, None) => match survey.step_time {
+        (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.clone(),
+        (Standing::Running, _) => match survey.step_time {
             Some(step_time) => format!("{} a step", figure::time(step_time)),
             None => format!("{} of {} ranks", survey.heard, survey.world_size),
         },

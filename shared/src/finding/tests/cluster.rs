@@ -207,9 +207,11 @@ impl Cluster {
         let late = self.present().map(|fault| match fault {
             Fault::Compute { rank: slow, factor } if slow == rank => 72.0 * (factor - 1.0) / 4.0,
             Fault::Host { rank: slow, ms } if slow == rank => ms,
-            Fault::Pauses { rank: slow, ms, every } if slow == rank && self.second % every == 0 => ms,
+            Fault::Pauses { rank: slow, ms, every } if slow == rank && self.second.is_multiple_of(every) => {
+                ms
+            }
             Fault::Imbalance { ms }
-                if sampling::priority(sequence / 4 ^ self.simulation.seed) % size == u64::from(rank) =>
+                if sampling::priority((sequence / 4) ^ self.simulation.seed) % size == u64::from(rank) =>
             {
                 ms
             }

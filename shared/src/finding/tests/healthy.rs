@@ -5,7 +5,8 @@ use crate::{frame::Life, id::Step, ledger::Call, unit::Nanoseconds};
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 
-const HEALTHY: [(&str, Layout, &[Fault]); 8] = [
+const HEALTHY: [(&str, Layout, &[Fault]); 9] = [
+    ("a little late", Layout::Data, &[Fault::Host { rank: 2, ms: 3.0 }]),
     ("equal ranks", Layout::Data, &[]),
     ("chance", Layout::Data, &[Fault::Jitter { ms: 15.0 }, Fault::Spread { share: 0.06 }]),
     (
