@@ -55,10 +55,9 @@ fn notices(app: &App) -> Vec<Notice> {
                 Confidence::Likely => "likely: ",
                 Confidence::Guess => "perhaps: ",
             };
-            let (glyph, role) = match finding.stops_the_job() {
-                true => (glyph::ALARM, Role::Alarm),
-                false => (glyph::WARNING, Role::Warning),
-            };
+            let alarm = finding.stops_the_job();
+            let (glyph, role) =
+                if alarm { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) };
             Notice { glyph, role, text: format!("{sure}{}", finding.sentence()) }
         })
         .collect();
