@@ -31,6 +31,8 @@ fn frames() -> Vec<Frame> {
         frame(Body::Request(Request::Snapshot)),
         frame(Body::Refusal("no".into())),
         frame(Body::Event(life)),
+        frame(Body::Request(Request::Stacks { job: "j".into(), ranks: vec![Rank(1)] })),
+        frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
     ]);
     all
 }
@@ -91,7 +93,7 @@ proptest! {
 
     #[test]
     fn any_payload_behind_a_good_header_is_refused_or_understood(
-        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 64, 65, 66]),
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 64, 65, 66]),
         payload in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let mut bytes = Vec::from(MAGIC);

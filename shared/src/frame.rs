@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 
 mod activity;
 mod digest;
+mod stacks;
 mod summary;
 
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
+pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
     StepSource, Steps, Summary,
@@ -51,6 +53,8 @@ pub enum Body {
     Request(Request),
     /// Collector to viewer: all that is known of this host, in answer to [`Request::Snapshot`].
     Snapshot(HostSnapshot),
+    /// Collector to viewer: one rank's threads, in answer to [`Request::Stacks`].
+    Stacks(RankStacks),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's summary whole.
@@ -71,6 +75,7 @@ impl Body {
             Self::Request(_) => 32,
             Self::Snapshot(_) => 33,
             Self::Refusal(_) => 34,
+            Self::Stacks(_) => 35,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -94,6 +99,8 @@ pub enum Request {
     Snapshot,
     /// Switch the hooks of a job on or off.
     Enable { job: JobName, on: bool },
+    /// Send the [`RankStacks`] of these ranks of a job, those that are on this host; of all that are if none is named.
+    Stacks { job: JobName, ranks: Vec<Rank> },
 }
 
 /// Something that happened once.

@@ -72,7 +72,8 @@ impl Jobs {
             | Body::Goodbye
             | Body::Command(_)
             | Body::Request(_)
-            | Body::Refusal(_) => {}
+            | Body::Refusal(_)
+            | Body::Stacks(_) => {}
         }
     }
 

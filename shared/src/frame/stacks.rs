@@ -1,0 +1,103 @@
+//! Collector to viewer: where every thread of a rank is, on demand.
+
+use serde::{Deserialize, Serialize};
+
+use super::Inside;
+use crate::{
+    id::{JobName, Pid, Rank},
+    unit::Nanoseconds,
+};
+
+/// One rank's threads, in answer to [`super::Request::Stacks`]: one frame a rank, as they become known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankStacks {
+    pub job: JobName,
+    pub rank: Rank,
+    pub pid: Pid,
+    /// What the kernel says of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or `None` if
+    /// it is gone or cannot be seen.
+    pub state: Option<char>,
+    pub reading: Reading,
+    /// How long it took, on a process of its own.
+    pub took: Nanoseconds,
+    /// What is missing and why, each in a sentence; at most [`RankStacks::WHY`].
+    pub why: Vec<String>,
+    /// At most [`RankStacks::THREADS`].
+    pub threads: Vec<ThreadStack>,
+    /// Threads left out.
+    pub more_threads: u32,
+}
+
+impl RankStacks {
+    pub const THREADS: usize = 256;
+    /// Frames of one thread: the innermost are kept.
+    pub const FRAMES: usize = 128;
+    /// Frames of all threads of a rank together, so that a rank fits into a frame of the wire.
+    pub const ALL_FRAMES: usize = 8192;
+    /// Longest text, in characters.
+    pub const TEXT: usize = 200;
+    pub const WHY: usize = 4;
+
+    /// A rank of which nothing could be read.
+    pub fn unread(job: JobName, rank: Rank, pid: Pid, why: String) -> Self {
+        Self {
+            job,
+            rank,
+            pid,
+            state: None,
+            reading: Reading::Kernel,
+            took: Nanoseconds(0),
+            why: vec![why],
+            threads: Vec::new(),
+            more_threads: 0,
+        }
+    }
+}
+
+/// How a rank was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reading {
+    /// Python frames out of its memory while it ran on: it was not stopped.
+    Running,
+    /// Python frames while it was held for as long: the memory of a running one was in motion.
+    Held(Nanoseconds),
+    /// No Python frames, only what the kernel says of its threads.
+    Kernel,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadStack {
+    /// Kernel thread id; `None` where it could not be told (Python before 3.11 does not say).
+    pub thread: Option<u32>,
+    /// Python's name of the thread, else the kernel's.
+    pub name: String,
+    /// Whether it is the process's first.
+    pub main: bool,
+    pub owns_gil: bool,
+    /// The interposed call it is in, by the ledger page.
+    pub inside: Option<Inside>,
+    pub task: Option<TaskState>,
+    /// Python frames, outermost first; none of a thread without Python.
+    pub frames: Vec<StackFrame>,
+    /// Outer frames left out.
+    pub more_frames: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StackFrame {
+    pub function: String,
+    pub file: String,
+    /// 0 if it is not known.
+    pub line: u32,
+}
+
+/// What the kernel says of one thread, as far as it may be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskState {
+    pub letter: char,
+    /// The kernel function it waits in.
+    pub waits_in: Option<String>,
+    /// Number of the system call it is in (x86-64).
+    pub call: Option<u32>,
+}

@@ -1,0 +1,45 @@
+//! The stacks of all ranks as one tree: where they go together, and where one goes another way.
+//!
+//! Pure. A root is a role that threads have on every rank (the main thread first), below it are frames, outermost first.
+//! Every node knows the ranks that are there and those that are not; where ranks part, the fewest come first.
+
+mod call;
+mod folded;
+mod merge;
+mod ranks;
+mod role;
+mod text;
+mod word;
+
+use serde::Serialize;
+
+pub use folded::{FoldedLine, folded, lines};
+pub use merge::merge;
+pub use ranks::Ranks;
+pub use text::text;
+pub use word::{Class, Word};
+
+#[cfg(test)]
+pub(crate) mod example;
+
+/// The merged stacks of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tree {
+    /// All ranks the tree is of, also those of which nothing could be read.
+    pub ranks: Ranks,
+    pub roots: Vec<Node>,
+}
+
+/// A role or a frame, with all who are in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Node {
+    #[serde(flatten)]
+    pub word: Word,
+    pub here: Ranks,
+    pub missing: Ranks,
+    /// Ranks of which a thread is here and no deeper.
+    pub ends: Ranks,
+    /// Threads here, of all ranks.
+    pub threads: usize,
+    pub children: Vec<Node>,
+}
