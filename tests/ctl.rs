@@ -1,82 +1,13 @@
 //! The switch from outside: `xpu-top ctl` on a real collector, and real hooks on the simulated GPU.
 
-use std::{
-    fs,
-    process::{Command, id},
-};
+use std::fs;
 
 use serde_json::Value;
 use xpu_shared::{id::Pid, ledger::LedgerPage};
 use xpu_tests::{
-    built,
-    place::Place,
-    program::{Outcome, Program, run, until},
+    host::{BASE, Host},
+    program::{Program, run, until},
 };
-
-const BASE: &str = "29600";
-
-/// A host of its own: a loopback address nobody else has, and a collector with a key that listens there.
-struct Host {
-    place: Place,
-    address: String,
-    collector: Option<Program>,
-}
-
-impl Host {
-    fn new() -> Self {
-        let [_, _, high, low] = id().to_be_bytes();
-        let place = Place::new();
-        let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
-        assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
-        let mut collector = new.place.command(built::artifact("xpu-collector"));
-        collector.env("XPU_TOP_PEAK_TFLOPS", "bf16=500");
-        collector.args(["--base-port", BASE, "--bind", &new.address, "--host-name", "sim", "--key-file"]);
-        new.collector = Some(Program::start(collector.arg(new.key())));
-        until("the collector to listen", || new.socket().exists().then_some(()));
-        new
-    }
-
-    fn key(&self) -> std::path::PathBuf {
-        self.place.path("key")
-    }
-
-    fn socket(&self) -> std::path::PathBuf {
-        self.place.path("run").join(format!("collector-{BASE}.sock"))
-    }
-
-    /// `xpu-top`, at a home without a key.
-    fn xpu_top(&self, line: &str) -> Command {
-        let mut command = self.place.command(built::artifact("xpu-top"));
-        command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
-        command.args(line.split_whitespace());
-        command
-    }
-
-    /// The same for a command on this host's job, with the key.
-    fn ask(&self, line: &str) -> Outcome {
-        let mut command = self.xpu_top(line);
-        command.args(["--hosts", &format!("{}:{BASE}", self.address), "--key-file"]).arg(self.key());
-        run(&mut command)
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_str(&self.ask("status --json").stdout).expect("a document")
-    }
-
-    fn rank(&self, rank: usize, script: &str) -> Program {
-        let mut command = self.place.script(&format!("from gpu import *\n{script}"));
-        command
-            .env("XPU_TOP_SOCKET", self.socket())
-            .env("XPU_TOP_JOB", "train")
-            .env("RENDEZVOUS", self.place.path(""))
-            .envs([("WORLD_SIZE", "2"), ("RANK", &rank.to_string())]);
-        Program::start(&mut command)
-    }
-
-    fn wait_for_file(&self, name: &str) -> String {
-        until(name, || fs::read_to_string(self.place.path(name)).ok())
-    }
-}
 
 const TRAINS: &str = "
 comm, done = communicator(), 0

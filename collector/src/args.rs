@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Descriptor to write `ready` or what is wrong to
     #[arg(long, value_name = "FD", hide = true)]
     pub(crate) ready_fd: Option<i32>,
+    /// Read the stacks of this process, write them to standard output, and end
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) read_stacks: Option<u32>,
 }
 
 fn base_port(text: &str) -> Result<BasePort, String> {
@@ -69,6 +72,8 @@ impl Args {
             host: self.host_name.as_deref().map_or_else(host_name, HostName::from),
             runtime: self.runtime_dir.as_ref().map_or_else(RuntimeDir::locate, RuntimeDir::at),
             key,
+            // This very program, also where its file has been replaced meanwhile.
+            reader: PathBuf::from("/proc/self/exe"),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
         })
     }

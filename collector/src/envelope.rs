@@ -2,16 +2,14 @@
 
 use zmq::{DONTWAIT, SNDMORE, Socket};
 
-use crate::roster::Identity;
+use crate::{address::Address, roster::Identity};
 
 /// A message as it came. Parts between the sender and the payload are not looked at, so a DEALER with or without a
 /// delimiter and a REQ are all understood.
 #[derive(Debug)]
 pub(crate) struct Envelope {
-    pub from: Identity,
+    pub from: Address,
     pub payload: Vec<u8>,
-    /// A REQ sends an empty part first and wants it back.
-    delimited: bool,
 }
 
 impl Envelope {
@@ -29,15 +27,8 @@ impl Envelope {
             delimited |= parts == 0 && payload.is_empty();
             parts += 1;
         }
-        Ok(Some(Self { from, payload, delimited: delimited && parts > 1 }))
-    }
-
-    pub(crate) fn answer(&self, socket: &Socket, payload: &[u8]) -> zmq::Result<()> {
-        socket.send(&self.from.0, SNDMORE | DONTWAIT)?;
-        if self.delimited {
-            socket.send(&[][..], SNDMORE | DONTWAIT)?;
-        }
-        socket.send(payload, DONTWAIT)
+        let from = Address { to: from, delimited: delimited && parts > 1 };
+        Ok(Some(Self { from, payload }))
     }
 }
 

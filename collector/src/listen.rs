@@ -29,6 +29,8 @@ pub struct Config {
     pub key: Option<Key>,
     /// What GPUs can do at best, where somebody knows better than the data sheets.
     pub peaks: Peaks,
+    /// The program that reads stacks with `--read-stacks`: this one.
+    pub reader: PathBuf,
     /// It ends when no rank lives and nobody asked for this long.
     pub idle_exit: Option<Duration>,
 }

@@ -12,8 +12,8 @@ use std::{
 
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
-use xpu_collector::Collector;
-use xpu_shared::unit::Moment;
+use xpu_collector::{Collector, read_stacks};
+use xpu_shared::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
 
@@ -25,6 +25,10 @@ extern "C" fn stop(_signal: libc::c_int) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(pid) = args.read_stacks {
+        let read = read_stacks(Pid(pid), &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let filter = EnvFilter::try_from_env("XPU_TOP_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
     for signal in [libc::SIGTERM, libc::SIGINT] {

@@ -16,7 +16,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::worker::Worker;
+use crate::{stacks::Target, worker::Worker};
 
 /// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
 const PLACES: usize = 4096;
@@ -281,6 +281,15 @@ impl Roster {
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         of_job.map(|(_, worker)| worker.identity.clone()).collect()
+    }
+
+    /// Those of a job whose stacks can be asked for: not who ended in an orderly way.
+    pub(crate) fn targets(&self, job: &JobName, now: Moment) -> Vec<Target> {
+        let of_job = self.places.iter().filter(|(place, _)| place.job == *job);
+        of_job
+            .filter(|(_, worker)| worker.life() != Life::Ended)
+            .map(|(_, worker)| worker.target(now))
+            .collect()
     }
 
     pub(crate) fn living(&self) -> usize {

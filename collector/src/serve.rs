@@ -3,22 +3,25 @@
 use std::{
     fmt,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use xpu_shared::{
     VERSION, codec, expected,
     frame::{Body, Event, Frame, HostSnapshot, Request, topic},
+    id::JobName,
     unit::Moment,
 };
-use zmq::{DONTWAIT, POLLIN, SNDMORE};
+use zmq::{DONTWAIT, POLLIN, PollItem, SNDMORE};
 
 use crate::{
+    address::Address,
     complaint::Complaints,
     counting::Counting,
     envelope::{Envelope, tell},
     listen::{Config, OpenError, Sockets},
     roster::{Effect, Identity, Roster},
+    stacks::{Answer, Stacks},
     subscription::Subscriptions,
 };
 
@@ -42,6 +45,7 @@ pub struct Collector {
     roster: Roster,
     counting: Counting,
     subscriptions: Subscriptions,
+    stacks: Stacks,
     complaints: Complaints,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
@@ -58,6 +62,7 @@ impl Collector {
         Ok(Self {
             sockets: Sockets::bind(&config)?,
             roster: Roster::new(config.peaks),
+            stacks: Stacks::new(config.reader.clone()),
             config,
             started: now,
             counting: Counting::default(),
@@ -76,6 +81,7 @@ impl Collector {
             self.take_subscriptions()?;
             self.take_workers(now)?;
             self.take_requests(now)?;
+            self.tell_stacks(now);
             if now >= check_at {
                 check_at = now.after(CHECK);
                 let effects = self.roster.check(now);
@@ -100,7 +106,9 @@ impl Collector {
 
     fn wait(&self, longest: Duration) -> zmq::Result<()> {
         let Sockets { workers, data, control, .. } = &self.sockets;
-        let mut items = [workers, data, control].map(|socket| socket.as_poll_item(POLLIN));
+        let mut items: Vec<_> =
+            [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
+        items.extend(self.stacks.descriptors().map(|pipe| PollItem::from_fd(pipe, POLLIN)));
         // Rounded up: a wait of less than a millisecond would spin.
         let milliseconds = i64::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
         match zmq::poll(&mut items, milliseconds) {
@@ -136,7 +144,9 @@ impl Collector {
 
     fn take_workers(&mut self, now: Moment) -> zmq::Result<()> {
         for _ in 0..TURN {
-            let Some(Envelope { from, payload, .. }) = Envelope::receive(&self.sockets.workers)? else {
+            let Some(Envelope { from: Address { to: from, .. }, payload }) =
+                Envelope::receive(&self.sockets.workers)?
+            else {
                 break;
             };
             let effects = match codec::decode(&payload) {
@@ -165,7 +175,7 @@ impl Collector {
             let answer = match codec::decode(&envelope.payload) {
                 Ok(Frame { body: Body::Request(request), .. }) => {
                     self.busy = now;
-                    self.answer(request, now)
+                    self.answer(request, &envelope.from, now)
                 }
                 Ok(Frame { body, .. }) => {
                     self.complaints.raise("not for a viewer to say", &body.kind(), now);
@@ -178,13 +188,13 @@ impl Collector {
             };
             if let Some(body) = answer {
                 let bytes = self.encode(CONTROL, body, now);
-                self.counting.sent(&envelope.answer(&self.sockets.control, &bytes));
+                self.counting.sent(&envelope.from.answer(&self.sockets.control, &bytes));
             }
         }
         Ok(())
     }
 
-    fn answer(&mut self, request: Request, now: Moment) -> Option<Body> {
+    fn answer(&mut self, request: Request, viewer: &Address, now: Moment) -> Option<Body> {
         match request {
             Request::Snapshot => Some(Body::Snapshot(HostSnapshot {
                 version: VERSION.to_owned(),
@@ -195,15 +205,39 @@ impl Collector {
             Request::Enable { job, on } => {
                 let identities = self.roster.identities(&job);
                 if identities.is_empty() {
-                    return Some(Body::Refusal(format!(
-                        "no rank of job {job} lives on {}; `xpu-top status` lists what does",
-                        self.config.host
-                    )));
+                    return Some(self.nobody(&job));
                 }
                 for identity in identities {
                     self.tell(&identity, xpu_shared::frame::Command::Enable(on), now);
                 }
                 None
+            }
+            Request::Stacks { job, ranks } => {
+                let all = self.roster.targets(&job, now);
+                if all.is_empty() {
+                    return Some(self.nobody(&job));
+                }
+                for target in all {
+                    if ranks.is_empty() || ranks.contains(&target.rank) {
+                        self.stacks.want(target, viewer);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn nobody(&self, job: &JobName) -> Body {
+        let host = &self.config.host;
+        Body::Refusal(format!("no rank of job {job} lives on {host}; `xpu-top status` lists what does"))
+    }
+
+    /// Sends what has been read to who asked for it.
+    fn tell_stacks(&mut self, now: Moment) {
+        for Answer { viewers, stacks } in self.stacks.turn(Instant::now()) {
+            let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
+            for viewer in viewers {
+                self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
             }
         }
     }

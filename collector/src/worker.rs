@@ -14,6 +14,7 @@ use xpu_shared::{
 use crate::{
     digest::{self, Known, Pending, foremost, inside},
     roster::Identity,
+    stacks::{Reach, Target},
     totals::Totals,
 };
 
@@ -315,6 +316,22 @@ impl Worker {
             }
         }
         said
+    }
+
+    /// Its process as one whose stacks are wanted.
+    pub(crate) fn target(&self, now: Moment) -> Target {
+        let reading = self.ledger.as_ref().map(|page| page.ledger().read());
+        Target {
+            job: self.info.job.clone(),
+            rank: self.info.rank,
+            pid: self.info.pid,
+            reach: match self.process.lives() {
+                Some(true) => Reach::Here,
+                Some(false) => Reach::Gone,
+                None => Reach::Elsewhere,
+            },
+            inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
+        }
     }
 
     pub(crate) fn detail(&self) -> RankDetail {

@@ -5,15 +5,18 @@
 
 mod lab;
 
-use std::{io::Write as _, net::TcpStream, process::Command as Program, time::Duration};
+use std::{
+    fs, io::Write as _, net::TcpStream, os::unix::fs::PermissionsExt as _, process::Command as Program,
+    time::Duration,
+};
 
 use lab::{Lab, until};
 use xpu_collector::{Collector, OpenError};
 use xpu_shared::{
     codec,
     expected::{self, Expected},
-    frame::{Body, Command, Event, Life, Request},
-    id::Pid,
+    frame::{Body, Command, Event, Life, RankStacks, Request},
+    id::{Pid, Rank},
     key::Key,
     unit::Moment,
 };
@@ -205,6 +208,72 @@ fn the_switch_reaches_that_jobs_workers_alone() {
         let frame = codec::decode(parts.last()?).ok()?;
         matches!(frame.body, Body::Refusal(text) if text.contains("no rank of job nobody")).then_some(())
     });
+}
+
+/// The next frame on control that is no snapshot.
+fn told(viewer: &lab::Viewer) -> Body {
+    until("an answer", || {
+        let parts = viewer.control.recv_multipart(DONTWAIT).ok()?;
+        let body = codec::decode(parts.last()?).unwrap().body;
+        (!matches!(body, Body::Snapshot(_))).then_some(body)
+    })
+}
+
+fn stacks(viewer: &lab::Viewer) -> RankStacks {
+    match told(viewer) {
+        Body::Stacks(stacks) => stacks,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_asks_for_stacks_gets_one_frame_a_rank() {
+    let lab = Lab::started(None);
+    let mut child = Program::new("sleep").arg("600").spawn().unwrap();
+    let mut workers: Vec<_> = (0..3).map(|rank| lab.worker("a", rank)).collect();
+    workers[1].info.pid = Pid(child.id());
+    workers[2].info.pid = Pid(u32::MAX);
+    workers.iter_mut().for_each(lab::Worker::hello);
+    let [viewer, other] = [lab.viewer(None), lab.viewer(None)];
+    until("the ranks", || (viewer.sees().len() == 3).then_some(()));
+
+    // Both ask at once; nobody gets what the other asked for, and nobody waits for the other.
+    other.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)] });
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![] });
+    let mut all: Vec<_> = (0..3).map(|_| stacks(&viewer)).collect();
+    all.sort_by_key(|stacks| stacks.rank);
+    assert!(all.iter().all(|stacks| stacks.job.as_str() == "a"), "{all:?}");
+    assert_eq!((all[1].rank, all[1].pid, all[1].threads.len()), (Rank(1), Pid(child.id()), 1));
+    assert!(all[0].threads.iter().any(|thread| thread.main), "{:?}", all[0]);
+    assert!(all[2].why[0].contains("cannot be seen from here"), "{:?}", all[2]);
+    assert_eq!(stacks(&other).rank, Rank(1));
+
+    child.kill().unwrap();
+    child.wait().unwrap();
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)] });
+    assert!(stacks(&viewer).why[0].contains("is gone"));
+    viewer.ask(Request::Stacks { job: "b".into(), ranks: vec![] });
+    assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("no rank of job b")));
+}
+
+/// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all are served.
+#[test]
+fn a_reader_that_hangs_stops_nobody() {
+    let mut lab = Lab::new(None);
+    let script = lab.config.runtime.path().with_extension("reader");
+    fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    lab.config.reader = script.clone();
+    lab.start();
+    let mut worker = lab.worker("a", 0);
+    worker.hello();
+    let viewer = lab.viewer(None);
+    until("the rank", || (viewer.sees().len() == 1).then_some(()));
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![] });
+    assert!(viewer.snapshot().is_some(), "it serves while the reader hangs");
+    let said = stacks(&viewer);
+    assert!(said.why[0].contains("took longer than"), "{said:?}");
+    fs::remove_file(script).unwrap();
 }
 
 #[test]

@@ -10,6 +10,7 @@
 
 pub mod built;
 mod change;
+pub mod host;
 pub mod listener;
 pub mod place;
 pub mod program;

@@ -31,6 +31,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
+    /// Show where every rank of a job is: the stacks of all threads, merged
+    Stacks(StacksArgs),
     /// Switch the hooks of a job that runs, off and on again
     Ctl(CtlArgs),
     /// Make the key that lets you, and nobody else, watch from another host
@@ -104,6 +106,38 @@ pub struct CtlArgs {
     /// How long to wait for all ranks to follow
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub wait: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct StacksArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Only this rank's; may be given several times
+    #[arg(long, value_name = "RANK")]
+    pub rank: Vec<u32>,
+    #[command(flatten)]
+    pub form: StacksForm,
+    /// How long all ranks may take to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    pub wait: u32,
+}
+
+/// What is made of the stacks. Without any, the tree as text.
+#[derive(Debug, Args)]
+#[group(multiple = true)]
+pub struct StacksForm {
+    /// The tree as text [default, unless a file is written]
+    #[arg(long, conflicts_with = "json")]
+    pub text: bool,
+    /// The tree and every rank's threads as a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write folded lines, `function@file:line@here|missing;...`; `-`: to standard output
+    #[arg(long, value_name = "FILE")]
+    pub folded: Option<PathBuf>,
+    /// Write a flame graph
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,9 @@
 pub mod ctl;
 pub mod demo;
 pub mod keygen;
+mod living;
 pub mod run;
+pub mod stacks;
 pub mod status;
 mod table;
 

@@ -66,10 +66,15 @@ impl Following {
         }
     }
 
-    /// Whether every host answered, or is known to be out of reach, and every living rank was heard.
-    pub fn is_complete(&self) -> bool {
+    /// Whether every host answered, or is known to be out of reach.
+    pub fn has_answered(&self) -> bool {
         let known = |endpoint| matches!(self.links.get(endpoint), Some(Link::Up | Link::Down { .. }));
-        self.awaited.is_empty() && self.endpoints.iter().all(known)
+        self.endpoints.iter().all(known)
+    }
+
+    /// Whether, beyond that, every living rank was heard.
+    pub fn is_complete(&self) -> bool {
+        self.awaited.is_empty() && self.has_answered()
     }
 
     /// Whether, beyond that, every host is up and there is a job.

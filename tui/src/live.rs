@@ -18,7 +18,7 @@ use tokio::sync::mpsc as queue;
 use xpu_shared::{
     codec,
     endpoint::BasePort,
-    frame::{Body, topic},
+    frame::{Body, Request, topic},
     id::{JobName, Rank},
     key::Key,
     socket,
@@ -50,6 +50,7 @@ pub struct Live {
 enum Order {
     WatchRank(Option<(JobName, Rank)>),
     Switch { job: JobName, on: bool },
+    Stacks { job: JobName, ranks: Vec<Rank> },
 }
 
 impl Live {
@@ -62,6 +63,12 @@ impl Live {
     /// Asks every host that has said that the job lives there to switch its hooks. What comes of it is in the digests.
     pub fn switch(&self, job: JobName, on: bool) {
         let _ = self.orders.send(Order::Switch { job, on });
+    }
+
+    /// Asks every host that has said that the job lives there for the stacks of these ranks, or of all. They arrive as
+    /// frames, one a rank.
+    pub fn stacks(&self, job: JobName, ranks: Vec<Rank>) {
+        let _ = self.orders.send(Order::Stacks { job, ranks });
     }
 }
 
@@ -129,7 +136,10 @@ impl Follower {
             for order in orders.try_iter() {
                 match order {
                     Order::WatchRank(rank) => self.watch(rank),
-                    Order::Switch { job, on } => self.roads.iter_mut().for_each(|road| road.switch(&job, on)),
+                    Order::Switch { job, on } => self.ask(&job, || Request::Enable { job: job.clone(), on }),
+                    Order::Stacks { job, ranks } => {
+                        self.ask(&job, || Request::Stacks { job: job.clone(), ranks: ranks.clone() });
+                    }
                 }
             }
             let now = Instant::now();
@@ -144,6 +154,10 @@ impl Follower {
             self.hear(now + SWEEP)?;
         }
         Ok(())
+    }
+
+    fn ask(&mut self, job: &JobName, request: impl Fn() -> Request) {
+        self.roads.iter_mut().for_each(|road| road.ask(job, &request));
     }
 
     /// Takes what one host answered, and asks it again when it is time.

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         None => show(&line.watch),
         Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
         Some(Command::Status(args)) => command::status::status(args),
+        Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
         Some(Command::Demo(args)) => command::demo::demo(args),
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),

@@ -62,6 +62,7 @@ impl Lab {
             runtime: RuntimeDir::at(dir),
             key,
             idle_exit: None,
+            reader: env!("CARGO_BIN_EXE_xpu-collector").into(),
             peaks: Peaks::default(),
         };
         Self { config, context: Context::new(), running: None }

@@ -34,8 +34,8 @@ impl RankStacks {
     pub const FRAMES: usize = 128;
     /// Frames of all threads of a rank together, so that a rank fits into a frame of the wire.
     pub const ALL_FRAMES: usize = 8192;
-    /// Longest text, in characters.
-    pub const TEXT: usize = 200;
+    /// Longest text, in bytes.
+    pub const TEXT: usize = 240;
     pub const WHY: usize = 4;
 
     /// A rank of which nothing could be read.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use xpu_shared::{
     frame::Life,
     id::{HostName, JobName, Rank},
@@ -10,15 +10,13 @@ use xpu_shared::{
     status::ExitCode as Code,
 };
 
+use super::living::{LOOK, nobody, take_until, the_job};
 use crate::{
-    args::{CtlArgs, OnOff, UsageError},
+    args::{CtlArgs, OnOff},
     arrival::Arrivals,
     follow::Following,
     live::{self, Live},
 };
-
-/// How long hosts may take to say what lives there.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// Between two requests while a rank has not followed: the first may have been lost.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -53,35 +51,6 @@ pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if all { 0 } else { NOT_ALL }))
 }
 
-/// The job that lives and was named, or the only one: what changes something is not guessed.
-fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
-    let lives = |job: &&Job| job.living() > 0;
-    let living: Vec<_> = following.jobs().iter().filter(lives).map(Job::name).collect();
-    match (named, &living[..]) {
-        (Some(named), _) => Ok(living.contains(&named).then(|| named.clone())),
-        (None, []) => Ok(None),
-        (None, [one]) => Ok(Some((*one).clone())),
-        (None, several) => {
-            let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
-            Err(UsageError::Value(format!(
-                "{} jobs are there: say which one with --job: {}",
-                names.len(),
-                names.join(", ")
-            )))
-        }
-    }
-}
-
-fn nobody(named: Option<&JobName>) -> String {
-    match named {
-        Some(job) => format!("no rank of job {job} lives on these hosts; `xpu-top status` lists what does"),
-        None => {
-            "no job lives on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
-                .to_owned()
-        }
-    }
-}
-
 fn tell_unreachable(following: &Following) {
     for host in following.unreachable().take(NAMED) {
         eprintln!("xpu-top: {}: its hooks stay as they are", host.why);
@@ -90,22 +59,6 @@ fn tell_unreachable(following: &Following) {
     if more > 0 {
         eprintln!("xpu-top: and {more} more hosts cannot be reached");
     }
-}
-
-/// Takes what arrives until `enough` or the deadline.
-async fn take_until(
-    following: &mut Following,
-    arrivals: &mut Arrivals,
-    deadline: Instant,
-    enough: impl Fn(&Following) -> bool,
-) -> bool {
-    while !enough(following) {
-        match timeout_at(deadline, arrivals.recv()).await {
-            Ok(Some(arrival)) => following.take(arrival),
-            Ok(None) | Err(_) => return false,
-        }
-    }
-    true
 }
 
 /// Asks until every living rank has said that it followed, or the time is up.
@@ -249,18 +202,5 @@ mod tests {
         assert!(outcome(&job(&[], &[]), true).is_whole());
         assert!(!outcome(&job(&[3], &[]), true).is_whole());
         assert!(!Outcome::default().is_whole(), "nobody is not everybody");
-    }
-
-    #[test]
-    fn with_several_jobs_one_must_be_named() {
-        let mut following = Following::new([], None);
-        let second = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
-        for frame in Simulation::new(1, 1, 2).snapshots(1).into_iter().chain(second.snapshots(1)) {
-            following.take(crate::arrival::Arrival::Frame(Box::new(frame)));
-        }
-        let error = the_job(&following, None).unwrap_err().to_string();
-        assert!(error.contains("--job: eval, llama-70b"), "{error}");
-        assert_eq!(the_job(&following, Some(&"eval".into())).unwrap(), Some("eval".into()));
-        assert_eq!(the_job(&following, Some(&"gone".into())).unwrap(), None);
     }
 }

@@ -192,12 +192,12 @@ impl Road {
         }
     }
 
-    /// Switches the hooks of a job, if the host said that a rank of it lives there.
-    pub(super) fn switch(&mut self, job: &JobName, on: bool) {
+    /// Asks for something about a job, if the host said that a rank of it lives there.
+    pub(super) fn ask(&mut self, job: &JobName, request: impl Fn() -> Request) {
         if let State::Open(open) = &mut self.state
             && self.jobs.contains(job)
         {
-            let _ = open.control.send(message(Request::Enable { job: job.clone(), on }), DONTWAIT);
+            let _ = open.control.send(message(request()), DONTWAIT);
         }
     }
 

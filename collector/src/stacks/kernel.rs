@@ -1,0 +1,88 @@
+//! What the kernel says of a process and its threads, through `/proc`.
+
+use std::{fs, path::PathBuf};
+
+use xpu_shared::{
+    frame::{TaskState, ThreadStack},
+    id::Pid,
+};
+
+use super::read::brief;
+
+/// Threads looked at: beyond, they are only counted.
+const LOOKED_AT: usize = 4096;
+
+/// The letter of a process; `None` if it is gone.
+pub(super) fn state(pid: Pid) -> Option<char> {
+    letter(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Numbers of its threads, the first of the process first, and how many there are in all.
+pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut numbers: Vec<u32> = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable_by_key(|&number| (number != pid.0, number));
+    let all = numbers.len();
+    numbers.truncate(LOOKED_AT);
+    (numbers, all)
+}
+
+/// A thread as far as the kernel knows it; `None` if it has ended meanwhile.
+pub(super) fn thread(pid: Pid, thread: u32) -> Option<ThreadStack> {
+    let name = fs::read_to_string(task(pid, thread).join("comm")).ok()?;
+    Some(ThreadStack {
+        thread: Some(thread),
+        name: brief(name.trim_end()),
+        main: thread == pid.0,
+        owns_gil: false,
+        inside: None,
+        task: task_state(pid, thread),
+        frames: Vec::new(),
+        more_frames: 0,
+    })
+}
+
+/// `wchan` and `syscall` may be kept from who may not trace the process: then they are not known.
+pub(super) fn task_state(pid: Pid, thread: u32) -> Option<TaskState> {
+    let file = |name| fs::read_to_string(task(pid, thread).join(name)).ok();
+    let waits_in = file("wchan").filter(|text| !text.is_empty() && text != "0");
+    Some(TaskState {
+        letter: letter(&file("stat")?)?,
+        waits_in: waits_in.map(|text| brief(&text)),
+        call: file("syscall").and_then(|text| text.split(' ').next()?.parse().ok()),
+    })
+}
+
+fn task(pid: Pid, thread: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/task/{thread}"))
+}
+
+/// `proc_pid_stat(5)`: the name is in parentheses and may hold any character.
+fn letter(stat: &str) -> Option<char> {
+    stat.get(stat.rfind(')')? + 1..)?.trim_start().chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::id;
+
+    use super::*;
+
+    #[test]
+    fn this_thread_is_among_those_of_this_process() {
+        let pid = Pid(id());
+        // SAFETY: gettid has no conditions.
+        let own = unsafe { libc::gettid() } as u32;
+        let (all, count) = threads(pid);
+        assert_eq!((all[0], all.len()), (pid.0, count));
+        assert!(all.contains(&own));
+        assert_eq!(thread(pid, own).and_then(|thread| thread.task).map(|task| task.letter), Some('R'));
+        assert!(thread(pid, u32::MAX).is_none() && state(Pid(u32::MAX)).is_none());
+    }
+
+    #[test]
+    fn a_name_of_parentheses_does_not_hide_the_letter() {
+        assert_eq!(letter("7 (a) R (b) S 1 7"), Some('S'));
+        assert_eq!(letter("7 (a"), None);
+    }
+}

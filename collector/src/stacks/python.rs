@@ -1,0 +1,115 @@
+//! Python's threads and frames, read out of a process by py-spy.
+
+use std::time::{Duration, Instant};
+
+use py_spy::{Config, PythonSpy, StackTrace, config::LockingStrategy};
+use xpu_shared::{
+    frame::{RankStacks, Reading, StackFrame, ThreadStack},
+    id::Pid,
+};
+
+use super::read::brief;
+
+/// Attempts on a running process: while it works, its memory may change between two reads.
+const ATTEMPTS: usize = 3;
+
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// All Python threads, and how they were read; or why not.
+pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<ThreadStack>, Reading), String> {
+    let why = |error: &anyhow::Error| reason(pid, error);
+    let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
+    let process = py_spy::Pid::try_from(pid.0).map_err(|_out_of_range| "no such process".to_owned())?;
+    let mut spy = PythonSpy::new(process, &config).map_err(|error| why(&error))?;
+    let mut traces = spy.get_stack_traces();
+    for _ in 1..ATTEMPTS {
+        if traces.is_ok() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        traces = spy.get_stack_traces();
+    }
+    let (traces, reading) = match traces {
+        Ok(traces) => (traces, Reading::Running),
+        Err(running) => {
+            spy.config.blocking = LockingStrategy::Lock;
+            let begun = Instant::now();
+            let traces = spy.get_stack_traces();
+            let held = begun.elapsed();
+            let traces = traces.map_err(|held| format!("{}; and held: {held:#}", why(&running)))?;
+            (traces, Reading::Held(held.into()))
+        }
+    };
+    Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
+}
+
+fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> ThreadStack {
+    let name = trace.thread_name.unwrap_or_default();
+    let said = trace.os_thread_id.and_then(|number| u32::try_from(number).ok());
+    let number = said.or_else(|| descriptor_number(pid, trace.thread_id)).filter(|n| numbers.contains(n));
+    let depth = trace.frames.len();
+    let mut frames: Vec<_> = trace
+        .frames
+        .into_iter()
+        .take(RankStacks::FRAMES)
+        .map(|frame| StackFrame {
+            function: brief(&frame.name),
+            file: brief(&frame.filename),
+            line: u32::try_from(frame.line).unwrap_or(0),
+        })
+        .collect();
+    // py-spy has the innermost first.
+    frames.reverse();
+    ThreadStack {
+        thread: number,
+        main: number == Some(pid.0) || (number.is_none() && name == "MainThread"),
+        name: brief(&name),
+        owns_gil: trace.owns_gil,
+        inside: None,
+        task: None,
+        more_frames: u32::try_from(depth - frames.len()).unwrap_or(u32::MAX),
+        frames,
+    }
+}
+
+/// Where glibc keeps the kernel's number of a thread in its descriptor, whose address is what Python before 3.11 calls the
+/// thread by. Only a guess: it counts if the process has such a thread.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn descriptor_number(pid: Pid, descriptor: u64) -> Option<u32> {
+    const OFFSET: usize = 720;
+    let mut number = 0_u32;
+    let local = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: size_of::<u32>() };
+    let address = (descriptor as usize).checked_add(OFFSET)?;
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: size_of::<u32>() };
+    // SAFETY: the local part is `number`, whole; the kernel checks the remote part, which is only read.
+    let read =
+        unsafe { libc::process_vm_readv(pid.0 as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0) };
+    (read == size_of::<u32>() as isize).then_some(number)
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn descriptor_number(_pid: Pid, _descriptor: u64) -> Option<u32> {
+    None
+}
+
+/// Why there are no Python frames, and what to do.
+fn reason(pid: Pid, error: &anyhow::Error) -> String {
+    if is_refused(pid) {
+        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+        let remedy = match scope.as_deref().map(str::trim) {
+            Some("1") => "kernel.yama.ptrace_scope is 1; start the collector as root, or set it to 0",
+            Some("2" | "3") => "kernel.yama.ptrace_scope allows nobody but root, or nobody at all",
+            _ => "it is another user's or protected, or this container lacks CAP_SYS_PTRACE",
+        };
+        return format!("no Python frames: the kernel refuses to let its memory be read: {remedy}");
+    }
+    // The innermost cause: what is around it is py-spy's own way there.
+    brief(&format!("no Python frames: {}", error.root_cause()))
+}
+
+/// Whether the kernel keeps the process from being read.
+fn is_refused(pid: Pid) -> bool {
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    std::fs::File::open(format!("/proc/{pid}/mem")).is_err_and(refused)
+}

@@ -1,0 +1,122 @@
+//! Reading one rank: what a process of its own does, and then ends.
+
+use std::{
+    io::{self, Write},
+    time::Instant,
+};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame, RankStacks, ThreadStack},
+    id::{JobName, Pid, Rank},
+    unit::Moment,
+};
+
+use super::{LIMIT, kernel, python};
+
+/// Memory the reader may take: what is read may be garbage that looks like something large.
+const MEMORY: libc::rlim_t = 1 << 30;
+
+/// Writes two frames to `to`: what the kernel says, at once, and the same with Python's frames where they can be read.
+pub fn read(pid: Pid, to: &mut impl Write) -> io::Result<()> {
+    end_with_the_collector();
+    let begun = Instant::now();
+    let (numbers, all) = kernel::threads(pid);
+    let native: Vec<_> = numbers.iter().filter_map(|&number| kernel::thread(pid, number)).collect();
+    let mut stacks = RankStacks {
+        state: kernel::state(pid),
+        took: begun.elapsed().into(),
+        why: Vec::new(),
+        threads: native.clone(),
+        more_threads: u32::try_from(all - native.len().min(all)).unwrap_or(u32::MAX),
+        ..RankStacks::unread(JobName::default(), Rank(0), pid, String::new())
+    };
+    if stacks.state.is_none() {
+        stacks.why.push(format!("its process {pid} is gone"));
+        return say(stacks, to);
+    }
+    say(stacks.clone(), to)?;
+    match python::threads(pid, &numbers) {
+        Ok((threads, reading)) => {
+            stacks.threads = joined(threads, native);
+            stacks.reading = reading;
+        }
+        Err(_) if kernel::state(pid).is_none() => {
+            stacks.why.push(format!("its process {pid} ended meanwhile"))
+        }
+        Err(why) => stacks.why.push(why),
+    }
+    stacks.took = begun.elapsed().into();
+    say(stacks, to)
+}
+
+/// Python's threads with what the kernel says of them, then those without Python.
+fn joined(mut python: Vec<ThreadStack>, native: Vec<ThreadStack>) -> Vec<ThreadStack> {
+    // Python has its main thread, even if under no number.
+    let has_main = python.iter().any(|thread| thread.main);
+    let mut others = Vec::new();
+    for task in native {
+        match python.iter_mut().find(|thread| thread.thread == task.thread) {
+            Some(thread) => {
+                if thread.name.is_empty() {
+                    thread.name = task.name;
+                }
+                thread.task = task.task;
+            }
+            None if task.main && has_main => {}
+            None => others.push(task),
+        }
+    }
+    python.sort_by_key(|thread| (!thread.main, thread.thread));
+    python.extend(others);
+    python
+}
+
+/// Within the bounds of a frame: what is left out is counted.
+fn bounded(mut stacks: RankStacks) -> RankStacks {
+    let over = stacks.threads.len().saturating_sub(RankStacks::THREADS);
+    stacks.threads.truncate(RankStacks::THREADS);
+    stacks.more_threads = stacks.more_threads.saturating_add(u32::try_from(over).unwrap_or(u32::MAX));
+    let mut left = RankStacks::ALL_FRAMES;
+    for thread in &mut stacks.threads {
+        let cut = thread.frames.len().saturating_sub(left);
+        thread.frames.drain(..cut);
+        thread.more_frames = thread.more_frames.saturating_add(u32::try_from(cut).unwrap_or(u32::MAX));
+        left -= thread.frames.len();
+    }
+    stacks
+}
+
+fn say(stacks: RankStacks, to: &mut impl Write) -> io::Result<()> {
+    let body = Body::Stacks(bounded(stacks));
+    let frame = Frame { host: "".into(), number: 0, now: Moment::now(), lost: 0, body };
+    to.write_all(&codec::encode(&frame))?;
+    to.flush()
+}
+
+/// Nobody waits for a reader whose collector is gone, and none runs on for ever.
+fn end_with_the_collector() {
+    let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
+    // SAFETY: these change only this process; the pointer is to a live rlimit.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::alarm(LIMIT.as_secs() as libc::c_uint * 2);
+        libc::setrlimit(libc::RLIMIT_DATA, &raw const limit);
+    }
+}
+
+/// A text of a foreign process: cut, and fit for a terminal.
+pub(super) fn brief(text: &str) -> String {
+    const MOST: usize = RankStacks::TEXT;
+    let text = match text.len() {
+        0..=MOST => text,
+        // Of a path the end tells more than the beginning.
+        length if text.starts_with('/') => &text[text.ceil_char_boundary(length - MOST)..],
+        _ => &text[..text.floor_char_boundary(MOST)],
+    };
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

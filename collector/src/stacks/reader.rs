@@ -1,0 +1,154 @@
+//! One process that reads one rank, and the pipe it answers through.
+
+use std::{
+    io::{self, Read as _},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::process::CommandExt as _,
+    },
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Instant,
+};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, RankStacks},
+};
+
+use super::{Answer, LIMIT, Wanted};
+
+/// Bytes taken from one pipe before the others have their turn.
+const TURN: usize = 1 << 20;
+
+/// The kernel's word and the whole.
+const MOST: usize = 2 * codec::LARGEST_FRAME;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub wanted: Wanted,
+    pub deadline: Instant,
+    child: Child,
+    pipe: ChildStdout,
+    bytes: Vec<u8>,
+    late: bool,
+}
+
+impl Reader {
+    pub(super) fn start(program: &Path, wanted: Wanted, deadline: Instant) -> Result<Self, Answer> {
+        match spawn(program, &wanted) {
+            Ok((child, pipe)) => Ok(Self { wanted, deadline, child, pipe, bytes: Vec::new(), late: false }),
+            Err(error) => Err(wanted.unread(format!("no process to read it with could be started: {error}"))),
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.pipe.as_raw_fd()
+    }
+
+    /// Takes what it has said. `true` when there will be no more.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let mut piece = [0; 1 << 16];
+        let before = self.bytes.len();
+        while self.bytes.len() - before < TURN {
+            match self.pipe.read(&mut piece) {
+                Ok(0) => return true,
+                Ok(count) => self.bytes.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return true,
+            }
+        }
+        self.late = now >= self.deadline;
+        self.late || self.bytes.len() > MOST
+    }
+
+    /// The last whole thing it said, and the process, which may still have to end.
+    pub(super) fn finish(mut self) -> (Answer, Child) {
+        let _ = self.child.kill();
+        let answer = match last_frame(&self.bytes) {
+            Some(mut stacks) => {
+                if self.late {
+                    let why =
+                        format!("no Python frames: reading them took longer than {} s", LIMIT.as_secs());
+                    stacks.why.insert(0, why);
+                    stacks.why.truncate(RankStacks::WHY);
+                }
+                let target = &self.wanted.target;
+                (stacks.job, stacks.rank) = (target.job.clone(), target.rank);
+                for thread in &mut stacks.threads {
+                    let here = target.inside.iter().find(|inside| Some(inside.thread) == thread.thread);
+                    thread.inside = here.copied();
+                }
+                self.wanted.answer(stacks)
+            }
+            None if self.late => {
+                self.wanted.unread(format!("reading it took longer than {} s", LIMIT.as_secs()))
+            }
+            None => self.wanted.unread("the process that read it ended without a word".to_owned()),
+        };
+        (answer, self.child)
+    }
+}
+
+fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, ChildStdout)> {
+    let mut child = Command::new(program)
+        .arg0("xpu-collector")
+        .args(["--read-stacks", &wanted.target.pid.to_string()])
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let pipe = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+    // SAFETY: changes the flags of a descriptor this process owns.
+    if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+        let error = io::Error::last_os_error();
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(error);
+    }
+    Ok((child, pipe))
+}
+
+/// The kernel's word comes first, then, if all goes well, the whole: the last that came whole counts.
+fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
+    let mut last = None;
+    while let Some(header) = bytes.first_chunk::<{ codec::HEADER }>() {
+        let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let Some(frame) = bytes.get(..codec::HEADER + length) else { break };
+        if let Ok(Body::Stacks(stacks)) = codec::decode(frame).map(|frame| frame.body) {
+            last = Some(stacks);
+        }
+        bytes = &bytes[codec::HEADER + length..];
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{
+        frame::Frame,
+        id::{Pid, Rank},
+        unit::Moment,
+    };
+
+    use super::*;
+
+    fn frame(why: &str) -> Vec<u8> {
+        let stacks = RankStacks::unread("j".into(), Rank(0), Pid(1), why.to_owned());
+        let body = Body::Stacks(stacks);
+        codec::encode(&Frame { host: "".into(), number: 0, now: Moment(0), lost: 0, body })
+    }
+
+    #[test]
+    fn the_last_whole_word_counts() {
+        let [first, second] = [frame("first"), frame("second")];
+        let both = [&first[..], &second].concat();
+        let why = |bytes: &[u8]| last_frame(bytes).map(|stacks| stacks.why[0].clone());
+        assert_eq!(why(&both).as_deref(), Some("second"));
+        assert_eq!(why(&both[..both.len() - 1]).as_deref(), Some("first"));
+        assert_eq!(why(&first[..5]), None);
+        assert_eq!(why(b"Segmentation fault"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! `xpu-top stacks` on a real collector and real Python processes under the hook, on the simulated GPU.
+
+use std::{fs, process::id};
+
+use serde_json::Value;
+use xpu_tests::{
+    host::{BASE, Host},
+    program::{Program, run, until},
+};
+
+const WORLD: usize = 3;
+
+/// All reduce together once; then rank 1 is held back, and the others wait for it in the second collective.
+const HOLDS: &str = "
+import threading
+comm = communicator()
+def load(): threading.Event().wait()
+threading.Thread(target=load, name=f'loader-{RANK}', daemon=True).start()
+def hold_back():
+    Path(os.environ['RENDEZVOUS'], 'held').write_text('')
+    hold()
+def train():
+    for step in range(2):
+        if (RANK, step) == (1, 1): hold_back()
+        ok(all_reduce(comm, 1000))
+        sync()
+train()";
+
+struct Job {
+    host: Host,
+    ranks: Vec<Program>,
+}
+
+impl Job {
+    /// Two ranks wait in the collective that rank 1 has not entered.
+    fn held() -> Self {
+        let host = Host::new();
+        let ranks = (0..WORLD).map(|rank| host.rank_of(rank, WORLD, HOLDS)).collect();
+        host.wait_for_file("held");
+        let new = Self { host, ranks };
+        until("two ranks in the collective", || {
+            let text = new.host.ask("stacks").stdout;
+            (text.matches("in cudaStreamSynchronize").count() == 1 && text.contains("ranks 0,2; not 1"))
+                .then_some(())
+        });
+        new
+    }
+}
+
+#[test]
+fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
+    let job = Job::held();
+    let outcome = job.host.ask("stacks");
+    assert_eq!((outcome.status.code(), outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let text = outcome.stdout;
+    assert!(text.starts_with("main thread: ranks 0-2\n  <module> (<string>:"), "{text}");
+    let [train, alone, together] =
+        ["  train (<string>:", "├─ rank 1; not 0,2", "└─ ranks 0,2; not 1"].map(|line| text.find(line));
+    // They part in `train`, which is at another line.
+    assert!(alone.is_some() && alone < together, "the fewest come first: {text}");
+    assert!(train.is_some(), "{text}");
+    let [held, waits] = ["hold_back (<string>:", "in cudaStreamSynchronize"].map(|line| text.find(line));
+    assert!(alone < held && held < together && together < waits, "{text}");
+    assert!(text.contains("thread loader-*: ranks 0-2\n"), "threads of one role are together: {text}");
+
+    let only = job.host.ask("stacks --rank 1 --rank 2").stdout;
+    assert!(only.starts_with("main thread: ranks 1-2\n"), "{only}");
+
+    let document: Value = serde_json::from_str(&job.host.ask("stacks --json").stdout).expect("a document");
+    assert_eq!((&document["job"], &document["tree"]["ranks"]), (&"train".into(), &"0-2".into()));
+    let rank = &document["ranks"][1];
+    assert_eq!(
+        (&rank["rank"], &rank["host"], &rank["reading"]),
+        (&1.into(), &"sim".into(), &"running".into())
+    );
+
+    for rank in job.ranks {
+        assert!(rank.end().status.success());
+    }
+}
+
+#[test]
+fn files_are_written_in_both_forms() {
+    let job = Job::held();
+    let [svg, folded] = ["f.svg", "f.txt"].map(|name| job.host.place.path(name));
+    let line = format!("stacks --svg {} --folded {}", svg.display(), folded.display());
+    let outcome = job.host.ask(&line);
+    assert_eq!((outcome.status.code(), outcome.stdout.as_str()), (Some(0), ""), "{outcome:?}");
+    let folded = fs::read_to_string(folded).expect("it was written");
+    let held = folded.lines().find(|line| line.contains(";hold_back@")).expect("the held rank is there");
+    assert!(held.starts_with("main thread@0-2|;<module>@<string>:"), "{held}");
+    assert!(held.ends_with("|0,2 1") && held.contains("@1|0,2"), "{held}");
+    let svg = fs::read_to_string(svg).expect("it was written");
+    assert!(svg.contains("<svg") && svg.contains("[1] not [0,2]") && svg.contains("hold_back"), "{svg}");
+}
+
+#[test]
+fn a_stopped_rank_is_shown_and_a_dead_one_is_said() {
+    let job = Job::held();
+    job.ranks[0].signal("STOP");
+    until("it to stop", || (job.ranks[0].state() == Some('T')).then_some(()));
+    let stopped = job.host.ask("stacks");
+    assert_eq!(stopped.status.code(), Some(0));
+    let text = stopped.stdout;
+    assert!(
+        text.starts_with("process: rank 0; not 1-2\n  stopped by a signal\nmain thread: ranks 0-2\n"),
+        "{text}"
+    );
+
+    job.ranks[2].signal("KILL");
+    let dead = until("its end to be seen", || {
+        let outcome = job.host.ask("stacks");
+        outcome.stderr.contains("is gone").then_some(outcome)
+    });
+    assert_eq!(dead.status.code(), Some(0));
+    assert!(dead.stderr.contains(&format!("rank 2: its process {} is gone", job.ranks[2].pid())), "{dead:?}");
+    assert!(dead.stdout.contains("main thread: ranks 0-1; not 2\n"), "{dead:?}");
+}
+
+#[test]
+fn who_cannot_be_asked_is_said_and_the_others_are_shown() {
+    let job = Job::held();
+    let host = &job.host;
+    let mut command = host.xpu_top("stacks --key-file");
+    let [_, _, high, low] = id().to_be_bytes();
+    let nobody = format!("127.91.{high}.{}:{BASE}", low.max(1));
+    command.arg(host.key()).args(["--hosts", &format!("{}:{BASE},{nobody}", host.address)]);
+    let some = run(&mut command);
+    assert_eq!(some.status.code(), Some(0), "{some:?}");
+    assert!(some.stderr.contains(&nobody) && some.stderr.contains("its ranks are not shown"), "{some:?}");
+    assert!(some.stdout.starts_with("main thread: ranks 0-2\n"), "{some:?}");
+
+    let unknown = host.ask("stacks --rank 1 --rank 7 --wait 2");
+    assert_eq!(unknown.status.code(), Some(0), "{unknown:?}");
+    assert!(unknown.stderr.contains("rank 7: no answer"), "{unknown:?}");
+    assert!(unknown.stdout.starts_with("main thread: rank 1; not 7\n"), "{unknown:?}");
+}
+
+#[test]
+fn nothing_to_show_and_wrong_usage_have_codes_of_their_own() {
+    let host = Host::new();
+    let nobody = host.ask("stacks --job gone");
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    assert!(nobody.stderr.contains("no rank of job gone lives on these hosts"), "{nobody:?}");
+    let stranger = run(host.xpu_top("stacks --hosts").arg(format!("{}:{BASE}", host.address)));
+    assert_eq!(stranger.status.code(), Some(3), "{stranger:?}");
+    for line in ["stacks --rank first", "stacks --json --text", "stacks --job a/b", "stacks --svg"] {
+        assert_eq!(run(&mut host.xpu_top(line)).status.code(), Some(64), "{line}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The job that a command speaks to: one that lives, and never a guessed one.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use xpu_shared::{id::JobName, job::Job};
+
+use crate::{args::UsageError, arrival::Arrivals, follow::Following};
+
+/// How long hosts may take to say what lives there.
+pub(super) const LOOK: Duration = Duration::from_secs(5);
+
+/// The job that lives and was named, or the only one: it is not guessed.
+pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {
+    let lives = |job: &&Job| job.living() > 0;
+    let living: Vec<_> = following.jobs().iter().filter(lives).map(Job::name).collect();
+    match (named, &living[..]) {
+        (Some(named), _) => Ok(living.contains(&named).then(|| named.clone())),
+        (None, []) => Ok(None),
+        (None, [one]) => Ok(Some((*one).clone())),
+        (None, several) => {
+            let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
+            Err(UsageError::Value(format!(
+                "{} jobs are there: say which one with --job: {}",
+                names.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+pub(super) fn nobody(named: Option<&JobName>) -> String {
+    match named {
+        Some(job) => format!("no rank of job {job} lives on these hosts; `xpu-top status` lists what does"),
+        None => {
+            "no job lives on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
+                .to_owned()
+        }
+    }
+}
+
+/// Takes what arrives until `enough` or the deadline.
+pub(super) async fn take_until(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    deadline: Instant,
+    enough: impl Fn(&Following) -> bool,
+) -> bool {
+    while !enough(following) {
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::simulation::Simulation;
+
+    use super::*;
+
+    #[test]
+    fn with_several_jobs_one_must_be_named() {
+        let mut following = Following::new([], None);
+        let second = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
+        for frame in Simulation::new(1, 1, 2).snapshots(1).into_iter().chain(second.snapshots(1)) {
+            following.take(crate::arrival::Arrival::Frame(Box::new(frame)));
+        }
+        let error = the_job(&following, None).unwrap_err().to_string();
+        assert!(error.contains("--job: eval, llama-70b"), "{error}");
+        assert_eq!(the_job(&following, Some(&"eval".into())).unwrap(), Some("eval".into()));
+        assert_eq!(the_job(&following, Some(&"gone".into())).unwrap(), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! `xpu-top stacks`: where every rank is, merged.
+
+mod flame;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+use xpu_shared::{
+    frame::{Body, Life, RankStacks, Reading},
+    id::{HostName, JobName, Rank},
+    job::Job,
+    stack::{self, Tree},
+    status::{ExitCode as Code, UnreachableHost},
+};
+
+use super::living::{LOOK, nobody, take_until, the_job};
+use crate::{
+    args::StacksArgs,
+    arrival::{Arrival, Arrivals},
+    follow::Following,
+    live::{self, Live},
+};
+
+/// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
+const ASK_AGAIN: Duration = Duration::from_secs(6);
+
+/// Ranks and hosts named one by one.
+const NAMED: usize = 10;
+
+pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    let hosts = args.of.hosts()?;
+    let key = args.of.way.key()?;
+    hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let answered = |following: &Following| following.has_answered();
+    runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
+    let Some(job) = the_job(&following, args.of.job.as_ref())? else {
+        tell_unreachable(&following);
+        eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    let ranks: Vec<_> = args.rank.iter().copied().map(Rank).collect();
+    let mut gathered = Gathered::new(job, ranks);
+    runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
+    tell_unreachable(&following);
+    let document = gathered.document(&following);
+    for line in document.notes() {
+        eprintln!("xpu-top: {line}");
+    }
+    if document.ranks.iter().all(|rank| rank.stacks.threads.is_empty()) {
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    put(&document, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_unreachable(following: &Following) {
+    for host in following.unreachable().take(NAMED) {
+        eprintln!("xpu-top: {}: its ranks are not shown", host.why);
+    }
+    let more = following.unreachable().count().saturating_sub(NAMED);
+    if more > 0 {
+        eprintln!("xpu-top: and {more} more hosts cannot be reached");
+    }
+}
+
+/// What has come in of the ranks that were asked for.
+struct Gathered {
+    job: JobName,
+    /// Those that were named; none: all.
+    named: Vec<Rank>,
+    came: BTreeMap<Rank, (HostName, RankStacks)>,
+}
+
+impl Gathered {
+    fn new(job: JobName, named: Vec<Rank>) -> Self {
+        Self { job, named, came: BTreeMap::new() }
+    }
+
+    fn wants(&self, rank: Rank) -> bool {
+        self.named.is_empty() || self.named.contains(&rank)
+    }
+
+    /// Ranks that should answer: who ended in an orderly way has no stack any more.
+    fn expected(&self, job: Option<&Job>) -> BTreeSet<Rank> {
+        let known = job.into_iter().flat_map(Job::ranks).filter(|(_, view)| view.life() != Life::Ended);
+        known.map(|(rank, _)| rank).filter(|&rank| self.wants(rank)).collect()
+    }
+
+    fn missing(&self, following: &Following) -> Vec<Rank> {
+        let expected = self.expected(following.jobs().get(&self.job));
+        expected.into_iter().filter(|rank| !self.came.contains_key(rank)).collect()
+    }
+
+    fn take(&mut self, arrival: &Arrival) {
+        if let Arrival::Frame(frame) = arrival
+            && let Body::Stacks(stacks) = &frame.body
+            && stacks.job == self.job
+            && self.wants(stacks.rank)
+        {
+            self.came.insert(stacks.rank, (frame.host.clone(), stacks.clone()));
+        }
+    }
+
+    /// Asks until every rank has answered, or the time is up.
+    async fn gather(
+        &mut self,
+        following: &mut Following,
+        arrivals: &mut Arrivals,
+        live: &Live,
+        seconds: u32,
+    ) {
+        let deadline = Instant::now() + Duration::from_secs(seconds.into());
+        while Instant::now() < deadline {
+            let missing = self.missing(following);
+            if missing.is_empty() {
+                return;
+            }
+            live.stacks(self.job.clone(), missing);
+            let pause = deadline.min(Instant::now() + ASK_AGAIN);
+            while !self.missing(following).is_empty() {
+                match timeout_at(pause, arrivals.recv()).await {
+                    Ok(Some(arrival)) => {
+                        self.take(&arrival);
+                        following.take(arrival);
+                    }
+                    Ok(None) => return,
+                    Err(_late) => break,
+                }
+            }
+        }
+    }
+
+    fn document(self, following: &Following) -> Document {
+        let silent = self.missing(following);
+        let unknown =
+            self.named.iter().copied().filter(|rank| !self.came.contains_key(rank) && !silent.contains(rank));
+        let no_answer = silent.iter().copied().chain(unknown).collect::<Vec<_>>();
+        let (hosts, stacks): (Vec<_>, Vec<_>) = self.came.into_values().unzip();
+        let tree = stack::merge(no_answer.iter().copied(), &stacks);
+        let ranks = hosts.into_iter().zip(stacks).map(|(host, stacks)| OneRank { host, stacks }).collect();
+        Document {
+            job: self.job,
+            tree,
+            ranks,
+            no_answer,
+            hosts_unreachable: following.unreachable().collect(),
+        }
+    }
+}
+
+/// `xpu-top stacks --json`
+#[derive(Debug, Serialize)]
+struct Document {
+    job: JobName,
+    tree: Tree,
+    ranks: Vec<OneRank>,
+    no_answer: Vec<Rank>,
+    hosts_unreachable: Vec<UnreachableHost>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank {
+    host: HostName,
+    #[serde(flatten)]
+    stacks: RankStacks,
+}
+
+impl Document {
+    /// What is missing, and who was held to be read; the same thing of many ranks on one line.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: BTreeMap<String, stack::Ranks> = BTreeMap::new();
+        let mut note = |text: &str, rank| notes.entry(text.to_owned()).or_default().insert(rank);
+        for OneRank { stacks, .. } in &self.ranks {
+            stacks.why.iter().for_each(|why| note(why, stacks.rank));
+            if let Reading::Held(held) = stacks.reading {
+                note(&format!("held for {:.0} ms to be read", held.milliseconds().ceil()), stacks.rank);
+            }
+            if stacks.more_threads > 0 {
+                note("has more threads than are shown", stacks.rank);
+            }
+        }
+        for &rank in &self.no_answer {
+            note("no answer: not known there, or give it longer with --wait", rank);
+        }
+        let mut lines: Vec<_> =
+            notes.iter().map(|(text, ranks)| format!("rank {}: {text}", ranks.brief(NAMED))).collect();
+        let more = lines.len().saturating_sub(2 * NAMED);
+        lines.truncate(2 * NAMED);
+        if more > 0 {
+            lines.push(format!("and {more} more notes, in --json"));
+        }
+        lines
+    }
+}
+
+fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {
+    let form = &args.form;
+    if let Some(path) = &form.svg {
+        write_to(path, &flame::svg(&document.tree, &document.job)?)?;
+    }
+    if let Some(path) = &form.folded {
+        write_to(path, stack::folded(&document.tree).as_bytes())?;
+    }
+    if form.json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else if form.text || (form.svg.is_none() && form.folded.is_none()) {
+        print(&stack::text(&document.tree))
+    } else {
+        Ok(())
+    }
+}
+
+fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return Ok(io::stdout().write_all(bytes)?);
+    }
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
