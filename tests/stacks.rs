@@ -21,9 +21,13 @@ def hold_back():
     hold()
 def train():
     for step in range(2):
-        if (RANK, step) == (1, 1): hold_back()
-        ok(all_reduce(comm, 1000))
-        sync()
+        if (RANK, step) != (1, 1):
+            ok(all_reduce(comm, 1000))
+            sync()
+        else:
+            hold_back()
+            ok(all_reduce(comm, 1000))
+            sync()
 train()";
 
 struct Job {

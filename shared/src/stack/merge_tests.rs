@@ -12,7 +12,7 @@ use crate::{
 /// Seven ranks wait in a collective, the sixth is held elsewhere.
 fn held() -> Vec<RankStacks> {
     let mut all: Vec<_> = (0..8).map(|n| rank(n, &["main", "train", "synchronize"])).collect();
-    all[6] = rank(6, &["main", "train", "hold_back"]);
+    all[6] = rank(6, &["main", "train", "wait_on_disk"]);
     for stack in &mut all {
         if stack.rank != Rank(6) {
             let inside = Inside { thread: 7, call: Call::StreamSynchronize, waited: Nanoseconds(5) };
@@ -33,7 +33,7 @@ main thread: ranks 0-7
   main (job/train.py:3)
   train (job/train.py:3)
   ├─ rank 6; not 0-5,7
-  │  hold_back (job/train.py:3)
+  │  wait_on_disk (job/train.py:3)
   └─ ranks 0-5,7; not 6
      synchronize (job/train.py:3)
      in cudaStreamSynchronize
@@ -50,7 +50,7 @@ fn folded_lines_name_who_is_there_and_who_is_not() {
     assert_eq!(
         lines[0],
         "main thread@0-7|;main@/job/train.py:3@0-7|;train@/job/train.py:3@0-7|;\
-         hold_back@/job/train.py:3@6|0-5,7 1"
+         wait_on_disk@/job/train.py:3@6|0-5,7 1"
     );
     assert!(lines[1].ends_with(";in cudaStreamSynchronize@0-5,7|6 7"), "{}", lines[1]);
     assert_eq!(lines.len(), 3);
