@@ -43,11 +43,12 @@ pub(super) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     options.count_name = "ranks".to_owned();
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
-    options.no_sort = true;
+    // In the tree's order; otherwise inferno sorts by name. A chart is drawn from its last line on.
+    options.flame_chart = true;
     options.min_width = 0.0;
     options.palette_map = Some(&mut colors);
     let mut svg = Vec::new();
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+    flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg)
         .context("cannot draw the flame graph")?;
     Ok(svg)
 }
