@@ -138,7 +138,7 @@ impl Stacks {
                 ))),
                 Reach::Here => match Reader::start(&self.program, wanted, now + LIMIT) {
                     Ok(reader) => self.readers.push(reader),
-                    Err(failed) => answers.push(failed),
+                    Err(failed) => answers.push(*failed),
                 },
             }
         }

@@ -42,7 +42,7 @@ pub fn read(pid: Pid, to: &mut impl Write) -> io::Result<()> {
             stacks.reading = reading;
         }
         Err(_) if kernel::state(pid).is_none() => {
-            stacks.why.push(format!("its process {pid} ended meanwhile"))
+            stacks.why.push(format!("its process {pid} ended meanwhile"));
         }
         Err(why) => stacks.why.push(why),
     }

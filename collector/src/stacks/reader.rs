@@ -35,10 +35,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn start(program: &Path, wanted: Wanted, deadline: Instant) -> Result<Self, Answer> {
+    pub(super) fn start(program: &Path, wanted: Wanted, deadline: Instant) -> Result<Self, Box<Answer>> {
         match spawn(program, &wanted) {
             Ok((child, pipe)) => Ok(Self { wanted, deadline, child, pipe, bytes: Vec::new(), late: false }),
-            Err(error) => Err(wanted.unread(format!("no process to read it with could be started: {error}"))),
+            Err(error) => {
+                let why = format!("no process to read it with could be started: {error}");
+                Err(Box::new(wanted.unread(why)))
+            }
         }
     }
 
@@ -48,7 +51,7 @@ impl Reader {
 
     /// Takes what it has said. `true` when there will be no more.
     pub(super) fn take(&mut self, now: Instant) -> bool {
-        let mut piece = [0; 1 << 16];
+        let mut piece = [0; 1 << 13];
         let before = self.bytes.len();
         while self.bytes.len() - before < TURN {
             match self.pipe.read(&mut piece) {

@@ -53,7 +53,8 @@ pub(super) fn words(task: &TaskState) -> String {
         text += &known.map_or_else(|| format!(" in system call {number}"), |(_, name)| format!(" in {name}"));
     }
     if let Some(function) = &task.waits_in {
-        text += &format!(", kernel {function}");
+        text.push_str(", kernel ");
+        text.push_str(function);
     }
     text
 }

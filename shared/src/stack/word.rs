@@ -65,7 +65,7 @@ fn class(function: &str, file: &str) -> Class {
     let lower = |text: &str| text.to_ascii_lowercase();
     if lower(file).contains("/torch/") || lower(file).contains("nccl") || lower(function).contains("nccl") {
         Class::Torch
-    } else if file.ends_with(".py") || file.ends_with(".pyx") || file.starts_with('<') {
+    } else if [".py", ".pyx"].iter().any(|ending| file.ends_with(ending)) || file.starts_with('<') {
         Class::Python
     } else {
         Class::C

@@ -40,7 +40,7 @@ pub(super) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     }
     let mut options = Options::default();
     options.title = format!("{job}: stacks of {} ranks", tree.ranks.len());
-    options.count_name = "ranks".to_owned();
+    "ranks".clone_into(&mut options.count_name);
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
     // In the tree's order; otherwise inferno sorts by name. A chart is drawn from its last line on.
@@ -54,10 +54,9 @@ pub(super) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
 }
 
 fn title(node: &Node) -> String {
-    let mut title = format!("{} [{}]", node.word, node.here.brief(RUNS));
-    if !node.missing.is_empty() {
-        title += &format!(" not [{}]", node.missing.brief(RUNS));
-    }
+    let here = format!("{} [{}]", node.word, node.here.brief(RUNS));
+    let title =
+        if node.missing.is_empty() { here } else { format!("{here} not [{}]", node.missing.brief(RUNS)) };
     // A semicolon would end the frame.
     title.replace(';', ":").replace('\n', " ")
 }
