@@ -1,6 +1,7 @@
 //! A job's state as one JSON document: what `xpu-top status --json` prints.
 
 mod activity;
+mod detail;
 
 use std::collections::BTreeSet;
 
@@ -8,15 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding},
-    frame::{CollectiveTotals, GemmTotals, Life, RankDigest, StepSource},
+    frame::{Life, StepSource},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
-    job::{Job, Jobs, RankView, Sample, median},
+    job::{Job, Jobs, RankView, median},
     sampling::Rate,
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
+pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 
 /// Texts of blindness passed on; ranks mostly say the same.
 const BLIND: usize = 16;
@@ -117,66 +119,6 @@ pub struct RankStatus {
     /// Threads inside a call that can block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideStatus>,
-}
-
-/// How far a rank is in one communicator. Counts are of collectives.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CommunicatorStatus {
-    pub communicator: String,
-    pub name: String,
-    pub rank: u32,
-    pub size: u32,
-    pub entered: u64,
-    pub enqueued: u64,
-    /// At least so many are done.
-    pub completed: u64,
-    /// The last one entered.
-    pub last_operation: Option<String>,
-    pub last_bytes: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct InsideStatus {
-    /// Kernel thread id on the rank's host.
-    pub thread: u32,
-    pub call: String,
-    pub for_s: f64,
-}
-
-/// One shape on one rank, since the rank started.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GemmStatus {
-    pub m: u64,
-    pub n: u64,
-    pub k: u64,
-    pub batch: u64,
-    pub datatype: String,
-    /// Of A and B, as BLAS writes it: `TN` is A transposed.
-    pub transposed: String,
-    pub count: u64,
-    /// How many were timed; the rates are theirs.
-    pub timed: u64,
-    pub tflops: Option<Tflops>,
-    /// Of the durations seen since the detail was asked for.
-    pub us_p50: Option<f64>,
-    pub us_p99: Option<f64>,
-}
-
-/// One kind of collective on one rank, since the rank started.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CollectiveStatus {
-    pub communicator: String,
-    pub operation: String,
-    pub datatype: String,
-    /// Message size as nccl-tests counts it.
-    pub bytes: u64,
-    pub count: u64,
-    pub timed: u64,
-    /// On the transfer alone, over the latest timed ones of this kind.
-    pub bus_gb_s: Option<GigabytesPerSecond>,
-    /// As this rank saw it, waiting for others included.
-    pub us_p50: Option<f64>,
-    pub us_p99: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -355,94 +297,16 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),
         collective_timed_one_in: latest.and_then(|digest| one_in(digest.collective_rate)),
         activity: Activity::of(view),
-        gemms: gemms(view),
-        collectives: view.collectives().map(|total| collective(job, view, total)).collect(),
-        communicators: communicators(view),
-        inside: view.latest().map(inside).unwrap_or_default(),
+        gemms: detail::gemms(view),
+        collectives: view.collectives().map(|total| detail::collective(job, view, total)).collect(),
+        communicators: detail::communicators(view),
+        inside: view.latest().map(detail::inside).unwrap_or_default(),
     }
 }
 
 /// `None` where nothing is timed.
 fn one_in(rate: Rate) -> Option<u64> {
     (rate != Rate::NEVER).then(|| rate.stands_for())
-}
-
-/// Of ranks whose detail was asked for, and of those that give none.
-fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
-    let shown = view.summary().is_some() || view.life() != Life::Alive;
-    let known = view.latest().filter(|_| shown).into_iter().flat_map(|digest| &digest.communicators);
-    known
-        .map(|state| CommunicatorStatus {
-            communicator: state.id.to_string(),
-            name: state.name.clone(),
-            rank: state.rank,
-            size: state.size,
-            entered: state.entered,
-            enqueued: state.enqueued,
-            completed: state.completed,
-            last_operation: state.last_operation.map(|operation| operation.to_string()),
-            last_bytes: state.last_bytes,
-        })
-        .collect()
-}
-
-fn inside(digest: &RankDigest) -> Vec<InsideStatus> {
-    let said = digest.inside.iter().map(|inside| InsideStatus {
-        thread: inside.thread,
-        call: inside.call.to_string(),
-        for_s: inside.waited.seconds(),
-    });
-    said.collect()
-}
-
-fn gemms(view: &RankView) -> Vec<GemmStatus> {
-    let mut totals: Vec<_> = view.gemms().collect();
-    totals.sort_by_key(|total| std::cmp::Reverse(estimated_time(total)));
-    totals.into_iter().map(gemm).collect()
-}
-
-/// What all products of a shape took, if the timed ones are like the rest.
-fn estimated_time(total: &GemmTotals) -> u128 {
-    u128::from(total.timed_for.0) * u128::from(total.count) / u128::from(total.timed.max(1))
-}
-
-fn gemm(total: &GemmTotals) -> GemmStatus {
-    let shape = &total.shape;
-    GemmStatus {
-        m: shape.m,
-        n: shape.n,
-        k: shape.k,
-        batch: shape.batch,
-        datatype: shape.datatype.to_string(),
-        transposed: [shape.transposed.0, shape.transposed.1]
-            .map(|yes| if yes { 'T' } else { 'N' })
-            .iter()
-            .collect(),
-        count: total.count,
-        timed: total.timed,
-        tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
-        us_p50: microseconds(&total.durations, 0.5),
-        us_p99: microseconds(&total.durations, 0.99),
-    }
-}
-
-fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
-    let bus_bytes = view.bus_bytes(total);
-    let same = |sample: &Sample| {
-        (sample.communicator, sample.operation, Some(sample.bus_bytes))
-            == (total.communicator, total.operation, bus_bytes)
-    };
-    CollectiveStatus {
-        communicator: total.communicator.to_string(),
-        operation: total.operation.to_string(),
-        datatype: total.datatype.to_string(),
-        bytes: total.bytes,
-        count: total.count,
-        timed: total.timed,
-        bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
-        us_p50: microseconds(&total.durations, 0.5),
-        us_p99: microseconds(&total.durations, 0.99),
-    }
 }
 
 fn microseconds(durations: &Histogram, quantile: f64) -> Option<f64> {

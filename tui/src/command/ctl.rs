@@ -10,7 +10,7 @@ use xpu_shared::{
     status::ExitCode as Code,
 };
 
-use super::living::{LOOK, nobody, take_until, the_job};
+use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
 use crate::{
     args::{CtlArgs, OnOff},
     arrival::Arrivals,
@@ -38,27 +38,17 @@ pub fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let until = |following: &Following| following.is_complete();
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, until));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following);
+        tell_unreachable(&following, ": its hooks stay as they are");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let on = args.hook == OnOff::On;
     runtime.block_on(switch(&mut following, &mut arrivals, &live, &job, args));
-    tell_unreachable(&following);
+    tell_unreachable(&following, ": its hooks stay as they are");
     let outcome = following.jobs().get(&job).map(|job| Outcome::of(job, on)).unwrap_or_default();
     print!("{}", outcome.text(&job, on));
     let all = outcome.is_whole() && following.unreachable().next().is_none() && !warned;
     Ok(ExitCode::from(if all { 0 } else { NOT_ALL }))
-}
-
-fn tell_unreachable(following: &Following) {
-    for host in following.unreachable().take(NAMED) {
-        eprintln!("xpu-top: {}: its hooks stay as they are", host.why);
-    }
-    let more = following.unreachable().count().saturating_sub(NAMED);
-    if more > 0 {
-        eprintln!("xpu-top: and {more} more hosts cannot be reached");
-    }
 }
 
 /// Asks until every living rank has said that it followed, or the time is up.

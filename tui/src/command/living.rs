@@ -1,4 +1,4 @@
-//! The job that a command speaks to: one that lives, and never a guessed one.
+//! The job that a command speaks to: one that lives, and never a guessed one; and the hosts that do not answer.
 
 use std::time::Duration;
 
@@ -9,6 +9,20 @@ use crate::{args::UsageError, arrival::Arrivals, follow::Following};
 
 /// How long hosts may take to say what lives there.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
+
+/// Hosts named one by one.
+const NAMED: usize = 10;
+
+/// Says which hosts were asked and not heard, and what that means for the command.
+pub(super) fn tell_unreachable(following: &Following, so: &str) {
+    for host in following.unreachable().take(NAMED) {
+        eprintln!("xpu-top: {}{so}", host.why);
+    }
+    let more = following.unreachable().count().saturating_sub(NAMED);
+    if more > 0 {
+        eprintln!("xpu-top: and {more} more hosts cannot be reached");
+    }
+}
 
 /// The job that lives and was named, or the only one: it is not guessed.
 pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<Option<JobName>, UsageError> {

@@ -22,7 +22,7 @@ use xpu_shared::{
     status::{ExitCode as Code, UnreachableHost},
 };
 
-use super::living::{LOOK, nobody, take_until, the_job};
+use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
 use crate::{
     args::StacksArgs,
     arrival::{Arrival, Arrivals},
@@ -33,7 +33,7 @@ use crate::{
 /// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
-/// Ranks and hosts named one by one.
+/// Ranks named one by one.
 const NAMED: usize = 10;
 
 pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
@@ -46,14 +46,14 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let answered = |following: &Following| following.has_answered();
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
-        tell_unreachable(&following);
+        tell_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks: Vec<_> = args.rank.iter().copied().map(Rank).collect();
     let mut gathered = Gathered::new(job, ranks);
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
-    tell_unreachable(&following);
+    tell_unreachable(&following, ": its ranks are not shown");
     let document = gathered.document(&following);
     for line in document.notes() {
         eprintln!("xpu-top: {line}");
@@ -63,16 +63,6 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     }
     put(&document, args)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn tell_unreachable(following: &Following) {
-    for host in following.unreachable().take(NAMED) {
-        eprintln!("xpu-top: {}: its ranks are not shown", host.why);
-    }
-    let more = following.unreachable().count().saturating_sub(NAMED);
-    if more > 0 {
-        eprintln!("xpu-top: and {more} more hosts cannot be reached");
-    }
 }
 
 /// What has come in of the ranks that were asked for.

@@ -9,7 +9,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{id::Rank, status::Status, unit::Moment};
 
-use super::table;
+use super::{living::tell_unreachable, table};
 use crate::{
     args::StatusArgs,
     arrival::Arrivals,
@@ -20,9 +20,6 @@ use crate::{
 /// How long to wait for hosts and ranks unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Unreachable hosts named one by one.
-const NAMED: usize = 10;
-
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
@@ -31,7 +28,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(look(&mut following, &mut arrivals, &live, args));
-    tell_unreachable(&following);
+    tell_unreachable(&following, "");
     let now = Moment::now();
     let status = following.status(now);
     print(&status, args.json)?;
@@ -61,16 +58,6 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
             Ok(Some(arrival)) => following.take(arrival),
             Ok(None) | Err(_) => return,
         }
-    }
-}
-
-fn tell_unreachable(following: &Following) {
-    for host in following.unreachable().take(NAMED) {
-        eprintln!("xpu-top: {}", host.why);
-    }
-    let more = following.unreachable().count().saturating_sub(NAMED);
-    if more > 0 {
-        eprintln!("xpu-top: and {more} more hosts cannot be reached");
     }
 }
 
