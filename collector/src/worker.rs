@@ -274,6 +274,7 @@ impl Worker {
             collective_rate,
             memory_held: self.latest.memory.held,
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
+            device: None,
             enabled,
             blind: self.blind(),
         };

@@ -5,6 +5,7 @@ pub mod launch;
 use std::ffi::{CStr, c_char, c_int};
 
 use cudarc::driver::sys::{CUfunction, CUkernel};
+use xpu_shared::id::DeviceUuid;
 
 use crate::symbol::foreign;
 
@@ -19,19 +20,35 @@ const NAME: usize = 256;
 
 foreign! { fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int in CUDA }
 foreign! { fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) -> c_int in CUDA }
+foreign! {
+    /// Since CUDA 11.4; of a part of a GPU (MIG) it is the part's.
+    fn cuDeviceGetUuid_v2(uuid: *mut u8, device: c_int) -> c_int in CUDA
+}
 foreign! { fn cuFuncGetName(name: *mut *const c_char, function: CUfunction) -> c_int in CUDA }
 foreign! { fn cuKernelGetName(name: *mut *const c_char, kernel: CUkernel) -> c_int in CUDA }
 
-/// What CUDA calls the device of this number. Only where the runtime has been used: it has initialized the driver then.
-pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
+/// The device of this number. Only where the runtime has been used: it has initialized the driver then.
+fn device(ordinal: c_int) -> Option<c_int> {
     let mut device = 0;
     // SAFETY: `device` outlives the call.
-    if unsafe { cuDeviceGet(&raw mut device, ordinal) } != Some(SUCCESS) {
-        return None;
-    }
+    (unsafe { cuDeviceGet(&raw mut device, ordinal) } == Some(SUCCESS)).then_some(device)
+}
+
+/// What CUDA calls the device of this number.
+pub(crate) fn device_name(ordinal: c_int) -> Option<String> {
+    let device = device(ordinal)?;
     let mut name = [0_u8; NAME];
     // SAFETY: so many bytes are writable, and outlive the call.
     let rc = unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), NAME as c_int, device) };
     let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| rc == Some(SUCCESS))?;
     Some(name.to_string_lossy().into_owned())
+}
+
+/// Which device that is, on all processes of the host.
+pub(crate) fn device_uuid(ordinal: c_int) -> Option<DeviceUuid> {
+    let device = device(ordinal)?;
+    let mut uuid = [0_u8; 16];
+    // SAFETY: a `CUuuid` is so many bytes, which are writable and outlive the call.
+    let rc = unsafe { cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device) };
+    (rc == Some(SUCCESS)).then_some(DeviceUuid(uuid))
 }

@@ -13,7 +13,7 @@ use xpu_shared::{
     frame::{CollectiveTotals, GemmTotals},
     gemm::GemmShape,
     histogram::Histogram,
-    id::{CommunicatorId, Sequence},
+    id::{CommunicatorId, DeviceUuid, Sequence},
     sampling,
     unit::Nanoseconds,
 };
@@ -54,6 +54,7 @@ pub(crate) struct Fold {
     device: Option<c_int>,
     /// What CUDA calls that of the first timing; empty if it will not say, `None` until it was asked.
     device_name: Option<String>,
+    device_uuid: Option<DeviceUuid>,
     /// Timings CUDA would not give.
     failed: u64,
     /// Timings read so far.
@@ -164,11 +165,16 @@ impl Fold {
     fn name_device(&mut self) {
         let (None, Some(device)) = (&self.device_name, self.device) else { return };
         self.device_name = Some(driver::device_name(device).unwrap_or_default());
+        self.device_uuid = driver::device_uuid(device);
     }
 
     /// Empty while it is not known.
     pub(crate) fn device_name(&self) -> &str {
         self.device_name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
+        self.device_uuid
     }
 
     fn count(&mut self, observer: &Observer, lane: usize, record: &Record) {

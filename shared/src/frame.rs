@@ -6,11 +6,13 @@
 use serde::{Deserialize, Serialize};
 
 mod activity;
+mod device;
 mod digest;
 mod stacks;
 mod summary;
 
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
+pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };

@@ -73,6 +73,28 @@ number_id! {
     Sequence(u64)
 }
 
+/// A GPU, or a part of one (MIG), as CUDA and NVML know it: the same on every process, whatever `CUDA_VISIBLE_DEVICES` says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeviceUuid(pub [u8; 16]);
+
+impl fmt::Display for DeviceUuid {
+    /// As `nvidia-smi` writes it, without the `GPU-` or `MIG-` before it: the number alone does not tell which.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for DeviceUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceUuid({self})")
+    }
+}
+
 /// A communicator, equal on every rank that belongs to it. Zero is no communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -113,6 +135,12 @@ impl JobName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_is_written_as_nvidia_smi_writes_it() {
+        let uuid = DeviceUuid(*b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef");
+        assert_eq!(uuid.to_string(), "01234567-89ab-cdef-0123-456789abcdef");
+    }
 
     #[test]
     fn a_job_name_is_safe_in_a_topic_and_on_a_terminal() {

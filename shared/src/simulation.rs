@@ -2,6 +2,8 @@
 //!
 //! Nothing is measured here; where a real part can run (`xpu-top demo`), it does.
 
+mod device;
+
 use crate::{
     collective::Operation,
     endpoint::BasePort,
@@ -167,6 +169,7 @@ impl Simulation {
             collective_rate: sampling::Rate(2),
             memory_held: 0,
             blocked_for: Nanoseconds::default(),
+            device: Some(self.device(rank, seconds)),
             enabled: true,
             blind: Vec::new(),
         }

@@ -2,6 +2,7 @@
 
 mod activity;
 mod detail;
+mod device;
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use crate::{
 
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
+pub use device::{DeviceStatus, XidStatus};
 
 /// Texts of blindness passed on; ranks mostly say the same.
 const BLIND: usize = 16;
@@ -96,6 +98,9 @@ pub struct RankStatus {
     pub enabled: bool,
     /// Device memory allocated and not freed; `None` while no allocation was seen.
     pub memory_held_bytes: Option<u64>,
+    /// Its GPU's health; `None` while it is not known which that is, or NVML does not tell.
+    #[serde(default)]
+    pub device: Option<DeviceStatus>,
     /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
     pub blocked_pct: Option<f64>,
     /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
@@ -291,6 +296,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         state: view.life().into(),
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
+        device: view.device().map(DeviceStatus::from),
         blocked_pct: view.blocked().map(|share| share * 100.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),

@@ -53,6 +53,28 @@ LAUNCHES = {
     "point_to_point": "int",
     "captured": "int",
 }
+XID = {"code": "int", "at": "int"}
+DEVICE_READING = {
+    "uuid": "uuid",
+    "read": "int",
+    "age": "int",
+    "utilisation": ("option", "byte"),
+    "sm_clock": ("option", "int"),
+    "sm_clock_max": ("option", "int"),
+    "memory_clock": ("option", "int"),
+    "memory_clock_max": ("option", "int"),
+    "throttle": ("option", "int"),
+    "power": ("option", "int"),
+    "power_limit": ("option", "int"),
+    "temperature": ("option", "int"),
+    "memory_used": ("option", "int"),
+    "memory_total": ("option", "int"),
+    "ecc_corrected": ("option", "int"),
+    "ecc_uncorrected": ("option", "int"),
+    "nvlink_errors": ("option", "int"),
+    "xids": ("option", "int"),
+    "last_xid": ("option", XID),
+}
 RANK_DIGEST = {
     "rank": "int",
     "world_size": "int",
@@ -81,6 +103,7 @@ RANK_DIGEST = {
     "collective_rate": "byte",
     "memory_held": "int",
     "blocked_for": "int",
+    "device": ("option", DEVICE_READING),
     "enabled": "byte",
     "blind": ("list", "string"),
 }
@@ -130,6 +153,8 @@ class Reader:
             return self.integer()
         if kind == "byte":
             return self.take(1)[0]
+        if kind == "uuid":
+            return self.take(16).hex()
         if kind == "f64":
             return struct.unpack("<d", self.take(8))[0]
         if kind == "string":

@@ -69,6 +69,7 @@ impl Publisher {
             memory: self.memory(),
             blocked: self.blocked(),
             device: self.fold.device_name().to_owned(),
+            device_uuid: self.fold.device_uuid(),
             hook: self.health(),
         }
     }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CollectiveSample, CommunicatorState, Launches, RankInfo, StepSource, Summary, Work};
+use super::{
+    CollectiveSample, CommunicatorState, DeviceReading, Launches, RankInfo, StepSource, Summary, Work,
+};
 use crate::{
     endpoint::BasePort,
     id::{JobName, Pid, Rank, Step},
@@ -109,6 +111,8 @@ pub struct RankDigest {
     pub memory_held: u64,
     /// Time threads were held in calls that wait for the GPU, since the rank started.
     pub blocked_for: Nanoseconds,
+    /// Its GPU's health; `None` while it is not known which that is, or the management library does not tell.
+    pub device: Option<DeviceReading>,
     pub enabled: bool,
     /// What the hook cannot see, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
     pub blind: Vec<String>,

@@ -8,7 +8,7 @@ use crate::{
     datatype::DataType,
     gemm::GemmShape,
     histogram::Histogram,
-    id::{CommunicatorId, DeviceIndex, JobName, Pid, Rank, Sequence, Step},
+    id::{CommunicatorId, DeviceIndex, DeviceUuid, JobName, Pid, Rank, Sequence, Step},
     ledger::CommunicatorReading,
     sampling::Rate,
     unit::{Moment, Nanoseconds},
@@ -56,6 +56,8 @@ pub struct Summary {
     pub blocked: Vec<Blocked>,
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
     pub device: String,
+    /// Which one it is, likewise.
+    pub device_uuid: Option<DeviceUuid>,
     pub hook: HookHealth,
 }
 

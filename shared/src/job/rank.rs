@@ -10,8 +10,8 @@ use crate::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        CollectiveTotals, CommunicatorState, GemmTotals, GraphTotals, KernelTotals, Life, Progress,
-        RankDigest, RankInfo, Summary, Work,
+        CollectiveTotals, CommunicatorState, DeviceReading, GemmTotals, GraphTotals, KernelTotals, Life,
+        Progress, RankDigest, RankInfo, Summary, Work,
     },
     gemm::GemmShape,
     histogram::Histogram,
@@ -44,6 +44,7 @@ pub struct RankView {
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
     paces: VecDeque<Nanoseconds>,
+    devices: VecDeque<DeviceReading>,
     moved: Moment,
     worked: Moment,
     history: VecDeque<f32>,
@@ -94,6 +95,7 @@ impl RankView {
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
             paces: VecDeque::new(),
+            devices: VecDeque::new(),
             moved: Moment::default(),
             worked: Moment::default(),
             history: VecDeque::new(),
@@ -161,6 +163,18 @@ impl RankView {
             self.take_samples(digest, joins);
         }
         self.latest = Some(digest.clone());
+        self.take_device(digest.device.as_ref());
+    }
+
+    /// A reading is repeated until there is a newer one: its age alone has grown.
+    fn take_device(&mut self, reading: Option<&DeviceReading>) {
+        let Some(reading) = reading else { return self.devices.clear() };
+        match self.devices.back_mut() {
+            Some(last) if last.uuid != reading.uuid => self.devices.clear(),
+            Some(last) if last.read >= reading.read => return *last = reading.clone(),
+            _ => {}
+        }
+        push_bounded(&mut self.devices, reading.clone(), WINDOW);
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
@@ -290,6 +304,16 @@ impl RankView {
     /// How it came to the collectives of each digest, newest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
         self.punctuality.arrivals().rev()
+    }
+
+    /// Its GPU's health as last read, however long ago ([`DeviceReading::is_stale`]).
+    pub fn device(&self) -> Option<&DeviceReading> {
+        self.devices.back()
+    }
+
+    /// The readings of the last half minute, newest first, each once.
+    pub fn device_readings(&self) -> impl Iterator<Item = &DeviceReading> {
+        self.devices.iter().rev()
     }
 
     /// Collectives a second over the last half minute.

@@ -222,3 +222,38 @@ fn who_says_where_steps_end_is_told() {
     assert_eq!(status.ranks[1].step_source, Some(StepSign::Marked));
     assert_eq!(status.steps.source, Some(StepSign::Detected));
 }
+
+/// One rank's GPU, read at these seconds, in digests of these.
+fn devices(readings: &[(u64, u64)]) -> Jobs {
+    let simulation = Simulation::new(7, 1, 1);
+    let mut jobs = Jobs::default();
+    for &(second, read) in readings {
+        let mut frame = simulation.digests(second).remove(0);
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        let device = digest.ranks[0].device.as_mut().unwrap();
+        device.age = std::time::Duration::from_secs(second - read).into();
+        device.read = Moment(device.read.0 - device.age.0);
+        jobs.fold(&frame);
+    }
+    jobs
+}
+
+#[test]
+fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
+    let jobs = devices(&[(1, 1), (2, 2), (3, 2), (9, 2)]);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(view.device_readings().count(), 2);
+    let last = view.device().unwrap();
+    assert_eq!((last.age.seconds(), last.is_stale()), (7.0, true));
+}
+
+#[test]
+fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
+    let simulation = Simulation::new(7, 1, 1);
+    let mut jobs = devices(&[(1, 1)]);
+    let mut frame = simulation.digests(2).remove(0);
+    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+    digest.ranks[0].device = None;
+    jobs.fold(&frame);
+    assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
+}

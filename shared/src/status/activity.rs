@@ -13,6 +13,9 @@ use crate::{
 pub struct Activity {
     /// Name of the GPU, as CUDA gives it; empty while it is not known.
     pub device: String,
+    /// Which one it is, as `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
+    #[serde(default)]
+    pub device_uuid: Option<String>,
     pub graphs: Vec<GraphStatus>,
     /// Kernels whose name was asked for with `XPU_TOP_KERNELS`.
     pub kernels: Vec<KernelStatus>,
@@ -81,12 +84,13 @@ pub struct BlockedStatus {
 impl Activity {
     /// `None` of a rank nobody looks at.
     pub(super) fn of(view: &RankView) -> Option<Self> {
-        let Summary { device, memory, blocked, hook, .. } = view.summary()?;
+        let Summary { device, device_uuid, memory, blocked, hook, .. } = view.summary()?;
         let mut blocked: Vec<_> = blocked.iter().map(waiting).collect();
         blocked.sort_by(|a, b| b.waited_s.total_cmp(&a.waited_s));
         let us = |time: Nanoseconds| time.0 as f64 / 1e3;
         Some(Self {
             device: device.clone(),
+            device_uuid: device_uuid.map(|uuid| uuid.to_string()),
             graphs: view.graphs().map(graph).collect(),
             kernels: view.kernels().map(kernel).collect(),
             memory: held(memory),
