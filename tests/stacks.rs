@@ -10,7 +10,7 @@ use xpu_tests::{
 
 const WORLD: usize = 3;
 
-/// All reduce together once; then rank 1 is held back, and the others wait for it in the second collective.
+/// All reduce together for a while; then rank 1 is held back, and the others wait for it in the last collective.
 const HOLDS: &str = "
 import threading
 comm = communicator()
@@ -20,8 +20,8 @@ def hold_back():
     Path(os.environ['RENDEZVOUS'], 'held').write_text('')
     hold()
 def train():
-    for step in range(2):
-        if (RANK, step) != (1, 1):
+    for step in range(12):
+        if (RANK, step) != (1, 11):
             ok(all_reduce(comm, 1000))
             sync()
         else:
@@ -38,16 +38,21 @@ struct Job {
 impl Job {
     /// Two ranks wait in the collective that rank 1 has not entered.
     fn held() -> Self {
-        let host = Host::new();
-        let ranks = (0..WORLD).map(|rank| host.rank_of(rank, WORLD, HOLDS)).collect();
-        host.wait_for_file("held");
-        let new = Self { host, ranks };
+        let new = Self::unseen();
         until("two ranks in the collective", || {
             let text = new.host.ask("stacks").stdout;
             (text.matches("in cudaStreamSynchronize").count() == 1 && text.contains("ranks 0,2; not 1"))
                 .then_some(())
         });
         new
+    }
+
+    /// The same, and nobody has asked yet.
+    fn unseen() -> Self {
+        let host = Host::new();
+        let ranks = (0..WORLD).map(|rank| host.rank_of(rank, WORLD, HOLDS)).collect();
+        host.wait_for_file("held");
+        Self { host, ranks }
     }
 }
 
@@ -84,6 +89,27 @@ fn the_rank_that_is_held_stands_apart_from_those_that_wait_for_it() {
     for rank in ranks {
         assert!(rank.end().status.success());
     }
+}
+
+/// Nobody looks while it happens; who comes when all are gone still sees where they were.
+#[test]
+fn a_job_that_hangs_is_read_unasked_and_can_be_seen_after_its_end() {
+    let mut job = Job::unseen();
+    until("the collector to read all ranks", || {
+        (job.host.collector_log().matches("the stacks of rank").count() >= WORLD).then_some(())
+    });
+    for rank in &job.ranks {
+        rank.signal("KILL");
+    }
+    job.ranks.clear();
+    let status = until("their death to be seen", || {
+        let status = job.host.status();
+        let ranks = status["ranks"].as_array()?;
+        ranks.iter().all(|rank| rank["state"] == "exited").then_some(status)
+    });
+    let folded = status["stacks"]["folded"].as_str().expect("stacks");
+    assert!(folded.contains(";hold_back@"), "{folded}");
+    assert!(folded.contains(";in cudaStreamSynchronize@0,2|1 2"), "{folded}");
 }
 
 #[test]

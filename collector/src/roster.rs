@@ -2,6 +2,8 @@
 //!
 //! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
 
+mod standstill;
+
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -16,7 +18,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{stacks::Target, worker::Worker};
+use crate::worker::Worker;
 
 /// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
 const PLACES: usize = 4096;
@@ -281,15 +283,6 @@ impl Roster {
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         of_job.map(|(_, worker)| worker.identity.clone()).collect()
-    }
-
-    /// Those of a job whose stacks can be asked for: not who ended in an orderly way.
-    pub(crate) fn targets(&self, job: &JobName, now: Moment) -> Vec<Target> {
-        let of_job = self.places.iter().filter(|(place, _)| place.job == *job);
-        of_job
-            .filter(|(_, worker)| worker.life() != Life::Ended)
-            .map(|(_, worker)| worker.target(now))
-            .collect()
     }
 
     pub(crate) fn living(&self) -> usize {

@@ -86,6 +86,9 @@ impl Collector {
                 check_at = now.after(CHECK);
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
+                for target in self.roster.standing(now) {
+                    self.stacks.want(target, None);
+                }
             }
             if now >= digest_at {
                 digest_at = next(digest_at, now);
@@ -212,15 +215,16 @@ impl Collector {
                 }
                 None
             }
-            Request::Stacks { job, ranks } => {
-                let all = self.roster.targets(&job, now);
-                if all.is_empty() {
+            Request::Stacks { job, ranks, kept } => {
+                let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, now) else {
                     return Some(self.nobody(&job));
+                };
+                for stacks in known {
+                    let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
+                    self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
                 }
-                for target in all {
-                    if ranks.is_empty() || ranks.contains(&target.rank) {
-                        self.stacks.want(target, viewer);
-                    }
+                for target in targets {
+                    self.stacks.want(target, Some(viewer));
                 }
                 None
             }
@@ -232,9 +236,14 @@ impl Collector {
         Body::Refusal(format!("no rank of job {job} lives on {host}; `xpu-top status` lists what does"))
     }
 
-    /// Sends what has been read to who asked for it.
+    /// Keeps what has been read, and sends it to who asked for it.
     fn tell_stacks(&mut self, now: Moment) {
-        for Answer { viewers, stacks } in self.stacks.turn(Instant::now()) {
+        for Answer { viewers, mut stacks } in self.stacks.turn(Instant::now()) {
+            stacks.read_at = now;
+            self.roster.keep(&stacks);
+            if viewers.is_empty() {
+                tracing::info!("{}: it stands; the stacks of rank {} are kept", stacks.job, stacks.rank);
+            }
             let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
             for viewer in viewers {
                 self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));

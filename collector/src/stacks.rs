@@ -1,4 +1,4 @@
-//! Stacks on demand. Each rank is read by a short-lived process of this program, never by the thread that serves: one that
+//! Stacks, on demand and when a job stands. Each rank is read by a short-lived process of this program, never by the thread that serves: one that
 //! hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
 
 mod kernel;
@@ -79,7 +79,7 @@ pub(crate) struct Answer {
     pub stacks: RankStacks,
 }
 
-/// All reading under way. Nothing is kept of what was read.
+/// All reading under way.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     /// The program that reads: this one.
@@ -95,17 +95,21 @@ impl Stacks {
         Self { program, waiting: VecDeque::new(), readers: Vec::new(), ending: Vec::new() }
     }
 
-    /// Takes in a wish. A rank that is about to be read is read once for all who wait; it is bounded by the ranks there are.
-    pub(crate) fn want(&mut self, target: Target, viewer: &Address) {
+    /// Takes in a wish, of a viewer or of this collector itself. A rank that is about to be read is read once for all who
+    /// wait; it is bounded by the ranks there are.
+    pub(crate) fn want(&mut self, target: Target, viewer: Option<&Address>) {
         let same = |wanted: &Wanted| (&wanted.target.job, wanted.target.rank) == (&target.job, target.rank);
         let reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
         if let Some(wanted) = self.waiting.iter_mut().chain(reading).find(|wanted| same(wanted)) {
-            if !wanted.viewers.contains(viewer) && wanted.viewers.len() < VIEWERS {
+            if let Some(viewer) = viewer
+                && !wanted.viewers.contains(viewer)
+                && wanted.viewers.len() < VIEWERS
+            {
                 wanted.viewers.push(viewer.clone());
             }
             return;
         }
-        self.waiting.push_back(Wanted { target, viewers: vec![viewer.clone()] });
+        self.waiting.push_back(Wanted { target, viewers: viewer.into_iter().cloned().collect() });
     }
 
     /// What to poll for.

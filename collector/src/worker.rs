@@ -1,9 +1,13 @@
 //! One rank as this host knows it: what it said, and what can be read of it when it says no more.
 
+mod standstill;
+
 use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
-    frame::{CommunicatorState, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo, Summary},
+    frame::{
+        CommunicatorState, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo, RankStacks, Summary,
+    },
     id::Step,
     ledger::{self, LedgerPage},
     peak::Peaks,
@@ -17,6 +21,7 @@ use crate::{
     stacks::{Reach, Target},
     totals::Totals,
 };
+pub(crate) use standstill::Motion;
 
 /// A rank whose process lives and that said nothing for this long is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -36,9 +41,12 @@ pub(crate) struct Worker {
     life: Life,
     heard: Moment,
     gone: Option<Moment>,
+    joined: Moment,
     /// The number its next frame should have.
     expected: u64,
     step: Option<(Step, Moment)>,
+    /// The last median of its steps.
+    pace: Option<Nanoseconds>,
     totals: Totals,
     communicators: Vec<Known>,
     latest: Summary,
@@ -48,6 +56,8 @@ pub(crate) struct Worker {
     progress: VecDeque<Progress>,
     /// The last digest that told of timed collectives and of steps: what who comes after its end can still see.
     telling: Option<RankDigest>,
+    /// Its stacks when they were last read.
+    stacks: Option<Box<RankStacks>>,
     /// Whether there is something the last digest did not say.
     unsaid: bool,
 }
@@ -60,8 +70,10 @@ impl Worker {
             life: Life::Alive,
             heard: now,
             gone: None,
+            joined: now,
             expected: number.wrapping_add(1),
             step: None,
+            pace: None,
             totals: Totals::default(),
             communicators: Vec::new(),
             latest: Summary::default(),
@@ -69,6 +81,7 @@ impl Worker {
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
             telling: None,
+            stacks: None,
             unsaid: true,
             info,
             identity,
@@ -278,6 +291,7 @@ impl Worker {
             enabled,
             blind: self.blind(),
         };
+        self.pace = self.digest.step_median.or(self.pace);
         if self.progress.back().is_none_or(|last| last.heard < self.heard) {
             self.progress.push_back(Progress::of(&self.digest));
         }

@@ -7,6 +7,7 @@ mod phrase;
 mod slow;
 mod wait;
 
+pub use hang::patience;
 use serde::{Deserialize, Serialize};
 
 use crate::{id::Rank, job::Job, status::RankState, unit::Moment};

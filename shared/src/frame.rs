@@ -102,7 +102,9 @@ pub enum Request {
     /// Switch the hooks of a job on or off.
     Enable { job: JobName, on: bool },
     /// Send the [`RankStacks`] of these ranks of a job, those that are on this host; of all that are if none is named.
-    Stacks { job: JobName, ranks: Vec<Rank> },
+    /// With `kept`, those count as well that were read since the rank last moved: of one standstill, a rank is read once,
+    /// however many ask.
+    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool },
 }
 
 /// Something that happened once.

@@ -6,6 +6,7 @@
 mod join;
 mod punctuality;
 mod rank;
+mod stacks;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ pub use join::{Join, Joins};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
 pub use rank::{RankView, Sample};
+use stacks::Stacks;
 
 use crate::{
     frame::{Body, Event, Frame, HostDigest, RankDigest, RankInfo},
@@ -67,13 +69,13 @@ impl Jobs {
             Body::Event(Event::Life { job, rank, pid, life }) => {
                 self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life));
             }
+            Body::Stacks(stacks) => self.jobs.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Hello(_)
             | Body::Summary(_)
             | Body::Goodbye
             | Body::Command(_)
             | Body::Request(_)
-            | Body::Refusal(_)
-            | Body::Stacks(_) => {}
+            | Body::Refusal(_) => {}
         }
     }
 
@@ -112,6 +114,7 @@ pub struct Job {
     joins: Joins,
     /// By host, as its collector said last.
     turned_away: BTreeMap<HostName, u32>,
+    stacks: Stacks,
     revision: u64,
 }
 
@@ -122,6 +125,7 @@ impl Job {
             ranks: BTreeMap::new(),
             joins: Joins::default(),
             turned_away: BTreeMap::new(),
+            stacks: Stacks::default(),
             revision: 0,
         }
     }

@@ -6,15 +6,17 @@
 mod call;
 mod folded;
 mod merge;
+mod notes;
 mod ranks;
 mod role;
 mod text;
 mod word;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use folded::{FoldedLine, folded, lines};
 pub use merge::merge;
+pub use notes::notes;
 pub use ranks::Ranks;
 pub use text::text;
 pub use word::{Class, Word};
@@ -23,7 +25,7 @@ pub use word::{Class, Word};
 pub(crate) mod example;
 
 /// The merged stacks of a job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
     /// All ranks the tree is of, also those of which nothing could be read.
     pub ranks: Ranks,
@@ -31,7 +33,7 @@ pub struct Tree {
 }
 
 /// A role or a frame, with all who are in it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     #[serde(flatten)]
     pub word: Word,

@@ -3,6 +3,7 @@
 mod activity;
 mod detail;
 mod device;
+mod stacks;
 
 use std::collections::BTreeSet;
 
@@ -21,6 +22,7 @@ use crate::{
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 pub use device::{DeviceStatus, XidStatus};
+pub use stacks::StackStatus;
 
 /// Texts of blindness passed on; ranks mostly say the same.
 const BLIND: usize = 16;
@@ -40,6 +42,9 @@ pub struct Status {
     pub mfu: Option<f64>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
+    /// Where all ranks are; only once stacks were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<StackStatus>,
     pub coverage: Coverage,
     /// Jobs that are there beside this one.
     #[serde(default)]
@@ -213,6 +218,7 @@ impl Status {
             loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
             mfu: mean(living().filter_map(|rank| rank.mfu)),
             findings,
+            stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
                 dropped_records: digests().map(|digest| digest.dropped_records).sum(),

@@ -68,6 +68,11 @@ impl Host {
         run(&mut command)
     }
 
+    /// What the collector has told of so far.
+    pub fn collector_log(&self) -> String {
+        self.collector.as_ref().map(Program::said).unwrap_or_default()
+    }
+
     pub fn status(&self) -> Value {
         serde_json::from_str(&self.ask("status --json").stdout).expect("a document")
     }

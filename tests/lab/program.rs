@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{Read as _, Seek as _, Write as _},
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::FileExt as _, process::CommandExt as _},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -49,6 +49,14 @@ impl Program {
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
         Self { child, stdout, stderr }
+    }
+
+    /// What it has written to its standard error so far.
+    pub fn said(&self) -> String {
+        let mut bytes = vec![0; self.stderr.metadata().map_or(0, |file| file.len() as usize)];
+        // Not from where the file stands: that is where the program writes.
+        let read = self.stderr.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
     }
 
     pub fn pid(&self) -> u32 {

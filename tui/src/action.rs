@@ -53,4 +53,10 @@ pub enum Effect {
     Save(PathBuf),
     /// Have the whole summary of this rank sent, and of no other.
     WatchRank(Option<(JobName, Rank)>),
+    /// Have these ranks' stacks sent, of all if none is named; with `kept`, what was read since they last moved will do.
+    AskStacks {
+        job: JobName,
+        ranks: Vec<Rank>,
+        kept: bool,
+    },
 }

@@ -24,6 +24,7 @@ use xpu_shared::{
 
 use crate::{
     arrival::Endpoint,
+    inquiry::Inquiry,
     keymap::Scope,
     palette::{Depth, Palette},
 };
@@ -48,6 +49,7 @@ pub struct App {
     /// When a frame of each host came in last, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
     pub(crate) survey: Survey,
+    inquiry: Inquiry,
     pub(crate) palette: Palette,
 }
 
@@ -98,6 +100,7 @@ impl App {
             now,
             arrived: HashMap::new(),
             survey: Survey::default(),
+            inquiry: Inquiry::default(),
             palette: Palette::new(depth),
         }
     }
@@ -120,6 +123,16 @@ impl App {
 
     pub fn invite(&mut self, how: String) {
         self.invitation = Some(how);
+    }
+
+    /// Ranks whose stacks are to be asked for now: the job shown stands, and they have not come.
+    pub(crate) fn stacks_due(&mut self) -> Option<(JobName, Vec<Rank>)> {
+        let job = match &self.choice {
+            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name)?,
+            Choice::Foremost(None) => return None,
+        };
+        let ranks = self.inquiry.due(job, &self.survey.findings, self.now);
+        (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
     pub(crate) fn job(&self) -> Option<&Job> {

@@ -9,6 +9,7 @@ pub mod figure;
 pub mod follow;
 pub mod glyph;
 pub mod hosts;
+pub mod inquiry;
 pub mod keymap;
 pub mod live;
 pub mod palette;

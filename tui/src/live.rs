@@ -50,7 +50,7 @@ pub struct Live {
 enum Order {
     WatchRank(Option<(JobName, Rank)>),
     Switch { job: JobName, on: bool },
-    Stacks { job: JobName, ranks: Vec<Rank> },
+    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool },
 }
 
 impl Live {
@@ -65,10 +65,16 @@ impl Live {
         let _ = self.orders.send(Order::Switch { job, on });
     }
 
-    /// Asks every host that has said that the job lives there for the stacks of these ranks, or of all. They arrive as
-    /// frames, one a rank.
+    /// Asks every host that has said that the job lives there for the stacks of these ranks, or of all, as they are now.
+    /// They arrive as frames, one a rank.
     pub fn stacks(&self, job: JobName, ranks: Vec<Rank>) {
-        let _ = self.orders.send(Order::Stacks { job, ranks });
+        let _ = self.orders.send(Order::Stacks { job, ranks, kept: false });
+    }
+
+    /// The same of a job that stands or has died, from every host that knows it: what was read since it last moved is not
+    /// read again.
+    pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
+        let _ = self.orders.send(Order::Stacks { job, ranks, kept: true });
     }
 }
 
@@ -136,10 +142,14 @@ impl Follower {
             for order in orders.try_iter() {
                 match order {
                     Order::WatchRank(rank) => self.watch(rank),
-                    Order::Switch { job, on } => self.ask(&job, || Request::Enable { job: job.clone(), on }),
-                    Order::Stacks { job, ranks } => {
-                        self.ask(&job, || Request::Stacks { job: job.clone(), ranks: ranks.clone() });
+                    Order::Switch { job, on } => {
+                        self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
+                    Order::Stacks { job, ranks, kept } => self.ask(&job, !kept, || Request::Stacks {
+                        job: job.clone(),
+                        ranks: ranks.clone(),
+                        kept,
+                    }),
                 }
             }
             let now = Instant::now();
@@ -156,8 +166,8 @@ impl Follower {
         Ok(())
     }
 
-    fn ask(&mut self, job: &JobName, request: impl Fn() -> Request) {
-        self.roads.iter_mut().for_each(|road| road.ask(job, &request));
+    fn ask(&mut self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
+        self.roads.iter_mut().for_each(|road| road.ask(job, alive, &request));
     }
 
     /// Takes what one host answered, and asks it again when it is time.

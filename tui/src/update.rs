@@ -24,7 +24,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         app.note = None;
     }
     match action {
-        Action::Time(now) => app.now = now,
+        Action::Time(now) => {
+            app.now = now;
+            return app.stacks_due().map(|(job, ranks)| Effect::AskStacks { job, ranks, kept: true });
+        }
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),

@@ -10,7 +10,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use tokio_stream::StreamExt as _;
-use xpu_shared::{id::JobName, unit::Moment};
+use xpu_shared::{
+    id::{JobName, Rank},
+    unit::Moment,
+};
 
 use crate::{
     action::{Action, Effect},
@@ -104,7 +107,7 @@ pub async fn watch(
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                update(&mut app, Action::Time(Moment::now()));
+                tell_time(&mut app, options.live.as_ref());
                 let more = std::iter::from_fn(|| arrivals.try_recv().ok()).take(BATCH);
                 for arrival in arrival.into_iter().chain(more) {
                     update(&mut app, Action::Arrive(arrival));
@@ -112,7 +115,7 @@ pub async fn watch(
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                update(&mut app, Action::Time(Moment::now()));
+                tell_time(&mut app, options.live.as_ref());
                 due = due.max_soon();
             }
             () = sleep_until(drawn + PACE), if due == Due::Soon => {}
@@ -126,6 +129,18 @@ impl Due {
     fn max_soon(self) -> Self {
         if self == Self::Now { Self::Now } else { Self::Soon }
     }
+}
+
+fn tell_time(app: &mut App, live: Option<&Live>) {
+    if let (Some(Effect::AskStacks { job, ranks, kept }), Some(live)) =
+        (update(app, Action::Time(Moment::now())), live)
+    {
+        ask_stacks(live, job, ranks, kept);
+    }
+}
+
+fn ask_stacks(live: &Live, job: JobName, ranks: Vec<Rank>, kept: bool) {
+    if kept { live.kept_stacks(job, ranks) } else { live.stacks(job, ranks) }
 }
 
 fn press(app: &mut App, event: &Event) -> Option<Effect> {
@@ -152,6 +167,11 @@ fn carry_out(
         Effect::WatchRank(rank) => {
             if let Some(live) = live {
                 live.watch_rank(rank);
+            }
+        }
+        Effect::AskStacks { job, ranks, kept } => {
+            if let Some(live) = live {
+                ask_stacks(live, job, ranks, kept);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     frame::Life,
     id::Rank,
     job::{Job, RankView},
-    unit::Moment,
+    unit::{Moment, Nanoseconds},
 };
 
 /// No job hangs before. A little less than ten seconds: digests come once a second.
@@ -42,10 +42,14 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
 }
 
 fn deadline(job: &Job) -> Duration {
-    if !has_begun(job) {
+    patience(has_begun(job), job.ranks().filter_map(|(_, view)| view.pace()).max())
+}
+
+/// How long a job may stand, by whether its first step is done and by its slowest rank's step.
+pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
+    if !begun {
         return LONG_PATIENCE;
     }
-    let slowest = job.ranks().filter_map(|(_, view)| view.pace()).max();
     slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Inside;
 use crate::{
     id::{JobName, Pid, Rank},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 /// One rank's threads, in answer to [`super::Request::Stacks`]: one frame a rank, as they become known.
@@ -14,6 +14,8 @@ pub struct RankStacks {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
+    /// By its host's clock.
+    pub read_at: Moment,
     /// What the kernel says of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or `None` if
     /// it is gone or cannot be seen.
     pub state: Option<char>,
@@ -44,6 +46,7 @@ impl RankStacks {
             job,
             rank,
             pid,
+            read_at: Moment(0),
             state: None,
             reading: Reading::Kernel,
             took: Nanoseconds(0),

@@ -279,6 +279,11 @@ impl RankView {
         matches!(self.life, Life::Alive | Life::Silent)
     }
 
+    /// When it last made a step, or entered or completed a collective, by its host's clock.
+    pub fn moved(&self) -> Moment {
+        self.moved
+    }
+
     /// How long it had made no step and entered or completed no collective when it was last heard: by its host's clock alone.
     pub fn stands_for(&self) -> Duration {
         self.heard().since(self.moved)

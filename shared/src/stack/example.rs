@@ -3,7 +3,7 @@
 use crate::{
     frame::{RankStacks, Reading, StackFrame, TaskState, ThreadStack},
     id::{Pid, Rank},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 /// A rank whose main thread is in these functions, outermost first.
@@ -12,6 +12,7 @@ pub(crate) fn rank(rank: u32, functions: &[&str]) -> RankStacks {
         job: "train".into(),
         rank: Rank(rank),
         pid: Pid(1000 + rank),
+        read_at: Moment(1),
         state: Some('S'),
         reading: Reading::Running,
         took: Nanoseconds(1),

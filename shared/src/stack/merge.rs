@@ -41,10 +41,14 @@ impl Growing {
 }
 
 /// The stacks of these ranks as one tree. `all` are the ranks that should be there; those that answered count anyway.
-pub fn merge(all: impl IntoIterator<Item = Rank>, stacks: &[RankStacks]) -> Tree {
-    let ranks: Ranks = all.into_iter().chain(stacks.iter().map(|stack| stack.rank)).collect();
+pub fn merge<'a>(
+    all: impl IntoIterator<Item = Rank>,
+    stacks: impl IntoIterator<Item = &'a RankStacks>,
+) -> Tree {
+    let mut ranks: Ranks = all.into_iter().collect();
     let mut roots: BTreeMap<(Order, Word), Growing> = BTreeMap::new();
     for stack in stacks {
+        ranks.insert(stack.rank);
         if let Some(state) = odd_state(stack) {
             let root = (Order::Process, Word::bare(Class::Role, "process"));
             roots.entry(root).or_default().add(stack.rank, &[Word::bare(Class::State, state)]);

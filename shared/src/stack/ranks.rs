@@ -5,7 +5,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::id::Rank;
 
@@ -97,8 +97,23 @@ impl Serialize for Ranks {
     }
 }
 
+impl<'de> Deserialize<'de> for Ranks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let mut ranks = Self::default();
+        for run in text.split(',').filter(|run| !run.is_empty()) {
+            let (first, last) = run.split_once('-').unwrap_or((run, run));
+            let number = |text: &str| text.parse::<u32>().map_err(D::Error::custom);
+            ranks.0.extend((number(first)?..=number(last)?).map(Rank));
+        }
+        Ok(ranks)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde::de::value::{Error, StrDeserializer};
+
     use super::*;
 
     fn ranks(numbers: &[u32]) -> Ranks {
@@ -110,6 +125,15 @@ mod tests {
         assert_eq!(ranks(&[7, 0, 1, 2, 3, 4, 5]).to_string(), "0-5,7");
         assert_eq!(ranks(&[3, 4, u32::MAX]).to_string(), "3-4,4294967295");
         assert_eq!(ranks(&[]).to_string(), "");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let read = |text: &str| Ranks::deserialize(StrDeserializer::<Error>::new(text));
+        for set in [ranks(&[7, 0, 1, 2]), ranks(&[]), ranks(&[3])] {
+            assert_eq!(read(&set.to_string()).unwrap(), set);
+        }
+        assert!(read("1-x").is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod port;
 mod rank;
 mod stage;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use xpu_shared::{endpoint::BasePort, key::Key};
@@ -66,6 +66,9 @@ pub struct DemoArgs {
     /// The status as a JSON document
     #[arg(long)]
     json: bool,
+    /// Write the stacks of all ranks as a flame graph, if the job hangs
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// First of the collectors' three ports [default: 18889, or the next that is free]
     #[arg(long, value_name = "PORT", value_parser = base_port)]
     base_port: Option<BasePort>,
@@ -85,7 +88,7 @@ struct Plan {
 impl DemoArgs {
     fn is_headless(&self) -> bool {
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        self.headless || self.json || !terminal
+        self.headless || self.json || self.svg.is_some() || !terminal
     }
 
     fn plan(&self) -> Result<Plan, UsageError> {
@@ -148,10 +151,11 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let mut cast = Cast::start(&plan, args.base_port)?;
     let endpoints = cast.endpoints();
     eprintln!("{}", port::invitation(plan.nodes, cast.base));
-    let (live, mut arrivals) = live::connect(endpoints.clone(), key, None);
+    let (live, arrivals) = live::connect(endpoints.clone(), key, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.is_headless() {
-        return runtime.block_on(headless::follow(&mut cast, &mut arrivals, endpoints, &plan, args.json));
+        let link = headless::Link { arrivals, live, endpoints };
+        return runtime.block_on(headless::follow(&mut cast, link, &plan, args.json, args.svg.as_deref()));
     }
     let shown = runtime.block_on(watch(
         arrivals,

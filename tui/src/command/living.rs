@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{id::JobName, job::Job};
 
-use crate::{args::UsageError, arrival::Arrivals, follow::Following};
+use crate::{args::UsageError, arrival::Arrivals, follow::Following, live::Live};
 
 /// How long hosts may take to say what lives there.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
@@ -67,6 +67,24 @@ pub(super) async fn take_until(
         }
     }
     true
+}
+
+/// Takes the stacks of a job that stands: of all its ranks, or of those that answer in time.
+pub(super) async fn take_stacks(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    patience: Duration,
+) {
+    let Some(job) = following.job() else { return };
+    let ranks: Vec<_> = job.without_stacks().collect();
+    if ranks.is_empty() {
+        return;
+    }
+    live.kept_stacks(job.name().clone(), ranks);
+    let all_came =
+        |following: &Following| following.job().is_none_or(|job| job.without_stacks().next().is_none());
+    take_until(following, arrivals, Instant::now() + patience, all_came).await;
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `xpu-top stacks`: where every rank is, merged.
 
-mod flame;
+pub(super) mod flame;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
-    frame::{Body, Life, RankStacks, Reading},
+    frame::{Body, Life, RankStacks},
     id::{HostName, JobName, Rank},
     job::Job,
     stack::{self, Tree},
@@ -32,9 +32,6 @@ use crate::{
 
 /// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
-
-/// Ranks named one by one.
-const NAMED: usize = 10;
 
 pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
@@ -168,30 +165,8 @@ struct OneRank {
 }
 
 impl Document {
-    /// What is missing, and who was held to be read; the same thing of many ranks on one line.
     fn notes(&self) -> Vec<String> {
-        let mut notes: BTreeMap<String, stack::Ranks> = BTreeMap::new();
-        let mut note = |text: &str, rank| notes.entry(text.to_owned()).or_default().insert(rank);
-        for OneRank { stacks, .. } in &self.ranks {
-            stacks.why.iter().for_each(|why| note(why, stacks.rank));
-            if let Reading::Held(held) = stacks.reading {
-                note(&format!("held for {:.0} ms to be read", held.milliseconds().ceil()), stacks.rank);
-            }
-            if stacks.more_threads > 0 {
-                note("has more threads than are shown", stacks.rank);
-            }
-        }
-        for &rank in &self.no_answer {
-            note("no answer: not known there, or give it longer with --wait", rank);
-        }
-        let mut lines: Vec<_> =
-            notes.iter().map(|(text, ranks)| format!("rank {}: {text}", ranks.brief(NAMED))).collect();
-        let more = lines.len().saturating_sub(2 * NAMED);
-        lines.truncate(2 * NAMED);
-        if more > 0 {
-            lines.push(format!("and {more} more notes, in --json"));
-        }
-        lines
+        stack::notes(self.ranks.iter().map(|rank| &rank.stacks), self.no_answer.iter().copied())
     }
 }
 
@@ -212,7 +187,7 @@ fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {
     }
 }
 
-fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(io::stdout().write_all(bytes)?);
     }

@@ -7,9 +7,17 @@ use std::{
 };
 
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{id::Rank, status::Status, unit::Moment};
+use xpu_shared::{
+    finding::{self, Finding},
+    id::Rank,
+    status::Status,
+    unit::Moment,
+};
 
-use super::{living::tell_unreachable, table};
+use super::{
+    living::{take_stacks, tell_unreachable},
+    table,
+};
 use crate::{
     args::StatusArgs,
     arrival::Arrivals,
@@ -28,6 +36,10 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(look(&mut following, &mut arrivals, &live, args));
+    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
+    if args.json && findings.iter().any(Finding::stops_the_job) {
+        runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
+    }
     tell_unreachable(&following, "");
     let now = Moment::now();
     let status = following.status(now);

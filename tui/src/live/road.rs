@@ -89,8 +89,8 @@ pub(super) struct Road {
     link: Link,
     /// The link as it was last told of.
     told: Option<Link>,
-    /// Jobs with a rank that lives there, as its last snapshot had them.
-    jobs: Vec<JobName>,
+    /// Jobs it knows, as its last snapshot had them, and whether a rank lives there.
+    jobs: Vec<(JobName, bool)>,
     /// It took a connection and then said nothing.
     mute: bool,
 }
@@ -173,12 +173,7 @@ impl Road {
                 self.link = match &frame.body {
                     Body::Refusal(why) => Link::Down { why: format!("{} refuses: {why}", self.endpoint) },
                     Body::Snapshot(snapshot) => {
-                        self.jobs = snapshot
-                            .jobs
-                            .iter()
-                            .filter(|job| lives(job))
-                            .map(|job| job.job.clone())
-                            .collect();
+                        self.jobs = snapshot.jobs.iter().map(|job| (job.job.clone(), lives(job))).collect();
                         Link::Up
                     }
                     _ => Link::Up,
@@ -192,10 +187,10 @@ impl Road {
         }
     }
 
-    /// Asks for something about a job, if the host said that a rank of it lives there.
-    pub(super) fn ask(&mut self, job: &JobName, request: impl Fn() -> Request) {
+    /// Asks for something about a job, if the host said that it knows it, or that a rank of it lives there.
+    pub(super) fn ask(&mut self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
         if let State::Open(open) = &mut self.state
-            && self.jobs.contains(job)
+            && self.jobs.iter().any(|(known, lives)| known == job && (*lives || !alive))
         {
             let _ = open.control.send(message(request()), DONTWAIT);
         }

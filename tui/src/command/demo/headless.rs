@@ -1,6 +1,6 @@
 //! A demo without a screen: runs to its end, or until nothing moves any more, and prints the last status.
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -16,8 +16,13 @@ use super::{
 };
 use crate::{
     arrival::{Arrivals, Endpoint},
-    command::status::print,
+    command::{
+        living,
+        stacks::{flame, write_to},
+        status::print,
+    },
     follow::Following,
+    live::Live,
 };
 
 /// A job that completes no step for this long hangs.
@@ -38,6 +43,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often it is asked whether the job hangs.
 const EXAMINE: Duration = Duration::from_millis(500);
 
+/// How long the stacks of a job that hangs may take to come.
+const STACKS: Duration = Duration::from_secs(10);
+
+/// The way to the collectors.
+pub(super) struct Link {
+    pub arrivals: Arrivals,
+    pub live: Live,
+    pub endpoints: Vec<Endpoint>,
+}
+
 /// Why the demo ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -54,13 +69,16 @@ enum End {
 
 pub(super) async fn follow(
     cast: &mut Cast,
-    arrivals: &mut Arrivals,
-    endpoints: Vec<Endpoint>,
+    mut link: Link,
     plan: &Plan,
     json: bool,
+    svg: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let mut following = Following::new(endpoints, None);
-    let end = run_to_end(&mut following, &mut cast.workers, arrivals, plan).await?;
+    let mut following = Following::new(link.endpoints.clone(), None);
+    let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
+    if matches!(end, End::Hang | End::Standstill) {
+        living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
+    }
     if let End::Signal { number } = end {
         rank::dismiss(&mut cast.workers);
         return Ok(ExitCode::from(128 + number as u8));
@@ -74,6 +92,9 @@ pub(super) async fn follow(
         eprintln!("demo: the job hangs: ending");
     }
     rank::dismiss(&mut cast.workers);
+    if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
+        write_to(path, &flame::svg(&stacks.tree, &status.job)?)?;
+    }
     print(&status, json)?;
     Ok(match status.exit_code() {
         status::ExitCode::Healthy if failed || end == End::Standstill => {

@@ -1,0 +1,129 @@
+use std::process::id;
+
+use xpu_shared::{
+    frame::{RankInfo, StepSource, Steps, Summary, Work},
+    histogram::Histogram,
+    id::{Pid, Step},
+    unit::Nanoseconds,
+};
+
+use super::*;
+use crate::roster::Identity;
+
+fn at(seconds: f64) -> Moment {
+    Moment(1_000_000_000_000 + (seconds * 1e9) as u64)
+}
+
+fn who(rank: u32) -> Identity {
+    Identity(vec![rank as u8])
+}
+
+/// Ranks of a job that made their first step at 0 s.
+fn trained(ranks: u32, milliseconds: u64) -> Roster {
+    let mut roster = Roster::default();
+    for rank in 0..ranks {
+        let info = RankInfo {
+            job: "a".into(),
+            rank: Rank(rank),
+            world_size: ranks,
+            local_rank: None,
+            pid: Pid(id()),
+            started: at(0.0),
+            program: String::new(),
+            version: String::new(),
+            ledger: None,
+        };
+        roster.hello(&who(rank), 0, info, at(0.0));
+        step(&mut roster, rank, 1, milliseconds, at(0.0));
+    }
+    roster.digests(at(0.5));
+    roster
+}
+
+fn step(roster: &mut Roster, rank: u32, completed: u64, milliseconds: u64, now: Moment) {
+    let mut durations = Histogram::new();
+    durations.record(Nanoseconds(milliseconds * 1_000_000));
+    let source = StepSource::Marked;
+    let steps = Steps { source, completed: Step(completed), at: now, durations, work: Work::default() };
+    let mut summary = Summary { steps: Some(steps), ..Summary::default() };
+    summary.hook.enabled = true;
+    roster.summary(&who(rank), completed, summary, now);
+}
+
+fn read(roster: &mut Roster, rank: u32, now: Moment) {
+    let stacks = RankStacks::unread("a".into(), Rank(rank), Pid(id()), String::new());
+    roster.keep(&RankStacks { read_at: now, ..stacks });
+}
+
+fn standing(roster: &Roster, seconds: f64) -> Vec<u32> {
+    roster.standing(at(seconds)).into_iter().map(|target| target.rank.0).collect()
+}
+
+#[test]
+fn all_ranks_of_a_job_that_stands_are_read_and_only_once() {
+    let mut roster = trained(2, 100);
+    assert_eq!(standing(&roster, 9.0), []);
+    assert_eq!(standing(&roster, 10.0), [0, 1]);
+    (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
+    assert_eq!(standing(&roster, 1000.0), []);
+}
+
+#[test]
+fn one_that_goes_on_keeps_the_job_from_standing() {
+    let mut roster = trained(2, 100);
+    step(&mut roster, 1, 2, 100, at(8.0));
+    assert_eq!(standing(&roster, 10.0), []);
+    assert_eq!(standing(&roster, 18.0), [0, 1]);
+}
+
+#[test]
+fn slow_steps_have_a_longer_patience() {
+    let roster = trained(1, 4000);
+    assert_eq!((standing(&roster, 19.0), standing(&roster, 21.0)), (vec![], vec![0]));
+}
+
+#[test]
+fn a_job_that_stands_often_is_read_once_a_minute() {
+    let mut roster = trained(1, 100);
+    read(&mut roster, 0, at(10.0));
+    step(&mut roster, 0, 2, 100, at(20.0));
+    assert_eq!(standing(&roster, 40.0), []);
+    assert_eq!(standing(&roster, 71.0), [0]);
+}
+
+#[test]
+fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it() {
+    let mut roster = trained(2, 100);
+    read(&mut roster, 0, at(10.0));
+    let asked = |roster: &Roster, kept, seconds| {
+        let (known, targets) = roster.stacks(&"a".into(), &[], kept, at(seconds)).unwrap();
+        let known: Vec<_> = known.iter().map(|stacks| stacks.rank.0).collect();
+        (known, targets.iter().map(|target| target.rank.0).collect::<Vec<_>>())
+    };
+    assert_eq!(asked(&roster, true, 500.0), (vec![0], vec![1]));
+    assert_eq!(asked(&roster, false, 500.0), (vec![], vec![0, 1]));
+    // Another rank moved: the standstill is another one.
+    step(&mut roster, 1, 2, 100, at(600.0));
+    assert_eq!(asked(&roster, true, 601.0), (vec![], vec![0, 1]));
+    read(&mut roster, 0, at(601.0));
+    step(&mut roster, 1, 3, 100, at(602.0));
+    assert_eq!(asked(&roster, true, 603.0), (vec![0], vec![1]), "it is recent");
+}
+
+#[test]
+fn what_was_read_before_the_end_is_there_after_it() {
+    let mut roster = trained(1, 100);
+    read(&mut roster, 0, at(10.0));
+    roster.goodbye(&who(0), at(11.0));
+    let (known, targets) = roster.stacks(&"a".into(), &[], true, at(60.0)).unwrap();
+    assert_eq!((known.len(), targets.len()), (1, 0));
+    assert!(roster.stacks(&"a".into(), &[], false, at(60.0)).is_none());
+    assert!(roster.stacks(&"b".into(), &[], true, at(60.0)).is_none());
+}
+
+#[test]
+fn stacks_of_another_process_are_not_kept() {
+    let mut roster = trained(1, 100);
+    roster.keep(&RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()));
+    assert_eq!(roster.stacks(&"a".into(), &[], true, at(60.0)).unwrap().0, []);
+}

@@ -1,0 +1,62 @@
+//! When a rank last moved, and where it was found since.
+
+use xpu_shared::{
+    frame::RankStacks,
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::Worker;
+
+/// Collectives enough to have trained for a while, where nobody marks steps.
+const WARM: u64 = 10;
+
+/// How a rank, or several, move.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Motion {
+    /// When any of them last came, made a step, or entered or completed a collective.
+    pub moved: Moment,
+    /// Whether any has done its first step.
+    pub begun: bool,
+    /// The slowest step.
+    pub pace: Option<Nanoseconds>,
+    /// Whether all are observed.
+    pub enabled: bool,
+}
+
+impl Motion {
+    pub(crate) fn join(&mut self, other: Self) {
+        self.moved = self.moved.max(other.moved);
+        self.begun |= other.begun;
+        self.pace = self.pace.max(other.pace);
+        self.enabled &= other.enabled;
+    }
+}
+
+impl Worker {
+    pub(crate) fn motion(&self) -> Motion {
+        let collective = self.communicators.iter().map(|known| known.advanced).max();
+        let step = self.step.map(|(_, at)| at);
+        let completed = self.communicators.iter().map(|known| known.state.completed).max();
+        Motion {
+            moved: self.joined.max(collective.unwrap_or_default()).max(step.unwrap_or_default()),
+            begun: match self.step {
+                Some((step, _)) => step > Step(0),
+                None => completed.is_some_and(|completed| completed >= WARM),
+            },
+            pace: self.pace,
+            enabled: self.latest.hook.enabled,
+        }
+    }
+
+    pub(crate) fn keep(&mut self, stacks: &RankStacks) {
+        if stacks.pid == self.info.pid {
+            self.stacks = Some(Box::new(stacks.clone()));
+        }
+    }
+
+    /// The stacks of this process that were read last.
+    pub(crate) fn kept(&self) -> Option<&RankStacks> {
+        self.stacks.as_deref()
+    }
+}

@@ -1,0 +1,50 @@
+//! When to ask for the stacks of a job that stands.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use xpu_shared::{
+    finding::Finding,
+    id::{JobName, Rank},
+    job::Job,
+    unit::Moment,
+};
+
+/// Between the first two questions: longer than reading a rank may take. From one to the next it doubles, so that a job of
+/// which some go on is not asked for ever.
+const AGAIN: Duration = Duration::from_secs(6);
+
+const LONGEST: Duration = Duration::from_mins(10);
+
+/// Asks once for each standstill, and again for ranks whose answer did not come.
+#[derive(Debug, Default)]
+pub struct Inquiry {
+    asked: Option<Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    job: JobName,
+    next: Moment,
+    pause: Duration,
+}
+
+impl Inquiry {
+    /// The ranks to ask for now, with [`crate::live::Live::kept_stacks`]: mostly none.
+    pub fn due(&mut self, job: &Job, findings: &[Finding], now: Moment) -> Vec<Rank> {
+        if !findings.iter().any(Finding::stops_the_job) {
+            self.asked = None;
+            return Vec::new();
+        }
+        let before = self.asked.as_ref().filter(|asked| asked.job == *job.name());
+        if before.is_some_and(|asked| now < asked.next) {
+            return Vec::new();
+        }
+        let ranks: Vec<_> = job.without_stacks().collect();
+        if !ranks.is_empty() {
+            let pause = before.map_or(AGAIN, |asked| LONGEST.min(asked.pause * 2));
+            self.asked = Some(Asked { job: job.name().clone(), next: now.after(pause), pause });
+        }
+        ranks
+    }
+}
