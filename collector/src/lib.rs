@@ -11,6 +11,7 @@
 mod address;
 mod complaint;
 mod counting;
+mod device;
 mod digest;
 mod envelope;
 mod listen;

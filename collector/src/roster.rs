@@ -11,9 +11,10 @@ use std::{
 
 use xpu_shared::{
     frame::{
-        Body, Command, Event, HostDigest, JobSnapshot, Life, RankDetail, RankInfo, RankSnapshot, Summary,
+        Body, Command, DeviceReading, Event, HostDigest, JobSnapshot, Life, RankDetail, RankInfo,
+        RankSnapshot, Summary,
     },
-    id::{JobName, Rank},
+    id::{DeviceUuid, JobName, Rank},
     peak::Peaks,
     unit::Moment,
 };
@@ -241,6 +242,14 @@ impl Roster {
             self.forget(&place);
         }
         effects
+    }
+
+    /// Asks for the health of the GPU of everybody who is there.
+    pub(crate) fn take_devices(&mut self, mut read: impl FnMut(DeviceUuid) -> Option<DeviceReading>) {
+        for worker in self.places.values_mut().filter(|worker| worker.is_there()) {
+            let reading = worker.device_uuid().and_then(&mut read);
+            worker.set_device(reading);
+        }
     }
 
     /// One digest for each job with something to say.

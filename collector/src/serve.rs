@@ -18,6 +18,7 @@ use crate::{
     address::Address,
     complaint::Complaints,
     counting::Counting,
+    device::Devices,
     envelope::{Envelope, tell},
     listen::{Config, OpenError, Sockets},
     roster::{Effect, Identity, Roster},
@@ -46,6 +47,7 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     stacks: Stacks,
+    devices: Devices,
     complaints: Complaints,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
@@ -67,6 +69,7 @@ impl Collector {
             started: now,
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
+            devices: Devices::default(),
             complaints: Complaints::default(),
             busy: now,
         })
@@ -92,6 +95,8 @@ impl Collector {
             }
             if now >= digest_at {
                 digest_at = next(digest_at, now);
+                self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
+                self.devices.forget(now);
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }

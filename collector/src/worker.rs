@@ -6,9 +6,10 @@ use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
     frame::{
-        CommunicatorState, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo, RankStacks, Summary,
+        CommunicatorState, DeviceReading, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo,
+        RankStacks, Summary,
     },
-    id::Step,
+    id::{DeviceUuid, Step},
     ledger::{self, LedgerPage},
     peak::Peaks,
     process::Process,
@@ -51,6 +52,7 @@ pub(crate) struct Worker {
     communicators: Vec<Known>,
     latest: Summary,
     pending: Pending,
+    device: Option<DeviceReading>,
     digest: RankDigest,
     /// As the last digests had it, oldest first.
     progress: VecDeque<Progress>,
@@ -78,6 +80,7 @@ impl Worker {
             communicators: Vec::new(),
             latest: Summary::default(),
             pending: Pending::default(),
+            device: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
             telling: None,
@@ -287,7 +290,7 @@ impl Worker {
             collective_rate,
             memory_held: self.latest.memory.held,
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
-            device: None,
+            device: self.device.clone(),
             enabled,
             blind: self.blind(),
         };
@@ -302,6 +305,16 @@ impl Worker {
             self.telling = Some(self.digest.clone());
         }
         Some(&self.digest)
+    }
+
+    /// Which GPU it runs on, if it said so.
+    pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
+        self.latest.device_uuid
+    }
+
+    /// What its next digest says of its GPU's health.
+    pub(crate) fn set_device(&mut self, reading: Option<DeviceReading>) {
+        self.device = reading;
     }
 
     /// It goes to every viewer: cut, and fit for a terminal.

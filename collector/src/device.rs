@@ -1,0 +1,130 @@
+//! The health of this host's GPUs, of those that ranks run on.
+//!
+//! A call to the management library (NVML) can block for long when a GPU is sick: each GPU is read by a thread of its own, which
+//! leaves what it read in a [`Slot`]. Who serves only looks there, and says how old it is.
+
+mod errors;
+mod gpu;
+mod library;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use xpu_shared::{
+    frame::{DeviceReading, Xid},
+    id::DeviceUuid,
+    unit::Moment,
+};
+
+/// A GPU nobody asked for so long is not read any more.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// A GPU that could not be found, or a library that could not be opened, is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_mins(1);
+
+/// GPUs read in all; a host has tens. A worker says which is its own: a wrong one costs a thread.
+const MOST: usize = 64;
+
+/// Where the thread of one GPU leaves what it knows. Nobody holds a lock of it while the library is called.
+#[derive(Debug, Default)]
+struct Slot {
+    reading: Mutex<Option<DeviceReading>>,
+    /// `None` while errors cannot be listened to.
+    xids: Mutex<Option<Xids>>,
+    /// Nobody asks for this GPU any more: its threads end when they see it.
+    unwanted: AtomicBool,
+    /// The thread has ended: there is no library, no such GPU, or nobody asked.
+    ended: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Xids {
+    count: u32,
+    last: Option<Xid>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    slot: Arc<Slot>,
+    since: Moment,
+    asked: Moment,
+}
+
+/// The GPUs that are read.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    watched: HashMap<DeviceUuid, Watched>,
+}
+
+impl Devices {
+    /// What is known of a GPU, from the next calls on if this is the first. Never blocks on the library.
+    pub(crate) fn reading(&mut self, uuid: DeviceUuid, now: Moment) -> Option<DeviceReading> {
+        let known = self.watched.get(&uuid);
+        if known.is_none_or(|known| known.is_due(now)) && (known.is_some() || self.watched.len() < MOST) {
+            let slot = Arc::new(Slot::default());
+            watch(uuid, &slot);
+            self.watched.insert(uuid, Watched { slot, since: now, asked: now });
+        }
+        let watched = self.watched.get_mut(&uuid)?;
+        watched.asked = now;
+        watched.slot.unwanted.store(false, Relaxed);
+        let mut reading = lock(&watched.slot.reading).clone()?;
+        reading.age = now.since(reading.read).into();
+        if let Some(xids) = *lock(&watched.slot.xids) {
+            (reading.xids, reading.last_xid) = (Some(xids.count), xids.last);
+        }
+        Some(reading)
+    }
+
+    /// Lets go of GPUs whose ranks have gone. One whose thread is held in a call is kept: a job that begins anew must not
+    /// bring one more thread each time.
+    pub(crate) fn forget(&mut self, now: Moment) {
+        self.watched.retain(|_, watched| {
+            let wanted = now.since(watched.asked) < FORGOTTEN;
+            watched.slot.unwanted.store(!wanted, Relaxed);
+            wanted || !watched.slot.ended.load(Relaxed)
+        });
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        for watched in self.watched.values() {
+            watched.slot.unwanted.store(true, Relaxed);
+        }
+    }
+}
+
+impl Watched {
+    /// Whether a thread should be started once more.
+    fn is_due(&self, now: Moment) -> bool {
+        let Slot { ended, unwanted, .. } = &*self.slot;
+        ended.load(Relaxed) && (unwanted.load(Relaxed) || now.since(self.since) >= TRY_AGAIN)
+    }
+}
+
+fn watch(uuid: DeviceUuid, slot: &Arc<Slot>) {
+    let for_thread = Arc::clone(slot);
+    let spawned = thread::Builder::new().name("gpu-health".to_owned()).spawn(move || {
+        if let Some(nvml) = library::open() {
+            gpu::watch(&nvml, uuid, &for_thread);
+        }
+        for_thread.ended.store(true, Relaxed);
+    });
+    if let Err(error) = spawned {
+        tracing::warn!("no thread to read GPU {uuid}: {error}");
+        slot.ended.store(true, Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panicked holder left is whole: values are only replaced.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,56 @@
+//! Errors the driver tells of (Xid), heard on a thread of its own: the one that reads the GPU may be held by the very error.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+};
+
+use nvml_wrapper::{Nvml, bitmasks::event::EventTypes, enums::event::XidError, error::NvmlError};
+use xpu_shared::{frame::Xid, id::DeviceUuid, unit::Moment};
+
+use super::{Slot, Xids, gpu, lock};
+
+/// How long one wait for an error takes at most, in milliseconds; then it is seen whether anybody still wants to know.
+const WAIT: u32 = 1000;
+
+/// What NVML says for an error that has no number.
+const UNKNOWN: u32 = 999;
+
+pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
+    let (nvml, slot) = (Arc::clone(nvml), Arc::clone(slot));
+    let body = move || {
+        // What a GPU of this kind, or this container, does not allow is not heard: it stays unknown.
+        if let Err(error) = hear(&nvml, uuid, &slot) {
+            tracing::info!("errors of GPU {uuid} cannot be heard: {error}");
+            *lock(&slot.xids) = None;
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("gpu-errors".to_owned()).spawn(body) {
+        tracing::warn!("no thread to hear errors of GPU {uuid}: {error}");
+    }
+}
+
+fn hear(nvml: &Nvml, uuid: DeviceUuid, slot: &Slot) -> Result<(), NvmlError> {
+    let device = gpu::whole(nvml, uuid)?;
+    let events = nvml.create_event_set()?;
+    let events =
+        device.register_events(EventTypes::CRITICAL_XID_ERROR, events).map_err(|failed| failed.error)?;
+    *lock(&slot.xids) = Some(Xids::default());
+    while !slot.unwanted.load(Relaxed) && !slot.ended.load(Relaxed) {
+        let code = match events.wait(WAIT) {
+            Ok(event) => match event.event_data {
+                Some(XidError::Value(code)) => u32::try_from(code).unwrap_or(UNKNOWN),
+                Some(XidError::Unknown) => UNKNOWN,
+                None => continue,
+            },
+            Err(NvmlError::Timeout) => continue,
+            Err(error) => return Err(error),
+        };
+        tracing::warn!("GPU {uuid}: Xid {code}");
+        if let Some(xids) = &mut *lock(&slot.xids) {
+            xids.count = xids.count.saturating_add(1);
+            xids.last = Some(Xid { code, at: Moment::now() });
+        }
+    }
+    Ok(())
+}
