@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl
+LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml
 
 .PHONY: help build demo test lint bench memcheck wheel wheel-parts screenshots clean
 

@@ -33,8 +33,18 @@ impl Default for Host {
 
 impl Host {
     pub fn new() -> Self {
-        let [_, _, high, low] = id().to_be_bytes();
+        Self::at(Place::new())
+    }
+
+    /// One whose GPUs can be looked at from outside.
+    pub fn with_visible_gpus() -> Self {
         let place = Place::new();
+        fs::create_dir(place.path("machine")).expect("a folder in a fresh folder");
+        Self::at(place)
+    }
+
+    fn at(place: Place) -> Self {
+        let [_, _, high, low] = id().to_be_bytes();
         let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
         assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
         let mut collector = new.place.command(built::artifact("xpu-collector"));
@@ -83,13 +93,22 @@ impl Host {
     }
 
     pub fn rank_of(&self, rank: usize, world: usize, script: &str) -> Program {
+        Program::start(&mut self.command_of(rank, world, script))
+    }
+
+    /// One of two ranks, with these in its environment.
+    pub fn rank_where(&self, rank: usize, set: &[(&str, &str)], script: &str) -> Program {
+        Program::start(self.command_of(rank, 2, script).envs(set.iter().copied()))
+    }
+
+    fn command_of(&self, rank: usize, world: usize, script: &str) -> Command {
         let mut command = self.place.script(&format!("from gpu import *\n{script}"));
         command
             .env("XPU_TOP_SOCKET", self.socket())
             .env("XPU_TOP_JOB", "train")
             .env("RENDEZVOUS", self.place.path(""))
             .envs([("WORLD_SIZE", world.to_string()), ("RANK", rank.to_string())]);
-        Program::start(&mut command)
+        command
     }
 
     pub fn wait_for_file(&self, name: &str) -> String {

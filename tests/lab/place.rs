@@ -14,8 +14,8 @@ use xpu_shared::endpoint::variable;
 use crate::built;
 
 /// Variables of the surroundings that would change what a program does here.
-const FOREIGN: [&str; 8] =
-    ["XPU_TOP_", "SIMGPU_", "LD_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_", "PYTHON"];
+const FOREIGN: [&str; 9] =
+    ["XPU_TOP_", "CUDA_", "SIMGPU_", "LD_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_", "PYTHON"];
 
 #[derive(Debug)]
 pub struct Place {
@@ -78,6 +78,10 @@ impl Place {
             .env("SIMGPU_SHM_DIR", self.path("shm"))
             .env(variable::RUNTIME_DIR, self.path("run"))
             .env(variable::SOCKET, self.socket());
+        // Without the folder the GPUs are nobody's but the ranks' own.
+        if self.path("machine").exists() {
+            command.env("SIMGPU_MACHINE_DIR", self.path("machine"));
+        }
         command
     }
 

@@ -17,6 +17,7 @@ pub enum Part {
     SimgpuCublas,
     SimgpuCublasLt,
     SimgpuNccl,
+    SimgpuNvml,
 }
 
 impl Part {
@@ -31,6 +32,7 @@ impl Part {
             Self::SimgpuCublas => "libsimgpu_cublas.so",
             Self::SimgpuCublasLt => "libsimgpu_cublaslt.so",
             Self::SimgpuNccl => "libsimgpu_nccl.so",
+            Self::SimgpuNvml => "libsimgpu_nvml.so",
         }
     }
 

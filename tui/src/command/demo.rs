@@ -23,7 +23,7 @@ use crate::{
     parts::Parts,
     watch::{WatchOptions, watch},
 };
-use fault::{Faults, Hang, SlowGpu, SlowHost};
+use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
 use node::Node;
 use rank::Worker;
 use stage::Stage;
@@ -54,6 +54,9 @@ pub struct DemoArgs {
     /// A rank whose GPU is so many times slower: 6:1.3
     #[arg(long, value_name = "RANK:FACTOR")]
     slow: Vec<SlowGpu>,
+    /// A rank whose GPU is held at a lower clock, in MHz: 2:1275
+    #[arg(long, value_name = "RANK:MHz")]
+    throttle: Vec<Throttle>,
     /// A rank whose data loader loses so long a step: 3:40ms
     #[arg(long, value_name = "RANK:TIME")]
     slow_host: Vec<SlowHost>,
@@ -105,8 +108,8 @@ impl DemoArgs {
             return usage("--steps 0: write at least 1, or leave it out".to_owned());
         }
         let steps = self.steps.unwrap_or_else(|| if self.is_headless() { HEADLESS_STEPS } else { 0 });
-        let faults =
-            Faults::new(&self.slow, &self.slow_host, self.hang, ranks, steps).map_err(UsageError::Value)?;
+        let faults = Faults::new(&self.slow, &self.throttle, &self.slow_host, self.hang, ranks, steps)
+            .map_err(UsageError::Value)?;
         Ok(Plan { ranks, nodes, steps, seed, faults })
     }
 }
@@ -197,11 +200,16 @@ mod tests {
         assert!(wrong("--slow 9:2").contains("ranks 0 to 7"));
         assert!(wrong("--slow 1").contains("6:1.3"));
         assert!(wrong("--slow 1:-2").contains("6:1.3"));
+        assert!(wrong("--throttle 1:3000").contains("1980 MHz"));
+        assert!(wrong("--throttle 8:1275").contains("ranks 0 to 7"));
         assert!(wrong("--slow-host 1:x").contains("3:40ms"));
         assert!(wrong("--hang 25:8").contains("ranks 0 to 7"));
         assert!(wrong("--headless --hang 40:3").contains("39"));
         assert!(wrong("--headless --steps 0").contains("at least 1"));
-        assert!(plan("--headless --slow 6:1.3 --slow 5:2 --slow-host 3:40ms --hang 25:3").is_ok());
+        assert!(
+            plan("--headless --slow 6:1.3 --slow 5:2 --throttle 2:1275 --slow-host 3:40ms --hang 25:3")
+                .is_ok()
+        );
     }
 
     #[test]

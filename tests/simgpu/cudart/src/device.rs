@@ -2,6 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use simgpu_engine::machine;
+
 use crate::call::{call, call_without_context, put};
 use crate::error::Error;
 
@@ -48,10 +50,10 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
     length: c_int,
     device: c_int,
 ) -> c_int {
-    call_without_context(|gpu| {
-        if !(0..gpu.devices).contains(&device) {
-            return Err(Error::INVALID_DEVICE);
-        }
+    call_without_context(|_| {
+        let visible = machine::visible();
+        let found = usize::try_from(device).ok().and_then(|at| visible.get(at));
+        let device = found.ok_or(Error::INVALID_DEVICE)?;
         let id = format!("{:04X}:{:02X}:00.0\0", device >> 8, device & 0xff);
         if text.is_null() || usize::try_from(length).is_ok_and(|length| length < id.len()) || length < 0 {
             return Err(Error::INVALID_VALUE);

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use simgpu_engine::capture::{Captures, Mode};
 use simgpu_engine::event::Event;
+use simgpu_engine::gauge::HIGHEST_MHZ;
 use simgpu_engine::handles::Handles;
 use simgpu_engine::lock;
+use simgpu_engine::machine;
 use simgpu_engine::op::Node;
 use simgpu_engine::process::Thread;
 use simgpu_engine::settings;
@@ -56,12 +58,16 @@ impl Gpu {
         GPU.get_or_init(Self::from_settings)
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "the setting's range ends at 1024")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "the setting's range ends at 1024"
+    )]
     fn from_settings() -> Self {
         driver::load();
-        let slowdown = settings::SLOWDOWN.read();
+        let slowdown = settings::SLOWDOWN.read() * HIGHEST_MHZ / settings::CLOCK_MHZ.read();
         Self {
-            devices: settings::DEVICES.read() as c_int,
+            devices: machine::visible().len() as c_int,
             streams: Handles::new(0x5100_0000),
             events: Handles::new(0xe100_0000),
             graphs: Handles::new(0x6100_0000),

@@ -1,10 +1,11 @@
 //! Memory and copies. Device memory is an address range nobody reads; copies take time and move nothing.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
+use simgpu_engine::gauge::{self, Page};
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
 
@@ -15,14 +16,32 @@ use crate::gpu::Gpu;
 /// Rows of `cudaMallocPitch` begin at multiples of this.
 const PITCH: usize = 512;
 
-/// Addresses that were given out and not taken back.
+/// Addresses that were given out and not taken back, their bytes, and the device they are on.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashSet<usize>>);
+pub(crate) struct Memory(Mutex<HashMap<usize, Given>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    bytes: u64,
+    /// `None` of the host's.
+    device: Option<c_int>,
+}
+
+impl Given {
+    fn page(self) -> Option<&'static Page> {
+        gauge::mine(self.device?)
+    }
+}
 
 impl Memory {
     /// # Safety
     /// `address` must be NULL or writable.
-    unsafe fn give(&self, address: *mut *mut c_void, bytes: usize) -> Result<(), Error> {
+    unsafe fn give(
+        &self,
+        address: *mut *mut c_void,
+        bytes: usize,
+        device: Option<c_int>,
+    ) -> Result<(), Error> {
         // SAFETY: malloc has no precondition; its pages cost nothing until touched, and nobody touches them.
         let memory = unsafe { libc::malloc(bytes.max(1)) };
         let memory = NonNull::new(memory).ok_or(Error::OUT_OF_MEMORY)?;
@@ -33,7 +52,11 @@ impl Memory {
             unsafe { libc::free(memory.as_ptr()) };
             return told;
         }
-        lock(&self.0).insert(memory.as_ptr().addr());
+        let given = Given { bytes: bytes as u64, device };
+        lock(&self.0).insert(memory.as_ptr().addr(), given);
+        if let Some(page) = given.page() {
+            page.allocated(given.bytes);
+        }
         Ok(())
     }
 
@@ -41,8 +64,9 @@ impl Memory {
         if address.is_null() {
             return Ok(());
         }
-        if !lock(&self.0).remove(&address.addr()) {
-            return Err(Error::INVALID_VALUE);
+        let given = lock(&self.0).remove(&address.addr()).ok_or(Error::INVALID_VALUE)?;
+        if let Some(page) = given.page() {
+            page.freed(given.bytes);
         }
         // SAFETY: malloc gave it in `give`, and it was there until just now.
         unsafe { libc::free(address) };
@@ -62,7 +86,7 @@ fn waiting(body: impl FnOnce(&'static Gpu) -> Result<(), Error>) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cudaMalloc(address: *mut *mut c_void, bytes: usize) -> c_int {
     // SAFETY: CUDA asks its callers for a writable pointer.
-    waiting(|gpu| unsafe { gpu.memory.give(address, bytes) })
+    waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
 #[unsafe(no_mangle)]
@@ -75,7 +99,7 @@ pub(crate) unsafe extern "C" fn cudaMallocManaged(
         return call(|_| Err(Error::INVALID_VALUE));
     }
     // SAFETY: CUDA asks its callers for a writable pointer.
-    waiting(|gpu| unsafe { gpu.memory.give(address, bytes) })
+    waiting(|gpu| unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) })
 }
 
 #[unsafe(no_mangle)]
@@ -91,7 +115,7 @@ pub(crate) unsafe extern "C" fn cudaMallocPitch(
         // SAFETY: CUDA asks its callers for two writable pointers.
         unsafe {
             put(pitch, row)?;
-            gpu.memory.give(address, bytes)
+            gpu.memory.give(address, bytes, Some(gpu.device()?))
         }
     })
 }
@@ -106,7 +130,7 @@ pub(crate) unsafe extern "C" fn cudaMallocAsync(
     call(|gpu| {
         gpu.admit(&*gpu.stream(stream)?)?;
         // SAFETY: CUDA asks its callers for a writable pointer.
-        unsafe { gpu.memory.give(address, bytes) }
+        unsafe { gpu.memory.give(address, bytes, Some(gpu.device()?)) }
     })
 }
 
@@ -145,7 +169,7 @@ pub(crate) unsafe extern "C" fn cudaHostAlloc(
         return call(|_| Err(Error::INVALID_VALUE));
     }
     // SAFETY: CUDA asks its callers for a writable pointer.
-    waiting(|gpu| unsafe { gpu.host_memory.give(address, bytes) })
+    waiting(|gpu| unsafe { gpu.host_memory.give(address, bytes, None) })
 }
 
 #[unsafe(no_mangle)]

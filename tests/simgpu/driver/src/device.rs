@@ -1,8 +1,8 @@
-//! Devices and their name.
+//! Devices, their names and numbers.
 
 use std::ffi::{c_char, c_int};
 
-use simgpu_engine::settings;
+use simgpu_engine::machine;
 
 use crate::call::{Error, call, put};
 
@@ -12,17 +12,17 @@ const NAME: &str = "SIMGPU_DEVICE_NAME";
 /// The smallest GPU on which none of the default speeds is more than the data sheet promises, in any precision.
 const DEFAULT: &str = "NVIDIA H200";
 
-#[allow(clippy::cast_possible_truncation, reason = "the setting's range ends at 1024")]
-fn check(device: c_int) -> Result<(), Error> {
-    let devices = settings::DEVICES.read() as c_int;
-    if (0..devices).contains(&device) { Ok(()) } else { Err(Error::INVALID_DEVICE) }
+/// The number the machine knows this process's device by.
+fn of_machine(device: c_int) -> Result<u32, Error> {
+    let index = usize::try_from(device).ok();
+    index.and_then(|index| machine::visible().get(index).copied()).ok_or(Error::INVALID_DEVICE)
 }
 
 /// The handle of a device is its number.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
     call(|| {
-        check(ordinal)?;
+        of_machine(ordinal)?;
         // SAFETY: CUDA asks its callers for a writable pointer.
         unsafe { put(device, ordinal) }
     })
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) -> c_int {
     call(|| {
-        check(device)?;
+        of_machine(device)?;
         let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
         let room = room.filter(|_| !text.is_null()).ok_or(Error::INVALID_VALUE)?;
         let name = std::env::var(NAME).unwrap_or_else(|_| DEFAULT.to_owned());
@@ -43,5 +43,14 @@ pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int
             text.add(name.len()).write(0);
         }
         Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> c_int {
+    call(|| {
+        let device = of_machine(device)?;
+        // SAFETY: CUDA asks its callers for a writable `CUuuid`, which is so many bytes.
+        unsafe { put(uuid, machine::uuid(device)) }
     })
 }

@@ -47,6 +47,12 @@ impl Op {
         }
     }
 
+    /// Whether it takes the device's time.
+    #[must_use]
+    pub fn is_work(&self) -> bool {
+        matches!(self, Self::Work(_) | Self::Meet(_))
+    }
+
     /// Whether [`Op::run`] would answer without blocking.
     #[must_use]
     pub fn is_ready(&self) -> bool {

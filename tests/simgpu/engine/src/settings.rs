@@ -38,6 +38,12 @@ impl Setting {
 
 pub const TFLOPS: Setting = Setting { name: "SIMGPU_TFLOPS", default: 500.0, range: 1e-3..=1e6 };
 pub const SLOWDOWN: Setting = Setting { name: "SIMGPU_SLOWDOWN", default: 1.0, range: 1e-3..=1e6 };
+/// The clock the GPU is held at; products and kernels take the longer for it.
+pub const CLOCK_MHZ: Setting = Setting {
+    name: "SIMGPU_CLOCK_MHZ",
+    default: crate::gauge::HIGHEST_MHZ,
+    range: 1.0..=crate::gauge::HIGHEST_MHZ,
+};
 pub const KERNEL_US: Setting = Setting { name: "SIMGPU_KERNEL_US", default: 5.0, range: 0.0..=1e9 };
 pub const MEMCPY_GB_S: Setting = Setting { name: "SIMGPU_MEMCPY_GB_S", default: 25.0, range: 1e-6..=1e6 };
 pub const DEVICES: Setting = Setting { name: "SIMGPU_DEVICES", default: 8.0, range: 0.0..=1024.0 };

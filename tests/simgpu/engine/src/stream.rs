@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::capture::Capture;
 use crate::clock::Moment;
 use crate::event::{Event, Last, Mark};
+use crate::gauge;
 use crate::op::{Node, Op};
 use crate::{lock, worker};
 
@@ -153,7 +154,7 @@ impl Stream {
             }
         };
         if state.settled() && op.is_ready() {
-            let end = op.run(now.max(state.tail));
+            let end = self.run(op, now.max(state.tail));
             state.ended(end);
             return Ok(());
         }
@@ -167,6 +168,15 @@ impl Stream {
             self.changed.notify_all();
         }
         Ok(())
+    }
+
+    /// Runs an op, where outsiders see that the device is busy.
+    fn run(&self, op: Op, start: Moment) -> Moment {
+        let page = gauge::mine(self.device).filter(|_| op.is_work());
+        let Some(page) = page else { return op.run(start) };
+        let end = page.while_waiting(|| op.run(start));
+        page.ran(start, end);
+        end
     }
 
     fn work(&self) {
@@ -183,7 +193,7 @@ impl Stream {
             state.worker = Worker::Busy;
             let start = submitted.max(state.tail);
             drop(state);
-            let end = op.run(start);
+            let end = self.run(op, start);
             state = lock(&self.state);
             state.ended(end);
             if state.queue.len() + 1 >= DEPTH {

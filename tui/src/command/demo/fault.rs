@@ -9,6 +9,13 @@ pub(super) struct SlowGpu {
     factor: f64,
 }
 
+/// `2:1275`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Throttle {
+    rank: u32,
+    megahertz: u32,
+}
+
 /// `3:40ms`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SlowHost {
@@ -33,6 +40,17 @@ impl FromStr for SlowGpu {
         let (rank, factor) = pair(text).ok_or("write RANK:FACTOR, for example 6:1.3")?;
         let factor = positive(factor).filter(|factor| *factor <= SLOWEST);
         Ok(Self { rank, factor: factor.ok_or("the factor is a number up to 1000, for example 6:1.3")? })
+    }
+}
+
+impl FromStr for Throttle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = "write RANK:MHz, for example 2:1275; the pretended GPUs run at 1980 MHz";
+        let (rank, megahertz) = pair(text).ok_or(wrong)?;
+        let megahertz = megahertz.parse().ok().filter(|clock| (100..1980).contains(clock)).ok_or(wrong)?;
+        Ok(Self { rank, megahertz })
     }
 }
 
@@ -76,6 +94,7 @@ fn positive(text: &str) -> Option<f64> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     slow: Vec<SlowGpu>,
+    throttle: Vec<Throttle>,
     slow_host: Vec<SlowHost>,
     hang: Option<Hang>,
 }
@@ -83,12 +102,14 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn new(
         slow: &[SlowGpu],
+        throttle: &[Throttle],
         slow_host: &[SlowHost],
         hang: Option<Hang>,
         ranks: u32,
         steps: u64,
     ) -> Result<Self, String> {
         let named = slow.iter().map(|fault| ("--slow", fault.rank));
+        let named = named.chain(throttle.iter().map(|fault| ("--throttle", fault.rank)));
         let named = named.chain(slow_host.iter().map(|fault| ("--slow-host", fault.rank)));
         let mut named = named.chain(hang.iter().map(|fault| ("--hang", fault.rank)));
         if let Some((option, rank)) = named.find(|(_, rank)| *rank >= ranks) {
@@ -101,12 +122,17 @@ impl Faults {
                 steps - 1
             ));
         }
-        Ok(Self { slow: slow.to_vec(), slow_host: slow_host.to_vec(), hang })
+        Ok(Self { slow: slow.to_vec(), throttle: throttle.to_vec(), slow_host: slow_host.to_vec(), hang })
     }
 
     /// How many times slower a rank's GPU is.
     pub(super) fn slowdown(&self, rank: u32) -> Option<f64> {
         self.slow.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.factor)
+    }
+
+    /// The clock a rank's GPU is held at.
+    pub(super) fn throttled_mhz(&self, rank: u32) -> Option<u32> {
+        self.throttle.iter().rev().find(|fault| fault.rank == rank).map(|fault| fault.megahertz)
     }
 
     /// What a rank's loader loses in each step, in milliseconds.

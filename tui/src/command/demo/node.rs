@@ -1,6 +1,7 @@
 //! A pretend host: a collector at an address of its own.
 
 use std::{
+    fs,
     net::Ipv4Addr,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -27,8 +28,12 @@ impl Node {
     pub(super) fn start(stage: &Stage, node: u32, base: BasePort) -> anyhow::Result<Self> {
         let runtime = stage.runtime(node);
         let address = port::address(node);
+        let machine = stage.machine(node);
+        fs::create_dir_all(&machine).with_context(|| format!("cannot make {}", machine.display()))?;
         let mut command = Command::new(&stage.collector);
         command
+            .env("LD_LIBRARY_PATH", stage.libraries())
+            .env("SIMGPU_MACHINE_DIR", machine)
             .arg(format!("--bind={address}"))
             .arg(format!("--base-port={}", base.0))
             .arg(format!("--host-name=node-{}", node + 1))

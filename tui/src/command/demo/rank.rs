@@ -51,9 +51,14 @@ impl Worker {
             .env(variable::JOB, "demo")
             .env(variable::SOCKET, nodes[node as usize].socket())
             .env("SIMGPU_SHM_DIR", stage.shared_memory())
+            .env("SIMGPU_MACHINE_DIR", stage.machine(node))
+            .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove(variable::DISABLE);
         if let Some(factor) = faults.slowdown(rank) {
             command.env("SIMGPU_SLOWDOWN", factor.to_string());
+        }
+        if let Some(megahertz) = faults.throttled_mhz(rank) {
+            command.env("SIMGPU_CLOCK_MHZ", megahertz.to_string());
         }
         if let Some(milliseconds) = faults.lost_ms(rank) {
             command.arg(format!("--slow-host={milliseconds}"));

@@ -17,12 +17,13 @@ const WORKER: &str = include_str!("../../../../tests/simgpu/worker.py");
 const PACKAGE: &str = include_str!("../../../../pybind/python/xpu_top/__init__.py");
 
 /// What a process that uses CUDA looks for, and what it finds here.
-const LIBRARIES: [(&str, Part); 5] = [
+const LIBRARIES: [(&str, Part); 6] = [
     ("libcuda.so.1", Part::SimgpuDriver),
     ("libcudart.so.13", Part::SimgpuCudart),
     ("libcublas.so.13", Part::SimgpuCublas),
     ("libcublasLt.so.13", Part::SimgpuCublasLt),
     ("libnccl.so.2", Part::SimgpuNccl),
+    ("libnvidia-ml.so.1", Part::SimgpuNvml),
 ];
 
 /// Removed when dropped.
@@ -47,7 +48,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 5]) -> anyhow::Result<()>
+    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 6]) -> anyhow::Result<()>
     where
         E: std::error::Error + Send + Sync + 'static,
     {
@@ -89,6 +90,11 @@ impl Stage {
     /// Where the pretended NCCL keeps what ranks share; here, it goes away with the rest.
     pub(super) fn shared_memory(&self) -> PathBuf {
         self.root.join("shm")
+    }
+
+    /// What a node's collector sees of its GPUs.
+    pub(super) fn machine(&self, node: u32) -> PathBuf {
+        self.root.join(format!("machine-{}", node + 1))
     }
 
     pub(super) fn logs(&self) -> PathBuf {

@@ -1,0 +1,121 @@
+//! The health of GPUs, end to end: the collector reads the stand-in management library, and joins it to the ranks.
+
+use std::fs;
+
+use serde_json::Value;
+use xpu_tests::{host::Host, program::until};
+
+const TRAINS: &str = "
+comm = communicator()
+over = Path(os.environ['RENDEZVOUS']) / 'over'
+while not over.exists():
+    for _ in range(8): ok(gemm_ex(8192, 8192, 8192))
+    ok(all_reduce(comm, 1000))
+    sync()
+    step()
+hold()";
+
+/// A host whose GPUs can be looked at from outside, and two ranks that train on these of them.
+fn trains(visible: &str, throttled: &str) -> (Host, [xpu_tests::program::Program; 2]) {
+    let host = Host::with_visible_gpus();
+    let ranks = [(0, "1980"), (1, throttled)].map(|(rank, clock)| {
+        host.rank_where(rank, &[("CUDA_VISIBLE_DEVICES", visible), ("SIMGPU_CLOCK_MHZ", clock)], TRAINS)
+    });
+    (host, ranks)
+}
+
+fn end(host: &Host, ranks: [xpu_tests::program::Program; 2]) {
+    fs::write(host.place.path("over"), "").expect("the place takes a file");
+    for rank in ranks {
+        let outcome = rank.end();
+        assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+    }
+}
+
+/// The ranks' devices, once those of both are known and this is so.
+fn devices(host: &Host, what: &str, so: impl Fn(&[Value; 2]) -> bool) -> [Value; 2] {
+    until(what, || {
+        let status = host.status();
+        let both = [0, 1].map(|rank| status["ranks"][rank]["device"].clone());
+        (both.iter().all(Value::is_object) && so(&both)).then_some(both)
+    })
+}
+
+#[test]
+fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
+    let (host, ranks) = trains("5,3", "1320");
+    let busy = |device: &Value| device["gpu_pct"].as_u64() > Some(50);
+    let [fast, slow] = devices(&host, "both GPUs to be busy", |both| both.iter().all(busy));
+    let numbered = |device: &Value| device["uuid"].as_str().unwrap().chars().last();
+    assert_eq!((numbered(&fast), numbered(&slow)), (Some('5'), Some('3')));
+    assert_eq!((&fast["sm_mhz"], &fast["throttle"]), (&1980.into(), &Value::Array(vec![])));
+    assert_eq!((&slow["sm_mhz"], &slow["throttle"][0]), (&1320.into(), &"power cap".into()));
+    assert!(slow["power_limit_w"].as_f64() < fast["power_limit_w"].as_f64());
+    // gpu.py holds a gibibyte.
+    assert!(fast["memory_used_bytes"].as_u64() >= Some(1 << 30), "{fast}");
+    assert_eq!((&fast["ecc_uncorrected"], &fast["nvlink_errors"]), (&0.into(), &Value::Null));
+    let rates = host.status();
+    let [fast, slow] = [0, 1].map(|rank| rates["ranks"][rank]["gemm_tflops"].as_f64().unwrap());
+    assert!(
+        (slow / fast - 1320.0 / 1980.0).abs() < 0.02,
+        "the clock holds the products down: {fast} and {slow}"
+    );
+    end(&host, ranks);
+}
+
+#[test]
+fn an_error_of_a_gpu_is_heard_and_counted() {
+    let (host, ranks) = trains("0,1", "1980");
+    devices(&host, "errors to be listened to", |both| both.iter().all(|device| device["xids"] == 0));
+    for seen in 1..=2 {
+        fs::write(host.place.path("machine/xid-1"), "79").unwrap();
+        let [other, sick] = devices(&host, "the error", |both| both[1]["xids"] == seen);
+        let last = &sick["last_xid"];
+        assert_eq!((&last["code"], &last["means"]), (&79.into(), &"GPU has fallen off the bus".into()));
+        assert_eq!((&other["xids"], &other["last_xid"]), (&0.into(), &Value::Null));
+    }
+    end(&host, ranks);
+}
+
+#[test]
+fn a_gpu_that_does_not_answer_holds_nobody_up_and_its_reading_grows_old() {
+    let (host, ranks) = trains("0,1", "1980");
+    devices(&host, "both GPUs to be read", |_| true);
+    let sick = host.place.path("machine/sick-0");
+    fs::write(&sick, "").unwrap();
+    let old = |device: &Value| device["age_s"].as_f64() > Some(3.0);
+    let step = host.status()["ranks"][0]["step"].as_u64().unwrap();
+    devices(&host, "its reading to grow old, and not its neighbour's", |both| {
+        old(&both[0]) && !old(&both[1])
+    });
+    until("frames to go on", || (host.status()["ranks"][0]["step"].as_u64()? > step + 3).then_some(()));
+    fs::write(host.place.path("machine/xid-0"), "119").unwrap();
+    devices(&host, "its error to be heard all the same", |both| both[0]["xids"] == 1 && old(&both[0]));
+    fs::remove_file(&sick).unwrap();
+    devices(&host, "it to be read again", |both| !old(&both[0]));
+    end(&host, ranks);
+}
+
+#[test]
+fn without_a_driver_to_ask_the_health_is_unknown_and_all_else_as_before() {
+    unknown(&Host::new());
+}
+
+#[test]
+fn without_the_library_the_health_is_unknown_and_all_else_as_before() {
+    let host = Host::with_visible_gpus();
+    fs::remove_file(host.place.path("lib/libnvidia-ml.so.1")).unwrap();
+    unknown(&host);
+}
+
+fn unknown(host: &Host) {
+    let ranks = [0, 1].map(|rank| host.rank(rank, TRAINS));
+    let status = until("both ranks to say what they do", || {
+        let status = host.status();
+        let known = |rank: &Value| rank["gemm_tflops"].is_number() && rank["step"].as_u64() > Some(5);
+        [0, 1].iter().all(|&rank: &usize| known(&status["ranks"][rank])).then_some(status)
+    });
+    assert_eq!([0, 1].map(|rank| status["ranks"][rank]["device"].clone()), [Value::Null, Value::Null]);
+    assert_eq!(status["coverage"]["ranks_seen"], 2);
+    end(host, ranks);
+}

@@ -1,0 +1,44 @@
+//! What goes wrong with a GPU, as whoever plays with the machine writes it into its folder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use simgpu_engine::machine;
+
+/// Between two looks at the folder.
+const LOOK: Duration = Duration::from_millis(10);
+
+fn file(kind: &str, device: u32) -> Option<PathBuf> {
+    Some(machine::folder()?.join(format!("{kind}-{device}")))
+}
+
+/// While there is a file `sick-<device>` no call on it returns.
+pub(crate) fn hold(device: u32) {
+    while file("sick", device).is_some_and(|file| file.exists()) {
+        sleep(LOOK);
+    }
+}
+
+/// The error in the file `xid-<device>`, which is taken.
+pub(crate) fn take_xid(device: u32) -> Option<u64> {
+    let file = file("xid", device)?;
+    let code = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+    fs::remove_file(file).ok()?;
+    Some(code)
+}
+
+/// Looks for something until it is there or the time is over.
+pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if begun.elapsed() >= limit {
+            return None;
+        }
+        sleep(LOOK);
+    }
+}
