@@ -272,8 +272,12 @@ impl Roster {
     pub(crate) fn snapshot(&self) -> Vec<JobSnapshot> {
         let mut jobs: Vec<JobSnapshot> = Vec::new();
         for (place, worker) in &self.places {
-            let rank =
-                RankSnapshot { info: worker.info.clone(), earlier: worker.earlier(), digest: worker.said() };
+            let rank = RankSnapshot {
+                info: worker.info.clone(),
+                earlier: worker.earlier(),
+                advance: worker.advance().clone(),
+                digest: worker.said(),
+            };
             if let Some(last) = jobs.last_mut().filter(|last| last.job == place.job) {
                 last.ranks.push(rank);
             } else {

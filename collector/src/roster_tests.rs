@@ -2,7 +2,9 @@ use std::process::id;
 
 use xpu_shared::{
     collective::Operation,
-    frame::{CollectiveSample, CommunicatorState, Inside, Launches, RankDigest, StepSource, Steps, Work},
+    frame::{
+        CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, StepSource, Steps, Work,
+    },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
     ledger::{Call, LedgerPage},
@@ -323,4 +325,18 @@ fn a_snapshot_says_where_a_rank_stood_before() {
     }
     let snapshot = &roster.snapshot()[0].ranks[0];
     assert_eq!((snapshot.earlier.unwrap().heard, snapshot.digest.heard), (at(11.0), at(40.0)));
+}
+
+#[test]
+fn a_snapshot_says_since_when_a_rank_stands() {
+    let mut roster = Roster::default();
+    roster.hello(&who("x"), 0, info("j", 0), at(0.0));
+    for second in 1..=60_u32 {
+        let now = at(f64::from(second));
+        roster.summary(&who("x"), u64::from(second), steps(second.min(20).into(), 10), now);
+        roster.digests(now);
+    }
+    let snapshot = &roster.snapshot()[0].ranks[0];
+    assert_eq!((snapshot.advance.moved, snapshot.digest.heard), (at(20.0), at(60.0)));
+    assert_eq!(snapshot.advance.paces.len(), Progress::WINDOW);
 }

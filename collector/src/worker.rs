@@ -6,8 +6,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
     frame::{
-        CommunicatorState, DeviceReading, HookHealth, Life, Progress, RankDetail, RankDigest, RankInfo,
-        RankStacks, Summary,
+        Advance, CommunicatorState, DeviceReading, HookHealth, Life, Progress, RankDetail, RankDigest,
+        RankInfo, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
     ledger::{self, LedgerPage},
@@ -56,6 +56,7 @@ pub(crate) struct Worker {
     digest: RankDigest,
     /// As the last digests had it, oldest first.
     progress: VecDeque<Progress>,
+    advance: Advance,
     /// The last digest that told of timed collectives and of steps: what who comes after its end can still see.
     telling: Option<RankDigest>,
     /// Its stacks when they were last read.
@@ -83,6 +84,7 @@ impl Worker {
             device: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),
+            advance: Advance::default(),
             telling: None,
             stacks: None,
             unsaid: true,
@@ -258,7 +260,7 @@ impl Worker {
         self.communicators.retain(|known| !known.closed);
         let HookHealth { enabled, dropped_records, untimed, budget_ppm, gemm_rate, collective_rate, .. } =
             self.latest.hook;
-        self.digest = RankDigest {
+        let digest = RankDigest {
             rank: self.info.rank,
             world_size: self.info.world_size,
             pid: self.info.pid,
@@ -294,6 +296,11 @@ impl Worker {
             enabled,
             blind: self.blind(),
         };
+        let before = std::mem::replace(&mut self.digest, digest);
+        let first = self.advance == Advance::default();
+        if first || before.heard < self.heard {
+            self.advance.take(Some(&before).filter(|_| !first), &self.digest);
+        }
         self.pace = self.digest.step_median.or(self.pace);
         if self.progress.back().is_none_or(|last| last.heard < self.heard) {
             self.progress.push_back(Progress::of(&self.digest));
@@ -328,6 +335,11 @@ impl Worker {
     /// Where it stood half a minute ago, or when it first had something to say.
     pub(crate) fn earlier(&self) -> Option<Progress> {
         self.progress.front().copied()
+    }
+
+    /// When it last got on, by the digests.
+    pub(crate) fn advance(&self) -> &Advance {
+        &self.advance
     }
 
     /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in

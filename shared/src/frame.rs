@@ -6,12 +6,14 @@
 use serde::{Deserialize, Serialize};
 
 mod activity;
+mod advance;
 mod device;
 mod digest;
 mod stacks;
 mod summary;
 
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
+pub use advance::Advance;
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,

@@ -50,9 +50,7 @@ impl Jobs {
                     known.turned_away.insert(frame.host.clone(), job.turned_away);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
-                        if let Some(earlier) = rank.earlier {
-                            known.with_rank(rank.info.rank, |view| view.remember(earlier));
-                        }
+                        known.with_rank(rank.info.rank, |view| view.remember(rank.earlier, &rank.advance));
                         known.digest(&frame.host, &rank.digest);
                     }
                 }

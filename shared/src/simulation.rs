@@ -8,8 +8,8 @@ use crate::{
     collective::Operation,
     endpoint::BasePort,
     frame::{
-        Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot, Launches,
-        Life, RankDigest, RankInfo, RankSnapshot, StepSource, Work,
+        Advance, Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot,
+        Launches, Life, RankDigest, RankInfo, RankSnapshot, StepSource, Work,
     },
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank, Sequence, Step},
     sampling,
@@ -55,6 +55,7 @@ impl Simulation {
                 let ranks = self.ranks_of(host).map(|rank| RankSnapshot {
                     info: self.info(rank),
                     earlier: None,
+                    advance: Advance::default(),
                     digest: self.digest(rank, seconds),
                 });
                 let jobs =

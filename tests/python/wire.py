@@ -114,9 +114,11 @@ PROGRESS = {
     "gemm_at_peak": ("option", "int"),
     "blocked_for": "int",
 }
+ADVANCE = {"moved": "int", "worked": "int", "paces": ("list", "int")}
+RANK_SNAPSHOT = {"info": RANK_INFO, "earlier": ("option", PROGRESS), "advance": ADVANCE, "digest": RANK_DIGEST}
 JOB_SNAPSHOT = {
     "job": "string",
-    "ranks": ("list", {"info": RANK_INFO, "earlier": ("option", PROGRESS), "digest": RANK_DIGEST}),
+    "ranks": ("list", RANK_SNAPSHOT),
     "turned_away": "int",
 }
 BODIES = {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CollectiveSample, CommunicatorState, DeviceReading, Launches, RankInfo, StepSource, Summary, Work,
+    Advance, CollectiveSample, CommunicatorState, DeviceReading, Launches, RankInfo, StepSource, Summary,
+    Work,
 };
 use crate::{
     endpoint::BasePort,
@@ -35,6 +36,7 @@ pub struct RankSnapshot {
     pub info: RankInfo,
     /// Where it stood half a minute ago, or first: who has just come can tell its rates from a whole window.
     pub earlier: Option<Progress>,
+    pub advance: Advance,
     pub digest: RankDigest,
 }
 

@@ -10,8 +10,8 @@ use crate::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        CollectiveTotals, CommunicatorState, DeviceReading, GemmTotals, GraphTotals, KernelTotals, Life,
-        Progress, RankDigest, RankInfo, Summary, Work,
+        Advance, CollectiveTotals, CommunicatorState, DeviceReading, GemmTotals, GraphTotals, KernelTotals,
+        Life, Progress, RankDigest, RankInfo, Summary, Work,
     },
     gemm::GemmShape,
     histogram::Histogram,
@@ -43,10 +43,8 @@ pub struct RankView {
     progress: VecDeque<Progress>,
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
-    paces: VecDeque<Nanoseconds>,
+    advance: Advance,
     devices: VecDeque<DeviceReading>,
-    moved: Moment,
-    worked: Moment,
     history: VecDeque<f32>,
     summary: Option<Summary>,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
@@ -94,10 +92,8 @@ impl RankView {
             progress: VecDeque::new(),
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
-            paces: VecDeque::new(),
+            advance: Advance::default(),
             devices: VecDeque::new(),
-            moved: Moment::default(),
-            worked: Moment::default(),
             history: VecDeque::new(),
             summary: None,
             gemms: BTreeMap::new(),
@@ -119,10 +115,15 @@ impl RankView {
         self.info = Some(info.clone());
     }
 
-    /// Where it stood before anything was heard of it here.
-    pub(super) fn remember(&mut self, earlier: Progress) {
+    /// Where it stood before anything was heard of it here, and when it last got on.
+    pub(super) fn remember(&mut self, earlier: Option<Progress>, advance: &Advance) {
         if self.progress.is_empty() {
-            self.progress.push_back(earlier);
+            self.progress.extend(earlier);
+        }
+        if self.advance == Advance::default() {
+            let Advance { moved, worked, ref paces } = *advance;
+            let paces = paces.iter().rev().take(WINDOW).rev().copied().collect();
+            self.advance = Advance { moved, worked, paces };
         }
     }
 
@@ -151,15 +152,7 @@ impl RankView {
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
-            if let Some(pace) = digest.step_median.filter(|_| digest.step_count > 0) {
-                push_bounded(&mut self.paces, pace, WINDOW);
-            }
-            if before.is_none_or(|before| has_moved(before, digest)) {
-                self.moved = digest.heard;
-            }
-            if before.is_none_or(|before| before.launches != digest.launches) {
-                self.worked = digest.heard;
-            }
+            self.take_motion(digest);
             self.take_samples(digest, joins);
         }
         self.latest = Some(digest.clone());
@@ -175,6 +168,13 @@ impl RankView {
             _ => {}
         }
         push_bounded(&mut self.devices, reading.clone(), WINDOW);
+    }
+
+    fn take_motion(&mut self, digest: &RankDigest) {
+        // A snapshot has told of its first digest too.
+        if self.latest.is_some() || self.advance == Advance::default() {
+            self.advance.take(self.latest.as_ref(), digest);
+        }
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
@@ -281,22 +281,23 @@ impl RankView {
 
     /// When it last made a step, or entered or completed a collective, by its host's clock.
     pub fn moved(&self) -> Moment {
-        self.moved
+        self.advance.moved
     }
 
     /// How long it had made no step and entered or completed no collective when it was last heard: by its host's clock alone.
     pub fn stands_for(&self) -> Duration {
-        self.heard().since(self.moved)
+        self.heard().since(self.advance.moved)
     }
 
     /// How long it had launched nothing when it was last heard.
     pub fn idle_for(&self) -> Duration {
-        self.heard().since(self.worked)
+        self.heard().since(self.advance.worked)
     }
 
     /// What a step takes, of the last digests that told of one, however long ago.
     pub fn pace(&self) -> Option<Nanoseconds> {
-        median(self.paces.iter().map(|pace| pace.0 as f64).collect()).map(|pace| Nanoseconds(pace as u64))
+        median(self.advance.paces.iter().map(|pace| pace.0 as f64).collect())
+            .map(|pace| Nanoseconds(pace as u64))
     }
 
     /// TFLOPS of each digest of the last half minute that timed products, newest first, and when it was heard.
@@ -432,20 +433,6 @@ impl RankView {
         median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect())
             .map(|ns| Nanoseconds(ns as u64))
     }
-}
-
-/// Whether a step was completed, or a collective entered or completed, between the two.
-fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
-    let counts = |digest: &RankDigest| -> Vec<_> {
-        let mut counts: Vec<_> = digest
-            .communicators
-            .iter()
-            .map(|state| (state.id, state.rank, state.entered, state.enqueued, state.completed))
-            .collect();
-        counts.sort_unstable();
-        counts
-    };
-    before.step != after.step || counts(before) != counts(after)
 }
 
 /// The place for `key`, while there is room for new ones.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    frame::Life,
+    frame::{Advance, Life},
     id::Step,
     simulation::Simulation,
     status::{ExitCode, RankState, Status},
@@ -256,4 +256,23 @@ fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
     digest.ranks[0].device = None;
     jobs.fold(&frame);
     assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
+}
+
+/// Who opens the screen in the night, on a job that has stood for hours, must not wait to be told.
+#[test]
+fn who_comes_late_knows_since_when_a_rank_stands() {
+    let simulation = Simulation::new(3, 1, 2);
+    let moved = Moment(simulation.snapshots(60)[0].now.0 - 40_000_000_000);
+    let mut jobs = Jobs::default();
+    for mut frame in simulation.snapshots(60) {
+        if let Body::Snapshot(snapshot) = &mut frame.body {
+            for rank in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks) {
+                rank.advance = Advance { moved, worked: moved, paces: vec![Nanoseconds(7)] };
+            }
+        }
+        jobs.fold(&frame);
+    }
+    let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
+    assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
+    assert_eq!(view.pace(), Some(Nanoseconds(7)));
 }

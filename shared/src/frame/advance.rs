@@ -1,0 +1,49 @@
+//! When a rank last got on: collectors keep it, so that who comes late still knows since when a job stands.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Progress, RankDigest};
+use crate::unit::{Moment, Nanoseconds};
+
+/// By the clock of the rank's host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Advance {
+    /// When it last made a step, or entered or completed a collective.
+    pub moved: Moment,
+    /// When it last launched anything.
+    pub worked: Moment,
+    /// What a step took, of the last digests that told of one, oldest first; at most [`Progress::WINDOW`].
+    pub paces: Vec<Nanoseconds>,
+}
+
+impl Advance {
+    /// Takes the digest that followed `before`.
+    pub fn take(&mut self, before: Option<&RankDigest>, after: &RankDigest) {
+        if before.is_none_or(|before| has_moved(before, after)) {
+            self.moved = after.heard;
+        }
+        if before.is_none_or(|before| before.launches != after.launches) {
+            self.worked = after.heard;
+        }
+        if let Some(pace) = after.step_median.filter(|_| after.step_count > 0) {
+            if self.paces.len() >= Progress::WINDOW {
+                self.paces.remove(0);
+            }
+            self.paces.push(pace);
+        }
+    }
+}
+
+/// Whether a step was completed, or a collective entered or completed, between the two.
+fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
+    let counts = |digest: &RankDigest| -> Vec<_> {
+        let mut counts: Vec<_> = digest
+            .communicators
+            .iter()
+            .map(|state| (state.id, state.rank, state.entered, state.enqueued, state.completed))
+            .collect();
+        counts.sort_unstable();
+        counts
+    };
+    before.step != after.step || counts(before) != counts(after)
+}
