@@ -23,8 +23,9 @@ import torch.distributed as dist
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 SIZES_MIB = (1, 16, 64, 256)
 REPEATS = 400
-# Cycles, about a tenth of a millisecond.
-SPIN = 200_000
+BURST = 20
+# Cycles: about a tenth of a millisecond, and two.
+SPIN, BURST_SPIN = 200_000, 4_000_000
 
 xpu_top, kind = sys.argv[1:3]
 device = int(os.environ["LOCAL_RANK"])
@@ -54,13 +55,13 @@ class Asking(threading.Thread):
         self.answer = status()
 
 
-def go_on_until_answered(work):
+def go_on_until_answered(work, bursts=20):
     """Runs `work` on every rank until rank 0 has its answer, which it asks for after four seconds of nothing else."""
     asking = Asking()
     start = time.monotonic()
     done = torch.zeros(1, device="cuda")
     while True:
-        for _ in range(20):
+        for _ in range(bursts):
             work()
         torch.cuda.synchronize()
         if rank == 0 and asking.ident is None and time.monotonic() - start > 4:
@@ -146,25 +147,47 @@ for mib in SIZES_MIB:
     part = whole.chunk(world)[rank].clone()
     times = []
 
-    def collective(whole=whole, part=part, times=times):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
+    def call(whole=whole, part=part):
         if kind == "ddp":
             dist.all_reduce(whole)
         else:
             dist.all_gather_into_tensor(whole, part)
+
+    def timed(times=times, call=call):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
         end.record()
         times.append((start, end))
 
-    for _ in range(20):
-        collective()
+    def queued(work):
+        """A burst behind a busy GPU: a call is launched before its turn comes, and no launching is in its time."""
+        torch.cuda._sleep(BURST_SPIN)
+        for _ in range(BURST):
+            work()
+
+    for _ in range(5):
+        queued(timed)
     torch.cuda.synchronize()
     dist.barrier()
     times.clear()
-    for _ in range(REPEATS):
-        collective()
-    answer = go_on_until_answered(collective)
+    # As nccl-tests has it: what one call of many takes.
+    bursts = []
+    for _ in range(REPEATS // BURST):
+        queued(timed)
+        torch.cuda._sleep(BURST_SPIN)
+        # The first waits for the other rank's.
+        call()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(BURST):
+            call()
+        end.record()
+        bursts.append((start, end))
+        torch.cuda.synchronize()
+    answer = go_on_until_answered(lambda timed=timed: queued(timed), bursts=1)
     torch.cuda.synchronize()
+    burst_us = statistics.median(start.elapsed_time(end) * 1e3 / BURST for start, end in bursts)
     # Of one call's durations on all ranks the shortest is the transfer.
     mine = torch.tensor([start.elapsed_time(end) for start, end in times[:REPEATS]], device="cuda")
     dist.all_reduce(mine, op=dist.ReduceOp.MIN)
@@ -179,6 +202,8 @@ for mib in SIZES_MIB:
                     "compared": f"{operation} {mib} MiB",
                     "torch_transfer_us_p50": round(transfer_us, 1),
                     "torch_bus_gb_s": round(bus / transfer_us / 1e3, 1),
+                    "burst_us_p50": round(burst_us, 1),
+                    "burst_bus_gb_s": round(bus / burst_us / 1e3, 1),
                     "hook": same,
                 }
             ),
