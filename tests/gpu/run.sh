@@ -3,12 +3,12 @@
 #
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
-# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts same hang overhead
-# memory
+# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
+# hang overhead memory
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts same hang overhead memory}
+parts=${*:-watch agree counts kernels same hang overhead memory}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -64,6 +64,12 @@ counts() {
     for kind in ${COUNTED:-ddp fsdp graphed}; do
         LD_PRELOAD="$out/libcount.so" run counts counts.py xpu-top $kind 2>>"$out/counts.err" | tee -a "$out/counts.jsonl"
     done
+}
+
+# Kernels by name beside those torch.profiler counts.
+kernels() {
+    XPU_TOP_KERNELS=flash_fwd:fmha:sdpa:elementwise:triton timeout 120 xpu-top run --job kernels -- \
+        python3 kernels.py xpu-top 2>>"$out/kernels.err" | tee -a "$out/kernels.jsonl"
 }
 
 # The loss of every step, without the hook twice (is the job itself deterministic?), with it, and with everything timed.
