@@ -52,6 +52,12 @@ pub enum Kind {
     Hang,
     /// A rank that the others wait for.
     SlowRank,
+    /// Bytes that move slower than they did, or than elsewhere, while all are on time.
+    SlowLink,
+    /// Steps that take longer than they did, on all ranks alike.
+    Regression,
+    /// A GPU that is in trouble, whether or not it shows yet.
+    Device,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,12 +77,32 @@ pub enum Class {
     Mismatch,
     /// All called it, some are still inside the call.
     NotLaunched,
+    /// A communicator is being ended, and not all come to it.
+    Finalize,
+    /// A rank called fewer sends and receives than those that do the same.
+    Unmatched,
     /// All launched it, and it does not end.
     InKernel,
+    /// It ended on others and not on these.
+    Partial,
     /// Its GPU computes slower.
     Compute,
+    /// It computes slower because its clocks are held down.
+    Clocks,
     /// Its GPU is as fast as the others' and gets its work late.
     Host,
+    /// It stands still now and then.
+    Pauses,
+    /// A host, or the one way between two ranks.
+    Link,
+    /// A communicator, wherever in it.
+    Group,
+    /// Steps, for a reason that is not known.
+    Step,
+    /// Device memory is nearly full.
+    Memory,
+    /// The driver told of an error.
+    Xid,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,7 +1,9 @@
 //! Ranks that do the same work, which alone can be compared: those of one pipeline stage, not those of two.
 
+use std::collections::BTreeMap;
+
 use crate::{
-    id::Rank,
+    id::{CommunicatorId, Rank},
     job::{Arrivals, Job, RankView, median},
     unit::Nanoseconds,
 };
@@ -107,6 +109,24 @@ pub(super) fn of(job: &Job) -> Vec<Vec<Member<'_>>> {
         split(group, |(a, _), (b, _)| are_alike(a.products, b.products, a.blur.max(b.blur)))
     });
     cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
+}
+
+/// The ranks of a cohort by the part they have, as far as communicators tell: where ranks send to each other, those of one stage are
+/// in one, and those of another in another.
+pub(super) fn parts<'a>(cohort: &'a [Member<'a>]) -> Vec<Vec<&'a Member<'a>>> {
+    let mut parts: BTreeMap<Option<CommunicatorId>, Vec<_>> = BTreeMap::new();
+    for member in cohort {
+        parts.entry(part(member.view)).or_default().push(member);
+    }
+    parts.into_values().collect()
+}
+
+/// The largest communicator that is not of all; `None` where nobody sends.
+fn part(view: &RankView) -> Option<CommunicatorId> {
+    let digest = view.latest().filter(|digest| digest.launches.point_to_point > 0)?;
+    let some =
+        digest.communicators.iter().filter(|state| state.entered > 0 && state.size < view.world_size());
+    some.max_by_key(|state| (state.size, state.id)).map(|state| state.id)
 }
 
 /// What a rank does.

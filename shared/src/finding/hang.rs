@@ -1,9 +1,11 @@
 //! A job that makes no progress, and which rank keeps it from it. The first divergence is told: later ones follow from it.
 
 mod divergence;
-mod init;
 mod kernel;
+mod life;
+mod mismatch;
 mod stopped;
+mod unmatched;
 
 use std::time::Duration;
 
@@ -27,18 +29,43 @@ const STEPS: u32 = 5;
 /// Until the first step is done, libraries are loaded and kernels compiled; a rank that still launches works.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long some of a job may go on while others stand.
+const SETTLING: Duration = Duration::from_secs(3);
+
 /// Ranks enough to have trained for a while, where nobody marks steps.
 const WARM: u64 = 10;
 
 pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     let deadline = deadline(job);
     let still = wait::still(job, deadline);
+    if !has_settled(job, &still, deadline) {
+        return None;
+    }
     stopped::ranks(job, &still, deadline, now)
-        .or_else(|| init::waiting(job))
-        .or_else(|| divergence::not_entered(&still))
-        .or_else(|| still.iter().find_map(divergence::mismatch))
+        .or_else(|| life::making(job, deadline))
+        .or_else(|| life::ending(job, deadline))
+        .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
-        .or_else(|| still.iter().find_map(kernel::in_kernel))
+        .or_else(|| waiting(job, &still))
+}
+
+/// Some wait for others, or all for what does not end.
+fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    if divergence::someone_works(still) {
+        return None;
+    }
+    divergence::not_entered(still).or_else(|| unmatched::sends(job, still)).or_else(|| kernel::longest(still))
+}
+
+/// Who waits for whom is known once all stand; ranks stand one after the other, and hosts tell of it at their own times.
+fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
+    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return true };
+    let all_stand = || {
+        job.ranks()
+            .filter(|(_, view)| view.life() == Life::Alive)
+            .all(|(_, view)| view.stands_for() >= deadline)
+    };
+    longest >= deadline + SETTLING || all_stand()
 }
 
 fn deadline(job: &Job) -> Duration {

@@ -71,7 +71,7 @@ fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     };
     let off = cohort.iter().filter_map(|member| Some((member.rate? - usual).abs()));
     let spread = (1.4826 * median(off.collect()).unwrap_or(0.0)).max(LEAST_SPREAD * usual);
-    let on_time = usual_lateness(cohort);
+    let on_time = usual_lateness(cohort.iter());
     let slow = cohort.iter().filter_map(|member| {
         let rate = member.rate?;
         let is_low = |rate: &f64| *rate < SLOW * usual;
@@ -102,7 +102,7 @@ fn by_own_past<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     };
     let share = |member: &Member<'_>| Some(member.rate? / past(member)?);
     let steady = |other: &Member<'_>| share(other).is_some_and(|share| share > 0.95);
-    let on_time = usual_lateness(cohort);
+    let on_time = usual_lateness(cohort.iter());
     let slow = cohort.iter().filter_map(|member| {
         let (rate, usual) = (member.rate?, past(member)?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
@@ -123,13 +123,18 @@ fn by_own_past<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     slow.collect()
 }
 
+/// Who is late is told among those with the same part: the first stage of a pipeline is the last to end.
 fn by_host<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
+}
+
+fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     if cohort.len() < COHORT {
         return Vec::new();
     }
     let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
-    let on_time = usual_lateness(cohort);
-    let late = cohort.iter().filter_map(|member| {
+    let on_time = usual_lateness(cohort.iter().copied());
+    let late = cohort.iter().filter_map(|&member| {
         let (rate, usual) = (member.rate?, usual?);
         let late = excess(member, on_time)?;
         let persistent = member.late.iter().filter(|late| **late - on_time > LATE).count() >= PERSISTENT;
@@ -155,8 +160,8 @@ fn point_to_point(member: &Member<'_>) -> bool {
     member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
 }
 
-fn usual_lateness(cohort: &[Member<'_>]) -> f64 {
-    median(cohort.iter().filter_map(Member::lateness).collect()).unwrap_or(0.0)
+fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
+    median(cohort.filter_map(Member::lateness).collect()).unwrap_or(0.0)
 }
 
 fn excess(member: &Member<'_>, on_time: f64) -> Option<f64> {

@@ -10,7 +10,7 @@ use crate::unit::{Moment, Nanoseconds};
 pub struct Advance {
     /// When it last made a step, or entered or completed a collective.
     pub moved: Moment,
-    /// When it last launched anything.
+    /// When it last launched, allocated or freed anything, or came out of a wait for the GPU.
     pub worked: Moment,
     /// What a step took, of the last digests that told of one, oldest first; at most [`Progress::WINDOW`].
     pub paces: Vec<Nanoseconds>,
@@ -22,7 +22,7 @@ impl Advance {
         if before.is_none_or(|before| has_moved(before, after)) {
             self.moved = after.heard;
         }
-        if before.is_none_or(|before| before.launches != after.launches) {
+        if before.is_none_or(|before| has_worked(before, after)) {
             self.worked = after.heard;
         }
         if let Some(pace) = after.step_median.filter(|_| after.step_count > 0) {
@@ -46,4 +46,11 @@ fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
         counts
     };
     before.step != after.step || counts(before) != counts(after)
+}
+
+/// Whether anything was launched, allocated or freed, or a wait for the GPU ended. Who writes a checkpoint launches nothing, and
+/// copies piece by piece.
+fn has_worked(before: &RankDigest, after: &RankDigest) -> bool {
+    let counts = |digest: &RankDigest| (digest.launches, digest.blocked_for, digest.memory_held);
+    counts(before) != counts(after)
 }

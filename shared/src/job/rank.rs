@@ -289,7 +289,7 @@ impl RankView {
         self.heard().since(self.advance.moved)
     }
 
-    /// How long it had launched nothing when it was last heard.
+    /// How long it had launched nothing, and come out of no wait for the GPU, when it was last heard.
     pub fn idle_for(&self) -> Duration {
         self.heard().since(self.advance.worked)
     }

@@ -1,19 +1,31 @@
-//! Ranks that did not come to a collective, or came to another one.
+//! Ranks that did not come to a collective.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
-    Class, Confidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, counted, finding, phrase,
-    whereabouts,
+    Class, Confidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, counted, finding, held, kernel,
+    phrase, whereabouts,
 };
 use crate::id::Rank;
+
+/// Whether a laggard nobody keeps still does something: a checkpoint, an evaluation. It is given time.
+pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
+    let culprits = Waits::among(still).culprits();
+    still.iter().filter(|still| still.stands_for < LONG_PATIENCE).any(|still| {
+        let mut absent = still.laggards().filter(|place| culprits.contains(&place.rank));
+        absent.any(|place| place.is_alive() && place.view.idle_for() < still.stands_for / 2)
+    })
+}
 
 /// A laggard nobody keeps, or laggards that keep each other.
 pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     let waits = Waits::among(still);
-    let culprits = waits.culprits();
+    let culprits = freest(still, waits.culprits());
     if culprits.is_empty() {
         return deadlock(still, &waits.cycle());
+    }
+    if let Some(finding) = kernel::root(still, &culprits) {
+        return Some(finding);
     }
     // Of all they miss, the collective that most wait in.
     let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
@@ -22,10 +34,6 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
         .filter(missed)
         .max_by_key(|still| (still.waiting().count(), std::cmp::Reverse(still.id)))?;
     let absent: Vec<_> = still.laggards().filter(|place| culprits.contains(&place.rank)).collect();
-    let works = absent.iter().any(|place| place.is_alive() && place.view.idle_for() < still.stands_for / 2);
-    if works && still.stands_for < LONG_PATIENCE {
-        return None;
-    }
     let waiting = still.waiting().count();
     let held = anyone_held(still.waiting());
     let confidence = if held && absent.len() < waiting { Confidence::Certain } else { Confidence::Likely };
@@ -47,6 +55,18 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     );
     let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
     Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))
+}
+
+/// Of laggards that wait for nobody known, those that are in no call: the others wait for something too, a receive that carries no
+/// number or a kernel of theirs.
+fn freest(still: &[Still<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
+    let is_free = |rank: &Rank| {
+        let mut places = still.iter().flat_map(|still| &still.places);
+        places.find(|place| place.rank == *rank).is_some_and(|place| held(place.view).is_none())
+    };
+    let told = anyone_held(still.iter().flat_map(|still| &still.places));
+    let free: BTreeSet<_> = culprits.iter().copied().filter(|rank| told && is_free(rank)).collect();
+    if free.is_empty() { culprits } else { free }
 }
 
 fn deadlock(still: &[Still<'_>], cycle: &[Rank]) -> Option<Finding> {
@@ -72,43 +92,4 @@ fn deadlock(still: &[Still<'_>], cycle: &[Rank]) -> Option<Finding> {
     };
     let advice = "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)";
     Some(finding(Class::Deadlock, cycle.to_vec(), confidence, one, evidence, advice, Some(here)))
-}
-
-/// All entered as many, and the last is not the same one.
-pub(super) fn mismatch(still: &Still<'_>) -> Option<Finding> {
-    let unfinished = still.places.iter().any(|place| place.state.completed < place.state.entered);
-    if !still.is_whole() || still.least() != still.most() || !unfinished || !anyone_held(&still.places) {
-        return None;
-    }
-    let mut said: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for place in &still.places {
-        said.entry((place.state.last_operation?, place.state.last_bytes)).or_default().push(place);
-    }
-    if said.len() < 2 {
-        return None;
-    }
-    let most = said.values().map(Vec::len).max()?;
-    let (majority, minority): (Vec<_>, Vec<_>) = said.values().partition(|places| places.len() == most);
-    // As many against as many: both are told.
-    let undecided = majority.len() > 1;
-    let odd: Vec<_> = if undecided { majority.clone() } else { minority };
-    let mut ranks: Vec<Rank> = odd.iter().flat_map(|places| places.iter()).map(|place| place.rank).collect();
-    ranks.sort_unstable();
-    let number = still.least().saturating_sub(1);
-    let usual = still.collective(number, majority[0].iter().copied());
-    let others = said.iter().filter(|(_, places)| undecided || places.len() < most);
-    let meant: Vec<_> = others
-        .map(|(&(operation, bytes), places)| {
-            let ranks: Vec<_> = places.iter().map(|place| place.rank).collect();
-            format!("{} called {operation} of {}", phrase::ranks(&ranks), phrase::bytes(bytes))
-        })
-        .collect();
-    let evidence = if undecided {
-        format!("the ranks do not mean the same by {}: {}", phrase::collective(&usual), meant.join(", "))
-    } else {
-        format!("{} where {} called {}", meant.join(", "), counted(most), phrase::collective(&usual))
-    };
-    let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
-    let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
-    Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
 }

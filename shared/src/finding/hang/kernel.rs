@@ -1,18 +1,18 @@
 //! Collectives that all entered and that do not end.
 
-use super::{Class, Confidence, Finding, Rank, Still, anyone_held, finding, held, phrase};
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use super::{Class, Confidence, Finding, Place, Rank, Still, anyone_held, counted, finding, held, phrase};
 use crate::ledger::Call;
 
 /// All called it, and some are still inside the call.
 pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
-    if still.least() != still.most() {
-        return None;
-    }
+    let least = still.least();
     let launching = |call| matches!(call, Call::Collective | Call::GroupEnd);
     let inside: Vec<_> = still
         .places
         .iter()
-        .filter(|place| place.state.enqueued < place.state.entered)
+        .filter(|place| place.state.entered == least && place.state.enqueued < least)
         .filter_map(|place| Some((place, held(place.view).filter(|&(call, _)| launching(call))?)))
         .collect();
     let (first, (call, seconds)) = inside.first()?;
@@ -29,11 +29,67 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
+/// Of laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves that does not end.
+pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let waits =
+        |call| matches!(call, Call::StreamSynchronize | Call::DeviceSynchronize | Call::EventSynchronize);
+    let held = |place: &&Place<'_>| held(place.view).is_some_and(|(call, _)| waits(call));
+    let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
+    if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(|place| held(&place)) {
+        return None;
+    }
+    let among = |still: &&Still<'_>| {
+        let unfinished =
+            |place: &Place<'_>| is_culprit(&place) && place.state.completed < place.state.entered;
+        still.places.len() > 1 && culprits.len() <= still.places.len() && still.places.iter().all(unfinished)
+    };
+    let partial = || still.iter().find_map(|still| partial(still, culprits));
+    still.iter().filter(among).find_map(in_kernel).or_else(partial)
+}
+
+/// It ended on all but a few, who wait for it while the others went on.
+fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let least = still.least();
+    let ended = still.waiting().all(|place| place.state.completed >= least);
+    let stuck: Vec<_> = still.laggards().filter(|place| place.state.completed < least).collect();
+    let alone = stuck.len() == still.laggards().count() && stuck.len() < still.waiting().count();
+    let named = stuck.iter().all(|place| culprits.contains(&place.rank));
+    if !still.is_whole() || !ended || !alone || stuck.is_empty() || !named {
+        return None;
+    }
+    let ranks: Vec<Rank> = stuck.iter().map(|place| place.rank).collect();
+    let first = stuck.iter().map(|place| place.state.completed).min()?;
+    let collective = still.collective(first, stuck.iter().copied());
+    let evidence = format!(
+        "{} ended on {} and not on {}, which {} waited for the GPU for {:.0} s",
+        phrase::collective(&collective),
+        counted(still.waiting().count()),
+        phrase::ranks(&ranks),
+        if ranks.len() == 1 { "has" } else { "have" },
+        still.stands_for.as_secs_f64(),
+    );
+    let advice = "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)";
+    Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}
+
+/// Of those that all launched and that do not end, the one with the most behind it: others may wait for its ranks.
+pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
+    let behind = |still: &&Still<'_>| {
+        let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
+        (left.min(), Reverse(still.places.len()))
+    };
+    let mut order: Vec<_> = still.iter().collect();
+    order.sort_by_key(|still| Reverse(behind(still)));
+    order.into_iter().find_map(in_kernel)
+}
+
 /// All launched it, and it does not end.
-pub(super) fn in_kernel(still: &Still<'_>) -> Option<Finding> {
+fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
     // The count of completed ones may be a little behind: only who waits for the GPU says that it is not.
-    if !still.is_whole() || still.least() != still.most() || !launched || !anyone_held(&still.places) {
+    let alone = still.places.len() < 2;
+    if alone || !still.is_whole() || still.least() != still.most() || !launched || !anyone_held(&still.places)
+    {
         return None;
     }
     let unfinished: Vec<_> =

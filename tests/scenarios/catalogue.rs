@@ -1,0 +1,313 @@
+//! Every kind of job and of trouble, drawn from a seed.
+
+use xpu_shared::finding::{Class, Kind};
+
+use crate::{
+    chance::Chance,
+    fault::{Stall, Trouble},
+    program::Layout,
+    scenario::{Expected, Named, Noise, Scenario, Setting},
+};
+
+/// Names of all classes, in the order of the table.
+pub(crate) const NAMES: [&str; 38] = [
+    "healthy: data parallel",
+    "healthy: sharded",
+    "healthy: tensor x data parallel",
+    "healthy: pipeline",
+    "healthy: experts, unevenly loaded",
+    "healthy: checkpoints",
+    "healthy: jittery network",
+    "healthy: warm-up that compiles",
+    "healthy: a rank comes late",
+    "healthy: longer sequences, longer steps",
+    "healthy: a slightly slower GPU",
+    "healthy: short pauses",
+    "slow compute",
+    "slow compute, half of the ranks",
+    "throttled clocks",
+    "slow data loader",
+    "pauses of one rank",
+    "pauses of every rank",
+    "slow link",
+    "slow network",
+    "step regression",
+    "memory nearly full",
+    "device error",
+    "hang: on the CPU",
+    "hang: behind its own GPU",
+    "hang: ended early",
+    "hang: stopped",
+    "hang: dead",
+    "hang: deadlock of two communicators",
+    "hang: another operation",
+    "hang: other bytes",
+    "hang: not launched",
+    "hang: in the kernel",
+    "hang: done on all but one",
+    "hang: making a communicator",
+    "hang: ending a communicator",
+    "hang: not sent",
+    "hang: jittery network, on the CPU",
+];
+
+const LAYOUTS: [Layout; 5] =
+    [Layout::Ddp, Layout::Fsdp, Layout::TensorData, Layout::Pipeline, Layout::Experts];
+
+/// One scenario. `None` where this build cannot play it.
+pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scenario> {
+    let chance =
+        Chance(seed).of(name.len() as u64).of(u64::from(ranks)).of(name.as_bytes()[name.len() - 1].into());
+    let steps: &[f64] = if ranks > 64 { &[0.5, 0.8] } else { &[0.1, 0.25, 0.6] };
+    let step = chance.one_of(1, steps);
+    let layout = chance.one_of(2, &LAYOUTS);
+    let rank = chance.below(3, ranks);
+    let from = if ranks > 64 { 24.0 } else { chance.between(4, 30.0, 45.0) };
+    let mut setting = Setting {
+        seed: chance.0,
+        ranks,
+        layout,
+        step,
+        noise: Noise::USUAL,
+        // As sparse as a governor would choose for steps of this length.
+        timed: if step < 0.2 { (4, chance.below(5, 3) as u8) } else { (3, chance.below(5, 2) as u8) },
+        ahead: chance.share(6) < 0.6,
+        warm_up: false,
+        trouble: Trouble::None,
+        from,
+        until: from + 34.0,
+    };
+    let expected = fill(name, &mut setting, chance, rank).ok()?;
+    if matches!(setting.trouble, Trouble::Stall { .. }) {
+        setting.until = from + 30.0;
+    }
+    Some(Scenario { setting, expected })
+}
+
+/// This build cannot play it, or not with so many ranks.
+struct NotPlayed;
+
+fn one(kind: Kind, class: Class, rank: u32) -> Expected {
+    Expected { kind, classes: vec![class], ranks: Named::Exactly(vec![rank]) }
+}
+
+/// Sets what befalls it, and says what is to be found.
+#[expect(clippy::too_many_lines, reason = "a catalogue")]
+fn fill(
+    name: &'static str,
+    setting: &mut Setting,
+    chance: Chance,
+    rank: u32,
+) -> Result<Option<Expected>, NotPlayed> {
+    let ranks = setting.ranks;
+    let slow = |class| Some(one(Kind::SlowRank, class, rank));
+    let stall = |setting: &mut Setting, how| {
+        setting.trouble = Trouble::Stall { rank, how };
+        match how {
+            // Its GPU is to be seen in another order only where two have two communicators in common.
+            Stall::Order => {
+                setting.layout = chance.one_of(20, &[Layout::Pipeline, Layout::Experts]);
+                setting.ahead = false;
+            }
+            Stall::Operation | Stall::Bytes => {
+                setting.ahead = false;
+                setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp, Layout::Experts]);
+            }
+            Stall::Unsent => {
+                setting.layout = Layout::Pipeline;
+                setting.ahead = true;
+            }
+            _ => {}
+        }
+    };
+    let hang = |class| Some(one(Kind::Hang, class, rank));
+    let healthy = |setting: &mut Setting, layout| {
+        setting.layout = layout;
+        None
+    };
+    let expected = match name {
+        "healthy: data parallel" => healthy(setting, Layout::Ddp),
+        "healthy: sharded" => healthy(setting, Layout::Fsdp),
+        "healthy: tensor x data parallel" => healthy(setting, Layout::TensorData),
+        "healthy: pipeline" => healthy(setting, Layout::Pipeline),
+        "healthy: experts, unevenly loaded" => healthy(setting, Layout::Experts),
+        "healthy: checkpoints" => {
+            setting.trouble = Trouble::Checkpoint {
+                seconds: chance.between(10, 4.0, 22.0),
+                every: chance.between(11, 30.0, 45.0),
+            };
+            setting.until += 30.0;
+            None
+        }
+        "healthy: jittery network" => {
+            setting.noise = Noise::JITTERY;
+            None
+        }
+        "healthy: warm-up that compiles" => {
+            setting.warm_up = true;
+            None
+        }
+        "healthy: a rank comes late" => {
+            setting.trouble = Trouble::LateStart { rank, seconds: chance.between(10, 10.0, 50.0) };
+            setting.until = 75.0;
+            None
+        }
+        "healthy: longer sequences, longer steps" => {
+            setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };
+            None
+        }
+        "healthy: a slightly slower GPU" => {
+            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: 1.04 };
+            None
+        }
+        "healthy: short pauses" => {
+            setting.trouble = Trouble::PausesOfAll {
+                seconds: 0.05,
+                every: chance.between(10, 20.0, 40.0) * f64::from(ranks) / 8.0,
+            };
+            None
+        }
+        "slow compute" => {
+            setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.2, 2.0) };
+            slow(Class::Compute)
+        }
+        "slow compute, half of the ranks" => {
+            let half: Vec<_> = (0..ranks).filter(|rank| rank % 8 < 4).collect();
+            setting.trouble = Trouble::Compute { ranks: half.clone(), factor: chance.between(10, 1.2, 1.6) };
+            Some(Expected {
+                kind: Kind::SlowRank,
+                classes: vec![Class::Compute],
+                ranks: Named::Exactly(half),
+            })
+        }
+        "throttled clocks" => {
+            setting.trouble = Trouble::Clocks { rank, factor: chance.between(10, 1.2, 2.0) };
+            slow(Class::Clocks)
+        }
+        "slow data loader" => {
+            setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) };
+            slow(Class::Host)
+        }
+        "pauses of one rank" => {
+            let every = chance.between(11, 2.5, 4.5);
+            setting.trouble = Trouble::Pauses { rank, seconds: chance.between(10, 0.2, 0.35) * every, every };
+            slow(Class::Pauses)
+        }
+        "pauses of every rank" => {
+            let every = chance.between(11, 8.0, 14.0) * f64::from(ranks).sqrt() / 8.0_f64.sqrt();
+            setting.trouble = Trouble::PausesOfAll { seconds: chance.between(10, 0.1, 0.2) * every, every };
+            Some(Expected {
+                kind: Kind::Regression,
+                classes: vec![Class::Pauses, Class::Step],
+                ranks: Named::Anyone,
+            })
+        }
+        "slow link" => {
+            if ranks < 64 {
+                return Err(NotPlayed);
+            }
+            setting.layout = Layout::TensorData;
+            let host = rank / 8;
+            setting.trouble = Trouble::Link { host, factor: chance.between(10, 1.6, 4.0) };
+            Some(Expected {
+                kind: Kind::SlowLink,
+                classes: vec![Class::Link, Class::Group],
+                ranks: Named::Among(rank),
+            })
+        }
+        "slow network" => {
+            setting.trouble = Trouble::Network { factor: chance.between(10, 1.6, 4.0) };
+            Some(Expected {
+                kind: Kind::SlowLink,
+                classes: vec![Class::Link, Class::Group],
+                ranks: Named::Anyone,
+            })
+        }
+        "step regression" => {
+            setting.trouble = Trouble::Everyone { factor: chance.between(10, 1.2, 1.6) };
+            Some(Expected {
+                kind: Kind::Regression,
+                classes: vec![Class::Step, Class::Compute],
+                ranks: Named::Anyone,
+            })
+        }
+        "memory nearly full" => {
+            setting.trouble = Trouble::Full { rank };
+            Some(one(Kind::Device, Class::Memory, rank))
+        }
+        "device error" => {
+            setting.trouble = Trouble::Error { rank, code: chance.one_of(10, &[48, 74, 79, 94]) };
+            Some(one(Kind::Device, Class::Xid, rank))
+        }
+        "hang: on the CPU" => {
+            stall(setting, Stall::OnCpu);
+            hang(Class::NotEntered)
+        }
+        "hang: jittery network, on the CPU" => {
+            stall(setting, Stall::OnCpu);
+            setting.noise = Noise::JITTERY;
+            hang(Class::NotEntered)
+        }
+        "hang: behind its own GPU" => {
+            stall(setting, Stall::OnGpu);
+            // A collective before it that is not known to be done looks alike.
+            let classes = vec![Class::NotEntered, Class::Partial];
+            Some(Expected { kind: Kind::Hang, classes, ranks: Named::Exactly(vec![rank]) })
+        }
+        "hang: ended early" => {
+            stall(setting, Stall::Ends);
+            hang(Class::NotEntered)
+        }
+        "hang: stopped" => {
+            stall(setting, Stall::Stops);
+            hang(Class::Stopped)
+        }
+        "hang: dead" => {
+            stall(setting, Stall::Dies);
+            Some(one(Kind::Exited, Class::Dead, rank))
+        }
+        "hang: deadlock of two communicators" => {
+            stall(setting, Stall::Order);
+            Some(Expected { kind: Kind::Hang, classes: vec![Class::Deadlock], ranks: Named::Among(rank) })
+        }
+        "hang: another operation" => {
+            stall(setting, Stall::Operation);
+            hang(Class::Mismatch)
+        }
+        "hang: other bytes" => {
+            stall(setting, Stall::Bytes);
+            hang(Class::Mismatch)
+        }
+        "hang: not launched" => {
+            stall(setting, Stall::InCall);
+            hang(Class::NotLaunched)
+        }
+        "hang: in the kernel" => {
+            stall(setting, Stall::Kernel);
+            Some(Expected { kind: Kind::Hang, classes: vec![Class::InKernel], ranks: Named::Among(rank) })
+        }
+        "hang: done on all but one" => {
+            stall(setting, Stall::Partial);
+            // Where its end is not known yet, all that waits is told.
+            let classes = vec![Class::Partial, Class::InKernel];
+            Some(Expected { kind: Kind::Hang, classes, ranks: Named::Among(rank) })
+        }
+        "hang: making a communicator" => {
+            stall(setting, Stall::Init);
+            hang(Class::Init)
+        }
+        "hang: ending a communicator" => {
+            stall(setting, Stall::Finalize);
+            hang(Class::Finalize)
+        }
+        "hang: not sent" => {
+            stall(setting, Stall::Unsent);
+            let last_stage = ranks - ranks / 4;
+            let rank = rank % last_stage;
+            setting.trouble = Trouble::Stall { rank, how: Stall::Unsent };
+            Some(one(Kind::Hang, Class::Unmatched, rank))
+        }
+        _ => return Err(NotPlayed),
+    };
+    Ok(expected)
+}

@@ -1,0 +1,59 @@
+//! What the driver's library says of a pretend GPU.
+
+use xpu_shared::{
+    frame::{DeviceReading, Throttle, Xid},
+    id::DeviceUuid,
+};
+
+use crate::{chance::Chance, collector::moment, fault::Trouble, scenario::Setting};
+
+const CLOCK: f64 = 1755.0;
+const MEMORY: u64 = 150_754_820_096;
+
+/// Its health at a second, read a little before.
+pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> DeviceReading {
+    let drawn = chance.of(u64::from(rank)).of(at as u64);
+    let befallen = at >= setting.from;
+    let mut uuid = [0; 16];
+    uuid[..4].copy_from_slice(&rank.to_be_bytes());
+    let mut reading = DeviceReading {
+        utilisation: Some(90 + drawn.below(1, 10) as u8),
+        // Clocks waver by a few steps of 15 MHz, and GPUs differ.
+        sm_clock: Some(
+            (CLOCK - 15.0 * f64::from(drawn.below(2, 5)) - 15.0 * f64::from(chance.below(u64::from(rank), 4)))
+                as u32,
+        ),
+        sm_clock_max: Some(1980),
+        memory_clock: Some(3201),
+        memory_clock_max: Some(3201),
+        // At full load the power cap comes and goes on healthy GPUs.
+        throttle: Some(if drawn.share(3) < 0.2 { Throttle::POWER_CAP } else { Throttle(0) }),
+        power: Some(660_000 + drawn.below(4, 40_000)),
+        power_limit: Some(700_000),
+        temperature: Some(58 + drawn.below(5, 10)),
+        memory_used: Some((MEMORY as f64 * (0.86 + 0.01 * chance.share(u64::from(rank)))) as u64),
+        memory_total: Some(MEMORY),
+        ecc_corrected: Some(0),
+        ecc_uncorrected: Some(0),
+        nvlink_errors: Some(0),
+        xids: Some(0),
+        ..DeviceReading::unknown(DeviceUuid(uuid), moment(at - 0.5 * drawn.share(6)))
+    };
+    match setting.trouble {
+        Trouble::Clocks { rank: held, factor } if held == rank && befallen => {
+            reading.sm_clock = Some((CLOCK / factor) as u32);
+            reading.throttle =
+                Some(drawn.one_of(7, &[Throttle::HARDWARE_THERMAL, Throttle::SOFTWARE_THERMAL]));
+            reading.temperature = Some(89);
+        }
+        Trouble::Full { rank: full } if full == rank && befallen => {
+            reading.memory_used = Some(MEMORY - (200 << 20))
+        }
+        Trouble::Error { rank: broken, code } if broken == rank && befallen => {
+            reading.xids = Some(1);
+            reading.last_xid = Some(Xid { code, at: moment(setting.from) });
+        }
+        _ => {}
+    }
+    reading
+}

@@ -1,0 +1,143 @@
+//! What can befall a pretend job.
+
+/// A trouble, from a second on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Trouble {
+    /// Nothing.
+    None,
+    /// GPUs that compute so many times slower.
+    Compute {
+        ranks: Vec<u32>,
+        factor: f64,
+    },
+    /// Likewise, held back by its clocks.
+    Clocks {
+        rank: u32,
+        factor: f64,
+    },
+    /// Loses this share of a step before each.
+    Host {
+        rank: u32,
+        share: f64,
+    },
+    /// Stands still for so long every so many seconds.
+    Pauses {
+        rank: u32,
+        seconds: f64,
+        every: f64,
+    },
+    /// Every rank does so, each at its own time.
+    PausesOfAll {
+        seconds: f64,
+        every: f64,
+    },
+    /// Communicators that pass a host move their bytes so many times slower.
+    Link {
+        host: u32,
+        factor: f64,
+    },
+    /// All communicators do.
+    Network {
+        factor: f64,
+    },
+    /// All GPUs compute so many times slower.
+    Everyone {
+        factor: f64,
+    },
+    /// All do so many times more.
+    MoreWork {
+        factor: f64,
+    },
+    /// Rank 0 writes a checkpoint for so long, every so many seconds; it copies piece by piece.
+    Checkpoint {
+        seconds: f64,
+        every: f64,
+    },
+    /// A rank comes so many seconds after the others.
+    LateStart {
+        rank: u32,
+        seconds: f64,
+    },
+    /// Its GPU's memory is nearly full.
+    Full {
+        rank: u32,
+    },
+    /// The driver tells of an error of its GPU.
+    Error {
+        rank: u32,
+        code: u32,
+    },
+    Stall {
+        rank: u32,
+        how: Stall,
+    },
+}
+
+/// How a job comes to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// Its Python does something else.
+    OnCpu,
+    /// It waits for a kernel of its own before it comes.
+    OnGpu,
+    /// It left the loop and ended.
+    Ends,
+    /// Its process is stopped, or gone.
+    Stops,
+    Dies,
+    /// It calls its communicators in another order.
+    Order,
+    /// It calls something else, or with other bytes.
+    Operation,
+    Bytes,
+    /// It does not return from the call.
+    InCall,
+    /// The collective does not end on anybody, or on it alone.
+    Kernel,
+    Partial,
+    /// It does not come to make, or to end, a communicator.
+    Init,
+    Finalize,
+    /// It does not send what the next stage waits for.
+    Unsent,
+}
+
+impl Trouble {
+    /// How many times longer it computes.
+    pub(crate) fn slowness(&self, rank: u32) -> f64 {
+        match self {
+            Self::Compute { ranks, factor } if ranks.contains(&rank) => *factor,
+            Self::Clocks { rank: slow, factor } if *slow == rank => *factor,
+            Self::Everyone { factor } => *factor,
+            _ => 1.0,
+        }
+    }
+
+    pub(crate) fn work(&self) -> f64 {
+        if let Self::MoreWork { factor } = self { *factor } else { 1.0 }
+    }
+
+    /// Seconds lost before a step of `step` seconds that begins at `at`, the one before having begun at `before`; both since
+    /// the trouble began.
+    pub(crate) fn lost(&self, rank: u32, step: f64, before: f64, at: f64) -> f64 {
+        let falls = |every: f64, phase: f64| {
+            at >= 0.0 && ((at + phase) / every).floor() > ((before.max(0.0) + phase) / every).floor()
+        };
+        match *self {
+            Self::Host { rank: slow, share } if slow == rank && at >= 0.0 => share * step,
+            Self::Pauses { rank: slow, seconds, every } if slow == rank && falls(every, 0.0) => seconds,
+            Self::PausesOfAll { seconds, every } if falls(every, f64::from(rank) * 0.618 * every) => seconds,
+            Self::Checkpoint { seconds, every } if rank == 0 && falls(every, 0.9 * every) => seconds,
+            _ => 0.0,
+        }
+    }
+
+    /// How many times longer a transfer takes among these hosts.
+    pub(crate) fn congestion(&self, hosts: impl IntoIterator<Item = u32>) -> f64 {
+        match *self {
+            Self::Link { host, factor } if hosts.into_iter().any(|passed| passed == host) => factor,
+            Self::Network { factor } => factor,
+            _ => 1.0,
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! When what happens in a pretend job: operation by operation, who waits for whom, without frames.
+
+use xpu_shared::collective::Operation;
+
+use crate::{
+    chance::Chance,
+    fault::{Stall, Trouble},
+    program::{Circle, Layout, Op},
+    scenario::Setting,
+};
+
+/// What a rank did, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub at: f64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Entered {
+        circle: usize,
+        operation: Operation,
+        bytes: u64,
+        launched: bool,
+    },
+    Done {
+        circle: usize,
+        number: u64,
+        operation: Operation,
+        bytes: u64,
+        duration: f64,
+    },
+    Computed {
+        seconds: f64,
+    },
+    Passed,
+    Step {
+        seconds: f64,
+    },
+    /// A wait for the GPU that ended.
+    Waited {
+        seconds: f64,
+    },
+}
+
+/// Launching one operation takes the CPU so long.
+const LAUNCH: f64 = 0.0003;
+
+/// GB/s of an undisturbed transfer, the same on all ranks.
+pub(crate) const BANDWIDTH: f64 = 180.0;
+
+#[derive(Debug)]
+pub(crate) struct Flow<'a> {
+    setting: &'a Setting,
+    ops: Vec<Op>,
+    circles: &'static [Circle],
+    chance: Chance,
+    /// By rank: until when its GPU computes, and communicates beside that; when its step began, and the one before.
+    at: Vec<f64>,
+    beside: Vec<f64>,
+    begun: Vec<f64>,
+    before: Vec<f64>,
+    /// When its CPU began to call the step's operations.
+    called: Vec<f64>,
+    /// Ranks that call nothing any more.
+    gone: Vec<bool>,
+    /// By circle: the number of the next collective.
+    numbers: Vec<u64>,
+    pub(crate) events: Vec<Vec<Event>>,
+    step: u64,
+    /// The operation of a step at which it stalls.
+    stall_at: usize,
+    /// When the job came to stand, once it did.
+    pub(crate) stalled: Option<f64>,
+}
+
+impl<'a> Flow<'a> {
+    pub(crate) fn new(setting: &'a Setting) -> Self {
+        let ranks = setting.ranks as usize;
+        let ops = setting.layout.step();
+        let chance = Chance(setting.seed).of(1);
+        let start =
+            if let Trouble::LateStart { seconds, .. } = setting.trouble { seconds + 2.0 } else { 3.0 };
+        let circles = setting.layout.circles();
+        let stall_at = stall_at(setting, &ops, chance);
+        Self {
+            setting,
+            ops,
+            circles,
+            chance,
+            at: vec![start; ranks],
+            beside: vec![start; ranks],
+            begun: vec![start; ranks],
+            before: vec![start; ranks],
+            called: vec![start; ranks],
+            gone: vec![false; ranks],
+            numbers: vec![0; circles.len()],
+            events: vec![Vec::new(); ranks],
+            step: 0,
+            stall_at,
+            stalled: None,
+        }
+    }
+
+    /// How far everything is known.
+    pub(crate) fn known_until(&self) -> f64 {
+        self.at.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    fn ranks(&self) -> std::ops::Range<usize> {
+        0..self.at.len()
+    }
+
+    fn push(&mut self, rank: usize, at: f64, what: What) {
+        if at.is_finite() {
+            self.events[rank].push(Event { at, what });
+        }
+    }
+
+    /// What stalls, if it does in this step.
+    fn stall(&self) -> Option<(usize, Stall)> {
+        match self.setting.trouble {
+            Trouble::Stall { rank, how } if self.begun[rank as usize] >= self.setting.from => {
+                Some((rank as usize, how))
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn step(&mut self) {
+        let stall = self.stall();
+        let chance = self.chance.of(self.step);
+        for rank in self.ranks() {
+            self.begin(rank, chance);
+        }
+        if let Some((rank, how @ (Stall::Init | Stall::Finalize))) = stall {
+            return self.meet(rank, how);
+        }
+        for index in 0..self.ops.len() {
+            let stall = stall.filter(|_| index == self.stall_at);
+            if let Some((rank, _)) = stall {
+                let at = self.at[rank].min(self.begun[rank] + self.setting.step);
+                self.stalled.get_or_insert(at);
+            }
+            match self.ops[index] {
+                Op::Compute(share) => {
+                    for rank in self.ranks() {
+                        self.compute(rank, share, chance.of(index as u64));
+                    }
+                }
+                Op::Pass { forward, share } => self.pass(forward, share, chance.of(index as u64), stall),
+                Op::Collective { .. } => self.collective(index, chance.of(index as u64), stall),
+                Op::Join => {
+                    for rank in self.ranks() {
+                        self.at[rank] = self.at[rank].max(self.beside[rank]);
+                    }
+                }
+            }
+        }
+        for rank in self.ranks() {
+            let (begun, end) = (self.begun[rank], self.at[rank]);
+            self.push(rank, end, What::Waited { seconds: 0.9 * (end - begun) });
+            self.push(rank, end, What::Step { seconds: end - begun });
+        }
+        self.step += 1;
+    }
+
+    fn begin(&mut self, rank: usize, chance: Chance) {
+        let setting = self.setting;
+        let now = self.at[rank];
+        let since = |at: f64| at - setting.from;
+        let lost = setting.trouble.lost(rank as u32, setting.step, since(self.begun[rank]), since(now));
+        let warming = match self.step {
+            0 if setting.warm_up => chance.between(rank as u64, 12.0, 24.0),
+            1 | 2 if setting.warm_up => chance.between(rank as u64, 1.0, 5.0),
+            _ => 0.0,
+        };
+        let mut piece = now + 0.4;
+        while lost > 1.0 && piece < now + lost && matches!(setting.trouble, Trouble::Checkpoint { .. }) {
+            self.push(rank, piece, What::Waited { seconds: 0.05 });
+            piece += 0.5;
+        }
+        let jitter = setting.noise.host * setting.step * chance.normal(rank as u64 | 1 << 40).abs();
+        (self.before[rank], self.begun[rank]) = (self.begun[rank], now);
+        self.at[rank] = now + lost + warming + jitter;
+        self.called[rank] = self.at[rank];
+    }
+
+    fn compute(&mut self, rank: usize, share: f64, chance: Chance) {
+        let setting = self.setting;
+        let now = self.at[rank] >= setting.from;
+        let trouble = &setting.trouble;
+        let (slowness, work) = if now { (trouble.slowness(rank as u32), trouble.work()) } else { (1.0, 1.0) };
+        let noise = 1.0 + setting.noise.compute * chance.normal(rank as u64);
+        let load = self.load(rank, chance);
+        let seconds = share * setting.step * 0.85 * noise * slowness * work * load;
+        self.at[rank] += seconds;
+        self.push(rank, self.at[rank], What::Computed { seconds });
+    }
+
+    /// Experts have more or less to do: a little always, and by what the tokens of a step are.
+    fn load(&self, rank: usize, chance: Chance) -> f64 {
+        if self.setting.layout != Layout::Experts {
+            return 1.0;
+        }
+        let always = 0.04 * self.chance.normal(rank as u64 | 1 << 41);
+        1.0 + always + 0.12 * chance.normal(rank as u64 | 1 << 42)
+    }
+
+    /// A micro-batch from stage to stage.
+    fn pass(&mut self, forward: bool, share: f64, chance: Chance, stall: Option<(usize, Stall)>) {
+        let ranks = self.setting.ranks as usize;
+        let stage = ranks / Layout::STAGES as usize;
+        for n in 0..Layout::STAGES as usize {
+            let at = if forward { n } else { Layout::STAGES as usize - 1 - n };
+            for rank in at * stage..(at + 1) * stage {
+                let from = if forward { rank.checked_sub(stage) } else { Some(rank + stage) };
+                let unsent = stall.is_some_and(|(who, how)| how == Stall::Unsent && Some(who) == from);
+                if let Some(from) = from.filter(|&from| from < ranks) {
+                    let sent = if unsent { f64::INFINITY } else { self.at[from] + 0.0004 };
+                    self.at[rank] = self.at[rank].max(sent);
+                }
+                if !self.gone[rank] {
+                    let calls = 2 - usize::from(n == 0 || n + 1 == Layout::STAGES as usize);
+                    let silent = stall.is_some_and(|(who, how)| how == Stall::Unsent && who == rank);
+                    for _ in 0..calls - usize::from(silent) {
+                        self.push(rank, self.called[rank] + LAUNCH, What::Passed);
+                    }
+                }
+                self.compute(rank, share, chance);
+            }
+        }
+    }
+
+    fn collective(&mut self, index: usize, chance: Chance, stall: Option<(usize, Stall)>) {
+        let Op::Collective { circle, operation, bytes, beside } = self.ops[index] else { return };
+        let place = self.circles.iter().position(|known| *known == circle).unwrap_or(0);
+        let number = self.numbers[place];
+        self.numbers[place] += 1;
+        let ranks = self.setting.ranks;
+        for rank in self.ranks() {
+            self.enter(rank, index, place, (operation, bytes), stall);
+        }
+        let bytes_moved = operation.bus_factor(circle.size(ranks)) * bytes as f64;
+        for group in 0..circle.count(ranks) {
+            let members: Vec<usize> = (0..ranks)
+                .filter(|&rank| circle.index(rank, ranks) == group)
+                .map(|rank| rank as usize)
+                .collect();
+            let arrival = |flow: &Self, rank: usize| {
+                if flow.gone[rank] {
+                    f64::INFINITY
+                } else {
+                    flow.at[rank].max(if beside { flow.beside[rank] } else { 0.0 })
+                }
+            };
+            let last = members.iter().map(|&rank| arrival(self, rank)).fold(0.0, f64::max);
+            let broken = stall.filter(|&(who, how)| members.contains(&who) && how.breaks());
+            let slow = if last >= self.setting.from {
+                self.setting.trouble.congestion(members.iter().map(|&rank| rank as u32 / 8))
+            } else {
+                1.0
+            };
+            let noise = (self.setting.noise.network * chance.normal(u64::from(group))).exp();
+            let transfer = bytes_moved / (BANDWIDTH * 1e9) * slow * noise + 20e-6;
+            for &rank in &members {
+                if broken == Some((rank, Stall::Order)) {
+                    continue;
+                }
+                let only = broken.is_some_and(|(who, how)| how == Stall::Partial && who != rank);
+                let end = if broken.is_some() && !only { f64::INFINITY } else { last + transfer };
+                let came = arrival(self, rank);
+                let end_here = end + 3e-6 * chance.share(rank as u64);
+                if beside {
+                    self.beside[rank] = end_here;
+                } else {
+                    self.at[rank] = end_here;
+                }
+                if end_here.is_finite() {
+                    let what = What::Done {
+                        circle: place,
+                        number,
+                        operation,
+                        bytes: bytes_moved as u64,
+                        duration: end_here - came,
+                    };
+                    self.push(rank, end_here, what);
+                }
+            }
+        }
+    }
+
+    /// A rank's call, some time before its GPU comes to it.
+    fn enter(
+        &mut self,
+        rank: usize,
+        index: usize,
+        circle: usize,
+        (operation, bytes): (Operation, u64),
+        stall: Option<(usize, Stall)>,
+    ) {
+        let how = stall.filter(|&(who, _)| who == rank).map(|(_, how)| how);
+        if how.is_some_and(Stall::leaves) {
+            self.gone[rank] = true;
+        }
+        let early = self.called[rank] + LAUNCH * index as f64;
+        let at = if self.setting.ahead { early } else { self.at[rank] };
+        if self.gone[rank] || (how == Some(Stall::Order)) {
+            return;
+        }
+        let (operation, bytes) = match how {
+            Some(Stall::Operation) => (Operation::Broadcast, bytes),
+            Some(Stall::Bytes) => (operation, bytes / 2),
+            _ => (operation, bytes),
+        };
+        let launched = how != Some(Stall::InCall);
+        self.push(rank, at, What::Entered { circle, operation, bytes, launched });
+        // Who does not return calls nothing more; who waits for each call either.
+        if how == Some(Stall::InCall) {
+            self.gone[rank] = true;
+        }
+    }
+
+    /// All but one come to make or to end a communicator.
+    fn meet(&mut self, absent: usize, how: Stall) {
+        let at = self.at.iter().copied().fold(0.0, f64::max);
+        self.stalled.get_or_insert(at);
+        debug_assert!(matches!(how, Stall::Init | Stall::Finalize) && absent < self.at.len());
+        self.at.fill(f64::INFINITY);
+    }
+
+    pub(crate) fn is_gone(&self, rank: usize) -> bool {
+        self.gone[rank]
+    }
+
+    /// Since when the rank's step runs.
+    pub(crate) fn begun(&self, rank: usize, at: f64) -> f64 {
+        if self.begun[rank] <= at { self.begun[rank] } else { self.before[rank] }
+    }
+}
+
+/// The operation at which it stalls: what can stall so.
+fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
+    let Trouble::Stall { how, .. } = setting.trouble else { return usize::MAX };
+    let fits = |op: &Op| match how {
+        Stall::Unsent => matches!(op, Op::Pass { forward: true, .. }),
+        _ => matches!(op, Op::Collective { .. }),
+    };
+    let places: Vec<_> = (0..ops.len()).filter(|&at| fits(&ops[at])).collect();
+    match how {
+        // The last but one of a step, with another communicator after it.
+        Stall::Order => places[places.len() - 2],
+        // What was launched after it would hide it.
+        Stall::Operation | Stall::Bytes => places[places.len() - 1],
+        _ => chance.one_of(77, &places),
+    }
+}
+
+impl Stall {
+    /// Whether the rank calls nothing from here on.
+    fn leaves(self) -> bool {
+        matches!(self, Self::OnCpu | Self::OnGpu | Self::Ends | Self::Stops | Self::Dies)
+    }
+
+    /// Whether all came and it does not end.
+    fn breaks(self) -> bool {
+        matches!(
+            self,
+            Self::Operation | Self::Bytes | Self::Kernel | Self::Partial | Self::InCall | Self::Order
+        )
+    }
+}

@@ -1,0 +1,90 @@
+//! Pretend jobs with and without troubles, of 8, 64 and 1,024 ranks, played through the findings: `make scenarios`.
+//!
+//! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the tuning seeds; those
+//! reported are others.
+
+mod catalogue;
+mod chance;
+mod collector;
+mod device;
+mod fault;
+mod flow;
+mod program;
+mod scenario;
+mod table;
+mod verdict;
+
+use std::{process::ExitCode, thread};
+
+use catalogue::{NAMES, scenario};
+use table::Row;
+use verdict::play;
+
+/// Seeds that rules may be tuned on, and those held out.
+const TUNING: u64 = 1_000;
+const HELD_OUT: u64 = 500_000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let seeds: u64 = value("--seeds").and_then(|text| text.parse().ok()).unwrap_or(20);
+    let class = value("--class").unwrap_or_default();
+    let only: Option<u32> = value("--ranks").and_then(|text| text.parse().ok());
+    let base = if has("--tuning") { TUNING } else { HELD_OUT };
+    Row::head();
+    let mut good = true;
+    for name in NAMES.into_iter().filter(|name| name.contains(&class)) {
+        let runs = [(8, seeds), (64, seeds.div_ceil(2)), (1024, seeds.div_ceil(10))];
+        let runs: Vec<_> = runs
+            .into_iter()
+            .filter(|(ranks, _)| only.is_none_or(|only| only == *ranks))
+            .flat_map(|(ranks, seeds)| (0..seeds).map(move |seed| (ranks, base + seed)))
+            .filter_map(|(ranks, seed)| Some((seed, scenario(name, ranks, seed)?)))
+            .collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let mut row = Row::new(name, runs[0].1.expected.is_none());
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let verdicts: Vec<_> = thread::scope(|scope| {
+            let parts: Vec<_> = (0..workers)
+                .map(|worker| {
+                    let part = runs.iter().skip(worker).step_by(workers);
+                    scope.spawn(move || {
+                        part.map(|(seed, scenario)| (*seed, scenario, play(scenario))).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            parts.into_iter().flat_map(|part| part.join().expect("a scenario is played")).collect()
+        });
+        for (seed, scenario, verdict) in verdicts {
+            if has("--tell")
+                && (!verdict.wrong.is_empty() || (scenario.expected.is_some() && !verdict.in_time))
+            {
+                let setting = &scenario.setting;
+                println!(
+                    "  seed {seed}, {} ranks, {:?}, step {}, ahead {}, timed {:?}, {:?}, expected {:?}: named {:?}",
+                    setting.ranks,
+                    setting.layout,
+                    setting.step,
+                    setting.ahead,
+                    setting.timed,
+                    setting.trouble,
+                    scenario.expected,
+                    verdict.named
+                );
+                for (at, text) in &verdict.wrong {
+                    println!("    wrong at {at:+.1} s: {text}");
+                }
+            }
+            row.add(verdict);
+        }
+        row.print();
+        good &= row.is_good();
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,89 @@
+//! One pretend job with what befalls it, and what must be said of it.
+
+use xpu_shared::finding::{Class, Finding, Kind};
+
+use crate::{fault::Trouble, program::Layout};
+
+/// What chance does to a healthy job, as shares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
+    pub compute: f64,
+    /// Of a transfer, as a power of e.
+    pub network: f64,
+    /// What Python loses, of a step.
+    pub host: f64,
+    /// Efficiency of products of different shapes, of which a few are timed.
+    pub shapes: f64,
+    /// Digests that do not arrive.
+    pub lost: f64,
+}
+
+impl Noise {
+    pub(crate) const USUAL: Self =
+        Self { compute: 0.01, network: 0.06, host: 0.004, shapes: 0.12, lost: 0.004 };
+    pub(crate) const JITTERY: Self = Self { network: 0.35, host: 0.012, lost: 0.02, ..Self::USUAL };
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub seed: u64,
+    pub ranks: u32,
+    pub layout: Layout,
+    /// Seconds of an undisturbed step.
+    pub step: f64,
+    pub noise: Noise,
+    /// Products and collectives timed, one in 2^k.
+    pub timed: (u8, u8),
+    /// Whether the CPU calls a whole step before it waits.
+    pub ahead: bool,
+    /// Whether the first steps compile.
+    pub warm_up: bool,
+    pub trouble: Trouble,
+    /// The second the trouble begins, and the one the job is watched to.
+    pub from: f64,
+    pub until: f64,
+}
+
+/// What must be found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub kind: Kind,
+    /// Any of these.
+    pub classes: Vec<Class>,
+    pub ranks: Named,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Named {
+    Exactly(Vec<u32>),
+    /// These among others.
+    Among(u32),
+    Anyone,
+}
+
+impl Expected {
+    pub(crate) fn is(&self, finding: &Finding) -> bool {
+        let named = |rank: u32| finding.ranks.iter().any(|known| known.0 == rank);
+        let ranks = match &self.ranks {
+            Named::Exactly(ranks) => {
+                ranks.len() == finding.ranks.len() && ranks.iter().all(|&rank| named(rank))
+            }
+            Named::Among(rank) => named(*rank),
+            Named::Anyone => true,
+        };
+        finding.kind == self.kind && self.classes.contains(&finding.class) && ranks
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub setting: Setting,
+    /// `None` of a healthy job.
+    pub expected: Option<Expected>,
+}
+
+impl Scenario {
+    pub(crate) fn is_stall(&self) -> bool {
+        matches!(self.setting.trouble, Trouble::Stall { .. })
+    }
+}

@@ -1,0 +1,86 @@
+//! One row a class: how many were named, how many names were wrong, and how long it took.
+
+use crate::verdict::Verdict;
+
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub healthy: bool,
+    verdicts: Vec<Verdict>,
+}
+
+const RECALL: f64 = 0.95;
+
+impl Row {
+    pub(crate) fn new(name: &'static str, healthy: bool) -> Self {
+        Self { name, healthy, verdicts: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, verdict: Verdict) {
+        self.verdicts.push(verdict);
+    }
+
+    fn recall(&self) -> f64 {
+        share(self.verdicts.iter().filter(|verdict| verdict.in_time).count(), self.verdicts.len())
+    }
+
+    /// Of the scenarios in which anything was found, those in which only the right was.
+    fn precision(&self) -> f64 {
+        let found =
+            self.verdicts.iter().filter(|verdict| verdict.named.is_some() || !verdict.wrong.is_empty());
+        let (right, wrong): (Vec<_>, Vec<_>) = found.partition(|verdict| verdict.wrong.is_empty());
+        if right.is_empty() && wrong.is_empty() { 1.0 } else { share(right.len(), right.len() + wrong.len()) }
+    }
+
+    fn false_ones(&self) -> usize {
+        self.verdicts.iter().filter(|verdict| !verdict.wrong.is_empty()).count()
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        if self.healthy { self.false_ones() == 0 } else { self.recall() >= RECALL }
+    }
+
+    pub(crate) fn head() {
+        println!(
+            "{:<40} {:>5} {:>9} {:>9} {:>21} {:>21}",
+            "class", "runs", "precision", "recall", "seconds median / p95", "steps median / p95"
+        );
+    }
+
+    pub(crate) fn print(&self) {
+        let runs = self.verdicts.len();
+        let verdict = if self.is_good() { "" } else { "  MISSED" };
+        if self.healthy {
+            println!(
+                "{:<40} {runs:>5} {:>9} {:>9}{verdict}",
+                self.name,
+                format!("{} false", self.false_ones()),
+                "-"
+            );
+            return;
+        }
+        let of = |pick: fn(&(f64, f64)) -> f64| {
+            let mut times: Vec<f64> =
+                self.verdicts.iter().filter_map(|v| v.named.as_ref().map(pick)).collect();
+            times.sort_by(f64::total_cmp);
+            let at = |share: f64| {
+                times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)))
+            };
+            let word =
+                |value: Option<&f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+            format!("{} / {}", word(at(0.5)), word(at(0.95)))
+        };
+        println!(
+            "{:<40} {runs:>5} {:>8.1}% {:>8.1}% {:>21} {:>21}{verdict}",
+            self.name,
+            100.0 * self.precision(),
+            100.0 * self.recall(),
+            of(|named| named.0),
+            of(|named| named.1),
+        );
+    }
+}
+
+fn share(some: usize, all: usize) -> f64 {
+    if all == 0 { 0.0 } else { some as f64 / all as f64 }
+}
