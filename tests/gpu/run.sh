@@ -4,11 +4,11 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory
+# hang overhead memory device
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts kernels same hang overhead memory}
+parts=${*:-watch agree counts kernels same hang overhead memory device}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -132,6 +132,15 @@ memory() {
         if [ $how = with ]; then launcher="xpu-top run --job memory --"; else launcher=""; fi
         $launcher python3 -m torch.distributed.run --nproc_per_node 2 resident.py 2>/dev/null | sed "s/^/$how the hook: /"
     done
+}
+
+# GPU health beside nvidia-smi's, under load.
+device() {
+    run device "$train" ddp 1500 >"$out/train-device.log" 2>&1 &
+    when_busy device
+    python3 device.py device "${ROUNDS:-3}" | tee "$out/device.txt"
+    xpu-top status --json --job device --rank 0 --wait 5 >"$out/status-device.json"
+    wait
 }
 
 machine | tee "$out/machine.txt"
