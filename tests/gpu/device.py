@@ -1,4 +1,4 @@
-"""What xpu-top says of each rank's GPU beside what nvidia-smi says at the same moment; what reading costs the collector.
+"""What xpu-top says of each rank's GPU beside nvidia-smi, at the same moment; what reading costs the collector.
 
 device.py JOB [ROUNDS]
 """
