@@ -109,7 +109,7 @@ fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
     let gone = lab.simulation().host(2);
     lab.link(2, Link::Down { why: "no answer on port 18891 for 12 s".to_owned() });
     let mut lab = lab.run_only(12, |frame| frame.host != gone);
-    let screen = lab.keys("oooooooo").screen(132, 40);
+    let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
     screen
         .shows("1 host unreachable: gpu-003")
         .shows("◷ 12 s")
@@ -193,7 +193,7 @@ fn a_rank_that_died_is_a_finding_in_words() {
     let mut frame = lab.simulation().digests(1).remove(2);
     frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
     lab.arrive(vec![frame]);
-    let screen = lab.keys("oooooooo").screen(132, 40);
+    let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
     screen.shows("✖ rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago").shows("✖ exited");
     golden("rank-died", &screen);
 }

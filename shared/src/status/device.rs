@@ -43,6 +43,13 @@ pub struct XidStatus {
     pub age_s: f64,
 }
 
+impl DeviceStatus {
+    /// Whether it says nothing of now.
+    pub fn is_stale(&self) -> bool {
+        self.age_s > DeviceReading::STALE.as_secs_f64()
+    }
+}
+
 impl From<&DeviceReading> for DeviceStatus {
     fn from(reading: &DeviceReading) -> Self {
         let watts = |milliwatts: Option<u32>| milliwatts.map(|power| f64::from(power) / 1e3);

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use xpu_shared::status::RankStatus;
+
 use super::Row;
 
 /// What can be sorted by, in the order of the table's columns.
@@ -16,11 +18,16 @@ pub enum Column {
     Gemm,
     Bus,
     Late,
+    Gpu,
+    Clock,
+    Power,
+    Temperature,
+    Memory,
     State,
 }
 
 impl Column {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Rank,
         Self::Host,
         Self::Pid,
@@ -29,8 +36,16 @@ impl Column {
         Self::Gemm,
         Self::Bus,
         Self::Late,
+        Self::Gpu,
+        Self::Clock,
+        Self::Power,
+        Self::Temperature,
+        Self::Memory,
         Self::State,
     ];
+
+    /// What the driver says of the GPU.
+    pub const DEVICE: [Self; 5] = [Self::Gpu, Self::Clock, Self::Power, Self::Temperature, Self::Memory];
 
     /// As the table's head has it; units included.
     pub fn title(self) -> &'static str {
@@ -43,13 +58,18 @@ impl Column {
             Self::Gemm => "TFLOPS",
             Self::Bus => "bus GB/s",
             Self::Late => "late ms",
+            Self::Gpu => "GPU %",
+            Self::Clock => "SM MHz",
+            Self::Power => "W",
+            Self::Temperature => "°C",
+            Self::Memory => "memory",
             Self::State => "state",
         }
     }
 
     /// Whether large values are the bad ones, and so come first.
     fn large_first(self) -> bool {
-        matches!(self, Self::StepTime | Self::Late | Self::State)
+        matches!(self, Self::StepTime | Self::Late | Self::Temperature | Self::Memory | Self::State)
     }
 
     fn compare(self, one: &Row, other: &Row) -> Ordering {
@@ -68,7 +88,23 @@ impl Column {
             Self::Gemm => known(a.gemm_tflops.map(|rate| rate.0), b.gemm_tflops.map(|rate| rate.0)),
             Self::Bus => known(a.bus_gb_s.map(|rate| rate.0), b.bus_gb_s.map(|rate| rate.0)),
             Self::Late => known(a.lateness_ms_p50, b.lateness_ms_p50),
+            Self::Gpu | Self::Clock | Self::Power | Self::Temperature | Self::Memory => {
+                known(self.of_device(a), self.of_device(b))
+            }
             Self::State => self.turned(one.severity().cmp(&other.severity())),
+        }
+    }
+
+    /// A figure of the rank's GPU.
+    fn of_device(self, rank: &RankStatus) -> Option<f64> {
+        let device = rank.device.as_ref()?;
+        match self {
+            Self::Gpu => device.gpu_pct.map(f64::from),
+            Self::Clock => device.sm_mhz.map(f64::from),
+            Self::Power => device.power_w,
+            Self::Temperature => device.temperature_c.map(f64::from),
+            Self::Memory => device.memory_used_bytes.map(|bytes| bytes as f64),
+            _ => None,
         }
     }
 

@@ -7,7 +7,7 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::status::{CollectiveStatus, GemmStatus, RankStatus, StepSign};
+use xpu_shared::status::{CollectiveStatus, DeviceStatus, GemmStatus, RankStatus, StepSign};
 
 use crate::{
     app::App,
@@ -68,6 +68,7 @@ fn about(rank: &RankStatus) -> Vec<String> {
     known.extend(rank.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))));
     known.extend(rank.loss.map(|loss| format!("loss {loss:.4}")));
     known.extend(rank.memory_held_bytes.map(|bytes| format!("memory {}", figure::bytes(bytes))));
+    known.extend(rank.device.as_ref().map(health));
     known.extend(rank.blocked_pct.map(|share| format!("blocked {} %", figure::tenths(share))));
     let one_in = rank.gemm_timed_one_in.zip(rank.collective_timed_one_in);
     known.extend(one_in.map(|(gemm, collective)| {
@@ -81,6 +82,30 @@ fn about(rank: &RankStatus) -> Vec<String> {
         known.extend(launches(activity.kernels.iter().map(|kernel| kernel.launches).sum(), "named kernels"));
     }
     known
+}
+
+/// Its GPU, as the driver tells.
+fn health(device: &DeviceStatus) -> String {
+    let of = |now: Option<String>, most: Option<String>, unit: &str| {
+        let now = now?;
+        Some(most.map_or_else(|| format!("{now} {unit}"), |most| format!("{now} of {most} {unit}")))
+    };
+    let clock = |mhz: Option<u32>| mhz.map(|mhz| figure::count(mhz.into()));
+    let watts = |power: Option<f64>| power.map(|power| format!("{power:.0}"));
+    let throttle = device.throttle.as_ref().filter(|reasons| !reasons.is_empty());
+    let known = [
+        device.gpu_pct.map(|share| format!("{share} %")),
+        of(clock(device.sm_mhz), clock(device.sm_max_mhz), "MHz"),
+        throttle.map(|reasons| reasons.join(", ")),
+        of(watts(device.power_w), watts(device.power_limit_w), "W"),
+        device.temperature_c.map(|degrees| format!("{degrees} °C")),
+        device.memory_used_bytes.map(|used| format!("{} used", figure::bytes(used))),
+        device.ecc_uncorrected.filter(|&errors| errors > 0).map(|errors| format!("{errors} ECC errors")),
+        device.nvlink_errors.filter(|&errors| errors > 0).map(|errors| format!("{errors} NVLink errors")),
+        device.last_xid.as_ref().map(|xid| format!("Xid {}", xid.code)),
+        device.is_stale().then(|| format!("read {:.0} s ago", device.age_s)),
+    ];
+    format!("GPU {}", known.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// A collective's time says nothing of the link alone.

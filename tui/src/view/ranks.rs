@@ -20,8 +20,22 @@ use crate::{
 
 /// Width of the sparkline below which it says nothing.
 const HISTORY: usize = 8;
+/// Width that goes before the process id, which says nothing of how a rank does: with it the sparkline has its title.
+const TITLED: usize = 14;
 /// Width from which on it says no more.
 const LONGEST: usize = 60;
+/// Columns that give way where there is no room, the first of them first.
+const SPARE: [Column; 8] = [
+    Column::Pid,
+    Column::Memory,
+    Column::Temperature,
+    Column::Power,
+    Column::Gpu,
+    Column::Clock,
+    Column::Step,
+    Column::StepTime,
+];
+
 /// Widest host name.
 const HOST: usize = 20;
 
@@ -30,6 +44,8 @@ struct Place {
     column: Column,
     width: usize,
     right: bool,
+    /// What follows is so far off: a name after a figure needs more air than a figure after a figure.
+    gap: usize,
 }
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
@@ -89,17 +105,29 @@ fn places(app: &App, width: usize) -> Vec<Place> {
             Column::Gemm => (9, true),
             Column::Bus => (9, true),
             Column::Late => (9, true),
+            Column::Gpu => (5, true),
+            Column::Clock => (6, true),
+            Column::Power => (5, true),
+            Column::Temperature => (4, true),
+            Column::Memory => (8, true),
             Column::State => (8, false),
         };
-        Place { column, width, right }
+        Place { column, width, right, gap: 1 }
     };
-    let mut places: Vec<_> = Column::ALL.into_iter().map(place).collect();
-    for spare in [Column::Pid, Column::Step, Column::StepTime] {
+    // Where no driver tells of the GPUs there is nothing to leave room for.
+    let told = app.survey.rows().iter().any(|row| row.status.device.is_some());
+    let columns = Column::ALL.into_iter().filter(|column| told || !Column::DEVICE.contains(column));
+    let mut places: Vec<_> = columns.map(place).collect();
+    for spare in SPARE {
         let taken: usize = places.iter().map(|place| place.width + 1).sum();
-        let history = if spare == Column::Pid { HISTORY + 2 } else { 0 };
+        let history = if spare == Column::Pid { TITLED + 2 } else { 0 };
         if taken + history > width {
             places.retain(|place| place.column != spare);
         }
+    }
+    let last = places.len().saturating_sub(2);
+    for (at, place) in places.iter_mut().enumerate() {
+        place.gap = if place.column == Column::Rank || at == last { 2 } else { 1 };
     }
     places
 }
@@ -113,17 +141,12 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
         let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
         let right = area.right().saturating_sub(x);
         buffer.set_stringn(x, area.y, place.pad(&text), usize::from(right), style);
-        x += place.width as u16 + gap(place);
+        x += (place.width + place.gap) as u16;
     }
     let left = usize::from(area.right().saturating_sub(x));
     if left >= HISTORY {
         buffer.set_stringn(x, area.y, "TFLOPS history", left, app.palette.of(Role::Muted));
     }
-}
-
-/// A name after a figure needs more air than a figure after a figure.
-fn gap(place: &Place) -> u16 {
-    if place.column == Column::Rank || place.column == Column::Late { 2 } else { 1 }
 }
 
 fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buffer: &mut Buffer) {
@@ -139,7 +162,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
             style = ground;
         }
         buffer.set_stringn(x, area.y, place.pad(&text), usize::from(area.right().saturating_sub(x)), style);
-        x += place.width as u16 + gap(place);
+        x += (place.width + place.gap) as u16;
     }
     if selected {
         buffer.set_string(area.x, area.y, CURSOR, ground.patch(palette.of(Role::Accent)));
@@ -186,6 +209,9 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
             }
             (late, _) => known(late.map(figure::tenths)),
         },
+        Column::Gpu | Column::Clock | Column::Power | Column::Temperature | Column::Memory => {
+            device(row, column)
+        }
         Column::State => {
             if row.life == xpu_shared::frame::Life::Ended {
                 return (format!("{} ended", glyph::ENDED), Role::Muted);
@@ -200,6 +226,21 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
             (format!("{glyph} {word}"), role)
         }
     }
+}
+
+/// What the driver says of the rank's GPU; greyed out once that is old.
+fn device(row: &Row, column: Column) -> (String, Role) {
+    let Some(device) = &row.status.device else { return (UNKNOWN.to_owned(), Role::Faint) };
+    let text = match column {
+        Column::Gpu => device.gpu_pct.map(|share| share.to_string()),
+        Column::Clock => device.sm_mhz.map(|clock| figure::count(clock.into())),
+        Column::Power => device.power_w.map(|power| format!("{power:.0}")),
+        Column::Temperature => device.temperature_c.map(|degrees| degrees.to_string()),
+        Column::Memory => device.memory_used_bytes.map(figure::bytes),
+        _ => None,
+    };
+    let role = if device.is_stale() { Role::Muted } else { Role::Text };
+    text.map_or_else(|| (UNKNOWN.to_owned(), Role::Faint), |text| (text, role))
 }
 
 impl Place {
