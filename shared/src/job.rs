@@ -251,8 +251,12 @@ impl Job {
 
     /// How much later than the first rank this one came to its collectives, at the median.
     pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
-        let view = self.ranks.get(&rank)?;
-        let late = view.samples().filter_map(|sample| {
+        self.lateness_of(self.ranks.get(&rank)?.samples())
+    }
+
+    /// The same over some of a rank's timed collectives.
+    pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
+        let late = samples.filter_map(|sample| {
             let longest = self.complete(sample)?.longest();
             Some(longest.0.saturating_sub(sample.duration.0) as f64)
         });

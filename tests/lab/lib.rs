@@ -14,6 +14,7 @@ pub mod host;
 pub mod listener;
 pub mod place;
 pub mod program;
+mod standstill;
 
 use std::{
     fmt::Write as _,
@@ -22,7 +23,13 @@ use std::{
 
 use crossterm::event::KeyCode;
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_shared::{endpoint::BasePort, frame::Frame, id::Rank, simulation::Simulation, unit::Moment};
+use xpu_shared::{
+    endpoint::BasePort,
+    frame::{Body, Frame},
+    id::Rank,
+    simulation::Simulation,
+    unit::Moment,
+};
 use xpu_top::{
     action::{Action, Effect},
     app::App,
@@ -35,6 +42,7 @@ use xpu_top::{
 };
 
 use change::Change;
+use standstill::Standstill;
 
 /// Seconds a job has been running when it is first seen.
 const BEFORE: u64 = 1_800;
@@ -49,6 +57,7 @@ pub struct Lab {
     app: App,
     effects: Vec<Effect>,
     change: Change,
+    standstill: Option<Standstill>,
 }
 
 impl Lab {
@@ -71,8 +80,14 @@ impl Lab {
     pub fn at_rest(simulation: Simulation, depth: Depth) -> Self {
         let endpoints = (0..simulation.hosts).map(|host| endpoint(&simulation, host)).collect();
         let app = App::new(endpoints, None, depth, simulation.started);
-        let mut lab =
-            Self { simulation, second: BEFORE, app, effects: Vec::new(), change: Change::default() };
+        let mut lab = Self {
+            simulation,
+            second: BEFORE,
+            app,
+            effects: Vec::new(),
+            change: Change::default(),
+            standstill: None,
+        };
         lab.tell_time();
         lab
     }
@@ -87,9 +102,38 @@ impl Lab {
         self
     }
 
+    /// From now on the rank does not come to the next collective, and nobody goes on.
+    pub fn hang(mut self, missing: Rank) -> Self {
+        self.standstill = Some(Standstill { since: self.second, missing });
+        self
+    }
+
+    /// The rank comes after all.
+    pub fn go_on(mut self) -> Self {
+        self.standstill = None;
+        self
+    }
+
+    /// The stacks of these ranks come in, as collectors read them.
+    ///
+    /// # Panics
+    /// If the job does not hang.
+    pub fn read_stacks(&mut self, ranks: impl IntoIterator<Item = u32>) -> &mut Self {
+        let standstill = self.standstill.expect("the job hangs");
+        let job = self.simulation.job.clone();
+        let frame = self.simulation.digests(self.second).remove(0);
+        let stacks = ranks.into_iter().map(|rank| standstill.stacks(&job, Rank(rank), frame.now));
+        self.arrive(stacks.map(|stacks| Frame { body: Body::Stacks(stacks), ..frame.clone() }).collect());
+        self
+    }
+
     fn digests(&self) -> Vec<Frame> {
-        let mut frames = self.simulation.digests(self.second);
+        let at = self.standstill.map_or(self.second, |standstill| standstill.since);
+        let mut frames = self.simulation.digests(at);
         self.change.apply(&mut frames);
+        if let Some(standstill) = self.standstill {
+            standstill.apply(&self.simulation.digests(self.second), &mut frames, self.second);
+        }
         frames
     }
 
@@ -112,6 +156,8 @@ impl Lab {
     pub fn run_only(mut self, seconds: u64, heard: impl Fn(&Frame) -> bool) -> Self {
         for _ in 0..seconds {
             self.second += 1;
+            // Somebody looks at it: what is worked out for a picture is so once a second.
+            self.app.settle();
             self.tell_time();
             let frames = self.digests();
             self.arrive(frames.into_iter().filter(&heard).collect());
@@ -145,7 +191,7 @@ impl Lab {
     fn tell_time(&mut self) {
         let now = self.simulation.started.after(Duration::from_secs(self.second));
         // The viewer's clock is not the hosts': nothing may depend on it.
-        update(&mut self.app, Action::Time(Moment(now.0 + 7_000_000_000)));
+        self.effects.extend(update(&mut self.app, Action::Time(Moment(now.0 + 7_000_000_000))));
     }
 
     /// Presses keys: `jj?`, `<Enter>`, `<Esc>`, `<Tab>`, `<PgDn>`, `<C-c>`.
@@ -186,6 +232,7 @@ fn named(name: &str) -> Key {
     match name {
         "Enter" => plain(KeyCode::Enter),
         "Esc" => plain(KeyCode::Esc),
+        "Space" => plain(KeyCode::Char(' ')),
         "Tab" => plain(KeyCode::Tab),
         "Up" => plain(KeyCode::Up),
         "Down" => plain(KeyCode::Down),

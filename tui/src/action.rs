@@ -8,7 +8,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::arrival::Arrival;
+use crate::{app::Page, arrival::Arrival};
 
 /// Everything that can change the [`crate::app::App`].
 #[derive(Clone, Debug)]
@@ -24,14 +24,40 @@ pub enum Action {
     /// Sort the other way round.
     Reverse,
     NextJob,
+    /// Show another view.
+    Go(Page),
     /// Show the selected rank alone.
     Inspect,
+    /// Show what explains the selected finding: stacks, or the rank.
+    Explain,
+    Fold(Folding),
+    /// To the next place where few ranks are and most are not.
+    NextOdd,
+    NextThread,
+    /// Have the stacks read again.
+    AskStacks,
+    /// The next quantities on the heatmaps.
+    NextMetric,
+    /// Save the stacks as a flame graph.
+    SaveFlame,
+    /// Copy what is known as text, and save it.
+    Report,
+    /// Stacks cannot be asked for, and why.
+    NoStacks(String),
     Help,
     /// Back out of what is open.
     Close,
     /// Save the screen as a picture.
     Save,
     Quit,
+}
+
+/// What becomes of a branch of the stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folding {
+    Turn,
+    Open,
+    Close,
 }
 
 /// Where the selection goes.
@@ -59,4 +85,8 @@ pub enum Effect {
         ranks: Vec<Rank>,
         kept: bool,
     },
+    /// Write this to a new file.
+    Write(PathBuf, String),
+    /// Write this to a new file, and put it where the terminal pastes from.
+    Copy(PathBuf, String),
 }

@@ -1,21 +1,31 @@
 //! Everything the screen is made from. [`crate::update`] changes it, [`crate::view`] draws it.
 #![forbid(unsafe_code)]
 
+mod communicators;
+mod incident;
+mod log;
 mod metric;
 mod odd;
 mod roads;
 mod seats;
 mod sort;
+mod stacks;
 mod survey;
+mod whereabouts;
 
 use std::collections::{HashMap, VecDeque};
 
-pub use metric::Metric;
+pub use communicators::{Communicator, Traffic};
+pub use incident::Incident;
+pub use log::{Entry, Log, What};
+pub use metric::{Maps, Metric};
 pub use odd::Odd;
 pub use roads::{Roads, Standing};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
+pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use survey::{Row, Survey};
+pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
@@ -50,6 +60,19 @@ pub struct App {
     pub(crate) arrived: HashMap<HostName, Moment>,
     pub(crate) survey: Survey,
     inquiry: Inquiry,
+    pub(crate) stacks: Stacks,
+    pub(crate) whereabouts: Whereabouts,
+    pub(crate) log: Log,
+    pub(crate) incident: Option<Incident>,
+    /// When the incident began that was shown by itself last: each is shown so once.
+    pub(crate) alarmed: Option<Moment>,
+    /// By its index among the findings.
+    pub(crate) finding: usize,
+    /// Only while they are looked at.
+    pub(crate) communicators: Vec<Communicator>,
+    /// The selected one's index.
+    pub(crate) communicator: usize,
+    pub(crate) maps: Maps,
     pub(crate) palette: Palette,
 }
 
@@ -68,6 +91,9 @@ pub enum Page {
     Overview,
     /// The selected rank alone.
     Rank,
+    Collectives,
+    Stacks,
+    Findings,
 }
 
 /// What is open over the screen.
@@ -101,16 +127,35 @@ impl App {
             arrived: HashMap::new(),
             survey: Survey::default(),
             inquiry: Inquiry::default(),
+            stacks: Stacks::default(),
+            whereabouts: Whereabouts::default(),
+            log: Log::default(),
+            incident: None,
+            alarmed: None,
+            finding: 0,
+            communicators: Vec::new(),
+            communicator: 0,
+            maps: Maps::default(),
             palette: Palette::new(depth),
         }
     }
 
     /// Whose keys are in force.
     pub fn scope(&self) -> Scope {
-        match (self.overlay, self.page) {
-            (Overlay::Help, _) => Scope::Help,
-            (Overlay::None, Page::Overview) => Scope::Overview,
-            (Overlay::None, Page::Rank) => Scope::Rank,
+        match self.overlay {
+            Overlay::Help => Scope::Help,
+            Overlay::None => self.page_scope(),
+        }
+    }
+
+    /// Whose keys are in force while nothing is open over the view.
+    pub(crate) fn page_scope(&self) -> Scope {
+        match self.page {
+            Page::Overview => Scope::Overview,
+            Page::Rank => Scope::Rank,
+            Page::Collectives => Scope::Collectives,
+            Page::Stacks => Scope::Stacks,
+            Page::Findings => Scope::Findings,
         }
     }
 
@@ -178,5 +223,17 @@ impl App {
         let there = told.max().unwrap_or(now);
         self.survey.update(job, jobs.lost_frames(), there, self.sort, age);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
+        self.log.follow(&self.survey.findings, now);
+        self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
+        self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
+        if self.page == Page::Collectives {
+            self.communicators = communicators::of(job);
+            self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
+        }
+        if self.page == Page::Stacks {
+            let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
+            self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
+            self.stacks.settle(job);
+        }
     }
 }

@@ -102,6 +102,19 @@ pub fn stamp(moment: Moment) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
+/// The moment in UTC, to be read: `2027-01-15 08:00:00 UTC`.
+pub fn clock(moment: Moment) -> String {
+    let seconds = moment.0 / 1_000_000_000;
+    let (year, month, day) = date(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02} {} UTC", time_of_day(moment))
+}
+
+/// `08:00:00`, in UTC.
+pub fn time_of_day(moment: Moment) -> String {
+    let seconds = moment.0 / 1_000_000_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
 /// The Gregorian date of a day counted from 1970-01-01, by eras of 400 years that begin in March,
 /// where the leap day is the last of its year.
 fn date(days: u64) -> (u64, u64, u64) {

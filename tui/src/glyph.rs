@@ -1,7 +1,7 @@
 //! Every symbol that means something. A colour never says a thing that its glyph does not.
 #![forbid(unsafe_code)]
 
-use xpu_shared::status::RankState;
+use xpu_shared::{stack::Class, status::RankState};
 
 use crate::palette::Role;
 
@@ -19,11 +19,17 @@ pub const HINT: &str = "›";
 pub const UNKNOWN: &str = "·";
 /// A value well below its fellows.
 pub const LOW: &str = "▼";
+/// A value well above its fellows, where less is better.
+pub const HIGH: &str = "▲";
 pub const ELLIPSIS: char = '…';
 pub const RISING: &str = "↑";
 pub const FALLING: &str = "↓";
 /// Left of the row that is selected.
 pub const CURSOR: &str = "▌";
+
+/// A branch of the stacks that is open, and one that is closed.
+pub const OPEN: &str = "▼";
+pub const CLOSED: &str = "▶";
 
 /// Heights of a sparkline, lowest first. The two highest are left out: lines below each other must not touch.
 pub const BARS: [char; 6] = ['▁', '▂', '▃', '▄', '▅', '▆'];
@@ -42,5 +48,27 @@ pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
         RankState::Hung => (ALARM, "hung", Role::Alarm),
         RankState::Silent => (STALE, "silent", Role::Warning),
         RankState::Exited => (ALARM, "exited", Role::Alarm),
+    }
+}
+
+/// A frame's kind, in two letters and in colour.
+pub fn frame(class: Class) -> (&'static str, Role) {
+    match class {
+        Class::State => ("os", Role::System),
+        Class::Role => ("  ", Role::Strong),
+        Class::Python => ("py", Role::Python),
+        Class::Torch => ("pt", Role::Torch),
+        Class::C => ("c ", Role::Native),
+    }
+}
+
+/// What the letters stand for.
+pub fn frame_means(class: Class) -> &'static str {
+    match class {
+        Class::State => "kernel",
+        Class::Role => "thread",
+        Class::Python => "Python",
+        Class::Torch => "torch, NCCL, CUDA",
+        Class::C => "C",
     }
 }

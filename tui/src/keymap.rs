@@ -5,7 +5,10 @@ use std::fmt;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::action::{Action, Motion};
+use crate::{
+    action::{Action, Folding, Motion},
+    app::Page,
+};
 
 /// A key as it is written in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +41,12 @@ impl fmt::Display for Key {
             f.write_str("Ctrl-")?;
         }
         match self.code {
+            KeyCode::Char(' ') => f.write_str("Space"),
             KeyCode::Char(c) => write!(f, "{c}"),
             KeyCode::Up => f.write_str("↑"),
             KeyCode::Down => f.write_str("↓"),
+            KeyCode::Left => f.write_str("←"),
+            KeyCode::Right => f.write_str("→"),
             KeyCode::PageUp => f.write_str("PgUp"),
             KeyCode::PageDown => f.write_str("PgDn"),
             other => write!(f, "{other}"),
@@ -52,9 +58,14 @@ impl fmt::Display for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
+    /// In every view that lists something.
+    List,
     Overview,
     /// One rank alone.
     Rank,
+    Collectives,
+    Stacks,
+    Findings,
     Help,
 }
 
@@ -62,10 +73,18 @@ impl Scope {
     pub fn title(self) -> &'static str {
         match self {
             Self::Anywhere => "Anywhere",
+            Self::List => "Lists",
             Self::Overview => "Overview",
             Self::Rank => "Rank",
+            Self::Collectives => "Collectives",
+            Self::Stacks => "Stacks",
+            Self::Findings => "Findings",
             Self::Help => "This page",
         }
+    }
+
+    fn is_list(self) -> bool {
+        matches!(self, Self::Overview | Self::Collectives | Self::Stacks | Self::Findings)
     }
 }
 
@@ -90,33 +109,42 @@ const fn bind(
     Binding { scope, keys, action, help, short }
 }
 
-use Scope::{Anywhere, Help, Overview, Rank};
+use Scope::{Anywhere, Collectives, Findings, Help, List, Overview, Rank, Stacks};
+
+const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'static str) -> Binding {
+    bind(Anywhere, keys, Action::Go(page), help, Some(short))
+}
+
+const fn to(keys: &'static [Key], motion: Motion, help: &'static str) -> Binding {
+    bind(List, keys, Action::Move(motion), help, None)
+}
 
 /// In the order of the help page and of the footer.
 pub const BINDINGS: &[Binding] = &[
+    go(&[char('1')], Page::Overview, "all ranks, and what is wrong", "overview"),
+    bind(Anywhere, &[char('2')], Action::Inspect, "the selected rank alone, by shape and size", Some("rank")),
+    go(&[char('4')], Page::Collectives, "communicators: who entered, who waits", "collectives"),
+    go(&[char('6'), char('s')], Page::Stacks, "where every rank is in its code", "stacks"),
+    go(&[char('7'), char('f')], Page::Findings, "all that is and was wrong", "findings"),
     bind(Anywhere, &[char('?'), char('h')], Action::Help, "show or leave the help page", Some("help")),
-    bind(
-        Overview,
-        &[char('j'), code(KeyCode::Down)],
-        Action::Move(Motion::Down),
-        "next rank",
-        Some("select"),
-    ),
-    bind(Overview, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", None),
+    to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
+    to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
+    to(&[code(KeyCode::PageDown)], Motion::PageDown, "ten lines down"),
+    to(&[code(KeyCode::PageUp)], Motion::PageUp, "ten lines up"),
+    to(&[char('g'), code(KeyCode::Home)], Motion::First, "first line"),
+    to(&[char('G'), code(KeyCode::End)], Motion::Last, "last line"),
     bind(
         Overview,
         &[code(KeyCode::Enter)],
         Action::Inspect,
-        "the selected rank alone, by shape and size",
-        Some("rank"),
+        "the selected rank, or the one that stands out",
+        None,
     ),
-    bind(Overview, &[code(KeyCode::PageDown)], Action::Move(Motion::PageDown), "ten ranks down", None),
-    bind(Overview, &[code(KeyCode::PageUp)], Action::Move(Motion::PageUp), "ten ranks up", None),
-    bind(Overview, &[char('g'), code(KeyCode::Home)], Action::Move(Motion::First), "first rank", None),
-    bind(Overview, &[char('G'), code(KeyCode::End)], Action::Move(Motion::Last), "last rank", None),
+    bind(Overview, &[char('m')], Action::NextMetric, "other quantities on the heatmaps", Some("metric")),
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
+    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing", None),
     bind(Rank, &[code(KeyCode::Esc), code(KeyCode::Enter)], Action::Close, "back to all ranks", Some("back")),
     bind(
         Rank,
@@ -126,15 +154,60 @@ pub const BINDINGS: &[Binding] = &[
         Some("next rank"),
     ),
     bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
+    bind(Stacks, &[char('n')], Action::NextOdd, "to the next ranks that part from most", Some("odd one out")),
+    bind(
+        Stacks,
+        &[code(KeyCode::Enter), char(' ')],
+        Action::Fold(Folding::Turn),
+        "open or close a branch",
+        Some("open"),
+    ),
+    bind(Stacks, &[code(KeyCode::Right), char('l')], Action::Fold(Folding::Open), "open it", None),
+    bind(Stacks, &[code(KeyCode::Left)], Action::Fold(Folding::Close), "close it", None),
+    bind(Stacks, &[code(KeyCode::Tab)], Action::NextThread, "next thread", Some("threads")),
+    bind(Stacks, &[char('r')], Action::AskStacks, "read all stacks again", Some("read again")),
+    bind(
+        Stacks,
+        &[char('w')],
+        Action::SaveFlame,
+        "save a flame graph as an SVG file here",
+        Some("flame SVG"),
+    ),
+    bind(
+        Stacks,
+        &[code(KeyCode::Esc)],
+        Action::Close,
+        "back; a hang is seen, and stays in findings",
+        Some("back"),
+    ),
+    bind(
+        Findings,
+        &[code(KeyCode::Enter)],
+        Action::Explain,
+        "the stacks, or the rank, that explain it",
+        Some("why"),
+    ),
+    bind(Findings, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(
+        Anywhere,
+        &[char('y')],
+        Action::Report,
+        "copy a report as text, and save it here",
+        Some("copy report"),
+    ),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
-    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing", None),
     bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
 ];
 
 /// The bindings in force: those of the scope, and those in force anywhere.
 pub fn in_force(scope: Scope) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |binding| binding.scope == scope || binding.scope == Anywhere)
+    BINDINGS.iter().filter(move |binding| match binding.scope {
+        Anywhere => true,
+        List => scope.is_list(),
+        other => other == scope,
+    })
 }
 
 /// What the key means now.
@@ -151,12 +224,21 @@ mod tests {
     /// One of each, and whether a person can mean it. A new action does not compile until it is put here.
     fn is_meant(action: &Action) -> bool {
         match action {
-            Action::Time(_) | Action::Arrive(_) | Action::Saved(_) => false,
+            Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::NoStacks(_) => false,
             Action::Move(_)
             | Action::SortNext
             | Action::Reverse
             | Action::NextJob
+            | Action::Go(_)
             | Action::Inspect
+            | Action::Explain
+            | Action::Fold(_)
+            | Action::NextOdd
+            | Action::NextThread
+            | Action::AskStacks
+            | Action::NextMetric
+            | Action::SaveFlame
+            | Action::Report
             | Action::Help
             | Action::Close
             | Action::Save
@@ -167,11 +249,21 @@ mod tests {
     fn meant() -> Vec<Action> {
         use Motion::{Down, First, Last, PageDown, PageUp, Up};
         let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
+        all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
+        let pages = [Page::Overview, Page::Collectives, Page::Stacks, Page::Findings];
+        all.extend(pages.map(Action::Go));
         all.extend([
             Action::SortNext,
             Action::Reverse,
             Action::NextJob,
             Action::Inspect,
+            Action::Explain,
+            Action::NextOdd,
+            Action::NextThread,
+            Action::AskStacks,
+            Action::NextMetric,
+            Action::SaveFlame,
+            Action::Report,
             Action::Help,
             Action::Close,
             Action::Save,
@@ -183,6 +275,8 @@ mod tests {
     fn same(one: &Action, other: &Action) -> bool {
         match (one, other) {
             (Action::Move(one), Action::Move(other)) => one == other,
+            (Action::Go(one), Action::Go(other)) => one == other,
+            (Action::Fold(one), Action::Fold(other)) => one == other,
             _ => discriminant(one) == discriminant(other),
         }
     }
@@ -198,7 +292,7 @@ mod tests {
 
     #[test]
     fn no_scope_binds_a_key_twice() {
-        for scope in [Overview, Rank, Help] {
+        for scope in [Overview, Rank, Collectives, Stacks, Findings, Help] {
             let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
             for (index, key) in keys.iter().enumerate() {
                 assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");

@@ -14,6 +14,7 @@ pub mod keymap;
 pub mod live;
 pub mod palette;
 pub mod parts;
+pub mod report;
 pub mod svg;
 pub mod terminal;
 pub mod update;

@@ -51,6 +51,12 @@ pub enum Role {
     Good,
     Warning,
     Alarm,
+    /// Frames of a stack, by their kind.
+    Python,
+    Torch,
+    Native,
+    /// What the kernel says of a process.
+    System,
 }
 
 /// The colours of one terminal.
@@ -88,6 +94,10 @@ const ACCENT: Shade = Shade::new((0x79, 0xc0, 0xff), 117, Color::Cyan);
 const GOOD: Shade = Shade::new((0x35, 0xb7, 0x8f), 36, Color::Green);
 const WARNING: Shade = Shade::new((0xf0, 0xad, 0x2b), 214, Color::Yellow);
 const ALARM: Shade = Shade::new((0xff, 0x6f, 0x4d), 203, Color::LightRed);
+const PYTHON: Shade = Shade::new((0x7c, 0xc7, 0xd3), 116, Color::Cyan);
+const TORCH: Shade = Shade::new((0x8f, 0xc9, 0x63), 113, Color::Green);
+const NATIVE: Shade = Shade::new((0xe3, 0x98, 0x68), 173, Color::Yellow);
+const SYSTEM: Shade = Shade::new((0xc4, 0x9b, 0xd0), 176, Color::Magenta);
 /// The row that is selected, and what is written on it.
 const CHOSEN: Shade = Shade::new((0x22, 0x2f, 0x3f), 236, Color::Blue);
 const ON_CHOSEN: Shade = Shade::new((0xf0, 0xf6, 0xfc), 255, Color::White);
@@ -136,6 +146,10 @@ impl Palette {
             Role::Good => &GOOD,
             Role::Warning => &WARNING,
             Role::Alarm => &ALARM,
+            Role::Python => &PYTHON,
+            Role::Torch => &TORCH,
+            Role::Native => &NATIVE,
+            Role::System => &SYSTEM,
         };
         match (self.depth, role) {
             (Depth::None, Role::Muted | Role::Faint) => plain.add_modifier(Modifier::DIM),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crossterm::{
+    clipboard::CopyToClipboard,
     cursor, execute,
     style::force_color_output,
     terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
@@ -14,6 +15,9 @@ use crossterm::{
 use ratatui::{DefaultTerminal, buffer::Buffer, layout::Rect};
 
 use crate::{app::App, palette::Depth, view};
+
+/// Bytes that are copied at most: of longer texts many terminals take nothing.
+const COPIED: usize = 64 << 10;
 
 /// Gives the terminal back when it goes; a panic does so before its message is printed.
 #[derive(Debug)]
@@ -38,6 +42,16 @@ impl Screen {
         execute!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(|frame| view::draw(app, frame.area(), frame.buffer_mut()))?;
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+    }
+
+    /// Puts the text where the terminal pastes from (OSC 52), also over ssh. Terminals that cannot do it ignore it; none takes
+    /// any length.
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let mut end = text.len().min(COPIED);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        execute!(self.terminal.backend_mut(), CopyToClipboard::to_clipboard_from(&text[..end]))
     }
 
     /// The picture that is on the screen.

@@ -1,19 +1,16 @@
 //! What an action does to the app. Nothing is drawn here, and nothing outside is touched: that is an [`Effect`].
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+mod go;
+mod save;
+mod watch;
 
-use xpu_shared::{
-    frame::{Body, Frame},
-    id::JobName,
-    unit::Moment,
-};
+use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Choice, Note, Overlay, Page, Sort},
+    app::{App, Choice, Note, Overlay, Page, Sort, Stacks},
     arrival::Arrival,
-    figure,
 };
 
 /// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
@@ -26,28 +23,22 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     match action {
         Action::Time(now) => {
             app.now = now;
-            return app.stacks_due().map(|(job, ranks)| Effect::AskStacks { job, ranks, kept: true });
+            return watch::look(app);
         }
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
-        Action::Move(motion) => {
-            select(app, motion);
-            return (app.page == Page::Rank).then(|| watched(app));
-        }
-        Action::Inspect => {
-            app.settle();
-            // Who presses Enter with nothing selected wants to know about the rank that stands out.
-            let odd = app.survey.odd.map(|odd| odd.rank(&app.survey));
-            app.selected = app.selected.or(odd);
-            if app.selected.is_none() {
-                select(app, Motion::First);
-            }
-            app.selected?;
-            app.page = Page::Rank;
-            return Some(watched(app));
-        }
+        Action::Move(motion) => return travel(app, motion),
+        Action::Go(page) => return go::to(app, page),
+        Action::Inspect => return go::inspect(app),
+        Action::Explain => return go::explain(app),
+        Action::Fold(_) | Action::NextOdd | Action::NextThread => in_stacks(app, &action),
+        Action::AskStacks => return watch::ask(app),
+        Action::NoStacks(why) => app.stacks.refuse(why),
+        Action::NextMetric => app.maps = app.maps.next(),
+        Action::SaveFlame => return save::flame(app),
+        Action::Report => return save::report(app),
         Action::SortNext => app.sort = app.sort.next(),
         Action::Reverse => app.sort = Sort { reversed: !app.sort.reversed, ..app.sort },
         Action::NextJob => next_job(app),
@@ -59,16 +50,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Close => match (app.overlay, app.page) {
             (Overlay::Help, _) => app.overlay = Overlay::None,
-            (Overlay::None, Page::Rank) => {
-                app.page = Page::Overview;
-                return Some(Effect::WatchRank(None));
-            }
             (Overlay::None, Page::Overview) => app.selected = None,
+            (Overlay::None, _) => return go::to(app, Page::Overview),
         },
-        Action::Save => {
-            app.settle();
-            return Some(Effect::Save(picture_name(app.job().map(xpu_shared::job::Job::name), app.now)));
-        }
+        Action::Save => return Some(save::picture(app)),
         Action::Quit => return Some(Effect::Quit),
     }
     None
@@ -84,11 +69,47 @@ fn arrive(app: &mut App, frame: &Frame) {
         Body::Refusal(why) => app.warn(format!("{}: {why}", frame.host)),
         _ => app.jobs.fold(frame),
     }
+    if let Body::Stacks(_) = frame.body {
+        app.stacks.came(app.now);
+    }
 }
 
-fn watched(app: &App) -> Effect {
-    let job = app.job().map(|job| job.name().clone());
-    Effect::WatchRank(job.zip(app.selected))
+/// Moves what is selected in the view that is shown.
+fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
+    app.settle();
+    match app.page {
+        Page::Overview => select(app, motion),
+        Page::Rank => {
+            select(app, motion);
+            return Some(go::watched(app));
+        }
+        Page::Stacks => app.stacks.travel(motion),
+        Page::Findings => app.finding = moved(app.finding, app.survey.findings.len(), motion),
+        Page::Collectives => app.communicator = moved(app.communicator, app.communicators.len(), motion),
+    }
+    None
+}
+
+fn in_stacks(app: &mut App, action: &Action) {
+    app.settle();
+    match action {
+        Action::Fold(folding) => app.stacks.fold(*folding),
+        Action::NextOdd => app.stacks.next_odd(),
+        _ => app.stacks.next_thread(),
+    }
+}
+
+/// From one place of a list of so many to another.
+fn moved(at: usize, of: usize, motion: Motion) -> usize {
+    let last = of.saturating_sub(1);
+    match motion {
+        Motion::First => 0,
+        Motion::Last => last,
+        Motion::Up => at.saturating_sub(1),
+        Motion::Down => (at + 1).min(last),
+        Motion::PageUp => at.saturating_sub(PAGE),
+        Motion::PageDown => (at + PAGE).min(last),
+    }
 }
 
 /// The first motion selects the first rank listed (or the last), wherever it would go.
@@ -99,12 +120,9 @@ fn select(app: &mut App, motion: Motion) {
     let row = app.selected.and_then(|rank| survey.row_of(rank));
     let at = row.and_then(|row| survey.order.iter().position(|&listed| listed == row));
     let to = match (at, motion) {
-        (_, Motion::First) | (None, Motion::Down | Motion::PageDown) => 0,
-        (_, Motion::Last) | (None, Motion::Up | Motion::PageUp) => last,
-        (Some(at), Motion::Up) => at.saturating_sub(1),
-        (Some(at), Motion::Down) => (at + 1).min(last),
-        (Some(at), Motion::PageUp) => at.saturating_sub(PAGE),
-        (Some(at), Motion::PageDown) => (at + PAGE).min(last),
+        (Some(at), motion) => moved(at, last + 1, motion),
+        (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
+        (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
     app.selected = Some(survey.rows()[survey.order[to]].status.rank);
 }
@@ -119,14 +137,8 @@ fn next_job(app: &mut App) {
         Some(name) if at != Some(next) => {
             app.choice = Choice::Named(name);
             app.selected = None;
+            app.stacks = Stacks::default();
         }
         _ => app.note = Some(Note::Done("there is no other job".to_owned())),
     }
-}
-
-/// `xpu-top-llama-70b-20270115T080000Z.svg`
-fn picture_name(job: Option<&JobName>, now: Moment) -> PathBuf {
-    // The name came over the network: cleaned, it is no path.
-    let job = job.map(|name| format!("{}-", JobName::cleaned(name.as_str()))).unwrap_or_default();
-    PathBuf::from(format!("xpu-top-{job}{}.svg", figure::stamp(now)))
 }

@@ -1,15 +1,20 @@
 //! Draws the app. Nothing is changed here, so the same app and size always give the same screen.
 #![forbid(unsafe_code)]
 
+mod collectives;
 mod cramped;
+mod findings;
 mod footer;
 mod header;
+mod headline;
 mod heatmaps;
 mod help;
 mod notices;
+mod panel;
 mod rank;
 mod ranks;
 mod rest;
+mod stacks;
 
 use ratatui::{
     buffer::Buffer,
@@ -30,7 +35,12 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let inner = area.inner(Margin::new(1, 0));
     let [main, footer] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(inner);
     match app.standing() {
-        Standing::Running => overview(app, room, main, buffer),
+        Standing::Running => match app.page {
+            Page::Overview | Page::Rank => overview(app, room, main, buffer),
+            Page::Collectives => collectives::draw(app, room, main, buffer),
+            Page::Stacks => stacks::draw(app, room, main, buffer),
+            Page::Findings => findings::draw(app, room, main, buffer),
+        },
         standing => rest::draw(app, room, standing, main, buffer),
     }
     footer::draw(app, footer, buffer);
@@ -41,27 +51,28 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 
 fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let wide = room == Room::Wide;
-    let notices = notices::lines(app, usize::from(area.width), if wide { 6 } else { 3 });
-    let air = u16::from(wide);
-    let above = header::height(room) + notices.len() as u16 + 2 * air;
+    let notices =
+        notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, if wide { 6 } else { 4 });
+    // Where there is room the notices have a frame, else nothing is lost on lines.
+    let frame = if wide { 2 } else { 0 };
+    let above = header::height(room) + notices.len() as u16 + frame;
     let body = area.height.saturating_sub(above);
     let maps = heatmaps::Panels::plan(app, area.width, body * 11 / 20);
-    let [header, told, _, map_area, _, table] = Layout::vertical([
+    let [header, told, map_area, _, table] = Layout::vertical([
         Constraint::Length(header::height(room)),
-        Constraint::Length(notices.len() as u16),
-        Constraint::Length(air),
+        Constraint::Length(notices.len() as u16 + frame),
         Constraint::Length(maps.height()),
-        Constraint::Length(air),
+        Constraint::Length(u16::from(wide)),
         Constraint::Min(0),
     ])
     .areas(area);
     header::draw(app, room, header, buffer);
-    for (line, y) in notices.iter().zip(told.y..) {
-        buffer.set_line(told.x, y, line, told.width);
-    }
+    let told = if wide { panel::draw(app.palette, room, notices::title(app), told, buffer) } else { told };
+    headline::lines(&notices, told, buffer);
     maps.draw(app, map_area, buffer);
-    match app.page {
-        Page::Overview => ranks::draw(app, room, table, buffer),
-        Page::Rank => rank::draw(app, room, table, buffer),
+    if app.page == Page::Rank {
+        rank::draw(app, room, table, buffer);
+    } else {
+        ranks::draw(app, room, table, buffer);
     }
 }

@@ -1,7 +1,10 @@
 //! The loop: what comes in becomes an action, actions change the app, and the app is drawn.
 #![forbid(unsafe_code)]
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use crossterm::event::{Event, EventStream, KeyEventKind};
@@ -132,15 +135,20 @@ impl Due {
 }
 
 fn tell_time(app: &mut App, live: Option<&Live>) {
-    if let (Some(Effect::AskStacks { job, ranks, kept }), Some(live)) =
-        (update(app, Action::Time(Moment::now())), live)
-    {
-        ask_stacks(live, job, ranks, kept);
+    if let Some(Effect::AskStacks { job, ranks, kept }) = update(app, Action::Time(Moment::now())) {
+        ask_stacks(app, live, job, ranks, kept);
     }
 }
 
-fn ask_stacks(live: &Live, job: JobName, ranks: Vec<Rank>, kept: bool) {
-    if kept { live.kept_stacks(job, ranks) } else { live.stacks(job, ranks) }
+fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, kept: bool) {
+    match live {
+        Some(live) if kept => live.kept_stacks(job, ranks),
+        Some(live) => live.stacks(job, ranks),
+        None => {
+            let why = "a recording has no processes that could be read".to_owned();
+            update(app, Action::NoStacks(why));
+        }
+    }
 }
 
 fn press(app: &mut App, event: &Event) -> Option<Effect> {
@@ -160,25 +168,30 @@ fn carry_out(
         Effect::Quit => return Ok(true),
         Effect::Save(path) => {
             let picture = svg::picture(&screen.picture(app)?);
-            let saved =
-                write_new(&path, &picture).map(|()| path).map_err(|error| format!("not saved: {error}"));
-            update(app, Action::Saved(saved));
+            update(app, Action::Saved(save(path, &picture)));
+        }
+        Effect::Write(path, text) => {
+            update(app, Action::Saved(save(path, &text)));
+        }
+        Effect::Copy(path, text) => {
+            screen.copy(&text)?;
+            update(app, Action::Saved(save(path, &text)));
         }
         Effect::WatchRank(rank) => {
             if let Some(live) = live {
                 live.watch_rank(rank);
             }
         }
-        Effect::AskStacks { job, ranks, kept } => {
-            if let Some(live) = live {
-                ask_stacks(live, job, ranks, kept);
-            }
-        }
+        Effect::AskStacks { job, ranks, kept } => ask_stacks(app, live, job, ranks, kept),
     }
     Ok(false)
 }
 
-/// A picture never takes the place of another file.
+fn save(path: PathBuf, text: &str) -> Result<PathBuf, String> {
+    write_new(&path, text).map(|()| path).map_err(|error| format!("not saved: {error}"))
+}
+
+/// It never takes the place of another file.
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())

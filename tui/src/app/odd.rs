@@ -26,7 +26,7 @@ impl Odd {
             let low = || {
                 values()
                     .filter_map(move |(index, row)| Some((index, metric.of(row)?)))
-                    .filter(|&(_, value)| scale.is_low(value))
+                    .filter(|&(_, value)| scale.is_bad(value))
             };
             let (row, value) = low().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
             Some(Self { row, metric, value, deviation: scale.deviation(value), others: low().count() - 1 })

@@ -61,8 +61,8 @@ pub struct Survey {
     rows: Vec<Row>,
     pub seats: Seats,
     pub order: Vec<usize>,
-    gemm: Option<Scale>,
-    bus: Option<Scale>,
+    /// In the order of [`Metric::ALL`].
+    scales: [Option<Scale>; Metric::ALL.len()],
     pub odd: Option<Odd>,
     pub findings: Vec<Finding>,
     /// The second the findings are of, and how many ranks lived.
@@ -176,13 +176,11 @@ impl Survey {
         };
         self.seats = Seats::of(&self.rows, self.world_size);
         self.order = sort.order(&self.rows);
-        let of_current =
-            |metric: Metric| Scale::of(self.current().filter_map(|row| metric.of(row)).collect());
-        (self.gemm, self.bus) = (of_current(Metric::Gemm), of_current(Metric::Bus));
         let steps = || self.current().filter_map(|row| row.status.step);
         self.steps = steps().min().zip(steps().max());
         self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
             .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
+        self.scales = Metric::ALL.map(|metric| self.measure(metric));
         self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
         self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
         self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
@@ -220,9 +218,16 @@ impl Survey {
 
     /// The ranks' range of a metric; `None` while none is known.
     pub fn scale(&self, metric: Metric) -> Option<&Scale> {
+        self.scales[metric as usize].as_ref()
+    }
+
+    fn measure(&self, metric: Metric) -> Option<Scale> {
+        let values = self.current().filter_map(|row| metric.of(row)).collect();
         match metric {
-            Metric::Gemm => self.gemm.as_ref(),
-            Metric::Bus => self.bus.as_ref(),
+            Metric::Gemm | Metric::Bus => Scale::of(values),
+            // The usual lateness is next to nothing: what counts is its share of a step.
+            Metric::Lateness => Scale::of_times(values, self.step_time.map(Nanoseconds::milliseconds)),
+            Metric::StepTime => Scale::of_times(values, None),
         }
     }
 
@@ -230,9 +235,11 @@ impl Survey {
         self.rows.binary_search_by_key(&rank, |row| row.status.rank).ok()
     }
 
-    /// The row of the least, by a metric.
-    pub fn lowest(&self, metric: Metric) -> Option<(&Row, f64)> {
-        self.current().filter_map(|row| Some((row, metric.of(row)?))).min_by(|(_, a), (_, b)| a.total_cmp(b))
+    /// The row of the worst, by a metric.
+    pub fn worst(&self, metric: Metric) -> Option<(&Row, f64)> {
+        let scale = self.scale(metric)?;
+        let known = self.current().filter_map(|row| Some((row, metric.of(row)?)));
+        known.reduce(|one, other| if scale.badness(other.1) > scale.badness(one.1) { other } else { one })
     }
 
     /// Whether no rank says any more how it does: the job is over, or no host is heard.

@@ -1,6 +1,6 @@
 //! `xpu-top stacks`: where every rank is, merged.
 
-pub(super) mod flame;
+pub(crate) mod flame;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,9 +6,11 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::{
     action::Action,
-    app::{App, Note, Overlay, Standing},
+    app::{App, Note, Overlay, Page, Standing},
     glyph,
     keymap::{self, Binding},
     palette::Role,
@@ -16,16 +18,6 @@ use crate::{
 };
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
-    let mut keys: Vec<Span<'_>> = Vec::new();
-    for (binding, short) in
-        keymap::in_force(app.scope()).filter_map(|binding| Some((binding, binding.short?)))
-    {
-        if is_useful(binding, app) {
-            let key = binding.keys[0].to_string();
-            keys.push(Span::styled(key, app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong))));
-            keys.push(Span::styled(format!(" {short}   "), app.palette.of(Role::Muted)));
-        }
-    }
     let note = match &app.note {
         Some(Note::Done(text)) => Line::styled(format!("{} {text}", glyph::GOOD), app.palette.of(Role::Good)),
         Some(Note::Failed(text)) => {
@@ -33,16 +25,68 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         }
         None => Line::default(),
     };
-    ends::draw(&keys.into(), &note, area, buffer);
+    let keys = || {
+        keymap::in_force(app.scope())
+            .filter_map(|binding| Some((binding, binding.short?)))
+            .filter(|(binding, _)| is_useful(binding, app))
+    };
+    let (views, others): (Vec<_>, Vec<_>) = keys().partition(|(binding, _)| page_of(binding).is_some());
+    // Where not all fits, the other views are known by their numbers alone; on the first page by their names.
+    let whole =
+        others.iter().chain(&views).map(|(binding, short)| word(binding, short).width() + 3).sum::<usize>();
+    let names = app.page == Page::Overview || whole <= usize::from(area.width);
+    let mut line = Line::default();
+    for (binding, short) in &views {
+        let here = page_of(binding) == Some(app.page);
+        let text = if names || here { word(binding, short) } else { binding.keys[0].to_string() };
+        let gap = if names { "   " } else { "  " };
+        let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
+        let (key, rest) = text.split_at(binding.keys[0].to_string().len());
+        let loud = app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong));
+        line.push_span(Span::styled(key.to_owned(), if here { style } else { loud }));
+        line.push_span(Span::styled(rest.to_owned(), style));
+        line.push_span(Span::raw(gap));
+    }
+    for (binding, short) in &others {
+        let key = binding.keys[0].to_string();
+        let width = key.width() + short.width() + 1;
+        if line.width() + width > usize::from(area.width) {
+            continue;
+        }
+        line.push_span(Span::styled(key, app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong))));
+        line.push_span(Span::styled(format!(" {short}   "), app.palette.of(Role::Muted)));
+    }
+    ends::draw(&line, &note, area, buffer);
+}
+
+fn word(binding: &Binding, short: &str) -> String {
+    format!("{} {short}", binding.keys[0])
+}
+
+/// The view a key leads to by its number.
+fn page_of(binding: &Binding) -> Option<Page> {
+    match binding.action {
+        Action::Go(page) => Some(page),
+        Action::Inspect if binding.short.is_some() => Some(Page::Rank),
+        _ => None,
+    }
 }
 
 /// A key that would do nothing now is not offered.
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
-        Action::Move(_) | Action::Inspect | Action::SortNext | Action::Reverse => {
-            app.standing() == Standing::Running
+        Action::Move(_)
+        | Action::Go(_)
+        | Action::Inspect
+        | Action::NextMetric
+        | Action::SortNext
+        | Action::Reverse
+        | Action::Report => app.standing() == Standing::Running,
+        Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::SaveFlame => {
+            !app.stacks.rows().is_empty()
         }
+        Action::Explain => !app.survey.findings.is_empty(),
         _ => true,
     }
 }

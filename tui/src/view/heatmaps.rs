@@ -1,4 +1,4 @@
-//! Every rank's GEMM rate and bus bandwidth, hosts as rows, side by side.
+//! Two quantities of every rank, hosts as rows, side by side.
 
 use ratatui::{
     buffer::Buffer,
@@ -11,12 +11,12 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::{
     app::{App, Metric, Row, Seat},
     figure,
-    glyph::{RAMP, SWATCH, UNKNOWN},
+    glyph::{HIGH, LOW, RAMP, SWATCH, UNKNOWN},
     palette::{Palette, Role},
     widget::{
         grid::{Density, Grid},
         heatmap::{Cell, Heatmap},
-        scale::{STEPS, Scale},
+        scale::{STEPS, Scale, Worse},
         wrap::cut,
     },
 };
@@ -60,8 +60,9 @@ impl Panels {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        self.panel(app, Metric::Gemm, left, buffer);
-        self.panel(app, Metric::Bus, right, buffer);
+        let [first, second] = app.maps.metrics();
+        self.panel(app, first, left, buffer);
+        self.panel(app, second, right, buffer);
     }
 
     fn panel(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
@@ -117,10 +118,11 @@ impl Panels {
         if let Density::Folded { ranks } = self.grid.density {
             parts.push(format!("{ranks} ranks a cell, the worst shown"));
         }
-        match (survey.scale(metric), survey.lowest(metric)) {
+        match (survey.scale(metric), survey.worst(metric)) {
             (Some(scale), Some((row, value))) => {
-                if scale.is_low(value) {
-                    parts.push(format!("lowest rank {} at {}", row.status.rank, figure::tenths(value)));
+                if scale.is_bad(value) {
+                    let worst = if scale.worse == Worse::Low { "lowest" } else { "highest" };
+                    parts.push(format!("{worst} rank {} at {}", row.status.rank, figure::tenths(value)));
                 }
                 if survey.is_frozen() {
                     parts.push("last figures".to_owned());
@@ -165,9 +167,12 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
     match (row.life, metric.of(row), scale) {
         (Life::Died, ..) => Cell::Dead,
         (_, value, _) if !row.is_fresh() => Cell::Stale { value },
-        (_, Some(value), Some(scale)) => {
-            Cell::Value { value, step: scale.step(value), low: scale.is_low(value) }
-        }
+        (_, Some(value), Some(scale)) => Cell::Value {
+            value,
+            step: scale.step(value),
+            badness: scale.badness(value),
+            sign: scale.is_bad(value).then_some(if scale.worse == Worse::Low { LOW } else { HIGH }),
+        },
         _ => Cell::Unknown,
     }
 }

@@ -1,15 +1,17 @@
 //! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::{finding::Confidence, job::PartlySeen};
+use xpu_shared::{finding::Finding, job::PartlySeen};
 
+use super::{headline, panel::Title};
 use crate::{
     app::{App, Metric},
     arrival::Endpoint,
     command::{claims, switched_off},
     figure, glyph,
-    palette::Role,
-    widget::wrap::wrapped,
+    palette::{Palette, Role},
+    report::sure,
+    widget::wrap::{cut, wrapped},
 };
 
 /// One sentence, and how loud it is.
@@ -17,10 +19,32 @@ struct Notice {
     glyph: &'static str,
     role: Role,
     text: String,
+    /// What to do next.
+    next: Option<String>,
+}
+
+impl Notice {
+    fn new(glyph: &'static str, role: Role, text: String) -> Self {
+        Self { glyph, role, text, next: None }
+    }
+
+    fn warning(text: String) -> Self {
+        Self::new(glyph::WARNING, Role::Warning, text)
+    }
 }
 
 /// Hosts named in one sentence before the rest is only counted.
 const NAMED: usize = 4;
+
+/// What stands on their frame.
+pub(super) fn title(app: &App) -> Title<'static> {
+    let count = app.survey.findings.len();
+    let right = match count {
+        0 => String::new(),
+        _ => format!("{}, f shows why", figure::counted(count, "finding", "findings")),
+    };
+    Title { name: "Findings", about: String::new(), right }
+}
 
 /// All notices in `most` lines; those that do not fit are counted.
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
@@ -28,14 +52,11 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
     let each = (most / notices.len().max(1)).clamp(1, 3);
     let mut lines: Vec<Line<'static>> = Vec::new();
     let shown = if notices.len() > most { most - 1 } else { notices.len() };
-    for notice in &notices[..shown] {
-        let room = (most - lines.len()).min(each);
-        let style = app.palette.of(notice.role);
-        for (index, text) in wrapped(&notice.text, width.saturating_sub(2), room).into_iter().enumerate() {
-            let sign = if index == 0 { notice.glyph } else { " " };
-            let words = if notice.role == Role::Good { app.palette.of(Role::Muted) } else { style };
-            lines.push(Line::from(vec![Span::styled(format!("{sign} "), style), Span::styled(text, words)]));
-        }
+    for (index, notice) in notices[..shown].iter().enumerate() {
+        // What comes after must have a line each; the worst has the rest.
+        let after = shown - index - 1 + usize::from(shown < notices.len());
+        let room = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
+        lines.extend(notice.lines(app.palette, width, room));
     }
     if shown < notices.len() {
         let text = format!("  and {} more", notices.len() - shown);
@@ -44,23 +65,35 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
     lines
 }
 
+impl Notice {
+    /// The sentence, and under it what to do next; on the same line where there is room for no more.
+    fn lines(&self, palette: Palette, width: usize, room: usize) -> Vec<Line<'static>> {
+        let style = palette.of(self.role);
+        let words = if self.role == Role::Good { palette.of(Role::Muted) } else { style };
+        let below = self.next.as_ref().filter(|_| room > 1);
+        let text = match &self.next {
+            Some(next) if room == 1 => format!("{}; {next}", self.text),
+            _ => self.text.clone(),
+        };
+        let told = wrapped(&text, width.saturating_sub(2), room - usize::from(below.is_some()));
+        let mut lines: Vec<_> = told
+            .into_iter()
+            .enumerate()
+            .map(|(index, text)| {
+                let sign = if index == 0 { self.glyph } else { " " };
+                Line::from(vec![Span::styled(format!("{sign} "), style), Span::styled(text, words)])
+            })
+            .collect();
+        if let Some(next) = below {
+            let next = cut(&format!("next: {next}"), width.saturating_sub(2));
+            lines.push(Line::from(vec![Span::raw("  "), Span::styled(next, palette.of(Role::Text))]));
+        }
+        lines
+    }
+}
+
 fn notices(app: &App) -> Vec<Notice> {
-    let mut all: Vec<_> = app
-        .survey
-        .findings
-        .iter()
-        .map(|finding| {
-            let sure = match finding.confidence {
-                Confidence::Certain => "",
-                Confidence::Likely => "likely: ",
-                Confidence::Guess => "perhaps: ",
-            };
-            let alarm = finding.stops_the_job();
-            let (glyph, role) =
-                if alarm { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) };
-            Notice { glyph, role, text: format!("{sure}{}", finding.sentence()) }
-        })
-        .collect();
+    let mut all: Vec<_> = app.survey.findings.iter().map(found).collect();
     all.extend(odd(app));
     all.extend(unreachable(app));
     all.extend(partly_seen(app));
@@ -68,17 +101,18 @@ fn notices(app: &App) -> Vec<Notice> {
     all.extend(blind(app));
     all.extend(turned_away(app));
     all.extend(losses(app));
-    let warn = |text: &String| Notice { glyph: glyph::WARNING, role: Role::Warning, text: text.clone() };
-    all.extend(app.warnings.iter().rev().map(warn));
+    all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
     if all.is_empty() {
         all.push(calm(app));
     }
-    all.extend(app.invitation.iter().map(|text| Notice {
-        glyph: glyph::HINT,
-        role: Role::Muted,
-        text: text.clone(),
-    }));
+    all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));
     all
+}
+
+fn found(finding: &Finding) -> Notice {
+    let (glyph, role) = headline::loudness(finding);
+    let text = format!("{}{}", sure(finding.confidence), finding.evidence);
+    Notice { next: Some(finding.advice.clone()), ..Notice::new(glyph, role, text) }
 }
 
 /// Why there is no bandwidth, where it is not for want of collectives.
@@ -87,25 +121,25 @@ fn partly_seen(app: &App) -> Option<Notice> {
     // With a host down, that is why.
     let advice = if app.roads.down().next().is_some() { "" } else { "; name all hosts of the job" };
     let text = format!("bus GB/s needs all ranks of a communicator: {ranks} of {of} seen{advice}");
-    Some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+    Some(Notice::warning(text))
 }
 
 fn blind(app: &App) -> Option<Notice> {
     let text = format!("not everything can be seen: {}", app.survey.blind.join("; "));
-    (!app.survey.blind.is_empty()).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+    (!app.survey.blind.is_empty()).then_some(Notice::warning(text))
 }
 
 /// Hooks that somebody switched off.
 fn switched(app: &App) -> Option<Notice> {
     let off = app.survey.ranks_off;
     let text = switched_off(off);
-    (off > 0).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+    (off > 0).then_some(Notice::warning(text))
 }
 
 fn turned_away(app: &App) -> Option<Notice> {
     let processes = app.survey.turned_away;
     let text = claims(processes, app.job()?.name().as_str());
-    (processes > 0).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+    (processes > 0).then_some(Notice::warning(text))
 }
 
 /// The rank that stands out, unless a finding has named it.
@@ -119,7 +153,7 @@ fn odd(app: &App) -> Option<Notice> {
     let status = &survey.rows()[odd.row].status;
     let what = match odd.metric {
         Metric::Gemm => "runs its GEMMs at",
-        Metric::Bus => "moves data at",
+        _ => "moves data at",
     };
     let late = status.lateness_ms_p50.filter(|&late| late >= 1.0);
     let late = late.map_or_else(String::new, |ms| {
@@ -136,7 +170,7 @@ fn odd(app: &App) -> Option<Notice> {
         unit = odd.metric.unit(),
         share = figure::tenths(-odd.deviation * 100.0),
     );
-    Some(Notice { glyph: glyph::LOW, role: Role::Warning, text })
+    Some(Notice::new(glyph::LOW, Role::Warning, text))
 }
 
 fn unreachable(app: &App) -> Option<Notice> {
@@ -146,7 +180,7 @@ fn unreachable(app: &App) -> Option<Notice> {
     // Different reasons are rare; the first one stands for them, and says where to look.
     let text =
         format!("{} unreachable: {}: {why}", figure::counted(down.len(), "host", "hosts"), names(&named));
-    Some(Notice { glyph: glyph::ALARM, role: Role::Alarm, text })
+    Some(Notice::new(glyph::ALARM, Role::Alarm, text))
 }
 
 /// `a, b, c, d and 12 more`.
@@ -169,7 +203,7 @@ fn losses(app: &App) -> Option<Notice> {
     .map(|(count, what)| format!("{} {what}", figure::count(count)))
     .collect();
     let text = format!("not everything was seen: {}", parts.join(", "));
-    (!parts.is_empty()).then_some(Notice { glyph: glyph::WARNING, role: Role::Warning, text })
+    (!parts.is_empty()).then_some(Notice::warning(text))
 }
 
 fn calm(app: &App) -> Notice {
@@ -185,5 +219,5 @@ fn calm(app: &App) -> Notice {
         Some(_) => "nothing stands out".to_owned(),
         None => "no GEMM was timed yet".to_owned(),
     };
-    Notice { glyph: glyph::GOOD, role: Role::Good, text }
+    Notice::new(glyph::GOOD, Role::Good, text)
 }

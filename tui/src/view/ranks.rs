@@ -175,7 +175,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         let scale = app.survey.scale(Metric::Gemm);
         let full = scale.map_or(0.0, |scale| scale.highest) as f32;
         let low = row.is_fresh()
-            && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_low(value));
+            && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
         let style = palette.of(if low { Role::Warning } else { Role::Faint });
         buffer.set_stringn(x, area.y, sparkline::bars(&history, full, left), left, ground.patch(style));
     }
@@ -189,7 +189,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         None => (UNKNOWN.to_owned(), Role::Faint),
     };
     let compared = |metric: Metric| match (metric.of(row), survey.scale(metric)) {
-        (Some(value), Some(scale)) if row.is_fresh() && scale.is_low(value) => {
+        (Some(value), Some(scale)) if row.is_fresh() && scale.is_bad(value) => {
             (format!("{LOW} {}", figure::tenths(value)), Role::Warning)
         }
         (value, _) => known(value.map(figure::tenths)),

@@ -9,7 +9,7 @@ use ratatui::{
 use super::grid::{Density, Grid, Place};
 use crate::{
     figure,
-    glyph::{ALARM, LOW, RAMP, UNKNOWN},
+    glyph::{ALARM, RAMP, UNKNOWN},
     palette::{Palette, Role},
 };
 
@@ -23,12 +23,13 @@ pub enum Cell {
     Value {
         value: f64,
         step: usize,
-        low: bool,
+        /// How much worse than its fellows.
+        badness: f64,
+        /// Drawn on it where it is bad enough.
+        sign: Option<&'static str>,
     },
     /// What it said is old.
-    Stale {
-        value: Option<f64>,
-    },
+    Stale { value: Option<f64> },
     /// Its process ended, and should not have.
     Dead,
 }
@@ -38,7 +39,7 @@ impl Cell {
         match self {
             Self::Absent => (0, 0.0),
             Self::Unknown => (1, 0.0),
-            Self::Value { value, .. } => (2, -value),
+            Self::Value { badness, .. } => (2, badness),
             Self::Stale { .. } => (3, 0.0),
             Self::Dead => (4, 0.0),
         }
@@ -141,12 +142,12 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
                     .map_or_else(|| centred(UNKNOWN), |v| centred(&figure::short(v)));
                 (text, self.palette.stale())
             }
-            Cell::Value { value, low, .. } if figures => {
+            Cell::Value { value, sign, .. } if figures => {
                 let text = figure::short(value);
-                let sign = if low && text.len() < width { LOW } else { "" };
+                let sign = sign.filter(|_| text.len() < width).unwrap_or_default();
                 (centred(&format!("{sign}{text}")), self.ground(cell))
             }
-            Cell::Value { low: true, .. } => (centred(LOW), self.ground(cell)),
+            Cell::Value { sign: Some(sign), .. } => (centred(sign), self.ground(cell)),
             Cell::Value { .. } => (self.blank(cell, width), self.ground(cell)),
         }
     }

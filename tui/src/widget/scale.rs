@@ -16,28 +16,49 @@ pub const MIDDLE: usize = 4;
 /// Differences smaller than this share of the median mean nothing.
 pub const ALIKE: f64 = 0.05;
 
+/// Which end of a scale is the bad one: it is drawn dark, whichever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worse {
+    Low,
+    High,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     pub median: f64,
     pub lowest: f64,
     pub highest: f64,
-    /// Width of one step below the median and above it, as a share of the median.
-    below: f64,
-    above: f64,
+    pub worse: Worse,
+    /// Differences smaller than this mean nothing.
+    alike: f64,
+    /// Width of one step towards the bad end, and towards the good one.
+    bad: f64,
+    good: f64,
 }
 
 impl Scale {
-    /// `None` while no value is known.
+    /// Of rates: more is better. `None` while no value is known.
     pub fn of(values: Vec<f64>) -> Option<Self> {
+        Self::measured(values, Worse::Low, None)
+    }
+
+    /// Of times: less is better. Differences are measured against `whole` where the median itself is near nothing.
+    pub fn of_times(values: Vec<f64>, whole: Option<f64>) -> Option<Self> {
+        Self::measured(values, Worse::High, whole)
+    }
+
+    fn measured(values: Vec<f64>, worse: Worse, whole: Option<f64>) -> Option<Self> {
         let lowest = values.iter().copied().min_by(f64::total_cmp)?;
         let highest = values.iter().copied().max_by(f64::total_cmp)?;
         let median = median(values)?;
-        let share = |distance: f64, steps: usize| {
-            if median > 0.0 { (distance / median / steps as f64).max(ALIKE) } else { ALIKE }
+        let alike = ALIKE * whole.unwrap_or(median);
+        let step = |distance: f64, steps: usize| (distance / steps as f64).max(alike);
+        let (to_bad, to_good) = match worse {
+            Worse::Low => (median - lowest, highest - median),
+            Worse::High => (highest - median, median - lowest),
         };
-        let below = share(median - lowest, MIDDLE);
-        let above = share(highest - median, STEPS - 1 - MIDDLE);
-        Some(Self { median, lowest, highest, below, above })
+        let (bad, good) = (step(to_bad, MIDDLE), step(to_good, STEPS - 1 - MIDDLE));
+        Some(Self { median, lowest, highest, worse, alike, bad, good })
     }
 
     /// How far the ranks are apart, as a share of the median.
@@ -45,15 +66,27 @@ impl Scale {
         if self.median > 0.0 { (self.highest - self.lowest) / self.median } else { 0.0 }
     }
 
+    /// Distance from the median towards the bad end.
+    pub fn badness(&self, value: f64) -> f64 {
+        match self.worse {
+            Worse::Low => self.median - value,
+            Worse::High => value - self.median,
+        }
+    }
+
+    fn is_noise(&self) -> bool {
+        self.alike <= 0.0 || self.highest - self.lowest < self.alike
+    }
+
     pub fn step(&self, value: f64) -> usize {
-        let deviation = self.deviation(value);
-        if self.spread() < ALIKE || !deviation.is_finite() {
+        let badness = self.badness(value);
+        if self.is_noise() || !badness.is_finite() {
             return MIDDLE;
         }
-        if deviation < 0.0 {
-            MIDDLE.saturating_sub((-deviation / self.below).round() as usize)
+        if badness > 0.0 {
+            MIDDLE.saturating_sub((badness / self.bad).round() as usize)
         } else {
-            (MIDDLE + (deviation / self.above).round() as usize).min(STEPS - 1)
+            (MIDDLE + (-badness / self.good).round() as usize).min(STEPS - 1)
         }
     }
 
@@ -62,16 +95,19 @@ impl Scale {
         if self.median > 0.0 { value / self.median - 1.0 } else { 0.0 }
     }
 
-    /// Whether a value is so far below its fellows that it is worth a sign of its own.
-    pub fn is_low(&self, value: f64) -> bool {
-        self.spread() >= ALIKE && self.deviation(value) <= -ALIKE
+    /// Whether a value is so much worse than its fellows that it is worth a sign of its own.
+    pub fn is_bad(&self, value: f64) -> bool {
+        !self.is_noise() && self.badness(value) >= self.alike
     }
 
-    /// The values the first and the last step stand for.
+    /// The values the first step, the bad end, and the last stand for.
     pub fn ends(&self) -> (f64, f64) {
-        let first = self.median * (1.0 - self.below * MIDDLE as f64);
-        let last = self.median * (1.0 + self.above * (STEPS - 1 - MIDDLE) as f64);
-        (first.max(0.0), last)
+        let (bad, good) = (self.bad * MIDDLE as f64, self.good * (STEPS - 1 - MIDDLE) as f64);
+        let ends = match self.worse {
+            Worse::Low => (self.median - bad, self.median + good),
+            Worse::High => (self.median + bad, self.median - good),
+        };
+        (ends.0.max(0.0), ends.1.max(0.0))
     }
 }
 
@@ -98,12 +134,23 @@ mod tests {
     fn the_slow_rank_has_the_lowest_step_and_the_others_stay_alike() {
         assert_eq!(steps(&[100.0, 101.0, 99.5, 60.0]), [4, 4, 4, 0]);
         let scale = Scale::of(vec![100.0, 101.0, 99.5, 60.0]).unwrap();
-        assert!(scale.is_low(60.0) && !scale.is_low(99.5));
+        assert!(scale.is_bad(60.0) && !scale.is_bad(99.5));
     }
 
     #[test]
     fn one_rank_that_is_too_fast_does_not_make_the_others_look_slow() {
         assert_eq!(steps(&[100.0, 100.0, 100.0, 300.0]), [4, 4, 4, 7]);
+    }
+
+    #[test]
+    fn of_times_the_longest_is_the_dark_one() {
+        let late = [0.1, 0.0, 0.2, 41.0];
+        let scale = Scale::of_times(late.to_vec(), Some(100.0)).unwrap();
+        assert_eq!(late.map(|value| scale.step(value)), [4, 4, 4, 0]);
+        assert_eq!(late.map(|value| scale.is_bad(value)), [false, false, false, true]);
+        assert!(scale.ends().0 > scale.ends().1);
+        let noise = Scale::of_times(vec![0.0, 2.0, 1.0], Some(100.0)).unwrap();
+        assert_eq!((noise.step(2.0), noise.is_bad(2.0)), (MIDDLE, false));
     }
 
     #[test]

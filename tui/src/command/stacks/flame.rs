@@ -26,7 +26,7 @@ fn color(class: Class) -> Color {
 }
 
 /// A frame's width is how many ranks are in it; its title says which, and which are not.
-pub(in crate::command) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     let mut colors = PaletteMap::default();
     let mut lines = Vec::new();
     for line in stack::lines(tree) {

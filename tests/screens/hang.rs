@@ -1,0 +1,117 @@
+//! A job that stands, and the stacks.
+
+use xpu_shared::{
+    frame::{Body, Frame},
+    id::Rank,
+    simulation::Simulation,
+};
+use xpu_tests::Lab;
+use xpu_top::{action::Effect, palette::Depth};
+
+use crate::{golden, golden_at_both};
+
+/// Eight ranks; rank 6 did not come to the next collective, fourteen seconds ago.
+fn hung() -> Lab {
+    Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14)
+}
+
+#[test]
+fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
+    let mut lab = hung();
+    let screen = lab.screen(132, 40);
+    screen.shows("THE JOB STANDS").shows("rank 6").shows("0-5,7 wait for 6");
+    assert!(
+        lab.effects()
+            .iter()
+            .any(|effect| matches!(effect, Effect::AskStacks { ranks, kept: true, .. } if ranks.len() == 8))
+    );
+    screen.shows("Reading the stacks of 8 ranks");
+    golden_at_both("hang-reading", &mut lab);
+    lab.read_stacks([0, 1, 6]);
+    lab.screen(132, 40).shows("3 of 8 ranks");
+    lab.read_stacks(0..8);
+    lab.screen(132, 40)
+        .shows("__getitem__")
+        .shows("dataset.py:88")
+        .shows("not 0-5,7")
+        .shows("in cudaStreamSynchronize");
+    golden_at_both("hang", &mut lab);
+    // It goes on: the panel stays, and says so.
+    let mut lab = lab.go_on().run(4);
+    lab.screen(80, 24).shows("IT WENT ON at").shows("__getitem__");
+    lab.keys("<Esc>").screen(80, 24).hides("IT WENT ON").shows("Ranks");
+}
+
+#[test]
+fn who_looks_at_something_else_is_not_pulled_away() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("4");
+    let mut lab = lab.hang(Rank(6)).run(14);
+    lab.screen(132, 40).shows("Communicators").shows("✖ ").shows("rank 6");
+    lab.keys("s").screen(132, 40).shows("THE JOB STANDS");
+    // Seen, it does not appear again.
+    let mut lab = {
+        lab.keys("<Esc>");
+        lab.run(3)
+    };
+    lab.screen(80, 24).hides("THE JOB STANDS").shows("✖ ");
+}
+
+#[test]
+fn the_odd_one_is_a_key_away_and_branches_close() {
+    let mut lab = hung();
+    lab.read_stacks(0..8);
+    lab.keys("n<Enter>").screen(132, 40).shows("▶ 6").hides("__next__");
+    lab.keys("<Enter>").screen(132, 40).shows("__next__");
+    lab.keys("<Tab>").screen(132, 40).shows("▌");
+    golden("hang-no-color", &{
+        let mut lab = Lab::with_depth(Simulation::new(7, 2, 4), Depth::None).hang(Rank(6)).run(14);
+        lab.read_stacks(0..8).keys("n").screen(132, 40)
+    });
+}
+
+#[test]
+fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_told() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("s").screen(132, 40).shows("Reading the stacks of 8 ranks");
+    assert!(matches!(lab.effects(), [Effect::AskStacks { kept: false, .. }]));
+    let mut lab = lab.run(20);
+    lab.screen(132, 40).shows("No collector sent stacks");
+    golden_at_both("stacks-silent", &mut lab);
+}
+
+/// What ptrace refuses is said, beside what the kernel still tells.
+#[test]
+fn what_cannot_be_read_is_said_with_the_ranks() {
+    let mut lab = hung();
+    let job = lab.simulation().job.clone();
+    let frame = lab.simulation().digests(1).remove(0);
+    lab.read_stacks(0..8);
+    let refused = (4..8).map(|rank| {
+        let why = "Python frames: ptrace is not allowed (kernel.yama.ptrace_scope is 1): run the collector as the job's parent, or with CAP_SYS_PTRACE".to_owned();
+        let pid = xpu_shared::id::Pid(4000 + rank);
+        let mut stacks = xpu_shared::frame::RankStacks::unread(job.clone(), Rank(rank), pid, why);
+        (stacks.state, stacks.read_at) = (Some('S'), frame.now);
+        Frame { body: Body::Stacks(stacks), ..frame.clone() }
+    });
+    lab.arrive(refused.collect());
+    lab.screen(132, 40).shows("▲ rank 4-7: Python frames: ptrace is not allowed");
+    golden_at_both("stacks-refused", &mut lab);
+}
+
+#[test]
+fn the_report_and_the_flame_graph_are_left_to_the_world() {
+    let mut lab = hung();
+    lab.read_stacks(0..8).keys("wy");
+    let [Effect::Write(flame, svg), Effect::Copy(report, text)] = &lab.effects()[lab.effects().len() - 2..]
+    else {
+        panic!("{:?}", lab.effects().len())
+    };
+    assert!(flame.to_str().unwrap().starts_with("xpu-top-stacks-llama-70b-") && svg.contains("__getitem__"));
+    assert!(report.to_str().unwrap().starts_with("xpu-top-report-llama-70b-"));
+    for expected in
+        ["job llama-70b", "rank 6", "next: ", "Who is where", "rank 0-5,7: entered", "__getitem__", "Log:"]
+    {
+        assert!(text.contains(expected), "{expected:?} is not in:\n{text}");
+    }
+}

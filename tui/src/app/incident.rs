@@ -1,0 +1,28 @@
+//! The job stands: shown by itself, and until somebody has seen it.
+
+use xpu_shared::{finding::Finding, unit::Moment};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incident {
+    /// As it was told last.
+    pub finding: Finding,
+    /// When it was seen first, by this machine's clock.
+    pub since: Moment,
+    /// When the job went on.
+    pub over: Option<Moment>,
+}
+
+impl Incident {
+    /// What the worst finding makes of the incident that was known.
+    pub(super) fn follow(known: Option<Self>, findings: &[Finding], now: Moment) -> Option<Self> {
+        let standing = findings.iter().find(|finding| finding.stops_the_job());
+        match (known, standing) {
+            (Some(incident), Some(finding)) if incident.over.is_none() => {
+                Some(Self { finding: finding.clone(), ..incident })
+            }
+            (_, Some(finding)) => Some(Self { finding: finding.clone(), since: now, over: None }),
+            (Some(incident), None) => Some(Self { over: incident.over.or(Some(now)), ..incident }),
+            (None, None) => None,
+        }
+    }
+}

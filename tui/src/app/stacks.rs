@@ -1,0 +1,188 @@
+//! The stacks of the job that is shown: asked for, coming in, merged, and which branches of the tree are open.
+
+mod rows;
+
+use std::{collections::BTreeSet, time::Duration};
+
+pub use rows::{Row as StackRow, Shown};
+use xpu_shared::{
+    frame::Life,
+    id::JobName,
+    job::Job,
+    stack::{self, Tree},
+    unit::Moment,
+};
+
+use crate::action::{Folding, Motion};
+
+/// Collectors answer within a few seconds; after this, who has not answered is said to be silent.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Lines a page key moves by.
+const PAGE: usize = 10;
+
+#[derive(Debug, Default)]
+pub struct Stacks {
+    /// The job the tree is of, and the revision of its stacks.
+    made: Option<(JobName, u64)>,
+    /// Ranks that came, and those that should.
+    came: usize,
+    expected: usize,
+    /// When the last came, by this machine's clock.
+    newest: Option<Moment>,
+    asked: Option<Moment>,
+    refused: Option<String>,
+    /// Branches the user turned from how they are at first.
+    turned: BTreeSet<u64>,
+    cursor: Option<u64>,
+    tree: Tree,
+    notes: Vec<String>,
+    rows: Vec<StackRow>,
+}
+
+/// What can be shown of the stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StackState {
+    /// Nobody asked.
+    Unasked,
+    /// So many of the expected have come.
+    Coming(usize),
+    /// All that will come has come, or nothing more is expected.
+    Here,
+    /// Nothing came in time.
+    Silent,
+    /// They cannot be asked for.
+    Refused(String),
+}
+
+impl Stacks {
+    pub(crate) fn came(&mut self, now: Moment) {
+        self.newest = Some(now);
+        self.refused = None;
+    }
+
+    /// They are asked for now. What is known stays until it is replaced.
+    pub(crate) fn ask(&mut self, now: Moment) {
+        self.asked = Some(now);
+        self.refused = None;
+    }
+
+    pub(crate) fn was_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    pub(crate) fn refuse(&mut self, why: String) {
+        self.refused = Some(why);
+    }
+
+    pub fn state(&self, now: Moment) -> StackState {
+        let waits = self.asked.is_some_and(|asked| now.since(asked) < PATIENCE);
+        match (&self.refused, self.came) {
+            (Some(why), 0) => StackState::Refused(why.clone()),
+            (_, came) if came < self.expected && waits => StackState::Coming(came),
+            (_, 0) if self.asked.is_some() => StackState::Silent,
+            (_, 0) => StackState::Unasked,
+            _ => StackState::Here,
+        }
+    }
+
+    /// Ranks that have stacks, or should.
+    pub fn expected(&self) -> usize {
+        self.expected
+    }
+
+    /// When the last of them came.
+    pub fn newest(&self) -> Option<Moment> {
+        self.newest
+    }
+
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub fn rows(&self) -> &[StackRow] {
+        &self.rows
+    }
+
+    /// What is missing and who was held, each with the ranks it is so of.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The index of the selected row.
+    pub fn at(&self) -> Option<usize> {
+        let cursor = self.cursor?;
+        self.rows.iter().position(|row| row.mark == cursor)
+    }
+
+    /// Merges what came of the job.
+    pub(super) fn settle(&mut self, job: &Job) {
+        // Who ended in an orderly way has no stack any more.
+        self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
+        let made = (job.name().clone(), job.stacks_revision());
+        if self.made.as_ref() == Some(&made) {
+            return;
+        }
+        self.made = Some(made);
+        self.came = job.stacks().count();
+        self.tree = job.merged_stacks().unwrap_or_default();
+        self.notes = stack::notes(job.stacks(), []);
+        self.lay_out();
+    }
+
+    fn lay_out(&mut self) {
+        self.rows = rows::of(&self.tree, &self.turned);
+    }
+
+    pub(crate) fn travel(&mut self, motion: Motion) {
+        let Some(last) = self.rows.len().checked_sub(1) else { return };
+        let to = match (self.at(), motion) {
+            (_, Motion::First) | (None, Motion::Down | Motion::PageDown) => 0,
+            (_, Motion::Last) | (None, Motion::Up | Motion::PageUp) => last,
+            (Some(at), Motion::Up) => at.saturating_sub(1),
+            (Some(at), Motion::Down) => (at + 1).min(last),
+            (Some(at), Motion::PageUp) => at.saturating_sub(PAGE),
+            (Some(at), Motion::PageDown) => (at + PAGE).min(last),
+        };
+        self.cursor = Some(self.rows[to].mark);
+    }
+
+    pub(crate) fn fold(&mut self, folding: Folding) {
+        let Some(at) = self.at() else { return };
+        // On a frame it is the branch the frame is in.
+        let Some(branch) = self.rows[..=at].iter().rposition(|row| row.open.is_some()) else { return };
+        let StackRow { mark, open, .. } = self.rows[branch];
+        let turns = match folding {
+            Folding::Turn => true,
+            Folding::Open => open == Some(false),
+            Folding::Close => open == Some(true),
+        };
+        if turns {
+            if !self.turned.remove(&mark) {
+                self.turned.insert(mark);
+            }
+            self.cursor = Some(mark);
+            self.lay_out();
+        }
+    }
+
+    /// To the next branch that few ranks are in and most are not; round again after the last.
+    pub(crate) fn next_odd(&mut self) {
+        self.jump(StackRow::is_odd);
+    }
+
+    pub(crate) fn next_thread(&mut self) {
+        self.jump(|row| row.depth == 0 && row.open.is_some());
+    }
+
+    fn jump(&mut self, wanted: impl Fn(&StackRow) -> bool) {
+        let from = self.at().map_or(0, |at| at + 1);
+        let indices = (from..self.rows.len()).chain(0..from.min(self.rows.len()));
+        if let Some(to) = indices.into_iter().find(|&index| wanted(&self.rows[index])) {
+            self.cursor = Some(self.rows[to].mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The tree as lines of a list. A branch is a run of frames that the same threads share: its first line says who is in it.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use xpu_shared::stack::{Class, Node, Ranks, Tree, Word};
+
+/// Frames of a run before its middle is left out where all ranks share it.
+const SHARED: usize = 6;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Tells the line from all others, also after the stacks were read again.
+    pub mark: u64,
+    /// How many branches it is in.
+    pub depth: usize,
+    /// Of a branch's first line: whether the branch is open.
+    pub open: Option<bool>,
+    pub shown: Shown,
+    /// Of a branch's first line: who is here, and who is not.
+    pub here: Ranks,
+    pub missing: Ranks,
+    /// Threads here, of all ranks.
+    pub threads: usize,
+    /// Whether threads are here and no deeper: it is what they do now.
+    pub is_end: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    Frame(Word),
+    /// A closed branch: the thread, if it is one whole; its innermost frame; and how many lines are not shown.
+    Closed {
+        thread: Option<Word>,
+        innermost: Word,
+        hidden: usize,
+    },
+    /// Frames in the middle of a run.
+    Left(usize),
+    /// Where some go on, these stay.
+    NoDeeper,
+}
+
+impl Row {
+    /// Whether few are here and most are not.
+    pub fn is_odd(&self) -> bool {
+        self.open.is_some() && !self.here.is_empty() && self.here.len() < self.missing.len()
+    }
+}
+
+pub(super) fn of(tree: &Tree, turned: &BTreeSet<u64>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for root in &tree.roots {
+        Lines { turned, rows: &mut rows }.branch(root, 0, 0);
+    }
+    rows
+}
+
+struct Lines<'a> {
+    turned: &'a BTreeSet<u64>,
+    rows: &'a mut Vec<Row>,
+}
+
+impl Lines<'_> {
+    fn branch(&mut self, node: &Node, depth: usize, parent: u64) {
+        let mark = mark(parent, &node.word, 0);
+        let run = run(node);
+        let innermost = run[run.len() - 1];
+        // Main threads are what is asked about first; the others are one line each until they are opened.
+        let opens = depth > 0 || node.word.class != Class::Role || is_main(node);
+        let open = opens != self.turned.contains(&mark);
+        let row = |mark, shown| Row {
+            mark,
+            depth,
+            open: None,
+            shown,
+            here: Ranks::default(),
+            missing: Ranks::default(),
+            threads: 0,
+            is_end: false,
+        };
+        let hidden = run.len() - 1;
+        let shown = if open || hidden == 0 {
+            Shown::Frame(node.word.clone())
+        } else {
+            let thread = (node.word.class == Class::Role).then(|| node.word.clone());
+            let hidden = hidden - usize::from(thread.is_some());
+            Shown::Closed { thread, innermost: innermost.word.clone(), hidden }
+        };
+        self.rows.push(Row {
+            open: Some(open),
+            here: node.here.clone(),
+            missing: node.missing.clone(),
+            threads: node.threads,
+            is_end: run.len() == 1 && innermost.children.is_empty(),
+            ..row(mark, shown)
+        });
+        if !open {
+            return;
+        }
+        let frames = &run[1..];
+        let left = if node.missing.is_empty() { frames.len().saturating_sub(SHARED) } else { 0 };
+        if left > 1 {
+            self.rows.push(row(self::mark(mark, &node.word, usize::MAX), Shown::Left(left)));
+        }
+        for (index, frame) in frames.iter().enumerate().skip(if left > 1 { left } else { 0 }) {
+            let line = row(self::mark(mark, &frame.word, index + 1), Shown::Frame(frame.word.clone()));
+            self.rows.push(Row { is_end: frame.children.is_empty(), ..line });
+        }
+        for child in &innermost.children {
+            self.branch(child, depth + 1, mark);
+        }
+        if !innermost.ends.is_empty() && !innermost.children.is_empty() {
+            let stay = row(self::mark(mark, &innermost.word, usize::MAX - 1), Shown::NoDeeper);
+            self.rows.push(Row { depth: depth + 1, here: innermost.ends.clone(), ..stay });
+        }
+    }
+}
+
+fn is_main(root: &Node) -> bool {
+    root.word.name == "main thread" || root.word.name == "process"
+}
+
+/// The node and those below it, as long as all its threads go the same way.
+fn run(node: &Node) -> Vec<&Node> {
+    let mut run = vec![node];
+    let mut last = node;
+    while let [child] = &last.children[..]
+        && last.ends.is_empty()
+        && child.threads == last.threads
+    {
+        run.push(child);
+        last = child;
+    }
+    run
+}
+
+fn mark(parent: u64, word: &Word, index: usize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (parent, &word.name, &word.file, word.line, index).hash(&mut hasher);
+    hasher.finish()
+}

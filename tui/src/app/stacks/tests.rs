@@ -1,0 +1,163 @@
+use xpu_shared::{
+    frame::{Body, RankStacks, Reading, StackFrame, ThreadStack},
+    id::{Pid, Rank},
+    job::Jobs,
+    simulation::Simulation,
+    unit::Nanoseconds,
+};
+
+use super::*;
+
+fn thread(name: &str, main: bool, functions: &[&str]) -> ThreadStack {
+    let frame = |function: &&str| StackFrame {
+        function: (*function).to_owned(),
+        file: "/job/train.py".to_owned(),
+        line: 3,
+    };
+    ThreadStack {
+        thread: Some(7),
+        name: name.to_owned(),
+        main,
+        owns_gil: false,
+        inside: None,
+        task: None,
+        frames: functions.iter().map(frame).collect(),
+        more_frames: 0,
+    }
+}
+
+fn rank(rank: u32, functions: &[&str]) -> RankStacks {
+    RankStacks {
+        job: "train".into(),
+        rank: Rank(rank),
+        pid: Pid(4000 + rank),
+        read_at: Moment(u64::MAX),
+        state: Some('S'),
+        reading: Reading::Running,
+        took: Nanoseconds(1),
+        why: Vec::new(),
+        threads: vec![thread("MainThread", true, functions), thread("pin", false, &["run", "wait"])],
+        more_threads: 0,
+    }
+}
+
+/// The job whose ranks have these stacks.
+fn job(stacks: Vec<RankStacks>) -> Jobs {
+    let simulation = Simulation { job: "train".into(), ..Simulation::new(1, 1, 4) };
+    let mut jobs = Jobs::default();
+    let mut snapshot = simulation.snapshots(1).remove(0);
+    jobs.fold(&snapshot);
+    for stacks in stacks {
+        snapshot.body = Body::Stacks(stacks);
+        jobs.fold(&snapshot);
+    }
+    jobs
+}
+
+fn settled(stacks: &mut Stacks, came: Vec<RankStacks>) {
+    stacks.settle(job(came).foremost().unwrap());
+}
+
+/// Ranks 0 to 2 in a collective, rank 3 in the loader.
+fn parted() -> Stacks {
+    let mut stacks = Stacks::default();
+    settled(&mut stacks, all());
+    stacks
+}
+
+fn all() -> Vec<RankStacks> {
+    let functions: fn(u32) -> &'static [&'static str] =
+        |number| if number == 3 { &["main", "load", "read"] } else { &["main", "step", "reduce"] };
+    (0..4).map(|number| rank(number, functions(number))).collect()
+}
+
+fn names(stacks: &Stacks) -> Vec<String> {
+    let name = |row: &StackRow| match &row.shown {
+        Shown::Frame(word) => word.name.clone(),
+        Shown::Closed { innermost, hidden, .. } => format!("{hidden} > {}", innermost.name),
+        Shown::Left(frames) => format!("{frames} left"),
+        Shown::NoDeeper => "no deeper".to_owned(),
+    };
+    stacks.rows().iter().map(name).collect()
+}
+
+#[test]
+fn the_main_thread_is_open_the_fewest_first_and_the_others_are_one_line_each() {
+    let stacks = parted();
+    assert_eq!(names(&stacks), ["main thread", "main", "load", "read", "step", "reduce", "1 > wait"]);
+}
+
+#[test]
+fn the_odd_one_out_is_one_key_away() {
+    let mut stacks = parted();
+    stacks.next_odd();
+    let at = stacks.at().unwrap();
+    assert_eq!((at, stacks.rows()[at].here.to_string()), (2, "3".to_owned()));
+    // There is one: the next is the same.
+    stacks.next_odd();
+    assert_eq!(stacks.at(), Some(at));
+}
+
+#[test]
+fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
+    let mut stacks = parted();
+    stacks.travel(Motion::First);
+    (0..3).for_each(|_| stacks.travel(Motion::Down));
+    stacks.fold(Folding::Close);
+    assert_eq!(names(&stacks), ["main thread", "main", "1 > read", "step", "reduce", "1 > wait"]);
+    assert_eq!(stacks.at(), Some(2));
+    stacks.fold(Folding::Close);
+    assert_eq!(stacks.rows().len(), 6);
+    stacks.fold(Folding::Turn);
+    assert_eq!(stacks.rows().len(), 7);
+}
+
+#[test]
+fn what_was_closed_stays_closed_when_stacks_are_read_again() {
+    let mut stacks = parted();
+    stacks.next_odd();
+    stacks.fold(Folding::Close);
+    // Another tree, of one rank fewer.
+    settled(&mut stacks, all().into_iter().skip(1).collect());
+    assert_eq!(names(&stacks)[2], "1 > read");
+    assert_eq!(stacks.at(), Some(2));
+}
+
+#[test]
+fn threads_take_turns() {
+    let mut stacks = parted();
+    stacks.next_thread();
+    assert_eq!(stacks.at(), Some(0));
+    stacks.next_thread();
+    assert_eq!(stacks.at(), Some(6));
+    stacks.next_thread();
+    assert_eq!(stacks.at(), Some(0));
+}
+
+#[test]
+fn a_long_way_that_all_share_is_cut_in_the_middle() {
+    let deep: Vec<_> = (0..20).map(|n| format!("f{n}")).collect();
+    let deep: Vec<_> = deep.iter().map(String::as_str).collect();
+    let mut stacks = Stacks::default();
+    settled(&mut stacks, (0..4).map(|number| rank(number, &deep)).collect());
+    let names = names(&stacks);
+    assert_eq!(names[..3], ["main thread", "14 left", "f14"]);
+    assert_eq!(names[7], "f19");
+}
+
+#[test]
+fn who_does_not_answer_is_waited_for_and_then_said_to_be_silent() {
+    let at = |seconds: u64| Moment(seconds * 1_000_000_000);
+    let mut stacks = Stacks::default();
+    settled(&mut stacks, Vec::new());
+    assert_eq!(stacks.state(at(1)), StackState::Unasked);
+    stacks.ask(at(1));
+    assert_eq!(stacks.state(at(2)), StackState::Coming(0));
+    assert_eq!(stacks.state(at(20)), StackState::Silent);
+    settled(&mut stacks, all().into_iter().skip(1).collect());
+    assert_eq!(stacks.state(at(4)), StackState::Coming(3));
+    assert_eq!(stacks.state(at(20)), StackState::Here);
+    let mut refused = Stacks::default();
+    refused.refuse("a recording".to_owned());
+    assert_eq!(refused.state(at(1)), StackState::Refused("a recording".to_owned()));
+}

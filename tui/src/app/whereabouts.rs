@@ -1,0 +1,93 @@
+//! Who is where in a communicator: ranks that stand at the same place together, those that are behind first.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    frame::{CommunicatorState, Life},
+    id::CommunicatorId,
+    job::Job,
+    ledger::Call,
+    stack::Ranks,
+};
+
+/// Ranks at the same place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub ranks: Ranks,
+    pub entered: u64,
+    pub enqueued: u64,
+    pub completed: u64,
+    /// The call that holds them, if one does.
+    pub call: Option<Call>,
+    /// How long it has held the one that it holds longest.
+    pub held: Duration,
+    pub life: Life,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Whereabouts {
+    /// The communicator as its ranks call it: its hash, and its name if it has one.
+    pub title: String,
+    pub size: u32,
+    pub groups: Vec<Group>,
+}
+
+impl Whereabouts {
+    /// Of the communicator whose id is written so, else of the largest.
+    pub(super) fn of(job: &Job, wanted: Option<&str>) -> Self {
+        let states = || {
+            let digests = job.ranks().filter_map(|(_, view)| view.latest());
+            digests.flat_map(|digest| &digest.communicators)
+        };
+        let named = wanted.and_then(|id| states().find(|state| state.id.to_string() == id));
+        let busiest = || states().max_by_key(|state| (state.size, state.entered));
+        let Some(shown) = named.or_else(busiest) else { return Self::default() };
+        Self { title: title(shown), size: shown.size, groups: groups(job, shown.id) }
+    }
+
+    /// Ranks that entered most, and those that did not: who waits for whom.
+    pub fn waits(&self) -> Option<(Ranks, Ranks)> {
+        let most = self.groups.iter().map(|group| group.entered).max()?;
+        let of = |ahead: bool| -> Ranks {
+            let groups = self.groups.iter().filter(|group| (group.entered == most) == ahead);
+            groups.flat_map(|group| group.ranks.iter()).collect()
+        };
+        let (ahead, behind) = (of(true), of(false));
+        (!behind.is_empty()).then_some((ahead, behind))
+    }
+}
+
+pub(super) fn title(state: &CommunicatorState) -> String {
+    if state.name.is_empty() { state.id.to_string() } else { format!("{} {}", state.name, state.id) }
+}
+
+pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (rank, view) in job.ranks() {
+        let Some(digest) = view.latest() else { continue };
+        let Some(state) = digest.communicators.iter().find(|state| state.id == id) else { continue };
+        let inside = digest.inside.iter().max_by_key(|inside| inside.waited);
+        let call = inside.map(|inside| inside.call);
+        let held = inside.map_or(Duration::ZERO, |inside| Duration::from_nanos(inside.waited.0));
+        let place = (state.entered, state.enqueued, state.completed, call, view.life());
+        let same = |group: &&mut Group| {
+            (group.entered, group.enqueued, group.completed, group.call, group.life) == place
+        };
+        if let Some(group) = groups.iter_mut().find(same) {
+            group.ranks.insert(rank);
+            group.held = group.held.max(held);
+        } else {
+            groups.push(Group {
+                ranks: std::iter::once(rank).collect(),
+                entered: state.entered,
+                enqueued: state.enqueued,
+                completed: state.completed,
+                call,
+                held,
+                life: view.life(),
+            });
+        }
+    }
+    groups.sort_by_key(|group| (group.entered, group.enqueued, group.ranks.len()));
+    groups
+}

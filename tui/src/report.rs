@@ -1,0 +1,98 @@
+//! What is known, as plain text that can be pasted into a chat.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+
+use xpu_shared::{finding::Confidence, stack};
+
+use crate::{
+    app::{App, Group, What},
+    figure, glyph,
+};
+
+/// Entries of the log that are told.
+const LOGGED: usize = 12;
+
+/// Runs of ranks on one line.
+const RUNS: usize = 12;
+
+pub fn text(app: &App) -> String {
+    let mut text = String::new();
+    let survey = &app.survey;
+    let job = app.job().map_or("no job", |job| job.name().as_str());
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "xpu-top {}: job {job}, {}", env!("CARGO_PKG_VERSION"), figure::clock(app.now));
+    let steps = survey.steps.map_or_else(
+        || glyph::UNKNOWN.to_owned(),
+        |(least, most)| {
+            if least == most { figure::count(least.0) } else { format!("{}-{}", least.0, most.0) }
+        },
+    );
+    let step_time = survey.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
+    let _ = writeln!(
+        text,
+        "{} of {} ranks heard, {} hosts, step {steps}, {step_time} a step",
+        survey.heard, survey.world_size, survey.hosts
+    );
+    if survey.findings.is_empty() {
+        let _ = writeln!(text, "\nNothing is found to be wrong.");
+    }
+    for finding in &survey.findings {
+        let sign = if finding.stops_the_job() { glyph::ALARM } else { glyph::WARNING };
+        let _ = writeln!(text, "\n{sign} {}{}", sure(finding.confidence), finding.evidence);
+        let _ = writeln!(text, "  next: {}", finding.advice);
+    }
+    if !app.whereabouts.groups.is_empty() {
+        let _ = writeln!(text, "\nWho is where, communicator {}:", app.whereabouts.title);
+        for group in &app.whereabouts.groups {
+            let _ = writeln!(
+                text,
+                "  rank {}: entered {}, enqueued {}, done {}, in call: {}",
+                group.ranks.brief(RUNS),
+                group.entered,
+                group.enqueued,
+                group.completed,
+                in_call(group)
+            );
+        }
+    }
+    if !app.stacks.rows().is_empty() {
+        let _ =
+            write!(text, "\nStacks, where ranks part the fewest first:\n{}", stack::text(app.stacks.tree()));
+        for note in app.stacks.notes() {
+            let _ = writeln!(text, "{note}");
+        }
+    }
+    if app.log.entries().len() > 0 {
+        let _ = writeln!(text, "\nLog:");
+    }
+    for entry in app.log.entries().take(LOGGED) {
+        let what = match entry.what {
+            What::Came => "came".to_owned(),
+            What::Went(after) => format!("went after {}", figure::age(after)),
+        };
+        let _ = writeln!(text, "  {} {what}: {}", figure::clock(entry.at), entry.finding.evidence);
+    }
+    text
+}
+
+/// How sure a finding is, before its sentence.
+pub fn sure(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Certain => "",
+        Confidence::Likely => "likely: ",
+        Confidence::Guess => "perhaps: ",
+    }
+}
+
+/// The call that holds the ranks, and for how long.
+pub fn in_call(group: &Group) -> String {
+    use xpu_shared::frame::Life;
+    match (group.life, group.call) {
+        (Life::Died, _) => "its process is gone".to_owned(),
+        (Life::Ended, _) => "it has ended".to_owned(),
+        (Life::Silent, None) => "it says nothing".to_owned(),
+        (_, Some(call)) => format!("{call} {}", figure::age(group.held)),
+        (Life::Alive, None) => "none".to_owned(),
+    }
+}

@@ -1,0 +1,48 @@
+//! What is kept of the screen: pictures and texts, each with its own name.
+
+use std::path::PathBuf;
+
+use crate::{
+    action::Effect,
+    app::{App, Note},
+    command::stacks::flame,
+    figure, report,
+};
+use xpu_shared::id::JobName;
+
+pub(super) fn picture(app: &mut App) -> Effect {
+    app.settle();
+    Effect::Save(named(app, "xpu-top", "svg"))
+}
+
+pub(super) fn flame(app: &mut App) -> Option<Effect> {
+    app.settle();
+    let job = app.job()?.name().clone();
+    if app.stacks.rows().is_empty() {
+        app.note = Some(Note::Failed("there are no stacks to draw: r reads them".to_owned()));
+        return None;
+    }
+    match flame::svg(app.stacks.tree(), &job) {
+        Ok(svg) => Some(Effect::Write(
+            named(app, "xpu-top-stacks", "svg"),
+            String::from_utf8_lossy(&svg).into_owned(),
+        )),
+        Err(error) => {
+            app.note = Some(Note::Failed(format!("{error:#}")));
+            None
+        }
+    }
+}
+
+pub(super) fn report(app: &mut App) -> Option<Effect> {
+    app.settle();
+    app.job()?;
+    Some(Effect::Copy(named(app, "xpu-top-report", "txt"), report::text(app)))
+}
+
+/// `xpu-top-llama-70b-20270115T080000Z.svg`
+fn named(app: &App, what: &str, ending: &str) -> PathBuf {
+    // The name came over the network: cleaned, it is no path.
+    let job = app.job().map(|job| format!("{}-", JobName::cleaned(job.name().as_str()))).unwrap_or_default();
+    PathBuf::from(format!("{what}-{job}{}.{ending}", figure::stamp(app.now)))
+}

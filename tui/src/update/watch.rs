@@ -1,0 +1,34 @@
+//! What time brings: a job that stands is shown by itself, with its stacks.
+
+use crate::{
+    action::Effect,
+    app::{App, Overlay, Page},
+};
+
+pub(super) fn look(app: &mut App) -> Option<Effect> {
+    if let Some(incident) = &app.incident
+        && app.alarmed != Some(incident.since)
+    {
+        app.alarmed = Some(incident.since);
+        // Who looks at something else is not pulled away: the first line of every view tells of it.
+        if app.page == Page::Overview && app.overlay == Overlay::None {
+            app.page = Page::Stacks;
+        }
+    }
+    let (job, ranks) = app.stacks_due()?;
+    app.stacks.ask(app.now);
+    Some(Effect::AskStacks { job, ranks, kept: true })
+}
+
+/// Who comes to see stacks and finds none has them read.
+pub(super) fn visit(app: &mut App) -> Option<Effect> {
+    let has_some = app.job()?.stacks().next().is_some() || app.stacks.was_asked();
+    if has_some { None } else { ask(app) }
+}
+
+/// Has them read now, whatever was read before.
+pub(super) fn ask(app: &mut App) -> Option<Effect> {
+    let job = app.job()?.name().clone();
+    app.stacks.ask(app.now);
+    Some(Effect::AskStacks { job, ranks: Vec::new(), kept: false })
+}

@@ -1,0 +1,102 @@
+//! Communicators: who entered, who waits, who comes late, and how fast data moves in each.
+
+mod detail;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    style::Style,
+    text::Line,
+};
+
+use super::{
+    header, headline,
+    panel::{self, Title, window},
+};
+use crate::{
+    app::{App, Communicator},
+    figure, glyph,
+    palette::Role,
+    widget::wrap::{cut, wrapped},
+    width::Room,
+};
+
+/// Runs of ranks in the list.
+const RUNS: usize = 3;
+
+/// Lines of the list before the detail gets the room.
+const LISTED: usize = 10;
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
+    let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
+    let below = headline::lines(&told, below, buffer);
+    let frame = if room == Room::Wide { 3 } else { 2 };
+    let listed = app.communicators.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
+    let [list, rest] =
+        Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
+    draw_list(app, room, list, buffer);
+    if let Some(selected) = app.communicators.get(app.communicator) {
+        detail::draw(app, room, selected, rest, buffer);
+    }
+}
+
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let all = &app.communicators;
+    let uneven = all.iter().filter(|one| !one.behind.is_empty()).count();
+    let about = if uneven > 0 {
+        format!("{} where a rank is behind", figure::count(uneven as u64))
+    } else {
+        String::new()
+    };
+    let right = figure::counted(all.len(), "communicator", "communicators");
+    let inner = panel::draw(app.palette, room, Title { name: "Communicators", about, right }, area, buffer);
+    if all.is_empty() {
+        let text = "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen.";
+        let lines: Vec<_> = wrapped(text, usize::from(inner.width).min(96), 3)
+            .into_iter()
+            .map(|text| Line::styled(text, app.palette.of(Role::Muted)))
+            .collect();
+        headline::lines(&lines, inner, buffer);
+        return;
+    }
+    let head = line(["communicator", "ranks", "entered", "done", "behind", "last"], usize::from(inner.width));
+    buffer.set_line(inner.x, inner.y, &Line::styled(head, app.palette.of(Role::Muted)), inner.width);
+    let body = Rect { y: inner.y + 1, height: inner.height.saturating_sub(1), ..inner };
+    let shown = window(Some(app.communicator), all.len(), usize::from(body.height));
+    for (index, y) in shown.zip(body.y..) {
+        let chosen = index == app.communicator;
+        let ground = if chosen { app.palette.selected() } else { Style::new() };
+        buffer.set_style(Rect { y, height: 1, ..body }, ground);
+        let one = &all[index];
+        let role = if one.behind.is_empty() { Role::Text } else { Role::Warning };
+        let style = if chosen && role == Role::Text { ground } else { ground.patch(app.palette.of(role)) };
+        buffer.set_line(body.x, y, &Line::styled(told(one, usize::from(body.width)), style), body.width);
+        if chosen {
+            buffer.set_string(body.x, y, glyph::CURSOR, ground.patch(app.palette.of(Role::Accent)));
+        }
+    }
+}
+
+fn told(one: &Communicator, width: usize) -> String {
+    let name = if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) };
+    let ranks = format!("{} of {}", one.ranks.len(), one.size);
+    let (least, most) = one.entered;
+    let behind = if one.behind.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("{} {} by {}", glyph::WARNING, one.behind.brief(RUNS), figure::count(most - least))
+    };
+    let last = one.last.map_or_else(
+        || glyph::UNKNOWN.to_owned(),
+        |(operation, bytes)| format!("{operation} {}", figure::bytes(bytes)),
+    );
+    line([&name, &ranks, &figure::count(most), &figure::count(one.completed), &behind, &last], width)
+}
+
+fn line(cells: [&str; 6], width: usize) -> String {
+    let [name, ranks, entered, done, behind, last] = cells;
+    let name = cut(name, 20);
+    cut(&format!(" {name:<20} {ranks:>9} {entered:>9} {done:>9}  {:<16} {last}", cut(behind, 16)), width)
+}

@@ -1,0 +1,123 @@
+//! One communicator: its ranks' places, its latest ranks, and its traffic.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+};
+use xpu_shared::unit::Nanoseconds;
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+    stacks,
+};
+use crate::{
+    app::{App, Communicator},
+    figure,
+    glyph::UNKNOWN,
+    palette::Role,
+    widget::{scale::ALIKE, wrap::cut},
+    width::Room,
+};
+
+/// Runs of ranks in the title.
+const RUNS: usize = 6;
+
+/// Columns of the longest bar.
+const BAR: usize = 16;
+
+pub(super) fn draw(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+    if room == Room::Wide {
+        let halves = [Constraint::Fill(1), Constraint::Fill(1)];
+        let [upper, lower] = Layout::vertical([
+            Constraint::Length((of.whereabouts.groups.len() as u16 + 5).clamp(6, area.height / 2)),
+            Constraint::Fill(1),
+        ])
+        .areas(area);
+        let [left, right] = Layout::horizontal(halves).spacing(1).areas(lower);
+        places(app, room, of, upper, buffer);
+        lateness(app, room, of, left, buffer);
+        traffic(app, room, of, right, buffer);
+    } else {
+        let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
+        let [upper, middle, lower] = Layout::vertical([
+            Constraint::Length(groups),
+            Constraint::Fill(1),
+            Constraint::Length((of.traffic.len().max(1) as u16 + 2).min(area.height / 3)),
+        ])
+        .areas(area);
+        places(app, room, of, upper, buffer);
+        lateness(app, room, of, middle, buffer);
+        traffic(app, room, of, lower, buffer);
+    }
+}
+
+fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+    let from = of.parent.map_or_else(String::new, |parent| format!(", split from {parent}"));
+    let title = Title {
+        name: "Who is where",
+        about: format!("{}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
+        ..Title::default()
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    stacks::places(app, &of.whereabouts, inner, buffer);
+}
+
+/// The latest first: a bar, and the figure it stands for.
+fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+    let title = Title {
+        name: "Lateness",
+        about: "median after the first rank, latest first".to_owned(),
+        ..Title::default()
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let mut lines = Vec::new();
+    if of.late.is_empty() {
+        let text = "not known: it takes timed collectives of all its ranks";
+        lines.push(Line::styled(text, app.palette.of(Role::Muted)));
+    }
+    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    // Noise is not stretched into bars.
+    let noise = step.map_or(0.0, |step| step * ALIKE);
+    let most = of.late.first().map_or(0.0, |&(_, late)| late).max(noise);
+    for &(rank, late) in &of.late {
+        let host = app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string());
+        let loud = step.is_some_and(|step| late > step * ALIKE);
+        let length = if most > 0.0 { (late / most * BAR as f64).round() as usize } else { 0 };
+        let role = if loud { Role::Warning } else { Role::Faint };
+        lines.push(Line::from(vec![
+            Span::styled(format!("{:>6} ", rank.to_string()), app.palette.of(Role::Strong)),
+            Span::styled(format!("{:<14} ", cut(&host.unwrap_or_default(), 14)), app.palette.of(Role::Muted)),
+            Span::raw(format!("{:>9} ms  ", figure::three(late))),
+            Span::styled("■".repeat(length), app.palette.of(role)),
+        ]));
+    }
+    headline::lines(&lines, inner, buffer);
+}
+
+fn traffic(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+    let title = Title {
+        name: "Traffic",
+        about: "of the timed ones; GB/s of the transfer, µs with waiting".to_owned(),
+        ..Title::default()
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let head = format!("{:<14} {:>9} {:>7} {:>8} {:>9}", "operation", "size", "timed", "GB/s", "p50 µs");
+    let mut lines = vec![Line::styled(head, app.palette.of(Role::Muted))];
+    if of.traffic.is_empty() {
+        lines = vec![Line::styled("nothing of it was timed yet", app.palette.of(Role::Muted))];
+    }
+    for one in &of.traffic {
+        let unknown = || UNKNOWN.to_owned();
+        let rate = one.bus_gb_s.map_or_else(unknown, figure::three);
+        let time = one.duration.map_or_else(unknown, |time| figure::three(time.0 as f64 / 1e3));
+        lines.push(Line::raw(format!(
+            "{:<14} {:>9} {:>7} {rate:>8} {time:>9}",
+            one.operation.to_string(),
+            figure::bytes(one.bytes),
+            figure::count(one.timed as u64),
+        )));
+    }
+    headline::lines(&lines, inner, buffer);
+}

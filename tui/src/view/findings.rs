@@ -1,0 +1,175 @@
+//! All that is wrong, worst first; what the selected one is told by; and what came and went.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    style::Style,
+    text::{Line, Span},
+};
+use serde::Serialize;
+use serde_json::Value;
+use xpu_shared::{
+    finding::{Confidence, Finding},
+    stack::Ranks,
+};
+
+use super::{
+    header, headline,
+    panel::{self, Title, window},
+};
+use crate::{
+    app::{App, Entry, What},
+    figure, glyph,
+    palette::Role,
+    report::sure,
+    widget::wrap::{cut, wrapped},
+    width::Room,
+};
+
+/// Runs of ranks in the detail.
+const RUNS: usize = 16;
+
+/// Lines of the list before the detail gets the room.
+const LISTED: usize = 8;
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let findings = &app.survey.findings;
+    let frame = if room == Room::Wide { 2 } else { 1 };
+    let list = findings.len().clamp(1, LISTED) as u16 + frame;
+    let logged = (app.log.entries().len().max(1) as u16 + frame).min(area.height / 3);
+    let [title, list, detail, log] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(list),
+        Constraint::Fill(1),
+        Constraint::Length(logged),
+    ])
+    .areas(area);
+    header::draw_title(app, room, title, buffer);
+    draw_list(app, room, list, buffer);
+    draw_detail(app, room, detail, buffer);
+    draw_log(app, room, log, buffer);
+}
+
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let findings = &app.survey.findings;
+    let about = if findings.is_empty() { String::new() } else { "worst first".to_owned() };
+    let right = figure::counted(findings.len(), "finding", "findings");
+    let inner = panel::draw(app.palette, room, Title { name: "Findings", about, right }, area, buffer);
+    if findings.is_empty() {
+        let line = if app.survey.is_frozen() || app.survey.heard < app.survey.world_size as usize {
+            let text = "nothing is known to be wrong, but not all ranks are heard: no data is not health";
+            Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
+        } else {
+            let heard = figure::counted(app.survey.heard, "rank", "ranks");
+            Line::styled(format!("{} nothing is wrong with {heard}", glyph::GOOD), app.palette.of(Role::Good))
+        };
+        buffer.set_line(inner.x, inner.y, &line, inner.width);
+        return;
+    }
+    let shown = window(Some(app.finding), findings.len(), usize::from(inner.height));
+    for (index, y) in shown.zip(inner.y..) {
+        let finding = &findings[index];
+        let chosen = index == app.finding;
+        let ground = if chosen { app.palette.selected() } else { Style::new() };
+        let line = Rect { y, height: 1, ..inner };
+        buffer.set_style(line, ground);
+        let (sign, role) = headline::loudness(finding);
+        let text = format!(" {sign} {:<14} {}{}", name(finding), sure(finding.confidence), finding.evidence);
+        let text = cut(&text, usize::from(inner.width));
+        buffer.set_line(line.x, y, &Line::styled(text, ground.patch(app.palette.of(role))), inner.width);
+        if chosen {
+            buffer.set_string(line.x, y, glyph::CURSOR, ground.patch(app.palette.of(Role::Accent)));
+        }
+    }
+}
+
+/// `hang, not entered`: kind and class, by the words of `status --json`.
+pub(super) fn name(finding: &Finding) -> String {
+    format!("{}, {}", word(&finding.kind), word(&finding.class))
+}
+
+fn word(value: &impl Serialize) -> String {
+    let json = serde_json::to_value(value).ok();
+    json.as_ref().and_then(Value::as_str).unwrap_or("unknown").replace('_', " ")
+}
+
+fn draw_detail(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let Some(finding) = app.survey.findings.get(app.finding) else { return };
+    let title = Title { name: "Why", about: name(finding), ..Title::default() };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let width = usize::from(inner.width);
+    let (_, role) = headline::loudness(finding);
+    let mut lines = Vec::new();
+    let evidence = format!("{}{}.", sure(finding.confidence), finding.evidence);
+    lines.extend(
+        wrapped(&evidence, width, 6).into_iter().map(|text| Line::styled(text, app.palette.of(role))),
+    );
+    let next = wrapped(&finding.advice, width.saturating_sub(10), 3);
+    for (index, text) in next.into_iter().enumerate() {
+        let label = if index == 0 { "next" } else { "" };
+        lines.push(entry(app, label, Span::styled(text, app.palette.of(Role::Strong))));
+    }
+    let ranks: Ranks = finding.ranks.iter().copied().collect();
+    let host = finding.ranks.first().and_then(|&rank| app.job()?.rank(rank));
+    let host = host
+        .filter(|_| ranks.len() == 1)
+        .map_or_else(String::new, |view| format!(", {}, pid {}", view.host(), view.pid()));
+    lines.push(entry(app, "ranks", Span::raw(format!("{}{host}", ranks.brief(RUNS)))));
+    if let Some(of) = &finding.collective {
+        let operation = of.operation.as_deref().unwrap_or("a collective");
+        let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
+        let text = format!(
+            "{operation} number {} of communicator {}{name}, {}",
+            figure::count(of.number),
+            of.communicator,
+            figure::bytes(of.bytes)
+        );
+        lines.push(entry(app, "stands at", Span::raw(text)));
+    }
+    let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
+    let seen = app
+        .log
+        .since(finding)
+        .map_or_else(String::new, |at| format!("; here since {} UTC", figure::time_of_day(at)));
+    lines.push(entry(app, "since", Span::raw(format!("{}{seen}", figure::age(since)))));
+    let confidence = match finding.confidence {
+        Confidence::Certain => "certain",
+        Confidence::Likely => "likely",
+        Confidence::Guess => "a guess",
+    };
+    lines.push(entry(app, "sure", Span::raw(confidence)));
+    headline::lines(&lines, inner, buffer);
+}
+
+fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
+    Line::from(vec![Span::styled(format!("{label:<10}"), app.palette.of(Role::Muted)), value])
+}
+
+fn draw_log(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let entries = app.log.entries();
+    let title = Title { name: "Came and went", about: "newest first, UTC".to_owned(), ..Title::default() };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    if entries.len() == 0 {
+        let line = Line::styled("nothing since this screen was opened", app.palette.of(Role::Muted));
+        buffer.set_line(inner.x, inner.y, &line, inner.width);
+    }
+    for (entry, y) in entries.zip(inner.y..inner.bottom()) {
+        buffer.set_line(inner.x, y, &logged(app, entry, usize::from(inner.width)), inner.width);
+    }
+}
+
+fn logged(app: &App, entry: &Entry, width: usize) -> Line<'static> {
+    let (sign, role) = headline::loudness(&entry.finding);
+    let (sign, role, what) = match entry.what {
+        What::Came => (sign, role, "came".to_owned()),
+        What::Went(after) => (glyph::ENDED, Role::Good, format!("went after {}", figure::age(after))),
+    };
+    let time = figure::time_of_day(entry.at);
+    let head = format!("{time}  {sign} {what:<16} ");
+    let taken = head.chars().count();
+    Line::from(vec![
+        Span::styled(format!("{time}  "), app.palette.of(Role::Muted)),
+        Span::styled(format!("{sign} {what:<16} "), app.palette.of(role)),
+        Span::raw(cut(&entry.finding.evidence, width.saturating_sub(taken))),
+    ])
+}

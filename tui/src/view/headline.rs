@@ -1,0 +1,81 @@
+//! The worst that is wrong, in a sentence: above every view.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+use xpu_shared::finding::{Finding, Kind};
+
+use crate::{
+    app::App,
+    figure, glyph,
+    palette::Role,
+    report::sure,
+    widget::wrap::{cut, wrapped},
+};
+
+/// Lines in which a hang is told, at most.
+const MOST: usize = 3;
+
+/// The worst finding on one line; nothing if nothing is wrong.
+pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
+    let finding = app.survey.findings.first()?;
+    let (sign, role) = loudness(finding);
+    let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence);
+    Some(Line::styled(cut(&text, width), app.palette.of(role)))
+}
+
+/// What the job stands for, and what to do next. It stays when the job goes on, until somebody has seen it.
+pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
+    let finding = &incident.finding;
+    let strong = app.palette.of(Role::Strong);
+    let (sign, role, head) = match incident.over {
+        None => {
+            let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
+            let what = if finding.kind == Kind::Exited { "A RANK IS GONE" } else { "THE JOB STANDS" };
+            (glyph::ALARM, Role::Alarm, format!("{what}, {}", figure::age(since)))
+        }
+        Some(over) => (glyph::GOOD, Role::Good, format!("IT WENT ON at {} UTC", figure::time_of_day(over))),
+    };
+    let style = app.palette.of(role);
+    let body = format!("{}{}", sure(finding.confidence), finding.evidence);
+    let indent = head.chars().count() + 4;
+    let mut lines = Vec::new();
+    let first = wrapped(&body, width.saturating_sub(indent), 1 + MOST);
+    // The first line is shorter: what follows begins under the sign again.
+    let (opening, rest) = first.split_first().map_or((String::new(), String::new()), |(first, _)| {
+        (first.trim_end_matches(glyph::ELLIPSIS).trim_end().to_owned(), remainder(&body, first))
+    });
+    lines.push(Line::from(vec![
+        Span::styled(format!("{sign} {head}  "), style.patch(strong)),
+        Span::styled(opening, style),
+    ]));
+    for text in wrapped(&rest, width.saturating_sub(2), MOST - 1) {
+        lines.push(Line::styled(format!("  {text}"), style));
+    }
+    for text in wrapped(&format!("next: {}", finding.advice), width.saturating_sub(2), 1) {
+        lines.push(Line::styled(format!("  {text}"), app.palette.of(Role::Text)));
+    }
+    lines
+}
+
+/// What of a text comes after its first line.
+fn remainder(text: &str, first: &str) -> String {
+    let words = first.split_whitespace().filter(|word| *word != "…").count();
+    text.split_whitespace().skip(words).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {
+    if finding.stops_the_job() { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) }
+}
+
+/// Draws lines from the top of the area on, and says what is left below them.
+pub(super) fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) -> Rect {
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+    let taken = (lines.len() as u16).min(area.height);
+    Rect { y: area.y + taken, height: area.height - taken, ..area }
+}

@@ -1,0 +1,49 @@
+//! A frame with a title, where there is room for one; a line with a title where there is not.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+    widgets::{Block, BorderType, Borders, Widget as _},
+};
+
+use crate::{
+    palette::{Palette, Role},
+    width::Room,
+};
+
+/// What stands on the frame: what it is, what is said of it, and what stands right.
+#[derive(Debug, Default)]
+pub(super) struct Title<'a> {
+    pub name: &'a str,
+    pub about: String,
+    pub right: String,
+}
+
+/// Draws the frame, and says what room is left in it.
+pub(super) fn draw(palette: Palette, room: Room, title: Title<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
+    let wide = room == Room::Wide;
+    let muted = palette.of(Role::Muted);
+    let name = palette.of(Role::Accent).patch(palette.of(Role::Strong));
+    let about = if title.about.is_empty() { String::new() } else { format!("{} ", title.about) };
+    let mut block = Block::new()
+        .borders(if wide { Borders::ALL } else { Borders::TOP })
+        .border_type(BorderType::Rounded)
+        .border_style(palette.of(Role::Faint))
+        .title_top(Line::from(vec![
+            Span::styled(format!(" {} ", title.name), name),
+            Span::styled(about, muted),
+        ]));
+    if !title.right.is_empty() {
+        block = block.title_top(Line::styled(format!(" {} ", title.right), muted).right_aligned());
+    }
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    if wide { Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner } } else { inner }
+}
+
+/// Which part of a list is seen: the selected line stays in the middle, so that scrolling needs no memory.
+pub(super) fn window(at: Option<usize>, of: usize, visible: usize) -> std::ops::Range<usize> {
+    let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(of.saturating_sub(visible));
+    first..(first + visible).min(of)
+}

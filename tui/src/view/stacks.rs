@@ -1,0 +1,120 @@
+//! Where every rank is: the merged stacks, the fewest first, and beside them who is where in the communicator.
+
+mod frames;
+mod whereabouts;
+
+pub(super) use whereabouts::table as places;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::Line,
+};
+
+use super::{
+    header, headline,
+    panel::{self, Title},
+};
+use crate::{
+    app::{App, StackState},
+    figure, glyph,
+    palette::Role,
+    widget::wrap::wrapped,
+    width::Room,
+};
+
+/// Columns of who is where, beside the tree.
+const BESIDE: u16 = 62;
+
+/// Notes shown under the tree.
+const NOTES: usize = 2;
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
+    let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let told = headline::incident(app, usize::from(area.width));
+    let below = headline::lines(&told, below, buffer);
+    let groups = app.whereabouts.groups.len() as u16;
+    let (tree, beside) = if room == Room::Wide {
+        let [tree, beside] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(below);
+        (tree, beside)
+    } else {
+        let lines = if groups == 0 { 0 } else { (groups + 3).min(7) };
+        let [tree, beside] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(below);
+        (tree, beside)
+    };
+    whereabouts::draw(app, room, beside, buffer);
+    draw_tree(app, room, tree, buffer);
+}
+
+fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let stacks = &app.stacks;
+    let expected = stacks.expected();
+    let state = stacks.state(app.now);
+    let read = stacks.newest().map(|newest| format!("read {} ago", figure::age(app.now.since(newest))));
+    let title = Title {
+        name: "Stacks",
+        about: match &state {
+            StackState::Coming(came) if *came > 0 => {
+                format!("{came} of {expected} ranks, the others are being read")
+            }
+            StackState::Here => format!(
+                "of {}, the fewest first",
+                figure::counted(stacks.tree().ranks.len(), "rank", "ranks")
+            ),
+            _ => String::new(),
+        },
+        right: read.filter(|_| !stacks.rows().is_empty()).unwrap_or_default(),
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let words = match &state {
+        StackState::Here | StackState::Coming(1..) => {
+            return full(app, inner, buffer);
+        }
+        StackState::Unasked => vec![
+            format!("{} No stacks were read yet.", glyph::HINT),
+            "r has every rank's stacks read now; no process is stopped for it. Of a job that hangs they are read by themselves.".to_owned(),
+        ],
+        StackState::Coming(_) => vec![
+            format!("{} Reading the stacks of {}.", glyph::WAITING, figure::counted(expected, "rank", "ranks")),
+            "Each collector reads those of its own host; the tree grows as they come.".to_owned(),
+        ],
+        StackState::Silent => vec![
+            format!("{} No collector sent stacks.", glyph::ALARM),
+            "Is the collector of this version, and does it still run on the hosts? `xpu-top status` says which answer; r asks again.".to_owned(),
+        ],
+        StackState::Refused(why) => vec![format!("{} Stacks cannot be read: {why}.", glyph::WARNING)],
+    };
+    let mut lines = Vec::new();
+    for (index, text) in words.iter().enumerate() {
+        let role = if index == 0 { Role::Strong } else { Role::Muted };
+        for text in wrapped(text, usize::from(inner.width).min(96), 3) {
+            lines.push(Line::styled(text, app.palette.of(role)));
+        }
+    }
+    headline::lines(&lines, inner, buffer);
+}
+
+/// The tree, and under it what could not be read.
+fn full(app: &App, area: Rect, buffer: &mut Buffer) {
+    let mut notes = Vec::new();
+    for note in app.stacks.notes().iter().take(NOTES) {
+        for (index, text) in wrapped(note, usize::from(area.width).saturating_sub(2), 2).iter().enumerate() {
+            let sign = if index == 0 { glyph::WARNING } else { " " };
+            notes.push(Line::styled(format!("{sign} {text}"), app.palette.of(Role::Warning)));
+        }
+    }
+    let legend = area.height > 8;
+    let [tree, said, key] = Layout::vertical([
+        Constraint::Fill(1),
+        Constraint::Length(notes.len() as u16),
+        Constraint::Length(legend.into()),
+    ])
+    .areas(area);
+    frames::draw(app, tree, buffer);
+    headline::lines(&notes, said, buffer);
+    if legend {
+        frames::legend(app.palette, key, buffer);
+    }
+}

@@ -1,0 +1,190 @@
+//! The lines of the tree.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::stack::{Class, Ranks, Word};
+
+use super::super::panel::window;
+use crate::{
+    app::{App, Shown, StackRow},
+    figure, glyph,
+    palette::{Palette, Role},
+    widget::{ends, wrap::cut},
+};
+
+/// Columns a branch is set in by.
+const STEP: usize = 2;
+
+/// Branches are set in no further: names must stay readable.
+const DEEPEST: usize = 12;
+
+/// Runs of ranks before the rest is counted: here, and missing.
+const HERE: usize = 6;
+const MISSING: usize = 4;
+
+/// Columns that ranks have at least, so that frames stand under each other.
+const RANKS: usize = 7;
+
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    let rows = app.stacks.rows();
+    let at = app.stacks.at();
+    let shown = window(at, rows.len(), usize::from(area.height));
+    // Frames stand right of the ranks of the branch they are in.
+    let mut column = rows[..shown.start].iter().rev().find(|row| row.open.is_some()).map_or(0, frame_column);
+    for (index, y) in shown.zip(area.y..) {
+        let row = &rows[index];
+        if row.open.is_some() {
+            column = frame_column(row);
+        }
+        let line = Rect { y, height: 1, ..area };
+        draw_row(app.palette, row, column, at == Some(index), line, buffer);
+    }
+}
+
+fn indent(row: &StackRow) -> usize {
+    row.depth.min(DEEPEST) * STEP
+}
+
+/// Where the frames of a branch begin.
+fn frame_column(row: &StackRow) -> usize {
+    if row.depth == 0 { STEP } else { indent(row) + STEP + row.here.brief(HERE).width().max(RANKS) + 1 }
+}
+
+fn draw_row(
+    palette: Palette,
+    row: &StackRow,
+    column: usize,
+    selected: bool,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let ground = if selected { palette.selected() } else { Style::new() };
+    buffer.set_style(area, ground);
+    let style = |role: Role| {
+        let plain = matches!(role, Role::Text | Role::Muted | Role::Faint);
+        if selected && plain { ground } else { ground.patch(palette.of(role)) }
+    };
+    let mut left = Vec::new();
+    let odd = row.is_odd();
+    if let Some(open) = row.open {
+        let sign = if open { glyph::OPEN } else { glyph::CLOSED };
+        left.push(Span::styled(format!("{:indent$}{sign} ", "", indent = indent(row)), style(Role::Accent)));
+        if row.depth > 0 {
+            let role = if odd { Role::Warning } else { Role::Strong };
+            let ranks = row.here.brief(HERE);
+            let air = RANKS.saturating_sub(ranks.width()) + 1;
+            let strong = palette.of(Role::Strong);
+            left.push(Span::styled(ranks, style(role).patch(strong)));
+            left.push(Span::raw(" ".repeat(air)));
+        }
+    } else {
+        left.push(Span::raw(" ".repeat(column)));
+    }
+    match &row.shown {
+        Shown::Frame(word) if row.is_end => {
+            frame(word, &|role| style(role).patch(palette.of(Role::Strong)), &mut left);
+        }
+        Shown::Frame(word) => frame(word, &style, &mut left),
+        Shown::Closed { thread, innermost, hidden } => {
+            if let Some(thread) = thread {
+                frame(thread, &style, &mut left);
+                left.push(Span::raw("  "));
+            }
+            let more = figure::counted(*hidden, "line", "lines");
+            let more = if *hidden > 0 {
+                format!("{} {more} {} ", glyph::ELLIPSIS, glyph::HINT)
+            } else {
+                String::new()
+            };
+            left.push(Span::styled(more, style(Role::Muted)));
+            frame(innermost, &style, &mut left);
+        }
+        Shown::Left(frames) => {
+            let text = format!(
+                "{} {} that all ranks share",
+                glyph::ELLIPSIS,
+                figure::counted(*frames, "frame", "frames")
+            );
+            left.push(Span::styled(text, style(Role::Muted)));
+        }
+        Shown::NoDeeper => {
+            left.push(Span::styled(format!("{} stay here", row.here.brief(HERE)), style(Role::Muted)));
+        }
+    }
+    let right = beside(row, &style);
+    let right = Line::from(right);
+    let room = usize::from(area.width).saturating_sub(right.width() + 1);
+    ends::draw(&fitted(left, room), &right, area, buffer);
+    if selected {
+        buffer.set_string(area.x, area.y, glyph::CURSOR, ground.patch(palette.of(Role::Accent)));
+    }
+}
+
+/// Who is not here, right of a branch's first line.
+fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> {
+    let mut right = Vec::new();
+    let Some(_) = row.open else { return right };
+    if row.threads > row.here.len() {
+        right.push(Span::styled(
+            format!("  {} threads", figure::count(row.threads as u64)),
+            style(Role::Muted),
+        ));
+    }
+    if row.depth == 0 {
+        right.push(Span::styled(format!("  {}", ranks(&row.here)), style(Role::Muted)));
+    }
+    if !row.missing.is_empty() {
+        let role = if row.is_odd() { Role::Muted } else { Role::Warning };
+        right.push(Span::styled(format!("  not {} ", row.missing.brief(MISSING)), style(role)));
+    }
+    right
+}
+
+fn ranks(ranks: &Ranks) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {} ", ranks.brief(HERE))
+}
+
+/// A frame: its kind in letters and in colour, its function, and where that is.
+fn frame(word: &Word, style: &impl Fn(Role) -> Style, to: &mut Vec<Span<'static>>) {
+    let (kind, role) = glyph::frame(word.class);
+    if word.class != Class::Role {
+        to.push(Span::styled(format!("{kind} "), style(role)));
+    }
+    let name = if word.class == Class::Role { Role::Strong } else { role };
+    to.push(Span::styled(word.name.clone(), style(name)));
+    if !word.file.is_empty() {
+        let line = if word.line > 0 { format!(":{}", word.line) } else { String::new() };
+        to.push(Span::styled(format!("  {}{line}", word.short_file()), style(Role::Muted)));
+    }
+}
+
+/// The spans in `width` columns; the last one that has room is cut.
+fn fitted(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
+    let mut line = Line::default();
+    for span in spans {
+        let room = width.saturating_sub(line.width());
+        if span.width() > room {
+            line.push_span(Span::styled(cut(&span.content, room), span.style));
+            break;
+        }
+        line.push_span(span);
+    }
+    line
+}
+
+/// What the letters before the frames mean.
+pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
+    let mut line = Line::default();
+    for class in [Class::Python, Class::Torch, Class::C, Class::State] {
+        let (kind, role) = glyph::frame(class);
+        line.push_span(Span::styled(kind, palette.of(role)));
+        line.push_span(Span::styled(format!(" {}   ", glyph::frame_means(class)), palette.of(Role::Muted)));
+    }
+    buffer.set_line(area.x, area.y, &line, area.width);
+}

@@ -1,0 +1,93 @@
+//! Who is where in the communicator: how many collectives ranks entered, and the call that holds them.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+};
+use crate::{
+    app::{App, Group, Whereabouts},
+    figure,
+    palette::Role,
+    report::in_call,
+    widget::wrap::{cut, wrapped},
+    width::Room,
+};
+
+/// Runs of ranks in the first column.
+const RUNS: usize = 3;
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    if area.height < 2 {
+        return;
+    }
+    let shown = &app.whereabouts;
+    let title = Title {
+        name: "Who is where",
+        about: if shown.size > 0 {
+            format!("communicator {}, {}", shown.title, figure::counted(shown.size as usize, "rank", "ranks"))
+        } else {
+            String::new()
+        },
+        ..Title::default()
+    };
+    // A short list has a short frame.
+    let height =
+        if room == Room::Wide { area.height.min(shown.groups.len().max(1) as u16 + 7) } else { area.height };
+    let inner = panel::draw(app.palette, room, title, Rect { height, ..area }, buffer);
+    table(app, shown, inner, buffer);
+}
+
+/// The groups of ranks, and who waits for whom.
+pub(in crate::view) fn table(app: &App, shown: &Whereabouts, area: Rect, buffer: &mut Buffer) {
+    let palette = app.palette;
+    if shown.groups.is_empty() {
+        let text = wrapped("no communicator is seen yet", usize::from(area.width), 2);
+        let lines: Vec<_> =
+            text.into_iter().map(|text| Line::styled(text, palette.of(Role::Muted))).collect();
+        headline::lines(&lines, area, buffer);
+        return;
+    }
+    let width = usize::from(area.width);
+    let most = shown.groups.iter().map(|group| group.entered).max().unwrap_or(0);
+    let ranks =
+        shown.groups.iter().map(|group| group.ranks.brief(RUNS).width()).max().unwrap_or(0).clamp(5, 14);
+    let digits = |of: fn(&Group) -> u64| {
+        shown.groups.iter().map(|group| figure::count(of(group)).len()).max().unwrap_or(0).max(7)
+    };
+    let (enters, queues, ends) =
+        (digits(|group| group.entered), digits(|group| group.enqueued), digits(|group| group.completed));
+    let columns = |[rank, entered, enqueued, done, call]: [&str; 5]| {
+        let rank = cut(rank, ranks);
+        cut(&format!("{rank:<ranks$} {entered:>enters$} {enqueued:>queues$} {done:>ends$}  {call}"), width)
+    };
+    let mut lines = vec![Line::styled(
+        columns(["rank", "entered", "queued", "done", "in call"]),
+        palette.of(Role::Muted),
+    )];
+    let room = usize::from(area.height).saturating_sub(1 + usize::from(shown.waits().is_some()));
+    let left = if shown.groups.len() > room { shown.groups.len() + 1 - room.max(1) } else { 0 };
+    for group in &shown.groups[..shown.groups.len() - left] {
+        let Group { entered, enqueued, completed, .. } = *group;
+        let text = columns([
+            &group.ranks.brief(RUNS),
+            &figure::count(entered),
+            &figure::count(enqueued),
+            &figure::count(completed),
+            &in_call(group),
+        ]);
+        let role = if entered < most { Role::Warning } else { Role::Text };
+        lines.push(Line::styled(text, palette.of(role)));
+    }
+    if left > 0 {
+        lines.push(Line::styled(format!("and {left} more places"), palette.of(Role::Muted)));
+    }
+    if let Some((ahead, behind)) = shown.waits() {
+        let word = if ahead.len() == 1 { "waits" } else { "wait" };
+        let text = format!("{} {word} for {}", ahead.brief(RUNS), behind.brief(RUNS));
+        lines.push(Line::styled(cut(&text, width), palette.of(Role::Strong)));
+    }
+    headline::lines(&lines, area, buffer);
+}
