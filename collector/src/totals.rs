@@ -1,11 +1,11 @@
-//! A rank's counts by shape: summaries carry only the shapes that changed, this remembers all.
+//! A rank's counts by shape, graph and kernel: summaries carry only what changed, this remembers all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals},
+    frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Summary},
     gemm::GemmShape,
     histogram::Histogram,
     id::CommunicatorId,
@@ -31,19 +31,29 @@ type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 pub(crate) struct Totals {
     gemms: HashMap<GemmShape, Count>,
     collectives: HashMap<CollectiveKey, Count>,
+    graphs: HashMap<u32, GraphTotals>,
+    kernels: HashMap<String, Count>,
     turned_away: u64,
 }
 
 impl Totals {
-    pub(crate) fn take(&mut self, gemms: &[GemmTotals], collectives: &[CollectiveTotals]) {
-        for gemm in gemms {
+    pub(crate) fn take(&mut self, summary: &Summary) {
+        for gemm in &summary.gemms {
             let count = Count { made: gemm.count, timed: gemm.timed, timed_for: gemm.timed_for };
             self.turned_away += u64::from(!insert(&mut self.gemms, gemm.shape, count));
         }
-        for collective in collectives {
+        for collective in &summary.collectives {
             let count =
                 Count { made: collective.count, timed: collective.timed, timed_for: collective.timed_for };
             self.turned_away += u64::from(!insert(&mut self.collectives, key(collective), count));
+        }
+        for graph in &summary.graphs {
+            let rested = GraphTotals { durations: Histogram::new(), ..*graph };
+            self.turned_away += u64::from(!insert(&mut self.graphs, graph.graph, rested));
+        }
+        for kernel in &summary.kernels {
+            let count = Count { made: kernel.count, timed: kernel.timed, timed_for: kernel.timed_for };
+            self.turned_away += u64::from(!insert(&mut self.kernels, kernel.pattern.clone(), count));
         }
     }
 
@@ -72,32 +82,32 @@ impl Totals {
         self.turned_away
     }
 
-    /// Adds the shapes that are not among `gemms` and `collectives`, with nothing in this interval: who looks at a
-    /// rank for the first time sees all of it.
-    pub(crate) fn complete(&self, gemms: &mut Vec<GemmTotals>, collectives: &mut Vec<CollectiveTotals>) {
-        let told: std::collections::HashSet<_> = gemms.iter().map(|gemm| gemm.shape).collect();
-        gemms.extend(self.gemms.iter().filter(|(shape, _)| !told.contains(shape)).map(|(&shape, count)| {
-            let Count { made: count, timed, timed_for } = *count;
-            GemmTotals { shape, count, timed, timed_for, durations: Histogram::new() }
+    /// Adds what the summary does not tell of, with nothing in its interval: who looks at a rank for the first time sees all of
+    /// it.
+    pub(crate) fn complete(&self, summary: &mut Summary) {
+        let told: HashSet<_> = summary.gemms.iter().map(|gemm| gemm.shape).collect();
+        let rest = self.gemms.iter().filter(|(shape, _)| !told.contains(shape));
+        summary.gemms.extend(rest.map(|(&shape, &Count { made: count, timed, timed_for })| GemmTotals {
+            shape,
+            count,
+            timed,
+            timed_for,
+            durations: Histogram::new(),
         }));
-        let told: std::collections::HashSet<_> = collectives.iter().map(key).collect();
-        collectives.extend(self.collectives.iter().filter(|(key, _)| !told.contains(key)).map(
-            |(key, count)| {
-                let &(communicator, operation, datatype, bytes) = key;
-                let Count { made: count, timed, timed_for } = *count;
-                let durations = Histogram::new();
-                CollectiveTotals {
-                    communicator,
-                    operation,
-                    datatype,
-                    bytes,
-                    count,
-                    timed,
-                    timed_for,
-                    durations,
-                }
-            },
-        ));
+        let told: HashSet<_> = summary.collectives.iter().map(key).collect();
+        let rest = self.collectives.iter().filter(|(key, _)| !told.contains(key));
+        summary.collectives.extend(rest.map(|(key, &Count { made: count, timed, timed_for })| {
+            let &(communicator, operation, datatype, bytes) = key;
+            let durations = Histogram::new();
+            CollectiveTotals { communicator, operation, datatype, bytes, count, timed, timed_for, durations }
+        }));
+        let told: HashSet<_> = summary.graphs.iter().map(|graph| graph.graph).collect();
+        summary.graphs.extend(self.graphs.values().filter(|graph| !told.contains(&graph.graph)).cloned());
+        let told: HashSet<_> = summary.kernels.iter().map(|kernel| kernel.pattern.clone()).collect();
+        let rest = self.kernels.iter().filter(|(pattern, _)| !told.contains(*pattern));
+        summary.kernels.extend(rest.map(|(pattern, &Count { made: count, timed, timed_for })| {
+            KernelTotals { pattern: pattern.clone(), count, timed, timed_for, durations: Histogram::new() }
+        }));
     }
 }
 
@@ -105,7 +115,7 @@ fn key(collective: &CollectiveTotals) -> CollectiveKey {
     (collective.communicator, collective.operation, collective.datatype, collective.bytes)
 }
 
-fn insert<K: std::hash::Hash + Eq>(map: &mut HashMap<K, Count>, key: K, count: Count) -> bool {
+fn insert<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, count: V) -> bool {
     if map.len() >= SHAPES && !map.contains_key(&key) {
         return false;
     }
@@ -138,11 +148,34 @@ mod tests {
         }
     }
 
+    fn gemms(gemms: impl Into<Vec<GemmTotals>>) -> Summary {
+        Summary { gemms: gemms.into(), ..Summary::default() }
+    }
+
+    fn kernel(pattern: &str) -> KernelTotals {
+        let (durations, timed_for) = (Histogram::new(), Nanoseconds(9));
+        KernelTotals { pattern: pattern.to_owned(), count: 40, timed: 3, timed_for, durations }
+    }
+
+    fn graph(number: u32) -> GraphTotals {
+        GraphTotals {
+            graph: number,
+            gemms: 7,
+            flops: 1.0,
+            collectives: 0,
+            bus_bytes: 0,
+            count: 4,
+            timed: 1,
+            timed_for: Nanoseconds(9),
+            durations: Histogram::new(),
+        }
+    }
+
     #[test]
     fn totals_replace_and_never_add_up_twice() {
         let mut totals = Totals::default();
-        totals.take(&[gemm(1, 10), gemm(2, 10)], &[]);
-        totals.take(&[gemm(1, 20)], &[]);
+        totals.take(&gemms([gemm(1, 10), gemm(2, 10)]));
+        totals.take(&gemms([gemm(1, 20)]));
         assert_eq!(totals.flops(), 20.0 * 200.0 + 10.0 * 400.0);
         assert_eq!(totals.timed(), (10.0 * 200.0 + 5.0 * 400.0, Nanoseconds(30)));
     }
@@ -152,13 +185,13 @@ mod tests {
         let mut totals = Totals::default();
         let peaks = Peaks::parse("bf16=2").unwrap();
         assert_eq!(totals.at_peak(&peaks), None, "nothing was multiplied");
-        totals.take(&[gemm(1_000_000, 10), gemm(3_000_000, 10)], &[]);
+        totals.take(&gemms([gemm(1_000_000, 10), gemm(3_000_000, 10)]));
         // 8 * 10^9 operations at 2 * 10^12 a second.
         assert_eq!(totals.at_peak(&peaks), Some(Nanoseconds(4_000_000)));
         assert_eq!(totals.at_peak(&Peaks::default()), None);
         let mut other = gemm(7, 1);
         other.shape.datatype = DataType::Float8E4m3;
-        totals.take(&[other], &[]);
+        totals.take(&gemms([other]));
         assert_eq!(totals.at_peak(&peaks), None, "of one product the peak is not known");
     }
 
@@ -166,16 +199,27 @@ mod tests {
     fn shapes_beyond_the_bound_are_counted_and_not_kept() {
         let mut totals = Totals::default();
         let many: Vec<_> = (0..SHAPES as u64 + 5).map(|m| gemm(m, 2)).collect();
-        totals.take(&many, &[]);
+        totals.take(&gemms(many));
         assert_eq!((totals.gemms.len(), totals.turned_away()), (SHAPES, 5));
     }
 
     #[test]
-    fn a_first_look_sees_the_shapes_that_rest() {
+    fn a_first_look_sees_what_rests() {
         let mut totals = Totals::default();
-        totals.take(&[gemm(1, 10), gemm(2, 10)], &[]);
-        let mut told = vec![gemm(1, 10)];
-        totals.complete(&mut told, &mut Vec::new());
-        assert_eq!(told.iter().map(|gemm| gemm.shape.m).collect::<Vec<_>>(), [1, 2]);
+        let mut first = gemms([gemm(1, 10), gemm(2, 10)]);
+        first.kernels = ["flash_fwd", "flash_bwd"].map(kernel).to_vec();
+        first.graphs = [1, 2].map(graph).to_vec();
+        totals.take(&first);
+        let mut told = gemms([gemm(1, 10)]);
+        (told.kernels, told.graphs) = (vec![kernel("flash_bwd")], vec![graph(1)]);
+        totals.complete(&mut told);
+        assert_eq!(told.gemms.iter().map(|gemm| gemm.shape.m).collect::<Vec<_>>(), [1, 2]);
+        let kernels: Vec<_> =
+            told.kernels.iter().map(|kernel| (kernel.pattern.as_str(), kernel.count)).collect();
+        assert_eq!(kernels, [("flash_bwd", 40), ("flash_fwd", 40)]);
+        assert_eq!(
+            told.graphs.iter().map(|graph| (graph.graph, graph.gemms)).collect::<Vec<_>>(),
+            [(1, 7), (2, 7)]
+        );
     }
 }

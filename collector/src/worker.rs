@@ -164,7 +164,7 @@ impl Worker {
             self.totals = Totals::default();
             self.latest = Summary::default();
         }
-        self.totals.take(&summary.gemms, &summary.collectives);
+        self.totals.take(&summary);
         self.take_communicators(&summary.communicators, now);
         if let Some(steps) = &summary.steps {
             self.pending.steps.merge(&steps.durations);
@@ -376,7 +376,7 @@ impl Worker {
 
     pub(crate) fn detail(&self) -> RankDetail {
         let mut summary = self.latest.clone();
-        self.totals.complete(&mut summary.gemms, &mut summary.collectives);
+        self.totals.complete(&mut summary);
         RankDetail { job: self.info.job.clone(), rank: self.info.rank, summary }
     }
 }

@@ -49,6 +49,13 @@ impl Fold {
         }
     }
 
+    /// Patterns that no kernel's name has matched yet.
+    pub(crate) fn unmatched_kernels(&self) -> impl Iterator<Item = &'static str> + '_ {
+        (0..kernels::patterns() as u8)
+            .filter(|pattern| !self.kernels.totals.holds(pattern))
+            .filter_map(kernels::pattern)
+    }
+
     pub(crate) fn take_kernels(&mut self) -> Vec<KernelTotals> {
         self.kernels.totals.take(PATTERNS, |&pattern, total, durations| KernelTotals {
             pattern: kernels::pattern(pattern).unwrap_or_default().to_owned(),

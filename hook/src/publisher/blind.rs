@@ -31,6 +31,13 @@ impl Publisher {
                 blind.push(format!("{count} {what}"));
             }
         }
+        if self.launches().kernels >= SHOULD_HAVE_MET {
+            blind.extend(self.fold.unmatched_kernels().map(|pattern| {
+                format!(
+                    "no kernel that '{pattern}' matches was launched in sight: cuDNN's attention and most of NCCL's and cuBLAS's are not"
+                )
+            }));
+        }
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {
