@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Read the stacks of this process, write them to standard output, and end
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) read_stacks: Option<u32>,
+    /// With native frames: each thread is held for a moment
+    #[arg(long, hide = true)]
+    pub(crate) native: bool,
 }
 
 fn base_port(text: &str) -> Result<BasePort, String> {

@@ -26,7 +26,7 @@ extern "C" fn stop(_signal: libc::c_int) {
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(pid) = args.read_stacks {
-        let read = read_stacks(Pid(pid), &mut std::io::stdout());
+        let read = read_stacks(Pid(pid), args.native, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let filter = EnvFilter::try_from_env("XPU_TOP_LOG").unwrap_or_else(|_| EnvFilter::new("info"));

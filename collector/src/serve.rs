@@ -220,8 +220,8 @@ impl Collector {
                 }
                 None
             }
-            Request::Stacks { job, ranks, kept } => {
-                let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, now) else {
+            Request::Stacks { job, ranks, kept, natively } => {
+                let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, natively, now) else {
                     return Some(self.nobody(&job));
                 };
                 for stacks in known {

@@ -2,6 +2,7 @@
 //! hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
 
 mod kernel;
+mod native;
 mod python;
 mod read;
 mod reader;
@@ -41,6 +42,8 @@ pub(crate) struct Target {
     pub pid: Pid,
     /// Whether it can be read from here.
     pub reach: Reach,
+    /// Whether its threads may be held for their native frames.
+    pub natively: bool,
     /// Threads in a call that can block, by the ledger page.
     pub inside: Vec<Inside>,
 }

@@ -359,7 +359,7 @@ impl Worker {
     }
 
     /// Its process as one whose stacks are wanted.
-    pub(crate) fn target(&self, now: Moment) -> Target {
+    pub(crate) fn target(&self, natively: bool, now: Moment) -> Target {
         let reading = self.ledger.as_ref().map(|page| page.ledger().read());
         Target {
             job: self.info.job.clone(),
@@ -370,6 +370,7 @@ impl Worker {
                 Some(false) => Reach::Gone,
                 None => Reach::Elsewhere,
             },
+            natively,
             inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
         }
     }

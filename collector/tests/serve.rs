@@ -238,8 +238,8 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     until("the ranks", || (viewer.sees().len() == 3).then_some(()));
 
     // Both ask at once; nobody gets what the other asked for, and nobody waits for the other.
-    other.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false });
-    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false });
+    other.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false, natively: false });
     let mut all: Vec<_> = (0..3).map(|_| stacks(&viewer)).collect();
     all.sort_by_key(|stacks| stacks.rank);
     assert!(all.iter().all(|stacks| stacks.job.as_str() == "a"), "{all:?}");
@@ -250,9 +250,9 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
 
     child.kill().unwrap();
     child.wait().unwrap();
-    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false });
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
     assert!(stacks(&viewer).why[0].contains("is gone"));
-    viewer.ask(Request::Stacks { job: "b".into(), ranks: vec![], kept: false });
+    viewer.ask(Request::Stacks { job: "b".into(), ranks: vec![], kept: false, natively: false });
     assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("no rank of job b")));
 }
 
@@ -269,7 +269,7 @@ fn a_reader_that_hangs_stops_nobody() {
     worker.hello();
     let viewer = lab.viewer(None);
     until("the rank", || (viewer.sees().len() == 1).then_some(()));
-    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false });
+    viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![], kept: false, natively: false });
     assert!(viewer.snapshot().is_some(), "it serves while the reader hangs");
     let said = stacks(&viewer);
     assert!(said.why[0].contains("took longer than"), "{said:?}");

@@ -82,6 +82,12 @@ fn reader(pid: Pid) -> Command {
     command
 }
 
+fn natively(pid: Pid) -> Command {
+    let mut command = reader(pid);
+    command.arg("--native");
+    command
+}
+
 fn read(mut command: Command) -> RankStacks {
     let Output { stdout, stderr, status } = command.output().unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
@@ -144,6 +150,43 @@ fn who_is_no_python_shows_what_the_kernel_says() {
     });
     assert_eq!((stacks.reading, stacks.threads.len()), (Reading::Kernel, 1));
     assert!(stacks.why[0].starts_with("no Python frames: "), "{stacks:?}");
+}
+
+/// Below Python's frames what these called; above them, nothing of what started the interpreter.
+#[test]
+fn native_frames_stand_below_those_of_python() {
+    let python = Python::start(HOLDS);
+    let stacks = read(natively(python.pid()));
+    assert!(stacks.held_for_native.is_some() && stacks.why.is_empty(), "{stacks:?}");
+    let main = &stacks.threads[0];
+    assert_eq!(functions(main)[..3], ["<module>", "main", "hold_back"], "{stacks:?}");
+    let leaf = main.frames.last().unwrap();
+    assert!(leaf.function.contains("read") && leaf.file.contains("/libc"), "{main:?}");
+    assert!(main.frames.iter().all(|frame| !frame.function.starts_with("_PyEval")), "{main:?}");
+    // It runs on as if nothing had been.
+    until("it to sleep again", || (python.letter() == Some('S')).then_some(()));
+}
+
+#[test]
+fn who_is_no_python_has_native_frames() {
+    let sleep = Python(Command::new("sleep").arg("600").spawn().unwrap());
+    let stacks = until("sleep to sleep", || {
+        let stacks = read(natively(sleep.pid()));
+        (stacks.threads.first()?.name == "sleep" && stacks.state == Some('S')).then_some(stacks)
+    });
+    assert!(functions(&stacks.threads[0]).contains(&"clock_nanosleep"), "{stacks:?}");
+}
+
+#[test]
+fn a_stopped_process_is_stopped_after_it_was_held() {
+    let python = Python::start(HOLDS);
+    python.signal(libc::SIGSTOP);
+    until("it to stop", || (python.letter() == Some('T')).then_some(()));
+    let stacks = read(natively(python.pid()));
+    assert!(functions(&stacks.threads[0]).len() > 3, "{stacks:?}");
+    assert_eq!(python.letter(), Some('T'));
+    python.signal(libc::SIGCONT);
+    until("it to go on", || (python.letter() == Some('S')).then_some(()));
 }
 
 #[test]

@@ -31,7 +31,12 @@ fn frames() -> Vec<Frame> {
         frame(Body::Request(Request::Snapshot)),
         frame(Body::Refusal("no".into())),
         frame(Body::Event(life)),
-        frame(Body::Request(Request::Stacks { job: "j".into(), ranks: vec![Rank(1)], kept: true })),
+        frame(Body::Request(Request::Stacks {
+            job: "j".into(),
+            ranks: vec![Rank(1)],
+            kept: true,
+            natively: false,
+        })),
         frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
     ]);
     all

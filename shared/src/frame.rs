@@ -105,8 +105,8 @@ pub enum Request {
     Enable { job: JobName, on: bool },
     /// Send the [`RankStacks`] of these ranks of a job, those that are on this host; of all that are if none is named.
     /// With `kept`, those count as well that were read since the rank last moved: of one standstill, a rank is read once,
-    /// however many ask.
-    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool },
+    /// however many ask. With `natively`, with native frames: each thread is held for a moment.
+    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
 }
 
 /// Something that happened once.

@@ -115,6 +115,9 @@ pub struct StacksArgs {
     /// Only this rank's; may be given several times
     #[arg(long, value_name = "RANK")]
     pub rank: Vec<u32>,
+    /// Native frames as well; each thread is held for a moment
+    #[arg(long)]
+    pub native: bool,
     #[command(flatten)]
     pub form: StacksForm,
     /// How long all ranks may take to answer

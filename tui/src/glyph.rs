@@ -59,6 +59,7 @@ pub fn frame(class: Class) -> (&'static str, Role) {
         Class::Python => ("py", Role::Python),
         Class::Torch => ("pt", Role::Torch),
         Class::C => ("c ", Role::Native),
+        Class::Cpp => ("c+", Role::Native),
     }
 }
 
@@ -70,5 +71,6 @@ pub fn frame_means(class: Class) -> &'static str {
         Class::Python => "Python",
         Class::Torch => "torch, NCCL, CUDA",
         Class::C => "C",
+        Class::Cpp => "C++ or Rust",
     }
 }

@@ -50,7 +50,7 @@ pub struct Live {
 enum Order {
     WatchRank(Option<(JobName, Rank)>),
     Switch { job: JobName, on: bool },
-    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool },
+    Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
 }
 
 impl Live {
@@ -67,14 +67,16 @@ impl Live {
 
     /// Asks every host that has said that the job lives there for the stacks of these ranks, or of all, as they are now.
     /// They arrive as frames, one a rank.
-    pub fn stacks(&self, job: JobName, ranks: Vec<Rank>) {
-        let _ = self.orders.send(Order::Stacks { job, ranks, kept: false });
+    ///
+    /// `natively`: with native frames, for which each thread is held for a moment.
+    pub fn stacks(&self, job: JobName, ranks: Vec<Rank>, natively: bool) {
+        let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
     /// The same of a job that stands or has died, from every host that knows it: what was read since it last moved is not
     /// read again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
-        let _ = self.orders.send(Order::Stacks { job, ranks, kept: true });
+        let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
     }
 }
 
@@ -145,10 +147,8 @@ impl Follower {
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
-                    Order::Stacks { job, ranks, kept } => self.ask(&job, !kept, || Request::Stacks {
-                        job: job.clone(),
-                        ranks: ranks.clone(),
-                        kept,
+                    Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
+                        Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }
                     }),
                 }
             }

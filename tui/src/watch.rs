@@ -143,7 +143,7 @@ fn tell_time(app: &mut App, live: Option<&Live>) {
 fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, kept: bool) {
     match live {
         Some(live) if kept => live.kept_stacks(job, ranks),
-        Some(live) => live.stacks(job, ranks),
+        Some(live) => live.stacks(job, ranks, false),
         None => {
             let why = "a recording has no processes that could be read".to_owned();
             update(app, Action::NoStacks(why));

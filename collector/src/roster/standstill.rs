@@ -32,6 +32,7 @@ impl Roster {
         job: &JobName,
         ranks: &[Rank],
         kept: bool,
+        natively: bool,
         now: Moment,
     ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
         let can_tell = |worker: &Worker| worker.life() != Life::Ended || (kept && worker.kept().is_some());
@@ -43,11 +44,15 @@ impl Roster {
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.of_job(job).filter(named) {
             let good = |stacks: &&RankStacks| stacks.read_at >= moved || now.since(stacks.read_at) < RECENT;
-            match worker.kept().filter(|stacks| kept && good(stacks)) {
+            let enough = |stacks: &&RankStacks| {
+                kept && good(stacks)
+                    && (!natively || stacks.held_for_native.is_some() || !stacks.why.is_empty())
+            };
+            match worker.kept().filter(enough) {
                 Some(stacks) => known.push(stacks.clone()),
                 // Who ended in an orderly way has no stack any more.
                 None if worker.life() == Life::Ended => {}
-                None => targets.push(worker.target(now)),
+                None => targets.push(worker.target(natively, now)),
             }
         }
         Some((known, targets))
@@ -87,7 +92,7 @@ impl Roster {
         let standing = self.places.values().filter(|worker| worker.is_there());
         standing
             .filter(|worker| jobs.contains_key(&worker.info.job))
-            .map(|worker| worker.target(now))
+            .map(|worker| worker.target(true, now))
             .collect()
     }
 }

@@ -96,7 +96,7 @@ fn what_was_read_since_the_job_moved_is_not_read_again_for_who_will_do_with_it()
     let mut roster = trained(2, 100);
     read(&mut roster, 0, at(10.0));
     let asked = |roster: &Roster, kept, seconds| {
-        let (known, targets) = roster.stacks(&"a".into(), &[], kept, at(seconds)).unwrap();
+        let (known, targets) = roster.stacks(&"a".into(), &[], kept, false, at(seconds)).unwrap();
         let known: Vec<_> = known.iter().map(|stacks| stacks.rank.0).collect();
         (known, targets.iter().map(|target| target.rank.0).collect::<Vec<_>>())
     };
@@ -115,15 +115,15 @@ fn what_was_read_before_the_end_is_there_after_it() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     roster.goodbye(&who(0), at(11.0));
-    let (known, targets) = roster.stacks(&"a".into(), &[], true, at(60.0)).unwrap();
+    let (known, targets) = roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap();
     assert_eq!((known.len(), targets.len()), (1, 0));
-    assert!(roster.stacks(&"a".into(), &[], false, at(60.0)).is_none());
-    assert!(roster.stacks(&"b".into(), &[], true, at(60.0)).is_none());
+    assert!(roster.stacks(&"a".into(), &[], false, false, at(60.0)).is_none());
+    assert!(roster.stacks(&"b".into(), &[], true, false, at(60.0)).is_none());
 }
 
 #[test]
 fn stacks_of_another_process_are_not_kept() {
     let mut roster = trained(1, 100);
     roster.keep(&RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()));
-    assert_eq!(roster.stacks(&"a".into(), &[], true, at(60.0)).unwrap().0, []);
+    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().0, []);
 }

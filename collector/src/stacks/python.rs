@@ -16,8 +16,15 @@ const ATTEMPTS: usize = 3;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// A Python thread without its frames, and these apart.
+pub(super) struct PythonThread {
+    pub stack: ThreadStack,
+    /// The innermost first, and whether it was called from C.
+    pub frames: Vec<(StackFrame, bool)>,
+}
+
 /// All Python threads, and how they were read; or why not.
-pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<ThreadStack>, Reading), String> {
+pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<PythonThread>, Reading), String> {
     let why = |error: &anyhow::Error| reason(pid, error);
     let config = Config { blocking: LockingStrategy::NonBlocking, ..Config::default() };
     let process = py_spy::Pid::try_from(pid.0).map_err(|_out_of_range| "no such process".to_owned())?;
@@ -44,24 +51,22 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<(Vec<ThreadStack>, Re
     Ok((traces.into_iter().map(|trace| thread(pid, trace, numbers)).collect(), reading))
 }
 
-fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> ThreadStack {
+fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> PythonThread {
     let name = trace.thread_name.unwrap_or_default();
     let said = trace.os_thread_id.and_then(|number| u32::try_from(number).ok());
     let number = said.or_else(|| descriptor_number(pid, trace.thread_id)).filter(|n| numbers.contains(n));
     let depth = trace.frames.len();
-    let mut frames: Vec<_> = trace
+    let frames: Vec<_> = trace
         .frames
         .into_iter()
         .take(RankStacks::FRAMES)
-        .map(|frame| StackFrame {
-            function: brief(&frame.name),
-            file: brief(&frame.filename),
-            line: u32::try_from(frame.line).unwrap_or(0),
+        .map(|frame| {
+            let line = u32::try_from(frame.line).unwrap_or(0);
+            let (function, file) = (brief(&frame.name), brief(&frame.filename));
+            (StackFrame { function, file, line }, frame.is_entry || frame.is_shim_entry)
         })
         .collect();
-    // py-spy has the innermost first.
-    frames.reverse();
-    ThreadStack {
+    let stack = ThreadStack {
         thread: number,
         main: number == Some(pid.0) || (number.is_none() && name == "MainThread"),
         name: brief(&name),
@@ -69,8 +74,9 @@ fn thread(pid: Pid, trace: StackTrace, numbers: &[u32]) -> ThreadStack {
         inside: None,
         task: None,
         more_frames: u32::try_from(depth - frames.len()).unwrap_or(u32::MAX),
-        frames,
-    }
+        frames: Vec::new(),
+    };
+    PythonThread { stack, frames }
 }
 
 /// Where glibc keeps the kernel's number of a thread in its descriptor, whose address is what Python before 3.11 calls the

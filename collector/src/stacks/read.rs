@@ -12,23 +12,28 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{LIMIT, kernel, python};
+use super::{
+    LIMIT, kernel,
+    native::{self, Native, NativeThread},
+    python::{self, PythonThread},
+};
 
 /// Memory the reader may take: what is read may be garbage that looks like something large.
 const MEMORY: libc::rlim_t = 1 << 30;
 
-/// Writes two frames to `to`: what the kernel says, at once, and the same with Python's frames where they can be read.
-pub fn read(pid: Pid, to: &mut impl Write) -> io::Result<()> {
+/// Writes two frames to `to`: what the kernel says, at once, and the same with Python's frames, and with `natively` C's,
+/// where they can be read.
+pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
     end_with_the_collector();
     let begun = Instant::now();
     let (numbers, all) = kernel::threads(pid);
-    let native: Vec<_> = numbers.iter().filter_map(|&number| kernel::thread(pid, number)).collect();
+    let tasks: Vec<_> = numbers.iter().filter_map(|&number| kernel::thread(pid, number)).collect();
     let mut stacks = RankStacks {
         state: kernel::state(pid),
         took: begun.elapsed().into(),
         why: Vec::new(),
-        threads: native.clone(),
-        more_threads: u32::try_from(all - native.len().min(all)).unwrap_or(u32::MAX),
+        threads: tasks.clone(),
+        more_threads: u32::try_from(all - tasks.len().min(all)).unwrap_or(u32::MAX),
         ..RankStacks::unread(JobName::default(), Rank(0), pid, String::new())
     };
     if stacks.state.is_none() {
@@ -36,18 +41,52 @@ pub fn read(pid: Pid, to: &mut impl Write) -> io::Result<()> {
         return say(stacks, to);
     }
     say(stacks.clone(), to)?;
-    match python::threads(pid, &numbers) {
+    let python = match python::threads(pid, &numbers) {
         Ok((threads, reading)) => {
-            stacks.threads = joined(threads, native);
             stacks.reading = reading;
+            threads
         }
-        Err(_) if kernel::state(pid).is_none() => {
-            stacks.why.push(format!("its process {pid} ended meanwhile"));
+        Err(why) => {
+            stacks.why.push(why);
+            Vec::new()
         }
-        Err(why) => stacks.why.push(why),
+    };
+    let native = if natively { native::threads(pid, &numbers) } else { Ok(Native::default()) };
+    let native = native.unwrap_or_else(|why| {
+        stacks.why.push(why);
+        Native::default()
+    });
+    stacks.held_for_native = native.longest.map(Into::into);
+    if kernel::state(pid).is_none() {
+        stacks.why = vec![format!("its process {pid} ended meanwhile")];
     }
+    stacks.threads = joined(with_native(python, &native), tasks);
+    with_native_alone(&mut stacks.threads, native);
     stacks.took = begun.elapsed().into();
     say(stacks, to)
+}
+
+/// Python's threads with all their frames.
+fn with_native(python: Vec<PythonThread>, native: &Native) -> Vec<ThreadStack> {
+    let whole = |PythonThread { mut stack, frames }| {
+        let own = native.threads.iter().find(|thread| Some(thread.number) == stack.thread);
+        let (frames, more) = native::join(frames, own.map_or(&[], |own| &own.frames));
+        stack.frames = frames;
+        stack.more_frames = stack.more_frames.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+        stack
+    };
+    python.into_iter().map(whole).collect()
+}
+
+/// The frames of threads that have none of Python.
+fn with_native_alone(threads: &mut [ThreadStack], native: Native) {
+    for NativeThread { number, mut frames } in native.threads {
+        let thread = threads.iter_mut().find(|thread| thread.thread == Some(number));
+        if let Some(thread) = thread.filter(|thread| thread.frames.is_empty()) {
+            frames.reverse();
+            thread.frames = frames;
+        }
+    }
 }
 
 /// Python's threads with what the kernel says of them, then those without Python.

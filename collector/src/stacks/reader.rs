@@ -98,6 +98,7 @@ fn spawn(program: &Path, wanted: &Wanted) -> io::Result<(Child, ChildStdout)> {
     let mut child = Command::new(program)
         .arg0("xpu-collector")
         .args(["--read-stacks", &wanted.target.pid.to_string()])
+        .args(wanted.target.natively.then_some("--native"))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -20,6 +20,8 @@ pub struct RankStacks {
     /// it is gone or cannot be seen.
     pub state: Option<char>,
     pub reading: Reading,
+    /// The longest that a thread was held for its native frames; `None` if these were not read.
+    pub held_for_native: Option<Nanoseconds>,
     /// How long it took, on a process of its own.
     pub took: Nanoseconds,
     /// What is missing and why, each in a sentence; at most [`RankStacks::WHY`].
@@ -49,6 +51,7 @@ impl RankStacks {
             read_at: Moment(0),
             state: None,
             reading: Reading::Kernel,
+            held_for_native: None,
             took: Nanoseconds(0),
             why: vec![why],
             threads: Vec::new(),
@@ -81,7 +84,7 @@ pub struct ThreadStack {
     /// The interposed call it is in, by the ledger page.
     pub inside: Option<Inside>,
     pub task: Option<TaskState>,
-    /// Python frames, outermost first; none of a thread without Python.
+    /// Outermost first: Python's, and native ones if they were read.
     pub frames: Vec<StackFrame>,
     /// Outer frames left out.
     pub more_frames: u32,
@@ -91,8 +94,14 @@ pub struct ThreadStack {
 pub struct StackFrame {
     pub function: String,
     pub file: String,
-    /// 0 if it is not known.
+    /// 0 if it is not known: so of native ones.
     pub line: u32,
+}
+
+impl StackFrame {
+    pub fn is_python(&self) -> bool {
+        [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending)) || self.file.starts_with('<')
+    }
 }
 
 /// What the kernel says of one thread, as far as it may be read.

@@ -8,7 +8,7 @@ use super::{
     word::{Class, Word},
 };
 use crate::{
-    frame::{RankStacks, ThreadStack},
+    frame::{RankStacks, StackFrame, ThreadStack},
     id::Rank,
 };
 
@@ -77,10 +77,14 @@ fn words(thread: &ThreadStack) -> Vec<Word> {
     if thread.more_frames > 0 {
         words.push(Word::bare(Class::State, "outer frames left out"));
     }
-    words.extend(thread.frames.iter().map(Word::frame));
+    // What Python called comes before how that is done.
+    let called = thread.frames.iter().rposition(StackFrame::is_python).map_or(0, |last| last + 1);
+    let (python, native) = thread.frames.split_at(called);
+    words.extend(python.iter().map(Word::frame));
     if let Some(inside) = &thread.inside {
         words.push(Word::bare(Class::Torch, format!("in {}", inside.call)));
     }
+    words.extend(native.iter().map(Word::frame));
     // Of a Python thread the frames say it; what the kernel adds would part ranks that do the same.
     if let Some(task) = thread.task.as_ref().filter(|task| thread.frames.is_empty() || task.letter == 'D') {
         words.push(Word::bare(Class::State, call::words(task)));

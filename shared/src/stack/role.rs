@@ -1,7 +1,7 @@
 //! Which threads of the ranks are the same: by their names without the numbers.
 
 use super::word::{Class, Word};
-use crate::frame::ThreadStack;
+use crate::frame::{StackFrame, ThreadStack};
 
 /// Where a root comes in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub(super) fn of(thread: &ThreadStack) -> (Order, Word) {
     let role = |name: String| Word::bare(Class::Role, name);
     if thread.main {
         (Order::Main, role("main thread".to_owned()))
-    } else if thread.frames.is_empty() {
+    } else if !thread.frames.iter().any(StackFrame::is_python) {
         (Order::Native, role(format!("thread {} (no Python)", without_numbers(&thread.name))))
     } else {
         (Order::Python, role(format!("thread {}", without_numbers(&thread.name))))

@@ -18,6 +18,8 @@ pub enum Class {
     /// Of `PyTorch` or NCCL, or a call into CUDA or NCCL.
     Torch,
     C,
+    #[serde(rename = "c++")]
+    Cpp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,7 +45,7 @@ impl Word {
 
     pub(super) fn frame(frame: &StackFrame) -> Self {
         let StackFrame { function, file, line } = frame;
-        Self { class: class(function, file), name: function.clone(), file: file.clone(), line: *line }
+        Self { class: class(frame), name: function.clone(), file: file.clone(), line: *line }
     }
 
     /// The part of the path that tells files apart: from the package on, or the last two names.
@@ -61,12 +63,15 @@ impl Word {
     }
 }
 
-fn class(function: &str, file: &str) -> Class {
+fn class(frame: &StackFrame) -> Class {
+    let StackFrame { function, file, .. } = frame;
     let lower = |text: &str| text.to_ascii_lowercase();
     if lower(file).contains("/torch/") || lower(file).contains("nccl") || lower(function).contains("nccl") {
         Class::Torch
-    } else if [".py", ".pyx"].iter().any(|ending| file.ends_with(ending)) || file.starts_with('<') {
+    } else if frame.is_python() {
         Class::Python
+    } else if function.contains("::") {
+        Class::Cpp
     } else {
         Class::C
     }
@@ -99,6 +104,7 @@ mod tests {
         assert_eq!(class("all_reduce", "/v/site-packages/torch/distributed/c.py"), Class::Torch);
         assert_eq!(class("ncclAllReduce", "libnccl.so.2"), Class::Torch);
         assert_eq!(class("zlib_compress", "libz.so"), Class::C);
+        assert_eq!(class("std::thread::join", "libstdc++.so.6"), Class::Cpp);
     }
 
     #[test]

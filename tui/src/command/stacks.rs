@@ -48,7 +48,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks: Vec<_> = args.rank.iter().copied().map(Rank).collect();
-    let mut gathered = Gathered::new(job, ranks);
+    let mut gathered = Gathered::new(job, ranks, args.native);
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
     tell_unreachable(&following, ": its ranks are not shown");
     let document = gathered.document(&following);
@@ -65,14 +65,15 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
 /// What has come in of the ranks that were asked for.
 struct Gathered {
     job: JobName,
+    natively: bool,
     /// Those that were named; none: all.
     named: Vec<Rank>,
     came: BTreeMap<Rank, (HostName, RankStacks)>,
 }
 
 impl Gathered {
-    fn new(job: JobName, named: Vec<Rank>) -> Self {
-        Self { job, named, came: BTreeMap::new() }
+    fn new(job: JobName, named: Vec<Rank>, natively: bool) -> Self {
+        Self { job, named, natively, came: BTreeMap::new() }
     }
 
     fn wants(&self, rank: Rank) -> bool {
@@ -114,7 +115,7 @@ impl Gathered {
             if missing.is_empty() {
                 return;
             }
-            live.stacks(self.job.clone(), missing);
+            live.stacks(self.job.clone(), missing, self.natively);
             let pause = deadline.min(Instant::now() + ASK_AGAIN);
             while !self.missing(following).is_empty() {
                 match timeout_at(pause, arrivals.recv()).await {

@@ -21,6 +21,7 @@ fn color(class: Class) -> Color {
         Class::Python => (104, 188, 201),
         Class::Torch => (118, 185, 85),
         Class::C => (226, 140, 92),
+        Class::Cpp => (214, 110, 130),
     };
     Color { r, g, b }
 }

@@ -181,7 +181,7 @@ fn fitted(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
 /// What the letters before the frames mean.
 pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut line = Line::default();
-    for class in [Class::Python, Class::Torch, Class::C, Class::State] {
+    for class in [Class::Python, Class::Torch, Class::C, Class::Cpp, Class::State] {
         let (kind, role) = glyph::frame(class);
         line.push_span(Span::styled(kind, palette.of(role)));
         line.push_span(Span::styled(format!(" {}   ", glyph::frame_means(class)), palette.of(Role::Muted)));

@@ -1,0 +1,80 @@
+//! Native frames: of each thread, registers and stack are copied while it is held for a moment; all else is worked out from
+//! the copy, after it runs on.
+
+mod hold;
+mod join;
+mod modules;
+
+use std::time::Duration;
+
+use framehop::{FrameAddress, Unwinder as _, x86_64};
+use xpu_shared::{
+    frame::{RankStacks, StackFrame},
+    id::Pid,
+};
+
+use hold::Copied;
+pub(super) use join::join;
+use modules::Modules;
+
+/// A thread's native frames, the innermost first.
+pub(super) struct NativeThread {
+    pub number: u32,
+    pub frames: Vec<StackFrame>,
+}
+
+/// What was read of a process.
+#[derive(Default)]
+pub(super) struct Native {
+    pub threads: Vec<NativeThread>,
+    /// The longest that any thread was held; `None` if none was.
+    pub longest: Option<Duration>,
+}
+
+/// The native frames of these threads; or why there are none.
+pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
+    let mut copied: Vec<Copied> = Vec::new();
+    let mut refusal = None;
+    for &number in numbers.iter().take(RankStacks::THREADS) {
+        match hold::copy(pid, number) {
+            Ok(Some(copy)) => copied.push(copy),
+            // It ended, or the kernel does not let go of it.
+            Ok(None) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refusal = Some(error),
+            Err(_) => {}
+        }
+    }
+    if copied.is_empty() {
+        let why = refusal.map_or_else(|| "no thread could be held".to_owned(), |error| error.to_string());
+        return Err(format!("no native frames: ptrace: {why}"));
+    }
+    let longest = copied.iter().map(|copy| copy.held).max();
+    let modules = Modules::of(pid);
+    let unwinder = modules.unwinder();
+    let mut cache = x86_64::CacheX86_64::new();
+    let addresses: Vec<_> =
+        copied.iter().map(|copy| (copy.number, unwind(copy, &unwinder, &mut cache))).collect();
+    let names = modules.names(addresses.iter().flat_map(|(_, addresses)| addresses.iter().copied()));
+    let named = |address: &u64| names.get(address).cloned();
+    let threads = addresses
+        .iter()
+        .map(|(number, addresses)| {
+            let mut frames: Vec<_> = addresses.iter().filter_map(named).collect();
+            frames.dedup_by(|one, other| one == other && one.function == modules::UNNAMED);
+            NativeThread { number: *number, frames }
+        })
+        .collect();
+    Ok(Native { threads, longest })
+}
+
+fn unwind(copy: &Copied, unwinder: &modules::Unwinder, cache: &mut x86_64::CacheX86_64) -> Vec<u64> {
+    let mut read = |address| copy.word(address).ok_or(());
+    let mut frames = unwinder.iter_frames(copy.ip, copy.registers(), cache, &mut read);
+    let mut addresses = Vec::new();
+    while addresses.len() < RankStacks::FRAMES
+        && let Ok(Some(frame)) = frames.next()
+    {
+        addresses.push(FrameAddress::address_for_lookup(frame));
+    }
+    addresses
+}

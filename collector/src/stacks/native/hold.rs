@@ -1,0 +1,135 @@
+//! One thread, held for as long as it takes to copy its registers and the top of its stack.
+
+use std::{
+    io,
+    mem::{MaybeUninit, zeroed},
+    time::{Duration, Instant},
+};
+
+use framehop::x86_64::{Reg, UnwindRegsX86_64};
+use xpu_shared::id::Pid;
+
+/// Of a stack, so much is copied.
+const PAGES: usize = 64;
+
+const PAGE: usize = 4096;
+
+/// What a function may use below its stack pointer.
+const RED_ZONE: u64 = 128;
+
+/// A thread in the middle of a system call that cannot be interrupted does not stop: it is left.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+pub(super) struct Copied {
+    pub number: u32,
+    pub ip: u64,
+    registers: libc::user_regs_struct,
+    from: u64,
+    stack: Vec<u8>,
+    pub held: Duration,
+}
+
+impl Copied {
+    pub(super) fn registers(&self) -> UnwindRegsX86_64 {
+        let from = &self.registers;
+        let mut to = UnwindRegsX86_64::new(from.rip, from.rsp, from.rbp);
+        let all = [
+            (Reg::RBX, from.rbx),
+            (Reg::R12, from.r12),
+            (Reg::R13, from.r13),
+            (Reg::R14, from.r14),
+            (Reg::R15, from.r15),
+        ];
+        all.into_iter().for_each(|(register, value)| to.set(register, value));
+        to
+    }
+
+    /// The word at an address of the copied stack.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.from)?).ok()?;
+        self.stack.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+/// Holds a thread and copies it; `None` if it ended or does not stop.
+pub(super) fn copy(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
+    let thread = number as libc::pid_t;
+    request(libc::PTRACE_SEIZE, thread, 0)?;
+    let begun = Instant::now();
+    // From here on this process has the thread: should it end in between, the kernel lets go of it.
+    request(libc::PTRACE_INTERRUPT, thread, 0)?;
+    let Some(signal) = wait(thread, begun + PATIENCE)? else { return Ok(None) };
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
+    // SAFETY: the thread is stopped and this process its tracer; the kernel fills the whole struct.
+    let read = unsafe { libc::ptrace(libc::PTRACE_GETREGS, thread, 0, registers.as_mut_ptr()) };
+    let copied = (read == 0).then(|| {
+        // SAFETY: the kernel said that it filled it.
+        let registers = unsafe { registers.assume_init() };
+        let from = registers.rsp.saturating_sub(RED_ZONE);
+        (registers, from, stack(pid, from))
+    });
+    // A signal that was on its way is passed on.
+    request(libc::PTRACE_DETACH, thread, signal)?;
+    let held = begun.elapsed();
+    Ok(copied.map(|(registers, from, stack)| Copied {
+        number,
+        ip: registers.rip,
+        registers,
+        from,
+        stack,
+        held,
+    }))
+}
+
+/// Waits until the thread has stopped, and says which signal it was about to take (0: none).
+fn wait(thread: libc::pid_t, until: Instant) -> io::Result<Option<libc::c_int>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: the pointer is to a live integer.
+        let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        match waited {
+            0 if Instant::now() < until => std::thread::yield_now(),
+            0 => return Ok(None),
+            -1 => return Err(io::Error::last_os_error()),
+            _ if !libc::WIFSTOPPED(status) => return Ok(None),
+            _ if status >> 16 == libc::PTRACE_EVENT_STOP => return Ok(Some(0)),
+            _ => return Ok(Some(libc::WSTOPSIG(status))),
+        }
+    }
+}
+
+fn request(request: libc::c_uint, thread: libc::pid_t, data: libc::c_int) -> io::Result<()> {
+    // SAFETY: these requests touch no memory of this process.
+    match unsafe { libc::ptrace(request, thread, 0, libc::c_long::from(data)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// As many pages of the stack as there are.
+fn stack(pid: Pid, from: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGES * PAGE];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // The kernel reads whole pieces or nothing of them: one a page.
+    // SAFETY: an iovec of zeros is a valid one.
+    let mut remote: [libc::iovec; PAGES] = unsafe { zeroed() };
+    let mut at = from as usize;
+    for piece in &mut remote {
+        let length = PAGE - at % PAGE;
+        *piece = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length };
+        at = at.saturating_add(length);
+    }
+    // SAFETY: the local part is `bytes`, whole; the kernel checks the remote part, which is only read.
+    let read = unsafe {
+        libc::process_vm_readv(
+            pid.0 as libc::pid_t,
+            &raw const local,
+            1,
+            remote.as_ptr(),
+            PAGES as libc::c_ulong,
+            0,
+        )
+    };
+    bytes.truncate(usize::try_from(read).unwrap_or(0));
+    bytes
+}

@@ -1,0 +1,89 @@
+//! Python's frames put where the interpreter runs them among the native ones.
+
+use xpu_shared::frame::{RankStacks, StackFrame};
+
+/// What runs Python's code: one call of it runs all frames up to the next that was called from C.
+const RUNS: [&str; 3] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
+
+/// Both the innermost first; of a Python frame, whether it was called from C. The outermost comes first in what is made.
+///
+/// What the interpreter does around Python's frames is left out, and so is what started it.
+pub(crate) fn join(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> (Vec<StackFrame>, usize) {
+    let mut all = Vec::new();
+    let mut rest = python.into_iter().peekable();
+    let threaded_python = rest.peek().is_some();
+    for frame in native {
+        if threaded_python && rest.peek().is_none() {
+            break;
+        }
+        if threaded_python && RUNS.iter().any(|name| frame.function.starts_with(name)) {
+            for (frame, entry) in rest.by_ref() {
+                all.push(frame);
+                if entry {
+                    break;
+                }
+            }
+        } else if !is_interpreter(&frame.file) {
+            all.push(frame.clone());
+        }
+    }
+    all.extend(rest.map(|(frame, _)| frame));
+    let more = all.len().saturating_sub(RankStacks::FRAMES);
+    all.truncate(RankStacks::FRAMES);
+    all.reverse();
+    (all, more)
+}
+
+fn is_interpreter(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.starts_with("libpython") || name.starts_with("python")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native(names: &[&str]) -> Vec<StackFrame> {
+        let frame = |name: &&str| {
+            let (function, file) = name.split_once('@').unwrap_or((name, "/lib/libc.so.6"));
+            StackFrame { function: function.into(), file: file.into(), line: 0 }
+        };
+        names.iter().map(frame).collect()
+    }
+
+    fn python(names: &[(&str, bool)]) -> Vec<(StackFrame, bool)> {
+        let frame = |name: &str| StackFrame { function: name.into(), file: "a.py".into(), line: 1 };
+        names.iter().map(|&(name, entry)| (frame(name), entry)).collect()
+    }
+
+    fn joined(python: Vec<(StackFrame, bool)>, native: &[StackFrame]) -> Vec<String> {
+        join(python, native).0.into_iter().map(|frame| frame.function).collect()
+    }
+
+    #[test]
+    fn each_run_of_the_interpreter_has_the_frames_it_runs() {
+        let native = native(&[
+            "poll",
+            "wait@/v/torch/lib/libtorch.so",
+            "_PyEval_EvalFrameDefault.cold@/usr/bin/python3.12",
+            "_PyObject_Call@/usr/bin/python3.12",
+            "call_back@/v/torch/lib/libtorch.so",
+            "_PyEval_EvalFrameDefault@/usr/bin/python3.12",
+            "Py_RunMain@/usr/bin/python3.12",
+            "__libc_start_main",
+        ]);
+        let python = python(&[("inner", false), ("hook", true), ("train", false), ("<module>", true)]);
+        assert_eq!(
+            joined(python, &native),
+            ["<module>", "train", "call_back", "hook", "inner", "wait", "poll"]
+        );
+    }
+
+    #[test]
+    fn frames_that_no_run_was_seen_of_are_not_lost() {
+        let native = native(&["poll", "_PyEval_EvalFrameDefault@python3"]);
+        let python = python(&[("inner", true), ("<module>", true)]);
+        assert_eq!(joined(python, &native), ["<module>", "inner", "poll"]);
+        assert_eq!(joined(Vec::new(), &native[..1]), ["poll"]);
+    }
+}

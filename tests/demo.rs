@@ -1,0 +1,136 @@
+//! `xpu-top demo` to its end: what it says of each fault it can be given.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+};
+
+use serde_json::Value;
+use xpu_tests::{
+    built,
+    place::Place,
+    program::{Outcome, Program, until},
+};
+
+struct Demo {
+    place: Place,
+    program: Program,
+    /// One demo at a time: each takes all of a small machine.
+    _turn: File,
+}
+
+impl Demo {
+    fn start(line: &str) -> Self {
+        Self::start_in(Place::new(), line)
+    }
+
+    fn start_in(place: Place, line: &str) -> Self {
+        let turn = File::create(std::env::temp_dir().join("xpu-top-demo-tests")).expect("a file");
+        turn.lock().expect("a lock");
+        let mut command = place.command(built::artifact("xpu-top"));
+        command.env("HOME", place.path("")).env("TMPDIR", place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.args(["demo", "--headless", "--json"]).args(line.split_whitespace());
+        Self { program: Program::start(&mut command), place, _turn: turn }
+    }
+
+    /// Sends a signal to the process that is a rank, once the job trains.
+    fn signal(&self, rank: u32, signal: libc::c_int) {
+        let here = self.place.path("").display().to_string();
+        let pid_of = |process: &Path| -> Option<libc::pid_t> {
+            let environment = fs::read(process.join("environ")).ok()?;
+            let words: Vec<_> = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+            let of_rank = words.contains(&format!("RANK={rank}").into());
+            let of_this = words.iter().any(|word| word.starts_with(&format!("SIMGPU_SHM_DIR={here}")));
+            let trains = fs::read_to_string(process.join("maps")).ok()?.contains("xpu-top-ledger");
+            (of_rank && of_this && trains).then(|| process.file_name()?.to_str()?.parse().ok()).flatten()
+        };
+        let pid = until("the rank to train", || {
+            let processes = fs::read_dir("/proc").ok()?.flatten();
+            processes.filter_map(|process| pid_of(&process.path())).next()
+        });
+        // SAFETY: sends a signal to a process that this test's demo started.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    fn end(self) -> (Option<i32>, Value) {
+        let Outcome { stdout, stderr, status } = self.program.end();
+        let document = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
+        (status.code(), document)
+    }
+}
+
+/// Kind, class and ranks of each finding.
+fn findings(document: &Value) -> Vec<(&str, &str, Vec<u64>)> {
+    let of = |finding: &'_ Value| {
+        finding["ranks"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
+    let all = document["findings"].as_array().expect("findings").iter();
+    all.map(|finding| {
+        let word = |name: &str| finding[name].as_str().unwrap_or_default();
+        (word("kind"), word("class"), of(finding))
+    })
+    .collect()
+}
+
+#[test]
+fn a_healthy_job_has_no_finding() {
+    let (code, document) = Demo::start("--ranks 4 --nodes 2").end();
+    assert_eq!((code, findings(&document)), (Some(0), vec![]), "{document:#}");
+    assert!(document.get("stacks").is_none());
+}
+
+#[test]
+fn a_slow_gpu_is_named() {
+    let (code, document) = Demo::start("--ranks 8 --nodes 2 --steps 60 --slow 5:1.5").end();
+    assert_eq!(
+        (code, findings(&document)),
+        (Some(1), vec![("slow_rank", "compute", vec![5])]),
+        "{document:#}"
+    );
+}
+
+#[test]
+fn a_slow_host_is_named() {
+    let (code, document) = Demo::start("--ranks 8 --nodes 2 --steps 60 --slow-host 3:40ms").end();
+    assert_eq!((code, findings(&document)), (Some(1), vec![("slow_rank", "host", vec![3])]), "{document:#}");
+}
+
+#[test]
+fn a_hang_is_named_with_the_stacks_of_all() {
+    let place = Place::new();
+    let svg = place.path("stacks.svg");
+    let line = format!("--ranks 8 --nodes 2 --hang 20:6 --svg {}", svg.display());
+    let demo = Demo::start_in(place, &line);
+    let Outcome { stdout, status, .. } = demo.program.end();
+    let (code, document) = (status.code(), serde_json::from_str(&stdout).unwrap_or_default());
+    let svg = fs::read_to_string(svg).expect("it was written");
+    assert!(svg.contains("<svg") && svg.contains("wait_for_shard_that_never_comes"), "{svg}");
+    assert_eq!(
+        (code, findings(&document)),
+        (Some(2), vec![("hang", "not_entered", vec![6])]),
+        "{document:#}"
+    );
+    let folded = document["stacks"]["folded"].as_str().expect("stacks");
+    let held = folded.lines().find(|line| line.contains(";wait_for_shard_that_never_comes@"));
+    assert!(held.is_some_and(|line| line.contains("@6|0-5,7")), "{folded}");
+    let waits = folded.lines().find(|line| line.contains("in cudaStreamSynchronize@0-5,7|6"));
+    assert!(waits.is_some_and(|line| line.contains(";read_loss@")), "{folded}");
+    assert_eq!(document["stacks"]["tree"]["ranks"], "0-7");
+}
+
+#[test]
+fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
+    let demo = Demo::start("--ranks 4 --nodes 2 --steps 100000");
+    demo.signal(2, libc::SIGSTOP);
+    let (code, document) = demo.end();
+    assert_eq!((code, findings(&document)), (Some(2), vec![("hang", "stopped", vec![2])]), "{document:#}");
+    assert!(
+        document["stacks"]["folded"].as_str().is_some_and(|f| f.contains("stopped by a signal@2|")),
+        "{document:#}"
+    );
+
+    let demo = Demo::start("--ranks 4 --nodes 2 --steps 100000");
+    demo.signal(1, libc::SIGKILL);
+    let (code, document) = demo.end();
+    assert_eq!((code, findings(&document)), (Some(2), vec![("exited", "dead", vec![1])]), "{document:#}");
+}
