@@ -2,14 +2,14 @@
 
 use std::{
     fs::{self, File},
-    path::Path,
+    process::Command,
 };
 
 use serde_json::Value;
 use xpu_tests::{
     built,
     place::Place,
-    program::{Outcome, Program, until},
+    program::{Outcome, Program, run, until},
 };
 
 struct Demo {
@@ -33,23 +33,24 @@ impl Demo {
         Self { program: Program::start(&mut command), place, _turn: turn }
     }
 
+    /// What another terminal sees; of who is told of the demo on its standard error.
+    fn status(&self) -> Option<Value> {
+        let said = self.program.said();
+        let base = said.strip_prefix("demo: ports ")?.split(' ').next()?.to_owned();
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.args(["status", "--json", "--hosts", "127.0.0.[1-2]", "--base-port", &base]);
+        serde_json::from_str(&run(&mut command).stdout).ok()
+    }
+
     /// Sends a signal to the process that is a rank, once the job trains.
-    fn signal(&self, rank: u32, signal: libc::c_int) {
-        let here = self.place.path("").display().to_string();
-        let pid_of = |process: &Path| -> Option<libc::pid_t> {
-            let environment = fs::read(process.join("environ")).ok()?;
-            let words: Vec<_> = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-            let of_rank = words.contains(&format!("RANK={rank}").into());
-            let of_this = words.iter().any(|word| word.starts_with(&format!("SIMGPU_SHM_DIR={here}")));
-            let trains = fs::read_to_string(process.join("maps")).ok()?.contains("xpu-top-ledger");
-            (of_rank && of_this && trains).then(|| process.file_name()?.to_str()?.parse().ok()).flatten()
-        };
-        let pid = until("the rank to train", || {
-            let processes = fs::read_dir("/proc").ok()?.flatten();
-            processes.filter_map(|process| pid_of(&process.path())).next()
+    fn signal(&self, rank: usize, signal: &str) {
+        let pid = until("the job to train", || {
+            let status = self.status()?;
+            (status["steps"]["min"].as_u64()? >= 3).then(|| status["ranks"][rank]["pid"].as_u64()).flatten()
         });
-        // SAFETY: sends a signal to a process that this test's demo started.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        let sent = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()));
     }
 
     fn end(self) -> (Option<i32>, Value) {
@@ -121,7 +122,7 @@ fn a_hang_is_named_with_the_stacks_of_all() {
 #[test]
 fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
     let demo = Demo::start("--ranks 4 --nodes 2 --steps 100000");
-    demo.signal(2, libc::SIGSTOP);
+    demo.signal(2, "STOP");
     let (code, document) = demo.end();
     assert_eq!((code, findings(&document)), (Some(2), vec![("hang", "stopped", vec![2])]), "{document:#}");
     assert!(
@@ -130,7 +131,7 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
     );
 
     let demo = Demo::start("--ranks 4 --nodes 2 --steps 100000");
-    demo.signal(1, libc::SIGKILL);
+    demo.signal(1, "KILL");
     let (code, document) = demo.end();
     assert_eq!((code, findings(&document)), (Some(2), vec![("exited", "dead", vec![1])]), "{document:#}");
 }

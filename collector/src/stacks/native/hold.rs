@@ -40,7 +40,9 @@ impl Copied {
             (Reg::R14, from.r14),
             (Reg::R15, from.r15),
         ];
-        all.into_iter().for_each(|(register, value)| to.set(register, value));
+        for (register, value) in all {
+            to.set(register, value);
+        }
         to
     }
 
