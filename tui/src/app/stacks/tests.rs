@@ -33,6 +33,7 @@ fn rank(rank: u32, functions: &[&str]) -> RankStacks {
         pid: Pid(4000 + rank),
         read_at: Moment(u64::MAX),
         state: Some('S'),
+        held_for_native: None,
         reading: Reading::Running,
         took: Nanoseconds(1),
         why: Vec::new(),
