@@ -39,13 +39,11 @@ fn main() -> ExitCode {
     match opened {
         Ok(mut collector) => {
             announce(args.ready_fd, "ready");
-            match collector.serve(&STOP) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    tracing::error!("libzmq: {error}");
-                    ExitCode::FAILURE
-                }
-            }
+            let served = collector.serve(&STOP).inspect_err(|error| tracing::error!("libzmq: {error}"));
+            drop(collector);
+            // A thread may be inside of the driver's library: its destructors must not run beneath it.
+            // SAFETY: ends the process; all that outlives it was put away just now.
+            unsafe { libc::_exit(i32::from(served.is_err())) }
         }
         Err(ConfigError::Open(error)) if error.is_served_already() => {
             tracing::info!("{error}");

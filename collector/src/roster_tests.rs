@@ -340,3 +340,25 @@ fn a_snapshot_says_since_when_a_rank_stands() {
     assert_eq!((snapshot.advance.moved, snapshot.digest.heard), (at(20.0), at(60.0)));
     assert_eq!(snapshot.advance.paces.len(), Progress::WINDOW);
 }
+
+#[test]
+fn a_rank_has_the_health_of_the_gpu_it_named_until_it_leaves() {
+    let mut roster = Roster::default();
+    let uuid = DeviceUuid([7; 16]);
+    for (name, rank, device_uuid) in [("a", 0, Some(uuid)), ("b", 1, None)] {
+        roster.hello(&who(name), 0, info("j", rank), at(0.0));
+        roster.summary(&who(name), 1, Summary { device_uuid, ..steps(1, 100) }, at(0.5));
+    }
+    let mut asked = Vec::new();
+    roster.take_devices(|uuid| {
+        asked.push(uuid);
+        Some(DeviceReading { temperature: Some(61), ..DeviceReading::unknown(uuid, at(0.9)) })
+    });
+    assert_eq!(asked, [uuid]);
+    let degrees = |ranks: &[RankDigest]| -> Vec<_> {
+        ranks.iter().map(|rank| rank.device.as_ref().and_then(|device| device.temperature)).collect()
+    };
+    assert_eq!(degrees(&roster.digests(at(1.0))[0].ranks), [Some(61), None]);
+    roster.goodbye(&who("a"), at(1.5));
+    roster.take_devices(|_| panic!("who has left uses no GPU"));
+}

@@ -224,10 +224,10 @@ impl Survey {
     fn measure(&self, metric: Metric) -> Option<Scale> {
         let values = self.current().filter_map(|row| metric.of(row)).collect();
         match metric {
-            Metric::Gemm | Metric::Bus => Scale::of(values),
+            Metric::Gemm | Metric::Bus | Metric::Clock | Metric::Power | Metric::Busy => Scale::of(values),
             // The usual lateness is next to nothing: what counts is its share of a step.
             Metric::Lateness => Scale::of_times(values, self.step_time.map(Nanoseconds::milliseconds)),
-            Metric::StepTime => Scale::of_times(values, None),
+            Metric::StepTime | Metric::Memory => Scale::of_times(values, None),
         }
     }
 

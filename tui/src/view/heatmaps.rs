@@ -132,6 +132,7 @@ impl Panels {
             _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
                 parts.push("not all ranks of a communicator are seen".to_owned());
             }
+            _ if metric.is_of_device() => parts.push("no driver tells of the GPUs".to_owned()),
             _ => parts.push("nothing timed yet".to_owned()),
         }
         while parts.len() > 1 && parts.join(" · ").width() > width {
