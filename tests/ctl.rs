@@ -52,7 +52,7 @@ fn a_job_is_switched_off_and_on_while_it_runs() {
     let status = host.status();
     assert_eq!(status["coverage"]["ranks_off"], 2);
     assert_eq!(status["ranks"][1]["enabled"], false);
-    assert!(host.ask("status").stdout.contains("2 hooks are off"), "it is said, and what to do");
+    assert!(host.ask("status --now").stdout.contains("2 hooks are off"), "it is said, and what to do");
     (0..2).for_each(|rank| drop(host.wait_for_file(&format!("quiet-{rank}"))));
 
     let on = host.ask("ctl --hook on --wait 25");

@@ -126,6 +126,10 @@ impl Finding {
     }
 }
 
+/// Digests of a rank, a second apart, after which it would be known if it were slow: those in which it must be so, and those that
+/// wait for what the others say of the same collectives.
+pub const WATCHED: u32 = cohort::PERSISTENT as u32 + 3;
+
 /// All that is wrong with `job` at `now`, worst first.
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     let dead = dead::ranks(job, now);

@@ -37,7 +37,7 @@ hook = ctypes.CDLL(None)
 
 def status():
     """What the hook says of rank 0, by the collector and the wire."""
-    command = [xpu_top, "status", "--json", "--rank", "0", "--job", "agreement", "--wait", "4"]
+    command = [xpu_top, "status", "--now", "--json", "--rank", "0", "--job", "agreement", "--wait", "4"]
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout.strip():
         return {"error": done.stderr.strip()}

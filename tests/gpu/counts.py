@@ -105,7 +105,7 @@ def seen():
     """What the hook says of this rank, by the collector and the wire, when all is still."""
     torch.cuda.synchronize()
     time.sleep(2.5)
-    command = [xpu_top, "status", "--json", "--rank", str(rank), "--job", "counts", "--wait", "4"]
+    command = [xpu_top, "status", "--now", "--json", "--rank", str(rank), "--job", "counts", "--wait", "4"]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     mine = next(line for line in answer["ranks"] if line["rank"] == rank)
     totals = {name: process.xpu_top_counter(name.encode()) for name in ("gemms", "kernels", "graphs")}

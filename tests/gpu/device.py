@@ -28,7 +28,7 @@ FIGURES = [
 
 
 def status(job):
-    said = subprocess.run(["xpu-top", "status", "--json", "--job", job], capture_output=True, text=True).stdout
+    said = subprocess.run(["xpu-top", "status", "--now", "--json", "--job", job], capture_output=True, text=True).stdout
     return {rank["rank"]: rank["device"] for rank in json.loads(said)["ranks"]}
 
 

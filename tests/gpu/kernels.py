@@ -47,7 +47,7 @@ def named():
     """What the hook says of each pattern, when all is still."""
     torch.cuda.synchronize()
     time.sleep(2.5)
-    command = [xpu_top, "status", "--json", "--rank", "0", "--job", "kernels", "--wait", "4"]
+    command = [xpu_top, "status", "--now", "--json", "--rank", "0", "--job", "kernels", "--wait", "4"]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     kernels = next(line for line in answer["ranks"] if line["rank"] == 0)["activity"]["kernels"]
     return {kernel["pattern"]: kernel for kernel in kernels}, answer["coverage"]["blind"]

@@ -20,7 +20,7 @@ run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distrib
 # Waits for the first timed GEMM: CUDA and cuBLAS take ten seconds and more to begin.
 when_busy() {
     for _ in $(seq 60); do
-        xpu-top status --job "$1" --json 2>/dev/null | grep -q '"gemm_tflops": [0-9]' && break
+        xpu-top status --now --job "$1" --json 2>/dev/null | grep -q '"gemm_tflops": [0-9]' && break
         sleep 0.5
     done
 }
@@ -98,7 +98,7 @@ hang() {
         for moment in 4 9; do
             sleep $((moment - 2))
             for rank in 0 1; do
-                timeout 8 xpu-top status --json --job "hang-$how" --rank $rank --wait 2 >"$out/hang-$how-$moment-$rank.json"
+                timeout 8 xpu-top status --now --json --job "hang-$how" --rank $rank --wait 2 >"$out/hang-$how-$moment-$rank.json"
             done
         done
         echo "$how: called $(cat "$out/expected-$how.json")"

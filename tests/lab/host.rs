@@ -84,7 +84,7 @@ impl Host {
     }
 
     pub fn status(&self) -> Value {
-        serde_json::from_str(&self.ask("status --json").stdout).expect("a document")
+        serde_json::from_str(&self.ask("status --json --now").stdout).expect("a document")
     }
 
     /// One of two ranks.

@@ -91,6 +91,9 @@ pub struct StatusArgs {
     /// Add this rank's products and collectives, shape by shape
     #[arg(long, value_name = "RANK")]
     pub rank: Option<u32>,
+    /// Do not watch for the seconds it takes to tell who is slow: what is dead or hangs is told all the same
+    #[arg(long)]
+    pub now: bool,
     /// Wait up to so long for all hosts to answer and a job to be there
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xpu_shared::{
+    finding,
     frame::{Body, JobSnapshot, Life},
     id::{JobName, Rank},
     job::{Job, Jobs},
@@ -21,7 +22,8 @@ pub struct Following {
     links: BTreeMap<Endpoint, Link>,
     /// Living ranks that no digest has come of yet.
     awaited: BTreeSet<(JobName, Rank)>,
-    digested: BTreeSet<(JobName, Rank)>,
+    /// Digests that came of each.
+    digested: BTreeMap<(JobName, Rank), u32>,
 }
 
 impl Following {
@@ -32,7 +34,7 @@ impl Following {
             jobs: Jobs::default(),
             links: BTreeMap::new(),
             awaited: BTreeSet::new(),
-            digested: BTreeSet::new(),
+            digested: BTreeMap::new(),
         }
     }
 
@@ -46,14 +48,14 @@ impl Following {
                         for job in snapshot.jobs.iter().filter(wanted) {
                             let living = job.ranks.iter().filter(|rank| rank.digest.life == Life::Alive);
                             let places = living.map(|rank| (job.job.clone(), rank.info.rank));
-                            self.awaited.extend(places.filter(|place| !self.digested.contains(place)));
+                            self.awaited.extend(places.filter(|place| !self.digested.contains_key(place)));
                         }
                     }
                     Body::Digest(digest) => {
                         for rank in &digest.ranks {
                             let place = (digest.job.clone(), rank.rank);
                             self.awaited.remove(&place);
-                            self.digested.insert(place);
+                            *self.digested.entry(place).or_default() += 1;
                         }
                     }
                     _ => {}
@@ -75,6 +77,15 @@ impl Following {
     /// Whether, beyond that, every living rank was heard.
     pub fn is_complete(&self) -> bool {
         self.awaited.is_empty() && self.has_answered()
+    }
+
+    /// Whether the job's living ranks were watched for long enough to tell who is slow.
+    pub fn is_watched(&self) -> bool {
+        let Some(job) = self.job() else { return false };
+        let living = job.ranks().filter(|(_, view)| view.life() == Life::Alive);
+        living
+            .map(|(rank, _)| self.digested.get(&(job.name().clone(), rank)).copied().unwrap_or(0))
+            .all(|digests| digests >= finding::WATCHED)
     }
 
     /// Whether, beyond that, every host is up and there is a job.
@@ -160,6 +171,23 @@ mod tests {
         following.take(Arrival::Link(endpoint("b"), Link::Up));
         assert!(following.is_whole());
         assert_eq!(following.status(Moment(0)).ranks.len(), 4);
+    }
+
+    #[test]
+    fn who_is_slow_is_known_after_some_seconds_of_every_living_rank() {
+        let simulation = Simulation::new(1, 2, 2);
+        let mut following = Following::new([], None);
+        assert!(!following.is_watched(), "there is no job");
+        for frame in simulation.snapshots(1) {
+            following.take(Arrival::Frame(Box::new(frame)));
+        }
+        for second in 2..2 + u64::from(finding::WATCHED) {
+            for frame in simulation.digests(second) {
+                assert!(!following.is_watched());
+                following.take(Arrival::Frame(Box::new(frame)));
+            }
+        }
+        assert!(following.is_watched());
     }
 
     /// A script reads the document, not stderr.

@@ -1,4 +1,4 @@
-//! `xpu-top status`: looks once and prints what it saw.
+//! `xpu-top status`: watches for as long as it takes to tell who is slow, and prints what it saw.
 
 use std::{
     io::{self, Write as _},
@@ -28,6 +28,9 @@ use crate::{
 /// How long to wait for hosts and ranks unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long to watch at most: ranks that say too little to be judged are not waited for.
+const WATCH: Duration = Duration::from_secs(10);
+
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
@@ -36,8 +39,10 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(look(&mut following, &mut arrivals, &live, args));
-    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
-    if args.json && findings.iter().any(Finding::stops_the_job) {
+    if !args.now {
+        runtime.block_on(watch(&mut following, &mut arrivals));
+    }
+    if args.json && stands(&following) {
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
     tell_unreachable(&following, "");
@@ -71,6 +76,23 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
             Ok(None) | Err(_) => return,
         }
     }
+}
+
+/// Until it would be known if a rank were slow; of a job that stands, or of none, no more will be.
+async fn watch(following: &mut Following, arrivals: &mut Arrivals) {
+    let deadline = Instant::now() + WATCH;
+    while following.job().is_some_and(|job| job.living() > 0) && !following.is_watched() && !stands(following)
+    {
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+fn stands(following: &Following) -> bool {
+    let findings = following.job().map(|job| finding::examine(job, Moment::now())).unwrap_or_default();
+    findings.iter().any(Finding::stops_the_job)
 }
 
 pub(super) fn print(status: &Status, json: bool) -> anyhow::Result<()> {
