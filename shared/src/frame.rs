@@ -144,6 +144,11 @@ pub mod topic {
         format!("{job}/r/{rank}/")
     }
 
+    /// The begin of the topics of all ranks' details.
+    pub fn details(job: &JobName) -> String {
+        format!("{job}/r/")
+    }
+
     pub fn events(job: &JobName) -> String {
         format!("{job}/e")
     }

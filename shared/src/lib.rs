@@ -8,6 +8,7 @@
 //! [`frame`] says what is sent, [`codec`] how it becomes bytes, [`socket`] over which ZeroMQ sockets.
 //! [`ledger`] is the page of shared memory a rank can be read from when it can no longer speak.
 //! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
+//! [`recording`] is a file of frames.
 //! [`stack`] merges the stacks of many ranks into one tree.
 //! Nothing here reads a clock or the network by itself; time comes in as an argument.
 
@@ -26,6 +27,7 @@ pub mod key;
 pub mod ledger;
 pub mod peak;
 pub mod process;
+pub mod recording;
 pub mod sampling;
 pub mod simulation;
 pub mod socket;

@@ -203,7 +203,12 @@ impl Lab {
         while let Some(first) = rest.chars().next() {
             let name = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
             let (key, after) = name.map_or_else(
-                || (Key { code: KeyCode::Char(first), control: false }, &rest[first.len_utf8()..]),
+                || {
+                    (
+                        Key { code: KeyCode::Char(first), control: false, shift: false },
+                        &rest[first.len_utf8()..],
+                    )
+                },
                 |(name, after)| (named(name), after),
             );
             if let Some(action) = keymap::lookup(key, self.app.scope()) {
@@ -228,21 +233,27 @@ fn endpoint(simulation: &Simulation, host: u32) -> Endpoint {
 }
 
 fn named(name: &str) -> Key {
-    let plain = |code| Key { code, control: false };
+    let plain = |code| Key { code, control: false, shift: false };
     match name {
         "Enter" => plain(KeyCode::Enter),
         "Esc" => plain(KeyCode::Esc),
         "Space" => plain(KeyCode::Char(' ')),
         "Tab" => plain(KeyCode::Tab),
+        "Left" => plain(KeyCode::Left),
+        "Right" => plain(KeyCode::Right),
+        "S-Left" => Key { shift: true, ..plain(KeyCode::Left) },
+        "S-Right" => Key { shift: true, ..plain(KeyCode::Right) },
         "Up" => plain(KeyCode::Up),
         "Down" => plain(KeyCode::Down),
         "PgUp" => plain(KeyCode::PageUp),
         "PgDn" => plain(KeyCode::PageDown),
         "Home" => plain(KeyCode::Home),
         "End" => plain(KeyCode::End),
-        control if control.starts_with("C-") && control.len() == 3 => {
-            Key { code: KeyCode::Char(control.chars().next_back().unwrap_or_default()), control: true }
-        }
+        control if control.starts_with("C-") && control.len() == 3 => Key {
+            code: KeyCode::Char(control.chars().next_back().unwrap_or_default()),
+            control: true,
+            shift: false,
+        },
         other => panic!("no key is named <{other}>"),
     }
 }

@@ -1,14 +1,20 @@
 //! What was meant, and what it makes necessary outside.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use xpu_shared::{
+    frame::Frame,
     id::{JobName, Rank},
     unit::Moment,
 };
 
-use crate::{app::Page, arrival::Arrival};
+use crate::{
+    app::Page,
+    arrival::Arrival,
+    recorder::Standing,
+    replay::{Control, Mark},
+};
 
 /// Everything that can change the [`crate::app::App`].
 #[derive(Clone, Debug)]
@@ -18,6 +24,22 @@ pub enum Action {
     Arrive(Arrival),
     /// A file was written, or could not be.
     Saved(Result<PathBuf, String>),
+    /// How the recorder does.
+    Recorded(Standing),
+    /// A frame of a replay, and when it came in.
+    Show(Moment, Box<Frame>),
+    /// A replay has come so far.
+    Reach(Moment),
+    /// A replay begins anew: what is known is forgotten.
+    Rewind,
+    /// A replay has come to its end.
+    Ended,
+    /// The past was left: what has come in meanwhile is shown.
+    GoLive,
+    /// Findings of a replay, and up to when they are known.
+    Found(Vec<Mark>, Moment),
+    /// A key of a replay's time.
+    Control(Control),
     Move(Motion),
     /// Sort by the next column.
     SortNext,
@@ -89,4 +111,13 @@ pub enum Effect {
     Write(PathBuf, String),
     /// Write this to a new file, and put it where the terminal pastes from.
     Copy(PathBuf, String),
+    /// Show the past of a job that runs, from so long ago on.
+    LookBack(Duration),
+    GoLive,
+    /// Show this moment of a replay.
+    Seek(Moment),
+    /// Show a replay's next frames.
+    Step,
+    /// Begin a recording, or end it.
+    Record,
 }

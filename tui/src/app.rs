@@ -6,6 +6,7 @@ mod incident;
 mod log;
 mod metric;
 mod odd;
+mod past;
 mod roads;
 mod seats;
 mod sort;
@@ -20,6 +21,7 @@ pub use incident::Incident;
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
+pub(crate) use past::Parked;
 pub use roads::{Roads, Standing};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
@@ -37,6 +39,8 @@ use crate::{
     inquiry::Inquiry,
     keymap::Scope,
     palette::{Depth, Palette},
+    recorder::Standing as Recording,
+    replay::Playback,
 };
 
 /// Warnings kept for the screen; the oldest give way.
@@ -73,6 +77,11 @@ pub struct App {
     /// The selected one's index.
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
+    /// Where a replay stands, while there is one.
+    pub(crate) playback: Option<Playback>,
+    /// What goes on while the past is shown.
+    pub(crate) parked: Option<Parked>,
+    pub(crate) recording: Recording,
     pub(crate) palette: Palette,
 }
 
@@ -136,12 +145,18 @@ impl App {
             communicators: Vec::new(),
             communicator: 0,
             maps: Maps::default(),
+            playback: None,
+            parked: None,
+            recording: Recording::default(),
             palette: Palette::new(depth),
         }
     }
 
     /// Whose keys are in force.
     pub fn scope(&self) -> Scope {
+        if self.playback.as_ref().is_some_and(|playback| playback.entry.is_some()) {
+            return Scope::Entry;
+        }
         match self.overlay {
             Overlay::Help => Scope::Help,
             Overlay::None => self.page_scope(),

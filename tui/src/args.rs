@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use xpu_shared::{
@@ -9,7 +9,7 @@ use xpu_shared::{
     key::{Key, KeyError},
 };
 
-use crate::{command::demo::DemoArgs, hosts::Hosts};
+use crate::{command::demo::DemoArgs, hosts::Hosts, replay::time};
 
 /// htop for distributed GPU training.
 ///
@@ -19,6 +19,12 @@ use crate::{command::demo::DemoArgs, hosts::Hosts};
 pub struct CommandLine {
     #[command(flatten)]
     pub watch: JobArgs,
+    /// Show a recording instead of a job that runs
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts"])]
+    pub replay: Option<PathBuf>,
+    /// Begin there: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub at: Option<String>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -29,6 +35,8 @@ pub enum Command {
     Run(RunArgs),
     /// Print what a job does now, and end
     Status(StatusArgs),
+    /// Write what all ranks say to a file, to be looked at later with --replay
+    Record(RecordArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
@@ -94,9 +102,30 @@ pub struct StatusArgs {
     /// Do not watch for the seconds it takes to tell who is slow: what is dead or hangs is told all the same
     #[arg(long)]
     pub now: bool,
+    /// Of a recording, as it was at its end or at --at
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
+    pub replay: Option<PathBuf>,
+    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub at: Option<String>,
     /// Wait up to so long for all hosts to answer and a job to be there
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// The file to write; it must not be there yet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// End after so long: `90s`, `10m`, `1h30m` [default: with Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = length)]
+    pub length: Option<Duration>,
+    /// Leave out the products and collectives of each rank by shape and size, which take most of the room
+    #[arg(long)]
+    pub no_details: bool,
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +195,11 @@ fn job(text: &str) -> Result<JobName, String> {
     } else {
         Err(format!("write letters, digits, `.`, `_`, `:` and `-` only, for example {cleaned}"))
     }
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    let length = time::duration(text).filter(|length| !length.is_zero());
+    length.ok_or_else(|| "write a time like 90s, 10m or 1h30m".to_owned())
 }
 
 pub fn base_port(text: &str) -> Result<BasePort, String> {

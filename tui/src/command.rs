@@ -4,6 +4,7 @@ pub mod ctl;
 pub mod demo;
 pub mod keygen;
 mod living;
+pub mod record;
 pub mod run;
 pub mod stacks;
 pub mod status;

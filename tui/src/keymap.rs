@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::{
     action::{Action, Folding, Motion},
     app::Page,
+    replay::Control,
 };
 
 /// A key as it is written in the table.
@@ -15,23 +16,30 @@ use crate::{
 pub struct Key {
     pub code: KeyCode,
     pub control: bool,
+    /// Only told of keys that are no letters: a letter is another one with it.
+    pub shift: bool,
 }
 
 const fn char(c: char) -> Key {
-    Key { code: KeyCode::Char(c), control: false }
+    Key { code: KeyCode::Char(c), control: false, shift: false }
 }
 
 const fn code(code: KeyCode) -> Key {
-    Key { code, control: false }
+    Key { code, control: false, shift: false }
 }
 
 const fn control(c: char) -> Key {
-    Key { code: KeyCode::Char(c), control: true }
+    Key { code: KeyCode::Char(c), control: true, shift: false }
 }
 
 impl From<KeyEvent> for Key {
     fn from(event: KeyEvent) -> Self {
-        Self { code: event.code, control: event.modifiers.contains(KeyModifiers::CONTROL) }
+        let moves = matches!(event.code, KeyCode::Left | KeyCode::Right);
+        Self {
+            code: event.code,
+            control: event.modifiers.contains(KeyModifiers::CONTROL),
+            shift: moves && event.modifiers.contains(KeyModifiers::SHIFT),
+        }
     }
 }
 
@@ -39,6 +47,9 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.control {
             f.write_str("Ctrl-")?;
+        }
+        if self.shift {
+            f.write_str("Shift-")?;
         }
         match self.code {
             KeyCode::Char(' ') => f.write_str("Space"),
@@ -60,6 +71,10 @@ pub enum Scope {
     Anywhere,
     /// In every view that lists something.
     List,
+    /// Where a replay's time can be moved: everywhere but where a page needs these keys itself.
+    Time,
+    /// Where a time is typed.
+    Entry,
     Overview,
     /// One rank alone.
     Rank,
@@ -74,6 +89,8 @@ impl Scope {
         match self {
             Self::Anywhere => "Anywhere",
             Self::List => "Lists",
+            Self::Time => "Time",
+            Self::Entry => "A time being typed",
             Self::Overview => "Overview",
             Self::Rank => "Rank",
             Self::Collectives => "Collectives",
@@ -85,6 +102,10 @@ impl Scope {
 
     fn is_list(self) -> bool {
         matches!(self, Self::Overview | Self::Collectives | Self::Stacks | Self::Findings)
+    }
+
+    fn has_time(self) -> bool {
+        matches!(self, Self::Overview | Self::Rank | Self::Collectives | Self::Findings)
     }
 }
 
@@ -109,7 +130,7 @@ const fn bind(
     Binding { scope, keys, action, help, short }
 }
 
-use Scope::{Anywhere, Collectives, Findings, Help, List, Overview, Rank, Stacks};
+use Scope::{Anywhere, Collectives, Entry, Findings, Help, List, Overview, Rank, Stacks, Time};
 
 const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'static str) -> Binding {
     bind(Anywhere, keys, Action::Go(page), help, Some(short))
@@ -117,6 +138,15 @@ const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'stati
 
 const fn to(keys: &'static [Key], motion: Motion, help: &'static str) -> Binding {
     bind(List, keys, Action::Move(motion), help, None)
+}
+
+/// A key of time.
+const fn time(scope: Scope, keys: &'static [Key], control: Control, help: &'static str) -> Binding {
+    bind(scope, keys, Action::Control(control), help, None)
+}
+
+const fn shifted(code: KeyCode) -> Key {
+    Key { code, control: false, shift: true }
 }
 
 /// In the order of the help page and of the footer.
@@ -198,21 +228,55 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
+    bind(Time, &[char(' ')], Action::Control(Control::Pause), "stop time, let it go on", None),
+    time(Stacks, &[char('p')], Control::Pause, "stop time, let it go on"),
+    time(Stacks, &[char('R')], Control::Record, "record what is seen, or end that"),
+    time(Time, &[code(KeyCode::Left)], Control::Back, "10 s back; of a live job, into the last minutes"),
+    time(Time, &[code(KeyCode::Right)], Control::Forward, "10 s on"),
+    time(Anywhere, &[shifted(KeyCode::Left)], Control::FarBack, "1 min back"),
+    time(Anywhere, &[shifted(KeyCode::Right)], Control::FarForward, "1 min on"),
+    time(Anywhere, &[char('.')], Control::Step, "stop, and show the next frames"),
+    time(Anywhere, &[char(',')], Control::StepBack, "stop, and go 1 s back"),
+    time(Anywhere, &[char('>')], Control::Faster, "twice as fast, up to x64"),
+    time(Anywhere, &[char('<')], Control::Slower, "half as fast, down to x0.25"),
+    time(Anywhere, &[char(']')], Control::NextFinding, "to where the next finding begins"),
+    time(Anywhere, &[char('[')], Control::PreviousFinding, "to where the finding before began"),
+    time(Anywhere, &[char('t')], Control::AskTime, "go to a time: 02:14:07, +10m, -30s, 50%"),
+    time(Anywhere, &[char('L')], Control::Loop, "begin again at the end"),
+    time(Anywhere, &[char('{')], Control::Begin, "to the begin"),
+    time(Anywhere, &[char('}')], Control::End, "to the end; of a live job, to now"),
+    time(Entry, &[code(KeyCode::Enter)], Control::Enter, "go there"),
+    time(Entry, &[code(KeyCode::Esc)], Control::Cancel, "stay"),
+    time(Entry, &[code(KeyCode::Backspace)], Control::Erase, "take a letter back"),
+    bind(
+        Time,
+        &[char('r')],
+        Action::Control(Control::Record),
+        "record what is seen, or end that",
+        Some("record"),
+    ),
     bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
 ];
 
 /// The bindings in force: those of the scope, and those in force anywhere.
 pub fn in_force(scope: Scope) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |binding| match binding.scope {
-        Anywhere => true,
         List => scope.is_list(),
+        // While a time is typed, every other key is a letter of it.
+        Anywhere => scope != Entry,
+        Time => scope.has_time(),
         other => other == scope,
     })
 }
 
 /// What the key means now.
 pub fn lookup(key: Key, scope: Scope) -> Option<Action> {
-    in_force(scope).find(|binding| binding.keys.contains(&key)).map(|binding| binding.action.clone())
+    let bound = in_force(scope).find(|binding| binding.keys.contains(&key));
+    bound.map(|binding| binding.action.clone()).or_else(|| match key.code {
+        KeyCode::Char('c') if key.control => Some(Action::Quit),
+        KeyCode::Char(c) if scope == Entry && !key.control => Some(Action::Control(Control::Type(c))),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -225,6 +289,14 @@ mod tests {
     fn is_meant(action: &Action) -> bool {
         match action {
             Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::NoStacks(_) => false,
+            Action::Show(..)
+            | Action::Reach(_)
+            | Action::Rewind
+            | Action::Ended
+            | Action::GoLive
+            | Action::Found(..)
+            | Action::Recorded(_)
+            | Action::Control(Control::Type(_)) => false,
             Action::Move(_)
             | Action::SortNext
             | Action::Reverse
@@ -242,16 +314,43 @@ mod tests {
             | Action::Help
             | Action::Close
             | Action::Save
+            | Action::Control(_)
             | Action::Quit => true,
         }
     }
 
     fn meant() -> Vec<Action> {
+        use Control::{
+            AskTime, Back, Begin, Cancel, End, Enter, Erase, FarBack, FarForward, Faster, Forward, Loop,
+            NextFinding, Pause, PreviousFinding, Record, Slower, Step, StepBack,
+        };
         use Motion::{Down, First, Last, PageDown, PageUp, Up};
         let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
         all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
         let pages = [Page::Overview, Page::Collectives, Page::Stacks, Page::Findings];
         all.extend(pages.map(Action::Go));
+        let controls = [
+            Pause,
+            Back,
+            Forward,
+            FarBack,
+            FarForward,
+            Step,
+            StepBack,
+            Faster,
+            Slower,
+            Loop,
+            NextFinding,
+            PreviousFinding,
+            AskTime,
+            Erase,
+            Enter,
+            Cancel,
+            Begin,
+            End,
+            Record,
+        ];
+        all.extend(controls.map(Action::Control));
         all.extend([
             Action::SortNext,
             Action::Reverse,
@@ -277,6 +376,7 @@ mod tests {
             (Action::Move(one), Action::Move(other)) => one == other,
             (Action::Go(one), Action::Go(other)) => one == other,
             (Action::Fold(one), Action::Fold(other)) => one == other,
+            (Action::Control(one), Action::Control(other)) => one == other,
             _ => discriminant(one) == discriminant(other),
         }
     }

@@ -49,6 +49,7 @@ pub struct Live {
 #[derive(Debug)]
 enum Order {
     WatchRank(Option<(JobName, Rank)>),
+    WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
 }
@@ -58,6 +59,11 @@ impl Live {
     pub fn watch_rank(&self, rank: Option<(JobName, Rank)>) {
         // The thread ends only when nobody receives any more: then nobody misses the order.
         let _ = self.orders.send(Order::WatchRank(rank));
+    }
+
+    /// Asks for the full summaries of all ranks, or for them no more.
+    pub fn watch_all(&self, on: bool) {
+        let _ = self.orders.send(Order::WatchAll(on));
     }
 
     /// Asks every host that has said that the job lives there to switch its hooks. What comes of it is in the digests.
@@ -111,6 +117,8 @@ struct Follower {
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
     watched: Option<(JobName, Rank)>,
+    /// The details of all ranks are asked for.
+    all: bool,
 }
 
 impl Follower {
@@ -132,6 +140,7 @@ impl Follower {
             job: job.clone(),
             jobs: BTreeSet::new(),
             watched: None,
+            all: false,
         };
         if let Some(job) = job {
             new.learn(&job);
@@ -144,6 +153,7 @@ impl Follower {
             for order in orders.try_iter() {
                 match order {
                     Order::WatchRank(rank) => self.watch(rank),
+                    Order::WatchAll(on) => self.watch_all(on),
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
@@ -222,6 +232,23 @@ impl Follower {
                 // Subscribing fails only on a socket that is no SUB.
                 let _ = self.data.set_subscribe(topic.as_bytes());
             }
+            if self.all {
+                let _ = self.data.set_subscribe(topic::details(job).as_bytes());
+            }
+        }
+    }
+
+    fn watch_all(&mut self, on: bool) {
+        if std::mem::replace(&mut self.all, on) == on {
+            return;
+        }
+        for job in &self.jobs {
+            let topic = topic::details(job);
+            let _ = if on {
+                self.data.set_subscribe(topic.as_bytes())
+            } else {
+                self.data.set_unsubscribe(topic.as_bytes())
+            };
         }
     }
 

@@ -1,12 +1,13 @@
 //! `xpu-top`: reads the command line and goes where it points.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, path::Path, process::ExitCode};
 
 use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
 use xpu_top::{
     args::{Command, CommandLine, JobArgs, UsageError},
     command, live,
+    replay::{Tape, time},
     watch::{WatchOptions, watch},
 };
 
@@ -20,8 +21,12 @@ fn main() -> ExitCode {
         }
     };
     let outcome = match &line.command {
-        None => show(&line.watch),
+        None => match &line.replay {
+            Some(path) => replay(path, line.at.as_deref(), &line.watch),
+            None => show(&line.watch),
+        },
         Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
+        Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Status(args)) => command::status::status(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
@@ -33,6 +38,25 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "xpu-top: {error:#}");
         if error.is::<UsageError>() { ExitCode::from(Code::Usage as u8) } else { ExitCode::FAILURE }
     })
+}
+
+/// The screen on a recording.
+fn replay(path: &Path, at: Option<&str>, args: &JobArgs) -> anyhow::Result<ExitCode> {
+    let tape = Tape::open_file(path)?;
+    let begin = match at {
+        Some(text) => Some(
+            time::moment(text, tape.span())
+                .ok_or_else(|| UsageError::Value(format!("--at {text}: {}", time::FORMS)))?,
+        ),
+        None => None,
+    };
+    let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
+    drop(nobody);
+    let options =
+        WatchOptions { job: args.job.clone(), tape: Some((tape, begin)), ..WatchOptions::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(watch(arrivals, Vec::new(), options))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The screen.

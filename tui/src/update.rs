@@ -11,20 +11,50 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Choice, Note, Overlay, Page, Sort, Stacks},
     arrival::Arrival,
+    replay::control,
 };
 
 /// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
 const PAGE: usize = 10;
 
 pub fn update(app: &mut App, action: Action) -> Option<Effect> {
-    if !matches!(action, Action::Time(_) | Action::Arrive(_)) {
+    if !matches!(
+        action,
+        Action::Time(_)
+            | Action::Arrive(_)
+            | Action::Show(..)
+            | Action::Reach(_)
+            | Action::Found(..)
+            | Action::Recorded(_)
+    ) {
         app.note = None;
     }
     match action {
+        // A recording has its own time, and nobody to ask.
+        Action::Time(now) if app.is_past() => app.tell_parked(now),
         Action::Time(now) => {
             app.now = now;
             return watch::look(app);
         }
+        Action::Arrive(arrival) if app.put_aside(&arrival) => {}
+        Action::Show(at, frame) => {
+            app.now = at;
+            arrive(app, &frame);
+        }
+        Action::Reach(moment) => {
+            app.reach(moment);
+            return watch::look(app);
+        }
+        Action::Rewind => app.forget(),
+        Action::Ended => {
+            if let Some(playback) = &mut app.playback {
+                playback.paused = true;
+            }
+        }
+        Action::GoLive => app.go_live(),
+        Action::Found(marks, searched) => app.found(marks, searched),
+        Action::Control(what) => return control(app, what),
+        Action::Recorded(standing) => app.recording = standing,
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),

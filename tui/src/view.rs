@@ -15,6 +15,7 @@ mod rank;
 mod ranks;
 mod rest;
 mod stacks;
+mod timebar;
 
 use ratatui::{
     buffer::Buffer,
@@ -33,7 +34,12 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         return cramped::draw(app, area, buffer);
     }
     let inner = area.inner(Margin::new(1, 0));
-    let [main, footer] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(inner);
+    let [main, time, footer] = Layout::vertical([
+        Constraint::Min(0),
+        Constraint::Length(timebar::height(app)),
+        Constraint::Length(1),
+    ])
+    .areas(inner);
     match app.standing() {
         Standing::Running => match app.page {
             Page::Overview | Page::Rank => overview(app, room, main, buffer),
@@ -43,6 +49,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         },
         standing => rest::draw(app, room, standing, main, buffer),
     }
+    timebar::draw(app, time, buffer);
     footer::draw(app, footer, buffer);
     if app.overlay == Overlay::Help {
         help::draw(app, area, buffer);

@@ -25,8 +25,10 @@ use crate::{
     keymap,
     live::Live,
     palette::Depth,
+    replay::Tape,
     svg,
     terminal::Screen,
+    theatre::Theatre,
     update::update,
 };
 
@@ -37,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Arrivals taken before the keys are looked at again.
 const BATCH: usize = 1024;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct WatchOptions {
     /// The job to show; the foremost one if none is named.
     pub job: Option<JobName>,
@@ -48,6 +50,8 @@ pub struct WatchOptions {
     pub depth: Depth,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
+    /// What is replayed, in place of a job, and from when on.
+    pub tape: Option<(Tape, Option<Moment>)>,
 }
 
 impl Default for WatchOptions {
@@ -58,6 +62,7 @@ impl Default for WatchOptions {
             invitation: None,
             depth: Depth::detect(|name| std::env::var(name).ok()),
             live: None,
+            tape: None,
         }
     }
 }
@@ -84,6 +89,7 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     options.invitation.into_iter().for_each(|how| app.invite(how));
+    let mut theatre = Theatre::new(options.live, options.tape, &mut app)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut screen =
@@ -92,6 +98,7 @@ pub async fn watch(
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut due, mut drawn, mut open) = (Due::Now, Instant::now(), true);
+    let mut advanced = drawn;
     loop {
         if due == Due::Now || (due == Due::Soon && drawn.elapsed() >= PACE) {
             screen.draw(&mut app)?;
@@ -103,23 +110,31 @@ pub async fn watch(
                 let Some(event) = event.transpose()? else { return Ok(()) };
                 due = Due::Now;
                 if let Some(effect) = press(&mut app, &event)
-                    && carry_out(effect, &mut app, &mut screen, options.live.as_ref())?
+                    && carry_out(effect, &mut app, &mut screen, &mut theatre)?
                 {
                     return Ok(());
                 }
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                tell_time(&mut app, options.live.as_ref());
+                tell_time(&mut app, theatre.live());
                 let more = std::iter::from_fn(|| arrivals.try_recv().ok()).take(BATCH);
                 for arrival in arrival.into_iter().chain(more) {
+                    theatre.keep(&arrival);
                     update(&mut app, Action::Arrive(arrival));
                 }
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                tell_time(&mut app, options.live.as_ref());
+                tell_time(&mut app, theatre.live());
+                theatre.tell(&mut app);
                 due = due.max_soon();
+            }
+            () = sleep_until(advanced + PACE), if theatre.plays() => {
+                advanced = Instant::now();
+                if theatre.advance(&mut app)? {
+                    due = due.max_soon();
+                }
             }
             () = sleep_until(drawn + PACE), if due == Due::Soon => {}
             _ = terminate.recv() => return Ok(()),
@@ -141,11 +156,11 @@ fn tell_time(app: &mut App, live: Option<&Live>) {
 }
 
 fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, kept: bool) {
-    match live {
+    match live.filter(|_| !app.is_past()) {
         Some(live) if kept => live.kept_stacks(job, ranks),
         Some(live) => live.stacks(job, ranks, false),
         None => {
-            let why = "a recording has no processes that could be read".to_owned();
+            let why = "what is past has no processes that could be read".to_owned();
             update(app, Action::NoStacks(why));
         }
     }
@@ -162,7 +177,7 @@ fn carry_out(
     effect: Effect,
     app: &mut App,
     screen: &mut Screen,
-    live: Option<&Live>,
+    theatre: &mut Theatre,
 ) -> anyhow::Result<bool> {
     match effect {
         Effect::Quit => return Ok(true),
@@ -178,11 +193,14 @@ fn carry_out(
             update(app, Action::Saved(save(path, &text)));
         }
         Effect::WatchRank(rank) => {
-            if let Some(live) = live {
-                live.watch_rank(rank);
-            }
+            theatre.watch_rank(app, rank)?;
         }
-        Effect::AskStacks { job, ranks, kept } => ask_stacks(app, live, job, ranks, kept),
+        Effect::AskStacks { job, ranks, kept } => ask_stacks(app, theatre.live(), job, ranks, kept),
+        Effect::LookBack(by) => theatre.look_back(app, by)?,
+        Effect::GoLive => theatre.go_live(app),
+        Effect::Seek(to) => theatre.seek(app, to)?,
+        Effect::Step => theatre.step(app)?,
+        Effect::Record => theatre.record(app),
     }
     Ok(false)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -19,10 +20,11 @@ use super::{
     table,
 };
 use crate::{
-    args::StatusArgs,
-    arrival::Arrivals,
+    args::{StatusArgs, UsageError},
+    arrival::{Arrival, Arrivals},
     follow::Following,
     live::{self, Live},
+    replay::{Tape, time},
 };
 
 /// How long to wait for hosts and ranks unless told otherwise.
@@ -32,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const WATCH: Duration = Duration::from_secs(10);
 
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.replay {
+        return recorded(path, args);
+    }
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
@@ -48,6 +53,25 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     tell_unreachable(&following, "");
     let now = Moment::now();
     let status = following.status(now);
+    print(&status, args.json)?;
+    Ok(ExitCode::from(status.exit_code() as u8))
+}
+
+/// The same of a recording.
+fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let mut tape = Tape::open_file(path)?;
+    let at = match &args.at {
+        Some(text) => time::moment(text, tape.span())
+            .ok_or_else(|| UsageError::Value(format!("--at {text}: {}", time::FORMS)))?,
+        None => tape.span().1,
+    };
+    tape.watch_rank(args.rank.map(Rank));
+    let mut following = Following::new([], args.of.job.clone());
+    while let Some((_, frame)) = tape.next(at)? {
+        following.take(Arrival::Frame(Box::new(frame)));
+    }
+    tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
+    let status = following.status(at.min(tape.span().1));
     print(&status, args.json)?;
     Ok(ExitCode::from(status.exit_code() as u8))
 }

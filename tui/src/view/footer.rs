@@ -77,6 +77,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
         Action::Move(_)
+        | Action::Control(_)
         | Action::Go(_)
         | Action::Inspect
         | Action::NextMetric

@@ -17,6 +17,8 @@ use crate::{
     width::Room,
 };
 
+use super::timebar;
+
 pub(super) fn height(room: Room) -> u16 {
     if room == Room::Wide { 5 } else { 2 }
 }
@@ -49,7 +51,7 @@ pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer)
         left.push(Span::styled(text, palette.of(Role::Muted)));
     }
     let (glyph, words, role) = status(app);
-    let mut right = Vec::new();
+    let mut right: Vec<_> = timebar::recording(app).into_iter().collect();
     let down = app.roads.down().count();
     if down > 0 {
         let text = format!("{} {} down", glyph::ALARM, figure::counted(down, "host", "hosts"));
@@ -81,7 +83,10 @@ pub(super) fn status(app: &App) -> (&'static str, String, Role) {
     } else if app.roads.down().next().is_some() || survey.heard < survey.world_size as usize {
         (glyph::WARNING, "PARTIAL".to_owned(), Role::Warning)
     } else {
-        (glyph::GOOD, "LIVE".to_owned(), Role::Good)
+        match app.playback() {
+            Some(playback) => (glyph::GOOD, timebar::word(playback).to_owned(), Role::Accent),
+            None => (glyph::GOOD, "LIVE".to_owned(), Role::Good),
+        }
     }
 }
 

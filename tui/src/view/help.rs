@@ -64,7 +64,7 @@ fn parts(app: &App) -> Vec<Vec<Line<'static>>> {
     let here = app.page_scope();
     let others = all.into_iter().filter(|scope| *scope != here);
     let mut parts = Vec::new();
-    for scope in [here, Scope::Anywhere, Scope::List].into_iter().chain(others) {
+    for scope in [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others) {
         let mut lines = vec![Line::styled(scope.title(), palette.of(Role::Strong))];
         for binding in BINDINGS.iter().filter(|binding| binding.scope == scope) {
             let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();

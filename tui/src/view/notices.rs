@@ -101,6 +101,8 @@ fn notices(app: &App) -> Vec<Notice> {
     all.extend(blind(app));
     all.extend(turned_away(app));
     all.extend(losses(app));
+    let failure = app.recording.failure.clone();
+    all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
     all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
     if all.is_empty() {
         all.push(calm(app));

@@ -1,0 +1,112 @@
+//! Frames into blocks: a block is closed when it is full, or a second old.
+
+use std::{io, time::Duration};
+
+use super::{FULL, Kind, Record, SealedBlock, block::Block};
+use crate::{
+    codec,
+    frame::{Body, Frame},
+    id::Rank,
+    unit::Moment,
+};
+
+/// The most that is lost when the recorder is killed.
+const OLD: Duration = Duration::from_millis(900);
+
+#[derive(Debug)]
+pub struct Packer {
+    overview: Open,
+    detail: Open,
+    /// Time in a recording never runs backwards, whatever the clock does.
+    latest: Moment,
+}
+
+/// A block that is being filled.
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    raw: Vec<u8>,
+    frames: u32,
+    first: Moment,
+    last: Moment,
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self { overview: Open::new(Kind::Overview), detail: Open::new(Kind::Detail), latest: Moment(0) }
+    }
+}
+
+impl Packer {
+    /// Takes a frame that came in at `at`, and hands over the block that is full with it.
+    pub fn push(&mut self, at: Moment, frame: &Frame) -> io::Result<Option<SealedBlock>> {
+        self.push_encoded(at, subject(frame), &codec::encode(frame))
+    }
+
+    /// The same of bytes. Bytes that are no whole frame, or more than anybody accepts, are refused.
+    pub fn push_encoded(
+        &mut self,
+        at: Moment,
+        rank: Option<Rank>,
+        frame: &[u8],
+    ) -> io::Result<Option<SealedBlock>> {
+        if frame.len() < codec::HEADER || frame.len() > codec::LARGEST_FRAME {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame of a size nobody accepts"));
+        }
+        self.latest = self.latest.max(at);
+        let open = if rank.is_some() { &mut self.detail } else { &mut self.overview };
+        open.push(Record { at: self.latest, rank, frame });
+        if open.raw.len() >= FULL { open.seal() } else { Ok(None) }
+    }
+
+    /// The blocks that are old enough at `now` to be closed.
+    pub fn due(&mut self, now: Moment) -> io::Result<Vec<SealedBlock>> {
+        let old = |open: &&mut Open| now.since(open.first) >= OLD;
+        [&mut self.overview, &mut self.detail]
+            .into_iter()
+            .filter(old)
+            .filter_map(|o| o.seal().transpose())
+            .collect()
+    }
+
+    /// What is left.
+    pub fn rest(&mut self) -> io::Result<Vec<SealedBlock>> {
+        [&mut self.overview, &mut self.detail]
+            .into_iter()
+            .filter_map(|open| open.seal().transpose())
+            .collect()
+    }
+}
+
+/// The rank whose detail a frame is.
+pub(super) fn subject(frame: &Frame) -> Option<Rank> {
+    match &frame.body {
+        Body::Detail(detail) => Some(detail.rank),
+        _ => None,
+    }
+}
+
+impl Open {
+    fn new(kind: Kind) -> Self {
+        Self { kind, raw: Vec::new(), frames: 0, first: Moment(0), last: Moment(0) }
+    }
+
+    fn push(&mut self, record: Record<'_>) {
+        if self.frames == 0 {
+            self.first = record.at;
+        }
+        self.last = record.at;
+        self.frames += 1;
+        Block::push(&mut self.raw, record);
+    }
+
+    fn seal(&mut self) -> io::Result<Option<SealedBlock>> {
+        if self.frames == 0 {
+            return Ok(None);
+        }
+        let sealed = SealedBlock::seal(self.kind, &self.raw, self.frames, self.first, self.last)?;
+        self.raw.clear();
+        self.frames = 0;
+        Ok(Some(sealed))
+    }
+}

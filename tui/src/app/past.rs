@@ -1,0 +1,107 @@
+//! The app while it shows what is past: what comes in goes on being known, and is not shown.
+
+use std::collections::HashMap;
+
+use xpu_shared::{
+    frame::{Body, Frame},
+    id::HostName,
+    job::Jobs,
+    unit::Moment,
+};
+
+use super::{App, Log, Survey};
+use crate::{
+    arrival::Arrival,
+    replay::{Mark, Of, Playback},
+};
+
+/// What goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Parked {
+    jobs: Jobs,
+    arrived: HashMap<HostName, Moment>,
+    now: Moment,
+}
+
+impl Parked {
+    pub(crate) fn take(&mut self, frame: &Frame) {
+        self.arrived.insert(frame.host.clone(), self.now);
+        self.jobs.fold(frame);
+    }
+}
+
+impl App {
+    /// Shows a recording, or the past of what was shown until now.
+    pub fn replay(&mut self, playback: Playback) {
+        if playback.of == Of::Live && self.parked.is_none() {
+            let (jobs, arrived) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.arrived));
+            self.parked = Some(Parked { jobs, arrived, now: self.now });
+        }
+        self.playback = Some(playback);
+    }
+
+    /// Whether what is shown is not of now.
+    pub(crate) fn is_past(&self) -> bool {
+        self.playback.is_some()
+    }
+
+    /// It is this time where the job runs whose past is shown.
+    pub(crate) fn tell_parked(&mut self, now: Moment) {
+        if let Some(parked) = &mut self.parked {
+            parked.now = now;
+        }
+    }
+
+    pub fn playback(&self) -> Option<&Playback> {
+        self.playback.as_ref()
+    }
+
+    /// Takes the place of warnings of its kind.
+    pub(crate) fn complain(&mut self, complaints: Vec<String>) {
+        self.warnings.clear();
+        for complaint in complaints {
+            self.warn(complaint);
+        }
+    }
+
+    /// Nothing is known any more; what the user chose to see stays.
+    pub(crate) fn forget(&mut self) {
+        self.jobs = Jobs::default();
+        self.arrived.clear();
+        self.survey = Survey::default();
+        self.log = Log::default();
+        self.incident = None;
+    }
+
+    pub(crate) fn go_live(&mut self) {
+        if let Some(Parked { jobs, arrived, now }) = self.parked.take() {
+            self.forget();
+            (self.jobs, self.arrived, self.now) = (jobs, arrived, now);
+            self.playback = None;
+        }
+    }
+
+    pub(crate) fn found(&mut self, marks: Vec<Mark>, searched: Moment) {
+        if let Some(playback) = &mut self.playback {
+            playback.marks.extend(marks);
+            playback.searched = searched;
+        }
+    }
+
+    pub(crate) fn reach(&mut self, moment: Moment) {
+        self.now = moment;
+        if let Some(playback) = &mut self.playback {
+            playback.position = moment;
+        }
+    }
+
+    /// What is past is not heard of live, nor a rank's detail that nobody looks at.
+    pub(crate) fn put_aside(&mut self, arrival: &Arrival) -> bool {
+        let Arrival::Frame(frame) = arrival else { return false };
+        if let Some(parked) = &mut self.parked {
+            parked.take(frame);
+            return true;
+        }
+        matches!(&frame.body, Body::Detail(detail) if self.selected != Some(detail.rank))
+    }
+}

@@ -1,0 +1,251 @@
+//! What is seen, kept: the last minutes in memory, and all of it in a file while somebody wants that. A thread of its own
+//! compresses and writes, so that no file system holds up the screen.
+
+use std::{
+    collections::HashMap,
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame},
+    id::{HostName, Rank},
+    recording::{Header, Packer, Recording, RecordingError, Ring, SealedBlock, Writer},
+    unit::Moment,
+};
+
+/// Kept in memory at most.
+const RING_BYTES: usize = 64 << 20;
+const RING_LONG: Duration = Duration::from_mins(10);
+
+/// Frames that may wait for the thread: what finds it full is dropped and counted in the frames that follow.
+const WAITING: usize = 4096;
+
+/// How often it is looked whether a block is old enough to be closed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How the recorder does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The file that is written.
+    pub file: Option<Written>,
+    /// Since when the memory knows, and what that takes.
+    pub kept: Option<(Moment, usize)>,
+    /// Why a file is not written any more.
+    pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub frames: u64,
+}
+
+enum Order {
+    Frame(Moment, Option<Rank>, Vec<u8>),
+    Begin(PathBuf, Header),
+    End,
+    Ring(Header, mpsc::SyncSender<Result<Recording, RecordingError>>),
+}
+
+/// The thread's handle. When it is dropped the file is closed.
+#[derive(Debug)]
+pub struct Recorder {
+    /// watch --Order--> the thread
+    orders: Option<mpsc::SyncSender<Order>>,
+    standing: Arc<Mutex<Standing>>,
+    missed: HashMap<HostName, u64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    pub fn start() -> Self {
+        let (orders, ordered) = mpsc::sync_channel(WAITING);
+        let standing = Arc::new(Mutex::new(Standing::default()));
+        let shared = Arc::clone(&standing);
+        let thread = thread::spawn(move || Keeper::new(shared).keep(&ordered));
+        Self { orders: Some(orders), standing, missed: HashMap::new(), thread: Some(thread) }
+    }
+
+    /// Keeps a frame that came in now.
+    pub fn take(&mut self, now: Moment, frame: &Frame) {
+        let Some(orders) = &self.orders else { return };
+        let missed = self.missed.get(&frame.host).copied().unwrap_or(0);
+        let bytes = match missed {
+            0 => codec::encode(frame),
+            missed => codec::encode(&Frame { lost: frame.lost.saturating_add(missed), ..frame.clone() }),
+        };
+        let rank = match &frame.body {
+            Body::Detail(detail) => Some(detail.rank),
+            _ => None,
+        };
+        if orders.try_send(Order::Frame(now, rank, bytes)).is_err() {
+            *self.missed.entry(frame.host.clone()).or_default() += 1;
+        }
+    }
+
+    /// Writes what is in memory, and what comes from now on, to a new file.
+    pub fn begin(&self, path: PathBuf, header: Header) {
+        self.order(Order::Begin(path, header));
+    }
+
+    pub fn end(&self) {
+        self.order(Order::End);
+    }
+
+    /// The last minutes, as a recording.
+    pub fn past(&self, header: Header) -> Result<Recording, RecordingError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.order(Order::Ring(header, reply));
+        // Without a thread there is nothing in memory.
+        answer.recv().unwrap_or(Err(RecordingError::Empty))
+    }
+
+    pub fn standing(&self) -> Standing {
+        lock(&self.standing).clone()
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
+    standing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread.
+struct Keeper {
+    packer: Packer,
+    ring: Ring,
+    file: Option<(PathBuf, Writer<File>)>,
+    standing: Arc<Mutex<Standing>>,
+}
+
+impl Keeper {
+    fn new(standing: Arc<Mutex<Standing>>) -> Self {
+        Self { packer: Packer::default(), ring: Ring::new(RING_BYTES, RING_LONG), file: None, standing }
+    }
+
+    fn keep(&mut self, orders: &mpsc::Receiver<Order>) {
+        loop {
+            match orders.recv_timeout(LOOK) {
+                Ok(order) => self.follow(order),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            let due = self.packer.due(Moment::now());
+            self.store(due);
+        }
+        self.close_blocks();
+        self.end();
+    }
+
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Frame(now, rank, bytes) => {
+                let full =
+                    self.packer.push_encoded(now, rank, &bytes).map(|block| block.into_iter().collect());
+                self.store(full);
+            }
+            Order::Begin(path, header) => {
+                self.close_blocks();
+                if let Err(error) = self.begin(&path, &header) {
+                    self.fail(&path, &error);
+                }
+            }
+            Order::End => {
+                self.close_blocks();
+                self.end();
+            }
+            Order::Ring(header, reply) => {
+                self.close_blocks();
+                let _ = reply.send(self.ring.recording(&header));
+            }
+        }
+    }
+
+    fn close_blocks(&mut self) {
+        let rest = self.packer.rest();
+        self.store(rest);
+    }
+
+    fn begin(&mut self, path: &Path, header: &Header) -> io::Result<()> {
+        let mut writer = Writer::begin(create_new(path)?, header)?;
+        for block in self.ring.blocks() {
+            writer.write(block)?;
+        }
+        self.file = Some((path.to_owned(), writer));
+        lock(&self.standing).failure = None;
+        self.tell();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some((path, writer)) = self.file.take()
+            && let Err(error) = writer.finish().and_then(|(file, _)| file.sync_all())
+        {
+            self.fail(&path, &error);
+        }
+        self.tell();
+    }
+
+    fn store(&mut self, blocks: io::Result<Vec<SealedBlock>>) {
+        let blocks = match blocks {
+            Ok(blocks) if blocks.is_empty() => return,
+            Ok(blocks) => blocks,
+            // Only memory can be short for compressing; the frames are a gap then.
+            Err(_short) => return,
+        };
+        for block in blocks {
+            if let Some((path, writer)) = &mut self.file
+                && let Err(error) = writer.write(&block)
+            {
+                let path = path.clone();
+                self.file = None;
+                self.fail(&path, &error);
+            }
+            self.ring.push(block);
+        }
+        self.tell();
+    }
+
+    fn fail(&self, path: &Path, error: &io::Error) {
+        let failure =
+            format!("not recorded to {}: {error}; press r to record to another file", path.display());
+        let mut standing = lock(&self.standing);
+        standing.failure = Some(failure);
+        standing.file = None;
+    }
+
+    fn tell(&self) {
+        let mut standing = lock(&self.standing);
+        standing.kept = self.ring.first().map(|first| (first, self.ring.bytes()));
+        standing.file = self.file.as_ref().map(|(path, writer)| {
+            let totals = writer.totals();
+            Written { path: path.clone(), bytes: totals.bytes, frames: totals.frames }
+        });
+    }
+}
+
+/// A recording never takes the place of another file.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}

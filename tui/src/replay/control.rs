@@ -1,0 +1,145 @@
+//! What the keys of time do. Nothing is read here: where frames are needed, that is an [`Effect`].
+
+use std::time::Duration;
+
+use xpu_shared::unit::Moment;
+
+use super::{Mark, Of, time};
+use crate::{
+    action::Effect,
+    app::{App, Note},
+};
+
+/// What a key of time means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Stop time, or let it go on.
+    Pause,
+    Back,
+    Forward,
+    FarBack,
+    FarForward,
+    /// To the next frames, or a second back.
+    Step,
+    StepBack,
+    Faster,
+    Slower,
+    Loop,
+    NextFinding,
+    PreviousFinding,
+    /// Type a time to go to.
+    AskTime,
+    Type(char),
+    Erase,
+    Enter,
+    Cancel,
+    Begin,
+    /// To the end, which of a job that runs is now.
+    End,
+    /// Begin or end a recording of what is seen.
+    Record,
+}
+
+const NEAR: Duration = Duration::from_secs(10);
+const FAR: Duration = Duration::from_mins(1);
+const STEP: Duration = Duration::from_secs(1);
+
+/// Characters of a time.
+const TYPED: usize = 16;
+
+pub fn control(app: &mut App, control: Control) -> Option<Effect> {
+    if control == Control::Record {
+        return Some(Effect::Record);
+    }
+    let Some(playback) = &mut app.playback else {
+        // Of a live job only what is past can be gone to.
+        return match control {
+            Control::Pause => Some(Effect::LookBack(Duration::ZERO)),
+            Control::Back => Some(Effect::LookBack(NEAR)),
+            Control::FarBack => Some(Effect::LookBack(FAR)),
+            Control::StepBack => Some(Effect::LookBack(STEP)),
+            Control::Begin => Some(Effect::LookBack(Duration::MAX)),
+            _ => {
+                app.note = Some(Note::Done("this is now: Space stops it, ← goes back".to_owned()));
+                None
+            }
+        };
+    };
+    let (position, span) = (playback.position, playback.span);
+    let back = |by: Duration| {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        Moment(position.0.saturating_sub(by)).clamp(span.0, span.1)
+    };
+    let forward = |by| position.after(by).clamp(span.0, span.1);
+    match control {
+        Control::Pause if playback.paused && playback.is_at_end() => match playback.of {
+            Of::Live => return Some(Effect::GoLive),
+            // Once more from the begin.
+            Of::File => {
+                playback.paused = false;
+                return Some(Effect::Seek(playback.span.0));
+            }
+        },
+        Control::Pause => playback.paused = !playback.paused,
+        Control::Back => return Some(Effect::Seek(back(NEAR))),
+        Control::FarBack => return Some(Effect::Seek(back(FAR))),
+        Control::Forward => return Some(Effect::Seek(forward(NEAR))),
+        Control::FarForward => return Some(Effect::Seek(forward(FAR))),
+        Control::Step => {
+            playback.paused = true;
+            return Some(Effect::Step);
+        }
+        Control::StepBack => {
+            playback.paused = true;
+            return Some(Effect::Seek(back(STEP)));
+        }
+        Control::Faster => playback.speed = playback.speed.faster(),
+        Control::Slower => playback.speed = playback.speed.slower(),
+        Control::Loop => playback.looped = !playback.looped,
+        Control::NextFinding => return to_mark(app, true),
+        Control::PreviousFinding => return to_mark(app, false),
+        Control::AskTime => playback.entry = Some(String::new()),
+        Control::Type(c) => {
+            if let Some(entry) = playback.entry.as_mut().filter(|entry| entry.len() < TYPED && c.is_ascii()) {
+                entry.push(c);
+            }
+        }
+        Control::Erase => {
+            playback.entry.as_mut().and_then(String::pop);
+        }
+        Control::Cancel => playback.entry = None,
+        Control::Enter => {
+            let text = playback.entry.take()?;
+            match time::moment(&text, playback.span) {
+                Some(moment) => return Some(Effect::Seek(playback.within(moment))),
+                None => app.note = Some(Note::Failed(format!("`{text}` is no time: {}", time::FORMS))),
+            }
+        }
+        Control::Begin => return Some(Effect::Seek(playback.span.0)),
+        Control::End => {
+            return Some(match playback.of {
+                Of::Live => Effect::GoLive,
+                Of::File => Effect::Seek(playback.span.1),
+            });
+        }
+        Control::Record => {}
+    }
+    None
+}
+
+fn to_mark(app: &mut App, forward: bool) -> Option<Effect> {
+    let playback = app.playback.as_mut()?;
+    let mark = if forward { playback.next_mark() } else { playback.previous_mark() };
+    if let Some(Mark { at, .. }) = mark {
+        let at = *at;
+        playback.paused = true;
+        return Some(Effect::Seek(at));
+    }
+    let known = playback.searched >= playback.span.1;
+    app.note = Some(Note::Done(match (forward, known) {
+        (true, false) => format!("no finding yet; searched up to {}", time::clock(playback.searched)),
+        (true, true) => "no finding begins after this".to_owned(),
+        (false, _) => "no finding began before this".to_owned(),
+    }));
+    None
+}

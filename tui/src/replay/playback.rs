@@ -1,0 +1,114 @@
+//! Where a replay stands. Part of the app; nothing here reads a file or a clock.
+
+use std::{fmt, time::Duration};
+
+use xpu_shared::unit::Moment;
+
+/// What is being replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// A file.
+    File,
+    /// The last minutes of a job that runs on.
+    Live,
+}
+
+/// A moment at which something was found that had not been wrong before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub at: Moment,
+    /// It stops the job.
+    pub stops: bool,
+    pub sentence: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Playback {
+    pub of: Of,
+    /// When the first and the last frame came in.
+    pub span: (Moment, Moment),
+    pub position: Moment,
+    pub speed: Speed,
+    pub paused: bool,
+    pub looped: bool,
+    /// In order.
+    pub marks: Vec<Mark>,
+    /// Up to here the marks are known.
+    pub searched: Moment,
+    /// The time that is being typed.
+    pub entry: Option<String>,
+}
+
+impl Playback {
+    pub fn new(of: Of, span: (Moment, Moment)) -> Self {
+        let (position, paused) = match of {
+            Of::File => (span.0, false),
+            Of::Live => (span.1, true),
+        };
+        Self {
+            of,
+            span,
+            position,
+            speed: Speed::default(),
+            paused,
+            looped: false,
+            marks: Vec::new(),
+            searched: span.0,
+            entry: None,
+        }
+    }
+
+    pub fn length(&self) -> Duration {
+        self.span.1.since(self.span.0)
+    }
+
+    /// Since the begin of the recording.
+    pub fn passed(&self) -> Duration {
+        self.position.since(self.span.0)
+    }
+
+    pub fn within(&self, moment: Moment) -> Moment {
+        moment.clamp(self.span.0, self.span.1)
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.position >= self.span.1
+    }
+
+    /// Where `passed` of somebody's time leads.
+    pub fn after(&self, passed: Duration) -> Moment {
+        if self.paused { self.position } else { self.within(self.position.after(self.speed.of(passed))) }
+    }
+
+    pub fn next_mark(&self) -> Option<&Mark> {
+        self.marks.iter().find(|mark| mark.at > self.position)
+    }
+
+    pub fn previous_mark(&self) -> Option<&Mark> {
+        self.marks.iter().rev().find(|mark| mark.at < self.position)
+    }
+}
+
+/// Recorded seconds a second: a power of two from 1/4 to 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speed(i8);
+
+impl Speed {
+    pub fn faster(self) -> Self {
+        Self((self.0 + 1).min(6))
+    }
+
+    pub fn slower(self) -> Self {
+        Self((self.0 - 1).max(-2))
+    }
+
+    pub fn of(self, passed: Duration) -> Duration {
+        passed.mul_f64(f64::from(self.0).exp2())
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "x{}", f64::from(self.0).exp2())
+    }
+}

@@ -1,0 +1,111 @@
+//! Moves an app along a tape.
+
+use std::{io, time::Instant};
+
+use xpu_shared::{id::Rank, unit::Moment};
+
+use super::{Search, Tape};
+use crate::{
+    action::{Action, Effect},
+    app::App,
+    update::update,
+};
+
+#[derive(Debug)]
+pub struct Projector {
+    tape: Tape,
+    search: Search,
+    /// When the app was last moved on.
+    moved: Instant,
+    told: usize,
+}
+
+impl Projector {
+    /// Shows the beginning of what is searched in the meantime by `search`.
+    pub fn new(tape: Tape, search: Search, now: Instant) -> Self {
+        Self { tape, search, moved: now, told: 0 }
+    }
+
+    /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
+    pub fn advance(&mut self, app: &mut App, now: Instant) -> io::Result<bool> {
+        let passed = now.duration_since(self.moved);
+        self.moved = now;
+        let mut changed = false;
+        for (marks, searched) in self.search.news() {
+            changed = true;
+            update(app, Action::Found(marks, searched));
+        }
+        let Some(playback) = app.playback.as_ref().filter(|playback| !playback.paused) else {
+            return Ok(changed);
+        };
+        if playback.is_at_end() {
+            let begin = playback.span.0;
+            if playback.looped {
+                self.seek(app, begin)?;
+            } else {
+                update(app, Action::Ended);
+            }
+            return Ok(true);
+        }
+        let to = playback.after(passed);
+        self.show(app, to)?;
+        Ok(true)
+    }
+
+    /// Goes to a moment, wherever it is.
+    pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        let Some(playback) = &app.playback else { return Ok(()) };
+        let to = playback.within(to);
+        if to < playback.position || !self.tape.is_near(to) {
+            self.wind(app, to)?;
+        }
+        self.moved = Instant::now();
+        self.show(app, to)
+    }
+
+    /// Reads anew what leads to a moment.
+    pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        update(app, Action::Rewind);
+        self.tape.wind(to);
+        self.show(app, to)
+    }
+
+    /// To the next frames.
+    pub fn step(&mut self, app: &mut App) -> io::Result<()> {
+        let Some(position) = app.playback.as_ref().map(|playback| playback.position) else { return Ok(()) };
+        match self.tape.after(position)? {
+            Some(next) => self.show(app, next),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the details of this rank read, those that came before this moment too.
+    pub fn watch_rank(&mut self, app: &mut App, rank: Option<Rank>) -> io::Result<()> {
+        if self.tape.rank() == rank {
+            return Ok(());
+        }
+        self.tape.watch_rank(rank);
+        match app.playback.as_ref().map(|playback| playback.position) {
+            Some(position) if rank.is_some() => self.wind(app, position),
+            _ => Ok(()),
+        }
+    }
+
+    fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        while let Some((at, frame)) = self.tape.next(to)? {
+            update(app, Action::Show(at, Box::new(frame)));
+        }
+        if let Some(Effect::AskStacks { .. }) = update(app, Action::Reach(to)) {
+            let why =
+                "a recording has no processes that could be read: these stacks were not asked for in time";
+            update(app, Action::NoStacks(why.to_owned()));
+        }
+        let complaints = self.tape.complaints();
+        // Damage is only found when it is read.
+        if complaints.len() != self.told {
+            self.told = complaints.len();
+            app.complain(complaints);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! When something began to be wrong: a thread folds the whole recording and asks, second by second, what is found.
+
+use std::{collections::BTreeMap, io, sync::mpsc, thread, time::Duration};
+
+use xpu_shared::{
+    finding::{self, Class, Kind},
+    id::{JobName, Rank},
+    job::Jobs,
+    unit::Moment,
+};
+
+use super::{Mark, Tape};
+
+/// How often it is asked what is wrong, in recorded time.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was not found for so long begins anew when it is found again.
+const OVER: Duration = Duration::from_secs(30);
+
+/// Marks of one recording.
+const MOST: usize = 4096;
+
+/// The thread's handle; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Search {
+    /// search --marks up to a moment--> watch
+    found: mpsc::Receiver<(Vec<Mark>, Moment)>,
+}
+
+impl Search {
+    pub fn begin(mut tape: Tape) -> Self {
+        let (sender, found) = mpsc::sync_channel(64);
+        thread::spawn(move || {
+            // Who looks is told of files that cannot be read by the projector.
+            let _ = findings_between(&mut tape, |marks, at| sender.send((marks, at)).is_ok());
+        });
+        Self { found }
+    }
+
+    /// What came since the last time.
+    pub fn news(&self) -> impl Iterator<Item = (Vec<Mark>, Moment)> {
+        self.found.try_iter()
+    }
+}
+
+/// Tells what began, and up to when that is known, until nobody listens.
+pub fn findings_between(tape: &mut Tape, mut tell: impl FnMut(Vec<Mark>, Moment) -> bool) -> io::Result<()> {
+    let (first, last) = tape.span();
+    let mut jobs = Jobs::default();
+    let mut seen: BTreeMap<(JobName, Kind, Class, Vec<Rank>), Moment> = BTreeMap::new();
+    let (mut at, mut marks) = (first, 0);
+    loop {
+        while let Some((_, frame)) = tape.next(at)? {
+            jobs.fold(&frame);
+        }
+        let mut new = Vec::new();
+        for job in jobs.iter() {
+            for finding in finding::examine(job, at) {
+                let what = (job.name().clone(), finding.kind, finding.class, finding.ranks.clone());
+                let before = seen.insert(what, at);
+                if before.is_none_or(|before| at.since(before) > OVER) && marks < MOST {
+                    marks += 1;
+                    new.push(Mark { at, stops: finding.stops_the_job(), sentence: finding.evidence });
+                }
+            }
+        }
+        seen.retain(|_, &mut before| at.since(before) <= OVER);
+        if !tell(new, at) || at >= last {
+            return Ok(());
+        }
+        at = at.after(EVERY).min(last);
+    }
+}

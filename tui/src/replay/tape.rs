@@ -1,0 +1,162 @@
+//! A recording as a row of frames that is wound forwards and back.
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use xpu_shared::{
+    codec,
+    frame::Frame,
+    id::Rank,
+    recording::{Entry, Kind, Recording, RecordingError},
+    unit::Moment,
+};
+
+/// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of.
+const LEAST: Duration = Duration::from_secs(45);
+
+/// And as much more as is read in an instant: of a small job all that was recorded.
+const MORE: u64 = 20 << 20;
+
+#[derive(Debug)]
+pub struct Tape {
+    recording: Recording,
+    /// Blocks of frames in order of their beginnings.
+    entries: Vec<Entry>,
+    /// The first that has not been read.
+    next: usize,
+    /// Read and not yet shown.
+    ahead: VecDeque<(Moment, Frame)>,
+    /// The rank whose details are read.
+    rank: Option<Rank>,
+    /// Frames that did not decode.
+    strange: u64,
+}
+
+/// A file that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot replay {path}: {error}", path = path.display())]
+pub struct TapeError {
+    path: PathBuf,
+    error: RecordingError,
+}
+
+impl Tape {
+    /// # Errors
+    /// Where the file cannot be read, or holds nothing to show.
+    pub fn open_file(path: &Path) -> Result<Self, TapeError> {
+        Recording::open_file(path).map(Self::new).map_err(|error| TapeError { path: path.to_owned(), error })
+    }
+
+    pub fn new(recording: Recording) -> Self {
+        let has_frames = |entry: &&Entry| matches!(entry.kind, Kind::Overview | Kind::Detail);
+        let mut entries: Vec<_> = recording.entries().iter().filter(has_frames).copied().collect();
+        entries.sort_by_key(|entry| entry.first);
+        Self { recording, entries, next: 0, ahead: VecDeque::new(), rank: None, strange: 0 }
+    }
+
+    /// The same from its begin, for a second reader.
+    pub fn again(&self) -> Self {
+        Self::new(self.recording.again())
+    }
+
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    pub fn span(&self) -> (Moment, Moment) {
+        self.recording.span()
+    }
+
+    /// From now on the details of this rank are read, of what has not been read yet.
+    pub fn watch_rank(&mut self, rank: Option<Rank>) {
+        self.rank = rank;
+    }
+
+    pub fn rank(&self) -> Option<Rank> {
+        self.rank
+    }
+
+    /// What could not be read so far, in words.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut all: Vec<_> = self.recording.damage().iter().map(ToString::to_string).collect();
+        if all.len() > 3 {
+            let rest = all.len() - 2;
+            all.truncate(2);
+            all.push(format!("and {rest} more places are damaged"));
+        }
+        if self.strange > 0 {
+            all.push(format!("{} frames are of a kind this program does not know", self.strange));
+        }
+        all
+    }
+
+    /// Winds to where reading begins, so that all is known at `to` that is shown of it.
+    pub fn wind(&mut self, to: Moment) {
+        self.ahead.clear();
+        let after = self.entries.partition_point(|entry| entry.first <= to);
+        let mut bytes = 0;
+        let reads = |entry: &Entry| entry.kind == Kind::Overview || self.rank.is_some();
+        self.next = self.entries[..after]
+            .iter()
+            .rposition(|entry| {
+                bytes += if reads(entry) { u64::from(entry.raw) } else { 0 };
+                bytes > MORE && to.since(entry.first) > LEAST
+            })
+            .map_or(0, |last| last + 1);
+    }
+
+    /// Bytes of frames from where reading stands to `to`.
+    pub fn distance(&self, to: Moment) -> u64 {
+        let rest = self.entries[self.next..].iter().take_while(|entry| entry.first <= to);
+        rest.filter(|entry| entry.kind == Kind::Overview).map(|entry| u64::from(entry.raw)).sum()
+    }
+
+    /// Whether reading on to `to` costs no more than winding there.
+    pub fn is_near(&self, to: Moment) -> bool {
+        self.distance(to) <= MORE
+    }
+
+    /// The next frame that came in at `to` or before.
+    pub fn next(&mut self, to: Moment) -> io::Result<Option<(Moment, Frame)>> {
+        while let Some(entry) = self.entries.get(self.next).copied().filter(|entry| entry.first <= to) {
+            self.next += 1;
+            self.read(&entry)?;
+        }
+        Ok(self.ahead.pop_front_if(|(at, _)| *at <= to))
+    }
+
+    /// When the first frame after `position` came in.
+    pub fn after(&mut self, position: Moment) -> io::Result<Option<Moment>> {
+        loop {
+            let waiting = self.ahead.front().map(|(at, _)| *at).filter(|&at| at > position);
+            let Some(entry) = self.entries.get(self.next).copied() else { return Ok(waiting) };
+            if waiting.is_some_and(|at| at <= entry.first) {
+                return Ok(waiting);
+            }
+            self.next += 1;
+            self.read(&entry)?;
+        }
+    }
+
+    fn read(&mut self, entry: &Entry) -> io::Result<()> {
+        if entry.kind == Kind::Detail && self.rank.is_none() {
+            return Ok(());
+        }
+        let Some(block) = self.recording.block(entry)? else { return Ok(()) };
+        let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
+        for record in block.records().filter(|record| record.rank.is_none() || record.rank == self.rank) {
+            match codec::decode(record.frame) {
+                Ok(frame) => self.ahead.push_back((record.at, frame)),
+                Err(_strange) => self.strange += 1,
+            }
+        }
+        if !ordered {
+            self.ahead.make_contiguous().sort_by_key(|(at, _)| *at);
+        }
+        Ok(())
+    }
+}

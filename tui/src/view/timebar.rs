@@ -1,0 +1,100 @@
+//! Where a replay stands: `REPLAY 02:14:07 x4`, a bar with the findings on it, and what the keys of time do.
+
+use std::time::Duration;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+use xpu_shared::unit::Moment;
+
+use crate::{
+    app::App,
+    figure, glyph,
+    palette::Role,
+    replay::{Mark, Of, Playback, time},
+    widget::ends,
+};
+
+pub(super) fn height(app: &App) -> u16 {
+    u16::from(app.playback().is_some())
+}
+
+/// The word of the header that says that this is not now.
+pub(super) fn word(playback: &Playback) -> &'static str {
+    match playback.of {
+        Of::File => "REPLAY",
+        Of::Live => "PAST",
+    }
+}
+
+/// `REC 12.4 MiB`, for the header, while a file is written.
+pub(super) fn recording(app: &App) -> Option<Span<'static>> {
+    let file = app.recording.file.as_ref()?;
+    let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let text = format!("{} REC {name} {}   ", glyph::GOOD, figure::bytes(file.bytes));
+    Some(Span::styled(text, app.palette.of(Role::Alarm)))
+}
+
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    let Some(playback) = app.playback().filter(|_| area.height > 0) else { return };
+    let palette = app.palette;
+    if let Some(entry) = &playback.entry {
+        let left = Line::from(vec![
+            Span::styled("go to ", palette.of(Role::Muted)),
+            Span::styled(format!("{entry}▏"), palette.of(Role::Strong)),
+        ]);
+        let right = Line::styled(time::FORMS, palette.of(Role::Muted));
+        return ends::draw(&left, &right, area, buffer);
+    }
+    let state = if playback.paused { "stopped".to_owned() } else { playback.speed.to_string() };
+    let left = Line::from(vec![
+        Span::styled(
+            format!("{} {} ", word(playback), time::clock(playback.position)),
+            palette.of(Role::Strong),
+        ),
+        Span::styled(state, palette.of(Role::Accent)),
+        Span::styled(if playback.looped { " loop " } else { " " }, palette.of(Role::Muted)),
+    ]);
+    let right = Line::styled(told(playback), palette.of(Role::Muted));
+    ends::draw(&left, &right, area, buffer);
+    let (from, to) = (left.width() as u16, area.width.saturating_sub(right.width() as u16 + 1));
+    if to > from + 8 {
+        bar(app, playback, Rect { x: area.x + from, width: to - from, ..area }, buffer);
+    }
+}
+
+/// What comes next, and how much there is.
+fn told(playback: &Playback) -> String {
+    let passed = format!("{} of {}", time::span(playback.passed()), time::span(playback.length()));
+    let next = match playback.next_mark() {
+        Some(mark) => format!("next finding ] {}", time::clock(mark.at)),
+        None if playback.searched < playback.span.1 => {
+            format!("findings searched to {}", time::clock(playback.searched))
+        }
+        None if playback.marks.is_empty() => "no findings".to_owned(),
+        None => "no later finding".to_owned(),
+    };
+    let out = if playback.of == Of::Live { "   } now" } else { "" };
+    format!("{passed}   {next}{out}")
+}
+
+/// One cell is a share of the time: passed or to come, and whether something began to be wrong in it.
+fn bar(app: &App, playback: &Playback, area: Rect, buffer: &mut Buffer) {
+    let length = playback.length().max(Duration::from_nanos(1)).as_secs_f64();
+    let cell = |moment: Moment| {
+        let share = moment.since(playback.span.0).as_secs_f64() / length;
+        ((share * f64::from(area.width)) as u16).min(area.width - 1)
+    };
+    let here = cell(playback.position);
+    for x in 0..area.width {
+        let role = if x < here { Role::Accent } else { Role::Faint };
+        buffer.set_string(area.x + x, area.y, "─", app.palette.of(role));
+    }
+    for Mark { at, stops, .. } in &playback.marks {
+        let (sign, role) = if *stops { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) };
+        buffer.set_string(area.x + cell(*at), area.y, sign, app.palette.of(role));
+    }
+    buffer.set_string(area.x + here, area.y, "●", app.palette.of(Role::Accent));
+}
