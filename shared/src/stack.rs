@@ -18,6 +18,7 @@ pub use folded::{FoldedLine, folded, lines};
 pub use merge::merge;
 pub use notes::notes;
 pub use ranks::Ranks;
+pub use role::MAIN_THREAD;
 pub use text::text;
 pub use word::{Class, Word};
 

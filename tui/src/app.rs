@@ -82,6 +82,8 @@ pub struct App {
     /// What goes on while the past is shown.
     pub(crate) parked: Option<Parked>,
     pub(crate) recording: Recording,
+    /// Lines the help page is scrolled by.
+    pub(crate) help: usize,
     pub(crate) palette: Palette,
 }
 
@@ -148,6 +150,7 @@ impl App {
             playback: None,
             parked: None,
             recording: Recording::default(),
+            help: 0,
             palette: Palette::new(depth),
         }
     }

@@ -101,7 +101,7 @@ impl Scope {
     }
 
     fn is_list(self) -> bool {
-        matches!(self, Self::Overview | Self::Collectives | Self::Stacks | Self::Findings)
+        matches!(self, Self::Overview | Self::Collectives | Self::Stacks | Self::Findings | Self::Help)
     }
 
     fn has_time(self) -> bool {

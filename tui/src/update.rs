@@ -11,11 +11,15 @@ use crate::{
     action::{Action, Effect, Motion},
     app::{App, Choice, Note, Overlay, Page, Sort, Stacks},
     arrival::Arrival,
+    keymap::BINDINGS,
     replay::control,
 };
 
 /// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
 const PAGE: usize = 10;
+
+/// Lines the help page may be scrolled by; drawing knows how many there are.
+const HELP: usize = 2 * BINDINGS.len();
 
 pub fn update(app: &mut App, action: Action) -> Option<Effect> {
     if !matches!(
@@ -73,6 +77,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Reverse => app.sort = Sort { reversed: !app.sort.reversed, ..app.sort },
         Action::NextJob => next_job(app),
         Action::Help => {
+            app.help = 0;
             app.overlay = match app.overlay {
                 Overlay::None => Overlay::Help,
                 Overlay::Help => Overlay::None,
@@ -107,6 +112,10 @@ fn arrive(app: &mut App, frame: &Frame) {
 /// Moves what is selected in the view that is shown.
 fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
     app.settle();
+    if app.overlay == Overlay::Help {
+        app.help = moved(app.help, HELP, motion);
+        return None;
+    }
     match app.page {
         Page::Overview => select(app, motion),
         Page::Rank => {

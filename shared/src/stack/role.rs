@@ -3,6 +3,9 @@
 use super::word::{Class, Word};
 use crate::frame::{StackFrame, ThreadStack};
 
+/// The root of the threads that processes began with.
+pub const MAIN_THREAD: &str = "main thread";
+
 /// Where a root comes in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
@@ -16,7 +19,7 @@ pub(super) enum Order {
 pub(super) fn of(thread: &ThreadStack) -> (Order, Word) {
     let role = |name: String| Word::bare(Class::Role, name);
     if thread.main {
-        (Order::Main, role("main thread".to_owned()))
+        (Order::Main, role(MAIN_THREAD.to_owned()))
     } else if !thread.frames.iter().any(StackFrame::is_python) {
         (Order::Native, role(format!("thread {} (no Python)", without_numbers(&thread.name))))
     } else {

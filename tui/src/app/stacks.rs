@@ -7,9 +7,9 @@ use std::{collections::BTreeSet, time::Duration};
 pub use rows::{Row as StackRow, Shown};
 use xpu_shared::{
     frame::Life,
-    id::JobName,
+    id::{JobName, Rank},
     job::Job,
-    stack::{self, Tree},
+    stack::{self, Node, Tree, Word},
     unit::Moment,
 };
 
@@ -107,6 +107,16 @@ impl Stacks {
     /// What is missing and who was held, each with the ranks it is so of.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Where the rank's main thread is: its innermost frame.
+    pub fn place_of(&self, rank: Rank) -> Option<&Word> {
+        let main = |node: &&Node| node.word.name == stack::MAIN_THREAD && node.here.contains(rank);
+        let mut place = self.tree.roots.iter().find(main)?;
+        while let Some(deeper) = place.children.iter().find(|child| child.here.contains(rank)) {
+            place = deeper;
+        }
+        Some(&place.word)
     }
 
     /// The index of the selected row.

@@ -8,7 +8,11 @@ use xpu_shared::{
     job::Job,
     ledger::Call,
     stack::Ranks,
+    unit::Nanoseconds,
 };
+
+/// A call of less holds nobody: ranks go through many in a second.
+const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
 
 /// Ranks at the same place.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +70,8 @@ pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
     for (rank, view) in job.ranks() {
         let Some(digest) = view.latest() else { continue };
         let Some(state) = digest.communicators.iter().find(|state| state.id == id) else { continue };
-        let inside = digest.inside.iter().max_by_key(|inside| inside.waited);
+        let inside =
+            digest.inside.iter().filter(|inside| inside.waited >= HELD).max_by_key(|inside| inside.waited);
         let call = inside.map(|inside| inside.call);
         let held = inside.map_or(Duration::ZERO, |inside| Duration::from_nanos(inside.waited.0));
         let place = (state.entered, state.enqueued, state.completed, call, view.life());

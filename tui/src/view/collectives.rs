@@ -8,6 +8,7 @@ use ratatui::{
     style::Style,
     text::Line,
 };
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     header, headline,
@@ -23,6 +24,9 @@ use crate::{
 
 /// Runs of ranks in the list.
 const RUNS: usize = 3;
+
+/// Columns of the longest name.
+const LONGEST: usize = 28;
 
 /// Lines of the list before the detail gets the room.
 const LISTED: usize = 10;
@@ -61,7 +65,9 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         headline::lines(&lines, inner, buffer);
         return;
     }
-    let head = line(["communicator", "ranks", "entered", "done", "behind", "last"], usize::from(inner.width));
+    let names = all.iter().map(|one| title(one).width()).max().unwrap_or(0).clamp(12, LONGEST);
+    let head =
+        line(names, ["communicator", "ranks", "entered", "done", "behind", "last"], usize::from(inner.width));
     buffer.set_line(inner.x, inner.y, &Line::styled(head, app.palette.of(Role::Muted)), inner.width);
     let body = Rect { y: inner.y + 1, height: inner.height.saturating_sub(1), ..inner };
     let shown = window(Some(app.communicator), all.len(), usize::from(body.height));
@@ -72,15 +78,23 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         let one = &all[index];
         let role = if one.behind.is_empty() { Role::Text } else { Role::Warning };
         let style = if chosen && role == Role::Text { ground } else { ground.patch(app.palette.of(role)) };
-        buffer.set_line(body.x, y, &Line::styled(told(one, usize::from(body.width)), style), body.width);
+        buffer.set_line(
+            body.x,
+            y,
+            &Line::styled(told(one, names, usize::from(body.width)), style),
+            body.width,
+        );
         if chosen {
             buffer.set_string(body.x, y, glyph::CURSOR, ground.patch(app.palette.of(Role::Accent)));
         }
     }
 }
 
-fn told(one: &Communicator, width: usize) -> String {
-    let name = if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) };
+fn title(one: &Communicator) -> String {
+    if one.name.is_empty() { one.id.to_string() } else { format!("{} {}", one.id, one.name) }
+}
+
+fn told(one: &Communicator, names: usize, width: usize) -> String {
     let ranks = format!("{} of {}", one.ranks.len(), one.size);
     let (least, most) = one.entered;
     let behind = if one.behind.is_empty() {
@@ -92,11 +106,15 @@ fn told(one: &Communicator, width: usize) -> String {
         || glyph::UNKNOWN.to_owned(),
         |(operation, bytes)| format!("{operation} {}", figure::bytes(bytes)),
     );
-    line([&name, &ranks, &figure::count(most), &figure::count(one.completed), &behind, &last], width)
+    line(
+        names,
+        [&title(one), &ranks, &figure::count(most), &figure::count(one.completed), &behind, &last],
+        width,
+    )
 }
 
-fn line(cells: [&str; 6], width: usize) -> String {
+fn line(names: usize, cells: [&str; 6], width: usize) -> String {
     let [name, ranks, entered, done, behind, last] = cells;
-    let name = cut(name, 20);
-    cut(&format!(" {name:<20} {ranks:>9} {entered:>9} {done:>9}  {:<16} {last}", cut(behind, 16)), width)
+    let name = cut(name, names);
+    cut(&format!(" {name:<names$} {ranks:>9} {entered:>9} {done:>9}  {:<14} {last}", cut(behind, 14)), width)
 }

@@ -36,17 +36,25 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let findings = &app.survey.findings;
     let frame = if room == Room::Wide { 2 } else { 1 };
     let list = findings.len().clamp(1, LISTED) as u16 + frame;
-    let logged = (app.log.entries().len().max(1) as u16 + frame).min(area.height / 3);
+    let margin = if room == Room::Wide { 4 } else { 0 };
+    let why = findings.get(app.finding).map_or_else(Vec::new, |finding| {
+        detail(app, finding, usize::from(area.width.saturating_sub(margin)))
+    });
+    let detail = if why.is_empty() { 0 } else { why.len() as u16 + frame };
     let [title, list, detail, log] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(list),
+        Constraint::Length(detail),
         Constraint::Fill(1),
-        Constraint::Length(logged),
     ])
     .areas(area);
     header::draw_title(app, room, title, buffer);
     draw_list(app, room, list, buffer);
-    draw_detail(app, room, detail, buffer);
+    if let Some(finding) = findings.get(app.finding) {
+        let title = Title { name: "Why", about: name(finding), ..Title::default() };
+        let inner = panel::draw(app.palette, room, title, detail, buffer);
+        headline::lines(&why, inner, buffer);
+    }
     draw_log(app, room, log, buffer);
 }
 
@@ -66,6 +74,7 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         buffer.set_line(inner.x, inner.y, &line, inner.width);
         return;
     }
+    let names = findings.iter().map(|finding| name(finding).len()).max().unwrap_or(0);
     let shown = window(Some(app.finding), findings.len(), usize::from(inner.height));
     for (index, y) in shown.zip(inner.y..) {
         let finding = &findings[index];
@@ -74,9 +83,15 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         let line = Rect { y, height: 1, ..inner };
         buffer.set_style(line, ground);
         let (sign, role) = headline::loudness(finding);
-        let text = format!(" {sign} {:<14} {}{}", name(finding), sure(finding.confidence), finding.evidence);
-        let text = cut(&text, usize::from(inner.width));
-        buffer.set_line(line.x, y, &Line::styled(text, ground.patch(app.palette.of(role))), inner.width);
+        let style = ground.patch(app.palette.of(role));
+        let head = format!(" {sign} {:<names$}  ", name(finding));
+        let text = format!("{}{}", sure(finding.confidence), finding.evidence);
+        let text = cut(&text, usize::from(inner.width).saturating_sub(head.chars().count()));
+        let told = Line::from(vec![
+            Span::styled(head, style.patch(app.palette.of(Role::Strong))),
+            Span::styled(text, style),
+        ]);
+        buffer.set_line(line.x, y, &told, inner.width);
         if chosen {
             buffer.set_string(line.x, y, glyph::CURSOR, ground.patch(app.palette.of(Role::Accent)));
         }
@@ -93,11 +108,8 @@ fn word(value: &impl Serialize) -> String {
     json.as_ref().and_then(Value::as_str).unwrap_or("unknown").replace('_', " ")
 }
 
-fn draw_detail(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let Some(finding) = app.survey.findings.get(app.finding) else { return };
-    let title = Title { name: "Why", about: name(finding), ..Title::default() };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
-    let width = usize::from(inner.width);
+/// What is known of one finding.
+fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     let (_, role) = headline::loudness(finding);
     let mut lines = Vec::new();
     let evidence = format!("{}{}.", sure(finding.confidence), finding.evidence);
@@ -138,7 +150,7 @@ fn draw_detail(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         Confidence::Guess => "a guess",
     };
     lines.push(entry(app, "sure", Span::raw(confidence)));
-    headline::lines(&lines, inner, buffer);
+    lines
 }
 
 fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
@@ -153,23 +165,32 @@ fn draw_log(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         let line = Line::styled("nothing since this screen was opened", app.palette.of(Role::Muted));
         buffer.set_line(inner.x, inner.y, &line, inner.width);
     }
-    for (entry, y) in entries.zip(inner.y..inner.bottom()) {
-        buffer.set_line(inner.x, y, &logged(app, entry, usize::from(inner.width)), inner.width);
+    let width = usize::from(inner.width);
+    let shown = || app.log.entries().take(inner.height.into());
+    let words = shown().map(|entry| what(entry).len()).max().unwrap_or(0);
+    for (entry, y) in shown().zip(inner.y..) {
+        buffer.set_line(inner.x, y, &logged(app, entry, words, width), inner.width);
     }
 }
 
-fn logged(app: &App, entry: &Entry, width: usize) -> Line<'static> {
-    let (sign, role) = headline::loudness(&entry.finding);
-    let (sign, role, what) = match entry.what {
-        What::Came => (sign, role, "came".to_owned()),
-        What::Went(after) => (glyph::ENDED, Role::Good, format!("went after {}", figure::age(after))),
+fn what(entry: &Entry) -> String {
+    match entry.what {
+        What::Came => "came".to_owned(),
+        What::Went(after) => format!("went after {}", figure::age(after)),
+    }
+}
+
+fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static> {
+    let (sign, role) = match entry.what {
+        What::Came => headline::loudness(&entry.finding),
+        What::Went(_) => (glyph::ENDED, Role::Good),
     };
-    let time = figure::time_of_day(entry.at);
-    let head = format!("{time}  {sign} {what:<16} ");
-    let taken = head.chars().count();
+    let time = format!("{}  ", figure::time_of_day(entry.at));
+    let head = format!("{sign} {:<words$}  ", what(entry));
+    let taken = time.chars().count() + head.chars().count();
     Line::from(vec![
-        Span::styled(format!("{time}  "), app.palette.of(Role::Muted)),
-        Span::styled(format!("{sign} {what:<16} "), app.palette.of(role)),
+        Span::styled(time, app.palette.of(Role::Muted)),
+        Span::styled(head, app.palette.of(role)),
         Span::raw(cut(&entry.finding.evidence, width.saturating_sub(taken))),
     ])
 }

@@ -55,6 +55,11 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     for text in wrapped(&rest, width.saturating_sub(2), MOST - 1) {
         lines.push(Line::styled(format!("  {text}"), style));
     }
+    let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.place_of(rank)?)));
+    if let Some((rank, word)) = named {
+        let text = cut(&format!("rank {rank} is in {word}"), width.saturating_sub(2));
+        lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
+    }
     for text in wrapped(&format!("next: {}", finding.advice), width.saturating_sub(2), 1) {
         lines.push(Line::styled(format!("  {text}"), app.palette.of(Role::Text)));
     }

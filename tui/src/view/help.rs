@@ -9,9 +9,10 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
+    action::{Action, Motion},
     app::App,
-    glyph,
-    keymap::{BINDINGS, Scope},
+    figure, glyph,
+    keymap::{BINDINGS, Binding, Scope},
     palette::{Palette, Role},
 };
 
@@ -38,8 +39,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let place =
         Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let missing = longest.saturating_sub(usize::from(height) - 2);
-    let more =
-        if missing > 0 { format!(" {missing} lines more on a taller terminal ") } else { String::new() };
+    let from = app.help.min(missing);
+    let more = match missing - from {
+        0 => String::new(),
+        below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(Motion::Down)),
+    };
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Accent))
@@ -53,8 +57,15 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let count = sides.len();
     let parts = Layout::horizontal(vec![Constraint::Fill(1); count]).spacing(1).split(inner);
     for (side, part) in sides.into_iter().zip(parts.iter()) {
-        Paragraph::new(side).render(*part, buffer);
+        Paragraph::new(side).scroll((from as u16, 0)).render(*part, buffer);
     }
+}
+
+/// What moves down.
+fn keys(motion: Motion) -> String {
+    let moves = |binding: &&Binding| matches!(binding.action, Action::Move(to) if to == motion);
+    let keys = BINDINGS.iter().find(moves).map(|binding| binding.keys.iter().map(ToString::to_string));
+    keys.map_or_else(String::new, |keys| keys.collect::<Vec<_>>().join(" "))
 }
 
 /// The keys of the view that is shown first, and what the signs mean last: on a low terminal the keys are what stays.

@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use xpu_shared::stack::{Class, Node, Ranks, Tree, Word};
+use xpu_shared::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
 
 /// Frames of a run before its middle is left out where all ranks share it.
 const SHARED: usize = 6;
@@ -120,7 +120,7 @@ impl Lines<'_> {
 }
 
 fn is_main(root: &Node) -> bool {
-    root.word.name == "main thread" || root.word.name == "process"
+    root.word.name == MAIN_THREAD || root.word.name == "process"
 }
 
 /// The node and those below it, as long as all its threads go the same way.

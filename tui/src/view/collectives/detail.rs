@@ -83,7 +83,8 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
     let most = of.late.first().map_or(0.0, |&(_, late)| late).max(noise);
     for &(rank, late) in &of.late {
         let host = app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string());
-        let loud = step.is_some_and(|step| late > step * ALIKE);
+        let named = app.survey.findings.iter().any(|finding| finding.ranks.contains(&rank));
+        let loud = named || (step.is_some() && late > noise);
         let length = if most > 0.0 { (late / most * BAR as f64).round() as usize } else { 0 };
         let role = if loud { Role::Warning } else { Role::Faint };
         lines.push(Line::from(vec![
@@ -99,7 +100,7 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
 fn traffic(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
     let title = Title {
         name: "Traffic",
-        about: "of the timed ones; GB/s of the transfer, µs with waiting".to_owned(),
+        about: "timed ones: GB/s of the transfer, µs with waiting".to_owned(),
         ..Title::default()
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);

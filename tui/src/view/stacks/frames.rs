@@ -27,6 +27,9 @@ const DEEPEST: usize = 12;
 const HERE: usize = 6;
 const MISSING: usize = 4;
 
+/// Columns a function's name keeps.
+const LEAST: usize = 12;
+
 /// Columns that ranks have at least, so that frames stand under each other.
 const RANKS: usize = 7;
 
@@ -85,40 +88,36 @@ fn draw_row(
     } else {
         left.push(Span::raw(" ".repeat(column)));
     }
+    let right = Line::from(beside(row, &style));
+    let room = usize::from(area.width).saturating_sub(right.width() + 1);
     match &row.shown {
         Shown::Frame(word) if row.is_end => {
-            frame(word, &|role| style(role).patch(palette.of(Role::Strong)), &mut left);
+            frame(word, &|role| style(role).patch(palette.of(Role::Strong)), room, &mut left);
         }
-        Shown::Frame(word) => frame(word, &style, &mut left),
+        Shown::Frame(word) => frame(word, &style, room, &mut left),
         Shown::Closed { thread, innermost, hidden } => {
             if let Some(thread) = thread {
-                frame(thread, &style, &mut left);
+                frame(thread, &style, room, &mut left);
                 left.push(Span::raw("  "));
             }
-            let more = figure::counted(*hidden, "line", "lines");
-            let more = if *hidden > 0 {
-                format!("{} {more} {} ", glyph::ELLIPSIS, glyph::HINT)
-            } else {
-                String::new()
-            };
-            left.push(Span::styled(more, style(Role::Muted)));
-            frame(innermost, &style, &mut left);
+            if *hidden > 0 {
+                let more = figure::counted(*hidden, "line", "lines");
+                left.push(Span::styled(
+                    format!("{} {more} {} ", glyph::ELLIPSIS, glyph::HINT),
+                    style(Role::Muted),
+                ));
+            }
+            frame(innermost, &style, room, &mut left);
         }
         Shown::Left(frames) => {
-            let text = format!(
-                "{} {} that all ranks share",
-                glyph::ELLIPSIS,
-                figure::counted(*frames, "frame", "frames")
-            );
+            let frames = figure::counted(*frames, "frame", "frames");
+            let text = format!("{} {frames} that all ranks share", glyph::ELLIPSIS);
             left.push(Span::styled(text, style(Role::Muted)));
         }
         Shown::NoDeeper => {
             left.push(Span::styled(format!("{} stay here", row.here.brief(HERE)), style(Role::Muted)));
         }
     }
-    let right = beside(row, &style);
-    let right = Line::from(right);
-    let room = usize::from(area.width).saturating_sub(right.width() + 1);
     ends::draw(&fitted(left, room), &right, area, buffer);
     if selected {
         buffer.set_string(area.x, area.y, glyph::CURSOR, ground.patch(palette.of(Role::Accent)));
@@ -150,18 +149,30 @@ fn ranks(ranks: &Ranks) -> String {
     format!("{word} {} ", ranks.brief(HERE))
 }
 
-/// A frame: its kind in letters and in colour, its function, and where that is.
-fn frame(word: &Word, style: &impl Fn(Role) -> Style, to: &mut Vec<Span<'static>>) {
+/// A frame: its kind in letters and in colour, its function, and where that is. The line's number is what is looked for: where
+/// the path has no room, the file alone is named.
+fn frame(word: &Word, style: &impl Fn(Role) -> Style, room: usize, to: &mut Vec<Span<'static>>) {
     let (kind, role) = glyph::frame(word.class);
     if word.class != Class::Role {
         to.push(Span::styled(format!("{kind} "), style(role)));
     }
     let name = if word.class == Class::Role { Role::Strong } else { role };
     to.push(Span::styled(word.name.clone(), style(name)));
-    if !word.file.is_empty() {
-        let line = if word.line > 0 { format!(":{}", word.line) } else { String::new() };
-        to.push(Span::styled(format!("  {}{line}", word.short_file()), style(Role::Muted)));
+    if word.file.is_empty() {
+        return;
     }
+    let line = if word.line > 0 { format!(":{}", word.line) } else { String::new() };
+    let taken = to.iter().map(Span::width).sum::<usize>() + 2;
+    let file = word.short_file();
+    let fits = taken + file.width() + line.len() <= room;
+    let file = if fits { file } else { file.rsplit('/').next().unwrap_or(file) };
+    let place = format!("{file}{line}");
+    // The function's name gives way to the line.
+    if let Some(function) = to.last_mut().filter(|_| taken + place.width() > room) {
+        let kept = function.width().saturating_sub(taken + place.width() - room);
+        function.content = cut(&function.content, kept.max(LEAST)).into();
+    }
+    to.push(Span::styled(format!("  {place}"), style(Role::Muted)));
 }
 
 /// The spans in `width` columns; the last one that has room is cut.
