@@ -109,14 +109,18 @@ impl Stacks {
         &self.notes
     }
 
-    /// Where the rank's main thread is: its innermost frame.
+    /// Where the rank's main thread is: its innermost frame of Python, which people wrote; else its innermost.
     pub fn place_of(&self, rank: Rank) -> Option<&Word> {
         let main = |node: &&Node| node.word.name == stack::MAIN_THREAD && node.here.contains(rank);
-        let mut place = self.tree.roots.iter().find(main)?;
-        while let Some(deeper) = place.children.iter().find(|child| child.here.contains(rank)) {
-            place = deeper;
+        let mut node = self.tree.roots.iter().find(main)?;
+        let mut place = &node.word;
+        while let Some(deeper) = node.children.iter().find(|child| child.here.contains(rank)) {
+            node = deeper;
+            if is_python(&deeper.word) || !is_python(place) {
+                place = &deeper.word;
+            }
         }
-        Some(&place.word)
+        Some(place)
     }
 
     /// The index of the selected row.
@@ -192,6 +196,11 @@ impl Stacks {
             self.cursor = Some(self.rows[to].mark);
         }
     }
+}
+
+/// Also what Python code of torch or NCCL's bindings is: their class says whose it is.
+fn is_python(word: &Word) -> bool {
+    [".py", ".pyx"].iter().any(|ending| word.file.ends_with(ending))
 }
 
 #[cfg(test)]

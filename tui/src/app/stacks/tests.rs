@@ -124,6 +124,21 @@ fn what_was_closed_stays_closed_when_stacks_are_read_again() {
     assert_eq!(stacks.at(), Some(2));
 }
 
+/// What is below Python, libc and the kernel, is where every thread that waits is.
+#[test]
+fn a_rank_is_said_to_be_in_its_innermost_python() {
+    let mut stacks = Stacks::default();
+    let mut odd = rank(3, &["main", "load", "read"]);
+    odd.threads[0].frames.push(StackFrame {
+        function: "poll".to_owned(),
+        file: "libc.so.6".to_owned(),
+        line: 0,
+    });
+    settled(&mut stacks, vec![rank(0, &["main", "step"]), odd]);
+    let place = |rank| stacks.place_of(Rank(rank)).map(|word| word.name.as_str());
+    assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
+}
+
 #[test]
 fn threads_take_turns() {
     let mut stacks = parted();

@@ -92,7 +92,9 @@ fn draw_row(
     let room = usize::from(area.width).saturating_sub(right.width() + 1);
     match &row.shown {
         Shown::Frame(word) if row.is_end => {
-            frame(word, &|role| style(role).patch(palette.of(Role::Strong)), room, &mut left);
+            let strong = palette.of(Role::Strong);
+            let loud = |role| if role == Role::Muted { style(role) } else { style(role).patch(strong) };
+            frame(word, &loud, room, &mut left);
         }
         Shown::Frame(word) => frame(word, &style, room, &mut left),
         Shown::Closed { thread, innermost, hidden } => {
