@@ -92,7 +92,10 @@ fn help_lists_what_the_keys_do() {
     golden("help", &screen);
     // On a low terminal the rest is scrolled to.
     lab.screen(80, 24).hides("to the next ranks that part");
-    lab.keys("jjjjjjjj").screen(80, 24).shows("to the next ranks that part").hides("sort by the next column");
+    lab.keys("<PgDn><PgDn><PgDn>")
+        .screen(80, 24)
+        .shows("to the next ranks that part")
+        .hides("sort by the next column");
     lab.keys("G").screen(80, 24).shows("not known").shows("next rank as listed");
     lab.keys("g");
     lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");

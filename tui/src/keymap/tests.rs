@@ -1,0 +1,126 @@
+use std::mem::discriminant;
+
+use super::*;
+
+/// One of each, and whether a person can mean it. A new action does not compile until it is put here.
+fn is_meant(action: &Action) -> bool {
+    match action {
+        Action::Time(_) | Action::Arrive(_) | Action::Saved(_) | Action::NoStacks(_) => false,
+        Action::Show(..)
+        | Action::Reach(_)
+        | Action::Rewind
+        | Action::Ended
+        | Action::GoLive
+        | Action::Found(..)
+        | Action::Recorded(_)
+        | Action::Control(Control::Type(_)) => false,
+        Action::Move(_)
+        | Action::SortNext
+        | Action::Reverse
+        | Action::NextJob
+        | Action::Go(_)
+        | Action::Inspect
+        | Action::Explain
+        | Action::Fold(_)
+        | Action::NextOdd
+        | Action::NextThread
+        | Action::AskStacks
+        | Action::NextMetric
+        | Action::SaveFlame
+        | Action::Report
+        | Action::Help
+        | Action::Close
+        | Action::Save
+        | Action::Control(_)
+        | Action::Quit => true,
+    }
+}
+
+fn meant() -> Vec<Action> {
+    use Control::{
+        AskTime, Back, Begin, Cancel, End, Enter, Erase, FarBack, FarForward, Faster, Forward, Loop,
+        NextFinding, Pause, PreviousFinding, Record, Slower, Step, StepBack,
+    };
+    use Motion::{Down, First, Last, PageDown, PageUp, Up};
+    let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
+    all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
+    let pages = [Page::Overview, Page::Collectives, Page::Stacks, Page::Findings];
+    all.extend(pages.map(Action::Go));
+    let controls = [
+        Pause,
+        Back,
+        Forward,
+        FarBack,
+        FarForward,
+        Step,
+        StepBack,
+        Faster,
+        Slower,
+        Loop,
+        NextFinding,
+        PreviousFinding,
+        AskTime,
+        Erase,
+        Enter,
+        Cancel,
+        Begin,
+        End,
+        Record,
+    ];
+    all.extend(controls.map(Action::Control));
+    all.extend([
+        Action::SortNext,
+        Action::Reverse,
+        Action::NextJob,
+        Action::Inspect,
+        Action::Explain,
+        Action::NextOdd,
+        Action::NextThread,
+        Action::AskStacks,
+        Action::NextMetric,
+        Action::SaveFlame,
+        Action::Report,
+        Action::Help,
+        Action::Close,
+        Action::Save,
+        Action::Quit,
+    ]);
+    all
+}
+
+fn same(one: &Action, other: &Action) -> bool {
+    match (one, other) {
+        (Action::Move(one), Action::Move(other)) => one == other,
+        (Action::Go(one), Action::Go(other)) => one == other,
+        (Action::Fold(one), Action::Fold(other)) => one == other,
+        (Action::Control(one), Action::Control(other)) => one == other,
+        _ => discriminant(one) == discriminant(other),
+    }
+}
+
+#[test]
+fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
+    for action in meant() {
+        assert!(is_meant(&action));
+        assert!(BINDINGS.iter().any(|binding| same(&binding.action, &action)), "{action:?}");
+    }
+    assert!(BINDINGS.iter().all(|binding| is_meant(&binding.action)));
+}
+
+#[test]
+fn no_scope_binds_a_key_twice() {
+    for scope in [Overview, Rank, Collectives, Stacks, Findings, Help] {
+        let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_are_written_as_people_say_them() {
+    let said: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).map(Key::to_string).collect();
+    for expected in ["?", "↓", "PgUp", "Tab", "Ctrl-c", "Home"] {
+        assert!(said.iter().any(|key| key == expected), "{expected} is not among {said:?}");
+    }
+}
