@@ -109,7 +109,7 @@ fn a_job_that_hangs_is_read_unasked_and_can_be_seen_after_its_end() {
     });
     let folded = status["stacks"]["folded"].as_str().expect("stacks");
     assert!(folded.contains(";hold_back@"), "{folded}");
-    assert!(folded.contains(";in cudaStreamSynchronize@0,2|1 2"), "{folded}");
+    assert!(folded.contains(";in cudaStreamSynchronize@0,2|1;"), "{folded}");
 }
 
 #[test]
