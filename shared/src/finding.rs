@@ -2,7 +2,10 @@
 
 mod cohort;
 mod dead;
+mod device;
 mod hang;
+mod link;
+mod pace;
 mod phrase;
 mod slow;
 mod wait;
@@ -135,7 +138,14 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     let dead = dead::ranks(job, now);
     // Who lost a rank waits for it: that is no finding of its own.
     let hang = if dead.is_none() { hang::examine(job, now) } else { None };
-    dead.into_iter().chain(hang).chain(slow::ranks(job)).collect()
+    let stands = dead.is_some() || hang.is_some();
+    let slow = slow::ranks(job);
+    let link = link::slow(job).filter(|_| !stands);
+    // What a slow rank takes of all steps is told with it.
+    let explained = stands || link.is_some() || !slow.is_empty();
+    let pace = if explained { None } else { pace::changes(job) };
+    let devices = device::troubles(job, now);
+    dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
 }
 
 /// What a rank's state is in the light of what was found.

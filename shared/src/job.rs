@@ -6,7 +6,9 @@
 mod join;
 mod punctuality;
 mod rank;
+mod rhythm;
 mod stacks;
+mod transfers;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,10 @@ pub use join::{Join, Joins};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
 pub use rank::{RankView, Sample};
+pub use rhythm::Beat;
+use rhythm::Rhythm;
 use stacks::Stacks;
+pub use transfers::{Track, Traffic, Transfers};
 
 use crate::{
     frame::{Body, Event, Frame, HostDigest, RankDigest, RankInfo},
@@ -110,6 +115,7 @@ pub struct Job {
     name: JobName,
     ranks: BTreeMap<Rank, RankView>,
     joins: Joins,
+    transfers: Transfers,
     /// By host, as its collector said last.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
@@ -122,6 +128,7 @@ impl Job {
             name,
             ranks: BTreeMap::new(),
             joins: Joins::default(),
+            transfers: Transfers::default(),
             turned_away: BTreeMap::new(),
             stacks: Stacks::default(),
             revision: 0,
@@ -137,7 +144,7 @@ impl Job {
     fn digest(&mut self, host: &HostName, digest: &RankDigest) {
         self.revision += 1;
         let view = self.ranks.entry(digest.rank).or_insert_with(|| RankView::new(host.clone(), digest.pid));
-        view.digest(host, digest, &mut self.joins);
+        view.digest(host, digest, &mut self.joins, &mut self.transfers);
     }
 
     fn detail(&mut self, rank: Rank, detail: &crate::frame::RankDetail) {
@@ -232,6 +239,11 @@ impl Job {
             samples().filter_map(|sample| self.join(sample)).filter(|join| join.is_complete()).count();
         let all = samples().count();
         (all > 0).then(|| joined as f64 / all as f64)
+    }
+
+    /// How fast bytes move in its communicators.
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
     }
 
     fn join(&self, sample: &Sample) -> Option<&Join> {

@@ -191,11 +191,16 @@ fn fill(
         "pauses of one rank" => {
             let every = chance.between(11, 2.5, 4.5);
             setting.trouble = Trouble::Pauses { rank, seconds: chance.between(10, 0.2, 0.35) * every, every };
-            slow(Class::Pauses)
+            // More often than that they are called late.
+            let classes = vec![Class::Pauses, Class::Host];
+            Some(Expected { kind: Kind::SlowRank, classes, ranks: Named::Exactly(vec![rank]) })
         }
         "pauses of every rank" => {
-            let every = chance.between(11, 8.0, 14.0) * f64::from(ranks).sqrt() / 8.0_f64.sqrt();
-            setting.trouble = Trouble::PausesOfAll { seconds: chance.between(10, 0.1, 0.2) * every, every };
+            // One of all stands still so often that this share is lost.
+            let (seconds, lost) =
+                (chance.between(10, 0.3, 0.7).max(setting.step), chance.between(11, 0.15, 0.3));
+            setting.trouble =
+                Trouble::PausesOfAll { seconds, every: f64::from(ranks) * seconds * (1.0 - lost) / lost };
             Some(Expected {
                 kind: Kind::Regression,
                 classes: vec![Class::Pauses, Class::Step],
@@ -289,7 +294,7 @@ fn fill(
         "hang: done on all but one" => {
             stall(setting, Stall::Partial);
             // Where its end is not known yet, all that waits is told.
-            let classes = vec![Class::Partial, Class::InKernel];
+            let classes = vec![Class::Partial, Class::InKernel, Class::NotEntered];
             Some(Expected { kind: Kind::Hang, classes, ranks: Named::Among(rank) })
         }
         "hang: making a communicator" => {

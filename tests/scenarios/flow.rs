@@ -160,7 +160,7 @@ impl<'a> Flow<'a> {
         }
         for rank in self.ranks() {
             let (begun, end) = (self.begun[rank], self.at[rank]);
-            self.push(rank, end, What::Waited { seconds: 0.9 * (end - begun) });
+            self.push(rank, end, What::Waited { seconds: 0.9 * (end - self.called[rank]) });
             self.push(rank, end, What::Step { seconds: end - begun });
         }
         self.step += 1;

@@ -17,6 +17,9 @@ pub(super) const RECENT: usize = 5;
 /// Of them, in how many something must be so before it is told.
 pub(super) const PERSISTENT: usize = 3;
 
+/// Digests of one's own past that are enough to compare with.
+const PAST: usize = 10;
+
 /// One rank with its figures of the last digests.
 #[derive(Debug)]
 pub(super) struct Member<'a> {
@@ -25,10 +28,16 @@ pub(super) struct Member<'a> {
     /// TFLOPS, newest first.
     pub rates: Vec<f64>,
     pub rate: Option<f64>,
+    /// What it was before, over minutes; `None` while too little is known.
+    pub past: Option<f64>,
+    /// Share of its steps that its products take, by their arithmetic.
+    pub busy: Option<f64>,
     /// Collectives a second.
     frequency: Option<f64>,
     /// How late in each digest, as a share of the time that passed, newest first.
     pub late: Vec<f64>,
+    /// The same of twice as many digests.
+    pub late_longer: Vec<f64>,
     /// Its own waiting, likewise, in all of them.
     pub waited: f64,
     /// Milliseconds behind the first, of a collective at the mean.
@@ -43,22 +52,37 @@ impl<'a> Member<'a> {
         let frequency = frequency(view);
         let arrivals: Vec<_> = view.arrivals().take(RECENT).collect();
         let per_second = frequency.unwrap_or(0.0) / 1e9;
-        let mean = |of: fn(&Arrivals) -> f64| {
-            let weight: f64 = arrivals.iter().map(|window| f64::from(window.joined)).sum();
-            let sum: f64 = arrivals.iter().map(|&window| of(window) * f64::from(window.joined)).sum();
+        let mean = |windows: usize, of: fn(&Arrivals) -> f64| {
+            let windows = || view.arrivals().take(windows);
+            let weight: f64 = windows().map(|window| f64::from(window.joined)).sum();
+            let sum: f64 = windows().map(|window| of(window) * f64::from(window.joined)).sum();
             if weight > 0.0 { sum / weight } else { 0.0 }
         };
+        let earlier: Vec<f64> = view.gemm_history().rev().skip(RECENT).map(f64::from).collect();
+        let past = (earlier.len() >= PAST).then(|| median(earlier)).flatten();
         Self {
             rank,
             view,
+            past,
+            busy: busy(view, median(rates.clone())),
             rate: (!rates.is_empty()).then(|| median(rates.clone())).flatten(),
             rates,
             frequency,
             late: arrivals.iter().map(|window| lost(window, per_second, view.pace())).collect(),
-            waited: mean(|window| window.waited) * per_second,
-            late_ms: mean(|window| window.late) / 1e6,
-            last: mean(|window| f64::from(window.last) / f64::from(window.joined)),
+            late_longer: view
+                .arrivals()
+                .take(2 * RECENT)
+                .map(|window| lost(window, per_second, view.pace()))
+                .collect(),
+            waited: mean(2 * RECENT, |window| window.waited) * per_second,
+            late_ms: mean(RECENT, |window| window.late) / 1e6,
+            last: mean(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),
         }
+    }
+
+    /// Digests, of twice as many, in which it was later than that.
+    pub(super) fn often_late(&self, than: f64) -> usize {
+        self.late_longer.iter().filter(|late| **late > than).count()
     }
 
     /// How late it comes in most digests, as a share of the time that passes; `None` while too little was joined.
@@ -71,6 +95,12 @@ impl<'a> Member<'a> {
     pub(super) fn ms_a_step(&self, share: f64) -> Option<f64> {
         Some(share * self.view.pace()?.milliseconds())
     }
+}
+
+fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {
+    let digest = view.latest()?;
+    let step = digest.step.filter(|step| step.0 > 0)?.0 as f64;
+    Some(digest.gemm_flops / step / (rate? * 1e12) / view.pace()?.seconds())
 }
 
 /// Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over.
@@ -116,17 +146,9 @@ pub(super) fn of(job: &Job) -> Vec<Vec<Member<'_>>> {
 pub(super) fn parts<'a>(cohort: &'a [Member<'a>]) -> Vec<Vec<&'a Member<'a>>> {
     let mut parts: BTreeMap<Option<CommunicatorId>, Vec<_>> = BTreeMap::new();
     for member in cohort {
-        parts.entry(part(member.view)).or_default().push(member);
+        parts.entry(member.view.part()).or_default().push(member);
     }
     parts.into_values().collect()
-}
-
-/// The largest communicator that is not of all; `None` where nobody sends.
-fn part(view: &RankView) -> Option<CommunicatorId> {
-    let digest = view.latest().filter(|digest| digest.launches.point_to_point > 0)?;
-    let some =
-        digest.communicators.iter().filter(|state| state.entered > 0 && state.size < view.world_size());
-    some.max_by_key(|state| (state.size, state.id)).map(|state| state.id)
 }
 
 /// What a rank does.

@@ -3,7 +3,7 @@
 use super::{
     Class, Confidence, Finding, Kind,
     cohort::{self, Member, PERSISTENT, RECENT},
-    phrase,
+    device, phrase,
 };
 use crate::{
     id::Rank,
@@ -31,19 +31,38 @@ const LATE_BY_COMPUTE: f64 = 0.02;
 /// Milliseconds a step below which nobody cares.
 const LEAST_MS: f64 = 1.0;
 
-/// Digests of one's own past that are enough to compare with.
-const PAST: usize = 10;
+/// Digests of ten that say so are enough where those of nearly all others do not.
+const OFTEN: f64 = 4.0;
+
+/// Digests with steps before lateness is judged: the first steps compile.
+const BEGUN: usize = 8;
+
+/// Seconds after which a slow GPU is told though others may follow.
+const FOLLOWED: f64 = 8.0;
+
+/// Above this share of its own past one has not changed.
+const STEADY: f64 = 0.95;
 
 pub(super) fn ranks(job: &Job) -> Vec<Finding> {
     let cohorts = cohort::of(job);
-    let slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
+    let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
+    let fell: Vec<_> = by_own_past(&cohorts, &slow);
+    slow.extend(fell);
+    if more_follow(&cohorts, &slow) {
+        slow.clear();
+    }
     let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
     let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
     late.retain(|suspect| slow.iter().all(|slow| slow.member.rank != suspect.member.rank));
     // Who waits for the slow one in one communicator is late in the next: only the latest is to blame.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
-    [(Class::Compute, slow), (Class::Host, late)]
+    let all = || cohorts.iter().flatten().map(|member| member.view);
+    for suspect in &mut slow {
+        suspect.held = device::held(suspect.member.view, all());
+    }
+    let (clocks, compute) = slow.into_iter().partition(|suspect| suspect.held.is_some());
+    [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects))
         .collect()
@@ -60,11 +79,13 @@ struct Suspect<'a> {
     late: Option<f64>,
     confidence: Confidence,
     since_s: f64,
+    /// How its clocks are held down.
+    held: Option<String>,
 }
 
 fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     if cohort.len() < COHORT {
-        return by_own_past(cohort);
+        return Vec::new();
     }
     let Some(usual) = median(cohort.iter().filter_map(|member| member.rate).collect()) else {
         return Vec::new();
@@ -89,38 +110,53 @@ fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
             _ => Confidence::Likely,
         };
         let since_s = low_since(member, SLOW * usual);
-        Some(Suspect { member, rate, usual, cohort: cohort.len(), late, confidence, since_s })
+        Some(Suspect { member, rate, usual, cohort: cohort.len(), late, confidence, since_s, held: None })
     });
     slow.collect()
 }
 
-/// Of two or three ranks, one that fell behind its own past while the others did not.
-fn by_own_past<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
-    let past = |member: &Member<'_>| {
-        let rates: Vec<_> = member.view.gemm_rates().skip(RECENT).map(|(_, rate)| rate.0).collect();
-        (rates.len() >= PAST).then(|| median(rates)).flatten()
+/// Whether others have just become slow too: who is slow is told together, after some seconds in any case.
+fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
+    let is_undecided = |member: &&Member<'_>| {
+        let low =
+            |past: f64| member.rates.iter().take(PERSISTENT).filter(|rate| **rate < SLOW * past).count();
+        member.past.is_some_and(|past| (1..PERSISTENT).contains(&low(past)))
     };
-    let share = |member: &Member<'_>| Some(member.rate? / past(member)?);
-    let steady = |other: &Member<'_>| share(other).is_some_and(|share| share > 0.95);
-    let on_time = usual_lateness(cohort.iter());
-    let slow = cohort.iter().filter_map(|member| {
-        let (rate, usual) = (member.rate?, past(member)?);
+    let undecided = cohorts.iter().flatten().filter(is_undecided).count();
+    let all = cohorts.iter().flatten().count();
+    let longest = slow.iter().map(|suspect| suspect.since_s).fold(0.0, f64::max);
+    undecided > 1 && undecided * 4 > slow.len() && undecided * 50 > all && longest < FOLLOWED
+}
+
+/// Ranks that fell behind their own past while enough others did not: one of two, half of a cohort.
+fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'_>]) -> Vec<Suspect<'a>> {
+    let all = || cohorts.iter().flatten();
+    let fallen = |member: &'a Member<'a>| {
+        let (rate, usual) = (member.rate?, member.past?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
-        let alone = cohort.len() > 1
-            && cohort.iter().filter(|other| other.rank != member.rank).all(steady)
-            && rate < SLOW * usual
-            && low >= PERSISTENT;
-        alone.then(|| Suspect {
-            member,
-            rate,
-            usual,
-            cohort: 1,
-            late: excess(member, on_time),
-            confidence: Confidence::Likely,
-            since_s: low_since(member, SLOW * usual),
-        })
-    });
-    slow.collect()
+        Some((member, rate, usual)).filter(|_| rate < SLOW * usual && low >= PERSISTENT)
+    };
+    let steady =
+        all().filter(|member| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past));
+    let fallen: Vec<_> = all().filter_map(fallen).collect();
+    let steady = steady.count();
+    // Some that neither fell nor stayed are between two digests.
+    if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
+        return Vec::new();
+    }
+    let new =
+        fallen.into_iter().filter(|(member, ..)| known.iter().all(|known| known.member.rank != member.rank));
+    let suspect = |(member, rate, usual): (&'a Member<'a>, f64, f64)| Suspect {
+        member,
+        rate,
+        usual,
+        cohort: 1,
+        late: member.lateness(),
+        confidence: Confidence::Likely,
+        since_s: low_since(member, SLOW * usual),
+        held: None,
+    };
+    new.map(suspect).collect()
 }
 
 /// Who is late is told among those with the same part: the first stage of a pipeline is the last to end.
@@ -134,15 +170,25 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     }
     let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
     let on_time = usual_lateness(cohort.iter().copied());
+    let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
+    let often =
+        median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
     let late = cohort.iter().filter_map(|&member| {
         let (rate, usual) = (member.rate?, usual?);
+        let begun = member.view.step().is_none() || member.view.beats().len() >= BEGUN;
         let late = excess(member, on_time)?;
-        let persistent = member.late.iter().filter(|late| **late - on_time > LATE).count() >= PERSISTENT;
-        let matters = late > LATE && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
+        let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
+        let persistent = late > LATE && count >= if point_to_point(member) { RECENT } else { PERSISTENT };
+        // Where few collectives are timed, most digests do not hold the one that waits.
+        let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
+        let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
+        let matters = begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
         // What its GPU is slower by must not be the reason, nor that others kept it waiting.
         let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
         let waited = member.waited > 0.5 * member.lateness()?;
-        (persistent && matters && by_host && !waited).then(|| Suspect {
+        // Nor that it has more to do.
+        let busier = late < 2.0 * (member.busy? - busy);
+        ((persistent || sporadic) && matters && by_host && !waited && !busier).then(|| Suspect {
             member,
             rate,
             usual,
@@ -150,6 +196,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
             late: Some(late),
             confidence: if point_to_point(member) { Confidence::Guess } else { Confidence::Likely },
             since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
+            held: None,
         })
     });
     late.collect()
@@ -158,6 +205,13 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
 /// Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
 fn point_to_point(member: &Member<'_>) -> bool {
     member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
+}
+
+/// The upper quarter.
+fn upper(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() * 3 / 4).copied().unwrap_or(0.0)
 }
 
 fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
@@ -179,7 +233,7 @@ fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
     suspects.sort_by_key(|suspect| suspect.member.rank);
     let worst = suspects.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
     let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
-    let Suspect { member, rate, usual, cohort, late, confidence, since_s } = worst;
+    let Suspect { member, rate, usual, cohort, late, confidence, since_s, held } = worst;
     let who = match ranks.len() {
         1 => format!("rank {} ({})", member.rank, member.view.host()),
         _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
@@ -196,8 +250,15 @@ fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
         let (last, late_ms, steps) = (percent(member.last), member.late_ms, steps.unwrap_or_default());
         format!("it comes last to {last} of its collectives, {late_ms:.1} ms late at the mean{steps}")
     };
-    let (evidence, advice) = match class {
-        Class::Compute => (
+    let (evidence, advice) = match (class, held) {
+        (Class::Clocks, Some(held)) => (
+            format!(
+                "{who} runs its GEMMs at {rate:.1} TFLOPS, {} below the {usual:.1} {against}, and {held}; {waiting}",
+                percent(1.0 - rate / usual)
+            ),
+            "look at that GPU's cooling, power supply and clock limits (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)",
+        ),
+        (Class::Compute, _) => (
             format!(
                 "{who} runs its GEMMs at {rate:.1} TFLOPS, {} below the {usual:.1} {against}; {waiting}",
                 percent(1.0 - rate / usual)

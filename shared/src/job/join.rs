@@ -49,14 +49,20 @@ pub struct Joins {
 }
 
 impl Joins {
-    /// One rank's duration. Each rank must report a collective once.
-    pub fn report(&mut self, id: CommunicatorId, sequence: Sequence, size: u32, duration: Nanoseconds) {
+    /// One rank's duration; the whole, where it was the last to tell. Each rank must report a collective once.
+    pub fn report(
+        &mut self,
+        id: CommunicatorId,
+        sequence: Sequence,
+        size: u32,
+        duration: Nanoseconds,
+    ) -> Option<Join> {
         let key = (id, sequence);
         if let Some(join) = self.known.get_mut(&key) {
             join.reported += 1;
             join.shortest = join.shortest.min(duration);
             join.longest = join.longest.max(duration);
-            return;
+            return Some(*join).filter(Join::is_complete);
         }
         if self.order.len() == REMEMBERED
             && let Some(oldest) = self.order.pop_front()
@@ -65,6 +71,7 @@ impl Joins {
         }
         self.order.push_back(key);
         self.known.insert(key, Join { size, reported: 1, shortest: duration, longest: duration });
+        None
     }
 
     pub fn get(&self, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {

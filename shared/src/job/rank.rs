@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Arrivals, Joins, Punctuality, median};
+use super::{Arrivals, Beat, Joins, Punctuality, Rhythm, Transfers, median};
 use crate::{
     collective::Operation,
     datatype::DataType,
@@ -43,6 +43,7 @@ pub struct RankView {
     progress: VecDeque<Progress>,
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
+    rhythm: Rhythm,
     advance: Advance,
     devices: VecDeque<DeviceReading>,
     history: VecDeque<f32>,
@@ -92,6 +93,7 @@ impl RankView {
             progress: VecDeque::new(),
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
+            rhythm: Rhythm::default(),
             advance: Advance::default(),
             devices: VecDeque::new(),
             history: VecDeque::new(),
@@ -127,7 +129,13 @@ impl RankView {
         }
     }
 
-    pub(super) fn digest(&mut self, host: &HostName, digest: &RankDigest, joins: &mut Joins) {
+    pub(super) fn digest(
+        &mut self,
+        host: &HostName,
+        digest: &RankDigest,
+        joins: &mut Joins,
+        transfers: &mut Transfers,
+    ) {
         self.restart_if_other(host, digest.pid);
         let before = self.latest.as_ref();
         // Snapshots and digests come by two sockets: one may have been passed on the way.
@@ -153,7 +161,8 @@ impl RankView {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
             self.take_motion(digest);
-            self.take_samples(digest, joins);
+            self.rhythm.take(self.latest.as_ref(), digest);
+            self.take_samples(digest, joins, transfers);
         }
         self.latest = Some(digest.clone());
         self.take_device(digest.device.as_ref());
@@ -177,7 +186,8 @@ impl RankView {
         }
     }
 
-    fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins) {
+    fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
+        let part = part(digest);
         let mut all = Vec::with_capacity(digest.samples.len());
         for sample in &digest.samples {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
@@ -190,9 +200,15 @@ impl RankView {
                 bus_bytes: sample.bus_bytes,
                 duration: sample.duration,
             };
-            joins.report(taken.communicator, taken.sequence, communicator.size, taken.duration);
+            let size = communicator.size;
+            if let Some(join) = joins.report(taken.communicator, taken.sequence, size, taken.duration) {
+                transfers.take(&taken, &join, digest.heard);
+            }
             push_bounded(&mut self.samples, taken, SAMPLES);
-            all.push(taken);
+            // The stages of a pipeline end one after the other: who is late there is late for its stage.
+            if part.is_none_or(|part| part == taken.communicator) {
+                all.push(taken);
+            }
         }
         self.punctuality.take(all, joins);
     }
@@ -322,6 +338,16 @@ impl RankView {
         self.devices.iter().rev()
     }
 
+    /// The steps of each digest that told of any, oldest first.
+    pub fn beats(&self) -> impl ExactSizeIterator<Item = &Beat> + DoubleEndedIterator {
+        self.rhythm.beats()
+    }
+
+    /// Whose part it has, where ranks send to each other: the communicator of its stage.
+    pub fn part(&self) -> Option<CommunicatorId> {
+        part(self.latest.as_ref()?)
+    }
+
     /// Collectives a second over the last half minute.
     pub fn collectives_per_second(&self) -> Option<f64> {
         let (first, last) = (self.window.front()?, self.window.back()?);
@@ -407,7 +433,7 @@ impl RankView {
     }
 
     /// TFLOPS of each interval, oldest first, at most [`HISTORY`].
-    pub fn gemm_history(&self) -> impl ExactSizeIterator<Item = f32> {
+    pub fn gemm_history(&self) -> impl ExactSizeIterator<Item = f32> + DoubleEndedIterator {
         self.history.iter().copied()
     }
 
@@ -433,6 +459,14 @@ impl RankView {
         median(self.samples.iter().map(|sample| sample.duration.0 as f64).collect())
             .map(|ns| Nanoseconds(ns as u64))
     }
+}
+
+/// The largest communicator that is not of all; `None` where nobody sends.
+fn part(digest: &RankDigest) -> Option<CommunicatorId> {
+    let some =
+        digest.communicators.iter().filter(|state| state.entered > 0 && state.size < digest.world_size);
+    let largest = some.max_by_key(|state| (state.size, state.id)).map(|state| state.id);
+    largest.filter(|_| digest.launches.point_to_point > 0)
 }
 
 /// The place for `key`, while there is room for new ones.

@@ -1,6 +1,6 @@
 //! Collectives that all entered and that do not end.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _};
 
 use super::{Class, Confidence, Finding, Place, Rank, Still, anyone_held, counted, finding, held, phrase};
 use crate::ledger::Call;
@@ -78,9 +78,19 @@ pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
         let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
         (left.min(), Reverse(still.places.len()))
     };
-    let mut order: Vec<_> = still.iter().collect();
-    order.sort_by_key(|still| Reverse(behind(still)));
-    order.into_iter().find_map(in_kernel)
+    let found: Vec<_> = still.iter().filter_map(|still| Some((behind(&still), in_kernel(still)?))).collect();
+    let most = found.iter().map(|(behind, _)| *behind).max()?;
+    let mut alike = found.into_iter().filter(|(behind, _)| *behind == most).map(|(_, finding)| finding);
+    let mut first = alike.next()?;
+    let others: Vec<_> = alike.collect();
+    if !others.is_empty() {
+        let _ = write!(first.evidence, "; nor have collectives of {} others like it", others.len());
+        first.ranks.extend(others.into_iter().flat_map(|other| other.ranks));
+        first.ranks.sort_unstable();
+        first.ranks.dedup();
+        first.confidence = Confidence::Guess;
+    }
+    Some(first)
 }
 
 /// All launched it, and it does not end.

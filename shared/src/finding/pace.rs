@@ -1,0 +1,192 @@
+//! Steps that take longer than they did, or now and then much longer, whoever is to blame.
+
+use super::{Class, Confidence, Finding, Kind, phrase};
+use crate::{
+    id::Rank,
+    job::{Beat, Job, RankView, median},
+};
+
+/// Ranks that are asked: in a job that trains together all keep one pace.
+const ASKED: usize = 32;
+
+/// Digests after a change that prove it, and before it to compare with.
+const AFTER: usize = 8;
+const BEFORE: usize = 12;
+
+/// The share by which steps must take longer, and by how many times their usual spread.
+const LONGER: f64 = 0.1;
+const SPREADS: f64 = 4.0;
+const LEAST_SPREAD: f64 = 0.01;
+
+/// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
+const WINDOW: usize = 28;
+const PAUSES: usize = 4;
+const LOST: f64 = 0.08;
+
+pub(super) fn changes(job: &Job) -> Option<Finding> {
+    let asked = asked(job);
+    let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view)).collect();
+    // Where steps changed for good, those before are no measure for those after.
+    if changes.len() * 2 > asked.len() { regression(&changes) } else { pauses(job, &asked) }
+}
+
+/// Living ranks, evenly spread.
+fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
+    let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
+    let every = living.len().div_ceil(ASKED).max(1);
+    living.into_iter().step_by(every).collect()
+}
+
+fn middle(beats: &[Beat], of: impl Fn(&Beat) -> f32) -> f64 {
+    median(beats.iter().map(|beat| f64::from(of(beat))).collect()).unwrap_or(0.0)
+}
+
+/// Arithmetic a second: digests cut steps in two, and not seconds.
+fn throughput(beats: &[Beat]) -> f64 {
+    let sum = |of: fn(&Beat) -> f32| beats.iter().map(|beat| f64::from(of(beat))).sum::<f64>();
+    sum(|beat| beat.work) / sum(|beat| beat.span).max(1e-3)
+}
+
+/// Where a rank's pace changed for good: paces before and after, and how long ago.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    before: f64,
+    after: f64,
+    /// Share of the change in arithmetic a step, and in what products run at.
+    work: f64,
+    rate: f64,
+    since_s: f64,
+}
+
+fn change(view: &RankView) -> Option<Change> {
+    let beats: Vec<Beat> = view.beats().copied().collect();
+    let most = beats.len().checked_sub(BEFORE)?;
+    let at = |after: usize| {
+        let (before, after) = beats.split_at(beats.len() - after);
+        let usual = middle(before, |beat| beat.pace);
+        let spread = median(before.iter().map(|beat| (f64::from(beat.pace) - usual).abs()).collect())?;
+        let now = middle(after, |beat| beat.pace);
+        let longer = now / usual - 1.0;
+        let clear = longer > LONGER && (now - usual) > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
+        let slow = after.iter().filter(|beat| f64::from(beat.pace) > (1.0 + 0.7 * LONGER) * usual).count();
+        let was = before.iter().filter(|beat| f64::from(beat.pace) > (1.0 + 0.7 * LONGER) * usual).count();
+        let lasts = slow * 10 >= after.len() * 9 && was * 5 <= before.len();
+        let ratio = |of: fn(&[Beat]) -> f64| {
+            let usual = of(before);
+            if usual > 0.0 { of(after) / usual - 1.0 } else { 0.0 }
+        };
+        (clear && lasts).then(|| Change {
+            before: usual,
+            after: now,
+            work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
+            rate: ratio(|beats| middle(beats, |beat| beat.rate)),
+            since_s: after.iter().map(|beat| f64::from(beat.span)).sum(),
+        })
+    };
+    // Of all cuts the one that parts them best: the longest after which all are slow.
+    (AFTER..=most.min(AFTER * 20)).rev().find_map(at)
+}
+
+fn regression(changes: &[Change]) -> Option<Finding> {
+    let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
+    let (before, after, since_s) = (of(|c| c.before), of(|c| c.after), of(|c| c.since_s));
+    let (longer, work, rate) = (after / before - 1.0, of(|c| c.work), of(|c| c.rate));
+    // Who has more to do takes longer: longer sequences, a larger batch.
+    if work > 0.5 * longer {
+        return None;
+    }
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let slower = rate < -0.5 * longer / (1.0 + longer);
+    let evidence = format!(
+        "steps take {:.1} ms since {since_s:.0} s, {} more than the {:.1} ms before, with {} arithmetic; products run at {}",
+        after * 1e3,
+        percent(longer),
+        before * 1e3,
+        if work.abs() < 0.03 { "the same".to_owned() } else { format!("{:+.0} %", 100.0 * work) },
+        if slower {
+            format!("{} less TFLOPS on all ranks", percent(-rate))
+        } else {
+            "the same TFLOPS".to_owned()
+        },
+    );
+    let advice = if slower {
+        "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
+    } else {
+        "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
+    };
+    Some(Finding {
+        kind: Kind::Regression,
+        class: if slower { Class::Compute } else { Class::Step },
+        ranks: Vec::new(),
+        confidence: Confidence::Likely,
+        since_s,
+        evidence,
+        advice: advice.to_owned(),
+        collective: None,
+    })
+}
+
+/// What a rank lost in its last digests in single long steps: the share of time, and in how many of them.
+fn lost(view: &RankView) -> Option<(f64, usize, f64)> {
+    let beats: Vec<Beat> = view.beats().rev().take(WINDOW).copied().collect();
+    if beats.len() < WINDOW / 2 {
+        return None;
+    }
+    let pace = quarter(&beats)?;
+    let over = |beat: &Beat| f64::from(beat.span) - f64::from(beat.steps) * pace;
+    let span: f64 = beats.iter().map(|beat| f64::from(beat.span)).sum();
+    let long = |beat: &Beat| over(beat) > (0.5 * pace).max(0.05);
+    let hits: Vec<usize> = (0..beats.len()).filter(|&at| long(&beats[at])).collect();
+    // Digests in a row that all hold one are no pauses: steps are just longer.
+    let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
+    let sum: f64 = hits.iter().map(|&at| over(&beats[at])).sum();
+    Some((sum / span, apart, span))
+}
+
+/// The usual step, by those digests that hold no pause.
+fn quarter(beats: &[Beat]) -> Option<f64> {
+    let mut paces: Vec<f64> =
+        beats.iter().map(|beat| f64::from(beat.pace.min(beat.span / beat.steps))).collect();
+    paces.sort_by(f64::total_cmp);
+    paces.get(paces.len() / 3).copied()
+}
+
+fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
+    let lost: Vec<_> = asked.iter().filter_map(|(_, view)| lost(view)).collect();
+    let share = median(lost.iter().map(|&(share, ..)| share).collect())?;
+    let hits = median(lost.iter().map(|&(_, hits, _)| hits as f64).collect())?;
+    let since_s = median(lost.iter().map(|&(.., span)| span).collect())?;
+    if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
+        return None;
+    }
+    let ranks = who_waits_less(job, share);
+    let whose = match ranks.as_slice() {
+        [] => "no rank alone is to blame".to_owned(),
+        ranks => format!("{} waited so much less than the others", phrase::ranks(ranks)),
+    };
+    let evidence = format!(
+        "{:.0} % of the last {since_s:.0} s were lost in single long steps, {hits:.0} of them; {whose}",
+        100.0 * share
+    );
+    let known = !ranks.is_empty();
+    Some(Finding {
+        kind: if known { Kind::SlowRank } else { Kind::Regression },
+        class: Class::Pauses,
+        ranks,
+        confidence: if known { Confidence::Likely } else { Confidence::Guess },
+        since_s,
+        evidence,
+        advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
+        collective: None,
+    })
+}
+
+/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time: they had
+/// something else to do.
+fn who_waits_less(job: &Job, share: f64) -> Vec<Rank> {
+    let waits: Vec<_> = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked()?))).collect();
+    let Some(usual) = median(waits.iter().map(|&(_, wait)| wait).collect()) else { return Vec::new() };
+    let fewer = waits.iter().filter(|&&(_, wait)| usual - wait > 0.6 * share);
+    let fewer: Vec<Rank> = fewer.map(|&(rank, _)| rank).collect();
+    if fewer.len() * 5 > waits.len() { Vec::new() } else { fewer }
+}
