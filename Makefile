@@ -11,13 +11,14 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml
 
-.PHONY: help build demo test lint bench memcheck wheel wheel-parts screenshots clean
+.PHONY: help build demo test lint bench scenarios memcheck wheel wheel-parts screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
 	@echo "make test         installs what the tests need and runs all of them"
 	@echo "make lint         formatting, clippy, licences, Python style"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
+	@echo "make scenarios    pretend jobs with and without troubles, and what is found: precision, recall, time to name"
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
 	@echo "make screenshots  the golden screens in screenshots/, and the pictures made from them"
@@ -43,6 +44,9 @@ lint: $(BIN)/ruff
 
 bench: build
 	tests/bench/run.sh
+
+scenarios:
+	$(CARGO) run --release -p xpu-shared --example scenarios
 
 memcheck: build
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memory_is_not_misused

@@ -41,7 +41,7 @@ pub struct Standstill {
     pub name: String,
     /// Counted from 0, alike on every rank.
     pub number: u64,
-    /// The operation and its bytes. Where ranks went on to later ones, the last that any of them entered.
+    /// The operation and its bytes; `None` and 0 where those that came went on to others, and it cannot be told.
     pub operation: Option<String>,
     pub bytes: u64,
 }

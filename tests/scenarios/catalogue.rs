@@ -186,7 +186,15 @@ fn fill(
         }
         "slow data loader" => {
             setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.2, 0.6) };
-            slow(Class::Host)
+            // Waiting for a neighbour is not seen: all of a chain are late, and of two in a stage none can be told.
+            match setting.layout {
+                Layout::Pipeline if ranks < 16 => return Err(NotPlayed),
+                Layout::Pipeline => {
+                    let ranks = Named::Chain { rank, apart: ranks / 4 };
+                    Some(Expected { kind: Kind::SlowRank, classes: vec![Class::Host], ranks })
+                }
+                _ => slow(Class::Host),
+            }
         }
         "pauses of one rank" => {
             let every = chance.between(11, 2.5, 4.5);

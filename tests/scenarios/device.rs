@@ -47,7 +47,7 @@ pub(crate) fn reading(setting: &Setting, chance: Chance, rank: u32, at: f64) -> 
             reading.temperature = Some(89);
         }
         Trouble::Full { rank: full } if full == rank && befallen => {
-            reading.memory_used = Some(MEMORY - (200 << 20))
+            reading.memory_used = Some(MEMORY - (200 << 20));
         }
         Trouble::Error { rank: broken, code } if broken == rank && befallen => {
             reading.xids = Some(1);

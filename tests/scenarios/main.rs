@@ -12,6 +12,8 @@ mod flow;
 mod program;
 mod scenario;
 mod table;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 use std::{process::ExitCode, thread};
@@ -22,7 +24,7 @@ use verdict::play;
 
 /// Seeds that rules may be tuned on, and those held out.
 const TUNING: u64 = 1_000;
-const HELD_OUT: u64 = 500_000;
+const HELD_OUT: u64 = 700_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();

@@ -58,6 +58,11 @@ pub(crate) enum Named {
     Exactly(Vec<u32>),
     /// These among others.
     Among(u32),
+    /// Only ranks of the same chain through a pipeline: those so many apart.
+    Chain {
+        rank: u32,
+        apart: u32,
+    },
     Anyone,
 }
 
@@ -69,6 +74,7 @@ impl Expected {
                 ranks.len() == finding.ranks.len() && ranks.iter().all(|&rank| named(rank))
             }
             Named::Among(rank) => named(*rank),
+            Named::Chain { rank, apart } => finding.ranks.iter().all(|known| known.0 % apart == rank % apart),
             Named::Anyone => true,
         };
         finding.kind == self.kind && self.classes.contains(&finding.class) && ranks

@@ -26,11 +26,14 @@ const PATIENCE: Duration = Duration::from_millis(9_500);
 /// Many times its usual step.
 const STEPS: u32 = 5;
 
-/// Until the first step is done, libraries are loaded and kernels compiled; a rank that still launches works.
+/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches works.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long some of a job may go on while others stand.
 const SETTLING: Duration = Duration::from_secs(3);
+
+/// A rank that moved so lately may have been waited for.
+const RESUMED: Duration = Duration::from_millis(2_500);
 
 /// Ranks enough to have trained for a while, where nobody marks steps.
 const WARM: u64 = 10;
@@ -60,12 +63,11 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
 /// Who waits for whom is known once all stand; ranks stand one after the other, and hosts tell of it at their own times.
 fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
     let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return true };
-    let all_stand = || {
-        job.ranks()
-            .filter(|(_, view)| view.life() == Life::Alive)
-            .all(|(_, view)| view.stands_for() >= deadline)
-    };
-    longest >= deadline + SETTLING || all_stand()
+    let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
+    let stand = alive().filter(|(_, view)| view.stands_for() >= deadline).count();
+    // Where one has just gone on, the others have not told so yet.
+    let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stands_for() < RESUMED);
+    stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
 }
 
 fn deadline(job: &Job) -> Duration {
@@ -80,10 +82,13 @@ pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
     slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
 }
 
-/// Whether the first step is done.
+/// Steps that compile kernels and make connections.
+const FIRST: u64 = 2;
+
+/// Whether the first steps are done.
 fn has_begun(job: &Job) -> bool {
     job.ranks().filter_map(|(_, view)| view.latest()).any(|digest| match digest.step {
-        Some(step) => step.0 > 0,
+        Some(step) => step.0 > FIRST,
         None => digest.communicators.iter().any(|state| state.completed >= WARM),
     })
 }

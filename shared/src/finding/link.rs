@@ -79,7 +79,7 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
                 slow.entry(id)
                     .and_modify(|known| {
                         if known.run < found.run {
-                            known.run = found.run
+                            known.run = found.run;
                         }
                     })
                     .or_insert(found);

@@ -21,7 +21,7 @@ const LEAST_SPREAD: f64 = 0.01;
 /// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
-const LOST: f64 = 0.08;
+const LOST: f64 = 0.06;
 
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);

@@ -37,6 +37,9 @@ const OFTEN: f64 = 4.0;
 /// Digests with steps before lateness is judged: the first steps compile.
 const BEGUN: usize = 8;
 
+/// Digests with steps after which the last half minute holds none of the first ones.
+const WARM: usize = 40;
+
 /// Seconds after which a slow GPU is told though others may follow.
 const FOLLOWED: f64 = 8.0;
 
@@ -170,6 +173,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     }
     let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
     let on_time = usual_lateness(cohort.iter().copied());
+    let blocked = median(cohort.iter().filter_map(|member| member.view.blocked()).collect());
     let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
     let often =
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
@@ -182,13 +186,18 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         // Where few collectives are timed, most digests do not hold the one that waits.
         let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
         let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
+        // Its threads had so much less to wait for: that is counted, not sampled.
+        let less = member.view.blocked().zip(blocked).map_or(0.0, |(blocked, usual)| usual - blocked);
+        let warm = member.view.beats().len() > WARM;
+        let spared = warm && less > LATE && member.often_late(on_time + LATE) >= 3;
+        let late = if spared { late.max(less) } else { late };
         let matters = begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
         // What its GPU is slower by must not be the reason, nor that others kept it waiting.
         let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
-        let waited = member.waited > 0.5 * member.lateness()?;
+        let waited = member.waited > 0.5 * (late + on_time);
         // Nor that it has more to do.
         let busier = late < 2.0 * (member.busy? - busy);
-        ((persistent || sporadic) && matters && by_host && !waited && !busier).then(|| Suspect {
+        ((persistent || sporadic || spared) && matters && by_host && !waited && !busier).then(|| Suspect {
             member,
             rate,
             usual,

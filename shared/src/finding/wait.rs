@@ -25,6 +25,12 @@ impl Place<'_> {
     pub(super) fn is_alive(&self) -> bool {
         self.view.life() == Life::Alive
     }
+
+    /// Whether all that was timed of this communicator is of one kind: then the one missed is, too.
+    fn always_alike(&self) -> bool {
+        let mut known = self.view.samples().filter(|sample| sample.communicator == self.state.id);
+        known.all(|sample| Some(sample.operation) == self.state.last_operation)
+    }
 }
 
 /// A communicator none of whose ranks has moved for long.
@@ -71,12 +77,13 @@ impl<'a> Still<'a> {
     /// Collective `number`, by the word of those in `of`: the one that went least far beyond it.
     pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
         let teller = of.min_by_key(|place| (place.state.entered, place.rank));
+        let told = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
         Standstill {
             communicator: self.id.to_string(),
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
-            operation: teller.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
-            bytes: teller.map_or(0, |place| place.state.last_bytes),
+            operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
+            bytes: told.map_or(0, |place| place.state.last_bytes),
         }
     }
 }
@@ -90,13 +97,22 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
             places.entry(state.id).or_default().push(Place { rank, view, state });
         }
     }
-    let still = places.into_iter().filter_map(|(id, places)| {
+    let mut still = Vec::new();
+    for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
-        let stands_for = living().map(|place| place.view.stands_for()).min()?;
-        (seen && stands_for >= deadline).then_some(Still { id, places, stands_for })
-    });
-    still.collect()
+        let Some(stands_for) = living().map(|place| place.view.stands_for()).min() else { continue };
+        if !seen || stands_for < deadline {
+            continue;
+        }
+        // It has waited there for as long before, and went on: a checkpoint, an evaluation. The others wait for the same.
+        let learnt = living().map(|place| place.view.longest_stall(id, place.state.last_operation)).max();
+        if stands_for < learnt.unwrap_or_default() * 3 / 2 {
+            return Vec::new();
+        }
+        still.push(Still { id, places, stands_for });
+    }
+    still
 }
 
 /// The call that has held the rank the longest.

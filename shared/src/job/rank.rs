@@ -28,6 +28,11 @@ const SETTLED: usize = 3;
 /// Timed collectives remembered of a rank.
 const SAMPLES: usize = 64;
 
+/// Standing for so long is remembered, of the last few times, once so many steps are done.
+const STALL: Duration = Duration::from_secs(3);
+const STALLS: usize = 16;
+const WARM: u64 = 3;
+
 /// Rates remembered for a sparkline: ten minutes at the usual rate.
 pub(super) const HISTORY: usize = 600;
 
@@ -44,6 +49,7 @@ pub struct RankView {
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
     rhythm: Rhythm,
+    stalls: VecDeque<(CommunicatorId, Option<Operation>, Duration)>,
     advance: Advance,
     devices: VecDeque<DeviceReading>,
     history: VecDeque<f32>,
@@ -94,6 +100,7 @@ impl RankView {
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
             rhythm: Rhythm::default(),
+            stalls: VecDeque::new(),
             advance: Advance::default(),
             devices: VecDeque::new(),
             history: VecDeque::new(),
@@ -182,8 +189,29 @@ impl RankView {
     fn take_motion(&mut self, digest: &RankDigest) {
         // A snapshot has told of its first digest too.
         if self.latest.is_some() || self.advance == Advance::default() {
+            self.remember_stall(digest);
             self.advance.take(self.latest.as_ref(), digest);
         }
+    }
+
+    /// What it waited in, if it stood for long before this digest and goes on now.
+    fn remember_stall(&mut self, digest: &RankDigest) {
+        let stood = self.stands_for();
+        let Some(before) = self.latest.as_ref().filter(|_| stood >= STALL) else { return };
+        // The first steps compile: that says nothing of the later ones.
+        let warm = digest.step.is_none_or(|step| step.0 > WARM);
+        if warm && before.communicators != digest.communicators {
+            let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
+            for state in waited {
+                push_bounded(&mut self.stalls, (state.id, state.last_operation, stood), STALLS);
+            }
+        }
+    }
+
+    /// The longest it ever waited in such an operation of this communicator and then went on.
+    pub fn longest_stall(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
+        let alike = self.stalls.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
+        alike.map(|&(.., stood)| stood).max().unwrap_or_default()
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {

@@ -131,3 +131,25 @@ fn who_was_never_seen_is_not_taken_for_the_kernel() {
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
     assert_eq!(cluster.run(60).findings(), []);
 }
+
+/// It stood for ten seconds and went on: the next time it may take as long, and half as long again.
+#[test]
+fn what_took_long_before_may_take_as_long_again() {
+    let standing = |rank: u32, digest: &mut crate::frame::RankDigest| {
+        let second = (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
+        let more = u64::from(second >= 22);
+        let state = &mut digest.communicators[0];
+        (state.entered, state.enqueued, state.completed) =
+            (state.entered + more, state.enqueued + more, state.completed + more);
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(10, standing);
+    assert_eq!(cluster.run(21).findings().len(), 1);
+    for _ in 22..36 {
+        let found = cluster.run(1).findings();
+        assert_eq!(found, [], "second {}", cluster.second);
+    }
+    assert_eq!(cluster.run(8).findings().len(), 1);
+}

@@ -1,0 +1,22 @@
+//! A few of the catalogue, each of them right.
+
+use crate::{
+    TUNING,
+    catalogue::{NAMES, scenario},
+    verdict::play,
+};
+
+/// One of each healthy kind and of each hang, and slow ranks of each cause.
+#[test]
+fn one_of_each_kind_is_told_right() {
+    for name in NAMES {
+        for ranks in [8, 64] {
+            let Some(scenario) = scenario(name, ranks, TUNING + 4) else { continue };
+            let verdict = play(&scenario);
+            // Of half a cohort the first are told before the others have fallen.
+            let wrong = if name.ends_with("half of the ranks") { 0 } else { verdict.wrong.len() };
+            assert_eq!(wrong, 0, "{name}, {ranks} ranks: {verdict:#?}");
+            assert_eq!(verdict.in_time, scenario.expected.is_some(), "{name}, {ranks} ranks: {verdict:#?}");
+        }
+    }
+}
