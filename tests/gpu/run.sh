@@ -4,7 +4,7 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device
+# hang overhead memory device; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
@@ -104,6 +104,36 @@ hang() {
         echo "$how: called $(cat "$out/expected-$how.json")"
         python3 ledger.py "$out/hang-$how"-*.json
         pkill -KILL -f hang.py
+        wait
+    done
+}
+
+# One rank of four goes wrong: when the screen says so, what it says, and what the status says.
+faults() {
+    for fault in ${FAULTS:-none gemm sleep skip shape loader}; do
+        export STARTED=$out/started-$fault
+        timeout -s KILL 100 xpu-top run --job "$fault" -- \
+            python3 -m torch.distributed.run --nproc_per_node 4 faults.py "$fault" 60 >"$out/fault-$fault.log" 2>&1 &
+        when_busy "$fault"
+        tmux -f /dev/null new-session -d -s "$fault" -x 132 -y 40 \
+            "cd '$out' && COLORTERM=truecolor TERM=xterm-256color xpu-top --job $fault 2>'$out/screen-$fault.err'"
+        for _ in $(seq 200); do [ -s "$STARTED" ] && break; sleep 0.2; done
+        python3 named.py "$fault" "$STARTED" "${NAMED_WITHIN:-30}"
+        sleep 4
+        tmux send-keys -t "$fault" S
+        sleep 0.5
+        tmux capture-pane -p -t "$fault" >"$out/screen-$fault.txt"
+        tmux send-keys -t "$fault" s
+        sleep 2
+        tmux capture-pane -p -t "$fault" >"$out/screen-$fault-stacks.txt"
+        tmux send-keys -t "$fault" S
+        xpu-top status --json --job "$fault" >"$out/status-$fault.json"
+        echo "$fault: status ends with $?"
+        python3 -c 'import json, sys; [print("  ", *map(f.get, ("kind", "class", "ranks", "confidence", "evidence")))
+            for f in json.load(open(sys.argv[1]))["findings"]]' "$out/status-$fault.json"
+        timeout 20 xpu-top stacks --job "$fault" >"$out/stacks-$fault.txt"
+        tmux send-keys -t "$fault" q
+        pkill -KILL -f faults.py
         wait
     done
 }
