@@ -117,6 +117,7 @@ faults() {
         when_busy "$fault"
         tmux -f /dev/null new-session -d -s "$fault" -x 132 -y 40 \
             "cd '$out' && COLORTERM=truecolor TERM=xterm-256color xpu-top --job $fault 2>'$out/screen-$fault.err'"
+        xpu-top record --job "$fault" -o "$out/fault-$fault.xpu" --for 60s >"$out/record-$fault.log" 2>&1 &
         for _ in $(seq 200); do [ -s "$STARTED" ] && break; sleep 0.2; done
         python3 named.py "$fault" "$STARTED" "${NAMED_WITHIN:-30}"
         sleep 4
@@ -133,6 +134,8 @@ faults() {
             for f in json.load(open(sys.argv[1]))["findings"]]' "$out/status-$fault.json"
         timeout 20 xpu-top stacks --job "$fault" >"$out/stacks-$fault.txt"
         tmux send-keys -t "$fault" q
+        pkill -INT -f "xpu-top record"
+        sleep 1
         pkill -KILL -f faults.py
         wait
     done
