@@ -179,7 +179,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
     let late = cohort.iter().filter_map(|&member| {
         let (rate, usual) = (member.rate?, usual?);
-        let begun = member.view.step().is_none() || member.view.beats().len() >= BEGUN;
+        let begun = member.view.step().is_none() || has_begun(member);
         let late = excess(member, on_time)?;
         let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
         let persistent = late > LATE && count >= if point_to_point(member) { RECENT } else { PERSISTENT };
@@ -214,6 +214,15 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
 /// Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
 fn point_to_point(member: &Member<'_>) -> bool {
     member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
+}
+
+/// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
+fn has_begun(member: &Member<'_>) -> bool {
+    let steps: Vec<f64> = member.view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();
+    let usual = steps.iter().copied().fold(f64::INFINITY, f64::min);
+    let longest = steps.iter().copied().fold(0.0, f64::max);
+    let latest = member.view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);
+    steps.len() >= BEGUN || (steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual)
 }
 
 /// The upper quarter.
