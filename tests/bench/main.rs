@@ -2,6 +2,7 @@
 
 mod job;
 mod launch;
+mod replay;
 #[path = "../../hook/src/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
 mod ring;
@@ -24,6 +25,7 @@ fn main() {
     launch::fold(&mut table);
     launch::memory(&mut table);
     job::cost(&mut table);
+    replay::scrub(&mut table);
     table.foot();
 }
 

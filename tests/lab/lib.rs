@@ -27,6 +27,7 @@ use xpu_shared::{
     endpoint::BasePort,
     frame::{Body, Frame},
     id::Rank,
+    recording::{Header, Packer, Writer},
     simulation::Simulation,
     unit::Moment,
 };
@@ -58,6 +59,8 @@ pub struct Lab {
     effects: Vec<Effect>,
     change: Change,
     standstill: Option<Standstill>,
+    /// All that arrived, and when, by the viewer's clock.
+    heard: Option<Vec<(Moment, Frame)>>,
 }
 
 impl Lab {
@@ -87,9 +90,42 @@ impl Lab {
             effects: Vec::new(),
             change: Change::default(),
             standstill: None,
+            heard: None,
         };
         lab.tell_time();
         lab
+    }
+
+    /// A job just found, of which all that arrives is kept.
+    pub fn recorded(simulation: Simulation) -> Self {
+        let mut lab = Self::at_rest(simulation, Depth::True);
+        lab.heard = Some(Vec::new());
+        let snapshots = lab.simulation.snapshots(BEFORE);
+        lab.arrive(snapshots);
+        lab
+    }
+
+    /// What [`Lab::recorded`] kept, as a file would hold it.
+    ///
+    /// # Panics
+    /// If nothing was kept.
+    pub fn recording(&self) -> Vec<u8> {
+        let heard = self.heard.as_ref().expect("a recorded lab");
+        let mut writer = Writer::begin(Vec::new(), &Header::default()).expect("memory takes all");
+        let mut packer = Packer::default();
+        for (at, frame) in heard {
+            let due = packer.due(*at).expect("it compresses");
+            let full = packer.push(*at, frame).expect("it compresses");
+            due.iter().chain(&full).for_each(|block| writer.write(block).expect("memory takes all"));
+        }
+        packer.rest().iter().flatten().for_each(|block| writer.write(block).expect("memory takes all"));
+        writer.finish().expect("memory takes all").0
+    }
+
+    /// What time it is for the viewer.
+    pub fn now(&self) -> Moment {
+        // The viewer's clock is not the hosts': nothing may depend on it.
+        self.simulation.started.after(Duration::from_secs(self.second + 7))
     }
 
     /// From now on the rank is slower by this factor.
@@ -183,15 +219,18 @@ impl Lab {
     }
 
     pub fn arrive(&mut self, frames: Vec<Frame>) {
+        let now = self.now();
         for frame in frames {
+            if let Some(heard) = &mut self.heard {
+                heard.push((now, frame.clone()));
+            }
             update(&mut self.app, Action::Arrive(Arrival::Frame(Box::new(frame))));
         }
     }
 
     fn tell_time(&mut self) {
-        let now = self.simulation.started.after(Duration::from_secs(self.second));
-        // The viewer's clock is not the hosts': nothing may depend on it.
-        self.effects.extend(update(&mut self.app, Action::Time(Moment(now.0 + 7_000_000_000))));
+        let now = self.now();
+        self.effects.extend(update(&mut self.app, Action::Time(now)));
     }
 
     /// Presses keys: `jj?`, `<Enter>`, `<Esc>`, `<Tab>`, `<PgDn>`, `<C-c>`.

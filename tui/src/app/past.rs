@@ -56,6 +56,11 @@ impl App {
         self.playback.as_ref()
     }
 
+    /// Ranks of all jobs.
+    pub(crate) fn ranks(&self) -> usize {
+        self.jobs.iter().map(|job| job.ranks().len()).sum()
+    }
+
     /// Takes the place of warnings of its kind.
     pub(crate) fn complain(&mut self, complaints: Vec<String>) {
         self.warnings.clear();
@@ -71,11 +76,15 @@ impl App {
         self.survey = Survey::default();
         self.log = Log::default();
         self.incident = None;
+        self.alarmed = None;
     }
 
     pub(crate) fn go_live(&mut self) {
         if let Some(Parked { jobs, arrived, now }) = self.parked.take() {
+            let alarmed = self.alarmed;
             self.forget();
+            // What was shown of itself before is not shown so again.
+            self.alarmed = alarmed;
             (self.jobs, self.arrived, self.now) = (jobs, arrived, now);
             self.playback = None;
         }

@@ -1,6 +1,9 @@
 //! Moves an app along a tape.
 
-use std::{io, time::Instant};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use xpu_shared::{id::Rank, unit::Moment};
 
@@ -11,6 +14,10 @@ use crate::{
     update::update,
 };
 
+/// How often all is worked out on the way to a moment, in recorded time; of many ranks, less often.
+const LOOK: Duration = Duration::from_secs(1);
+const EACH: u32 = 128;
+
 #[derive(Debug)]
 pub struct Projector {
     tape: Tape,
@@ -18,12 +25,14 @@ pub struct Projector {
     /// When the app was last moved on.
     moved: Instant,
     told: usize,
+    /// The recorded moment of which all was worked out last.
+    looked: Moment,
 }
 
 impl Projector {
     /// Shows the beginning of what is searched in the meantime by `search`.
     pub fn new(tape: Tape, search: Search, now: Instant) -> Self {
-        Self { tape, search, moved: now, told: 0 }
+        Self { tape, search, moved: now, told: 0, looked: Moment(0) }
     }
 
     /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
@@ -66,6 +75,7 @@ impl Projector {
     /// Reads anew what leads to a moment.
     pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         update(app, Action::Rewind);
+        self.looked = Moment(0);
         self.tape.wind(to);
         self.show(app, to)
     }
@@ -93,6 +103,12 @@ impl Projector {
 
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.tape.next(to)? {
+            // Live, somebody looks on every second, and it is remembered what was wrong then.
+            if at.since(self.looked) >= LOOK * (1 + app.ranks() as u32 / EACH) {
+                self.looked = at;
+                app.settle();
+                update(app, Action::Reach(at));
+            }
             update(app, Action::Show(at, Box::new(frame)));
         }
         if let Some(Effect::AskStacks { .. }) = update(app, Action::Reach(to)) {
