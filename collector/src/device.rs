@@ -6,6 +6,7 @@
 mod errors;
 mod gpu;
 mod library;
+mod pace;
 
 use std::{
     collections::HashMap,

@@ -67,7 +67,10 @@ for way, work in WAYS.items():
         torch.cuda.synchronize()
     after, blind = named()
     by_profiler = collections.Counter(event.name for event in profile.events() if event.name)
-    grown = {pattern: kernel["count"] - before.get(pattern, {"count": 0})["count"] for pattern, kernel in after.items()}
+    grown = {
+        pattern: kernel["launches"] - before.get(pattern, {"launches": 0})["launches"]
+        for pattern, kernel in after.items()
+    }
     line = {
         "way": way,
         "hook": {pattern: count for pattern, count in grown.items() if count},

@@ -3,6 +3,7 @@
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 use nvml_wrapper::{Nvml, bitmasks::event::EventTypes, enums::event::XidError, error::NvmlError};
@@ -10,8 +11,11 @@ use xpu_shared::{frame::Xid, id::DeviceUuid, unit::Moment};
 
 use super::{Slot, Xids, gpu, lock};
 
-/// How long one wait for an error takes at most, in milliseconds; then it is seen whether anybody still wants to know.
-const WAIT: u32 = 1000;
+/// Between two looks. The library keeps what happened until then; its own way to wait takes a whole core on some machines.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Events taken in one look: a storm of them must not hold the thread.
+const MOST: usize = 64;
 
 /// What NVML says for an error that has no number.
 const UNKNOWN: u32 = 999;
@@ -37,20 +41,23 @@ fn hear(nvml: &Nvml, uuid: DeviceUuid, slot: &Slot) -> Result<(), NvmlError> {
         device.register_events(EventTypes::CRITICAL_XID_ERROR, events).map_err(|failed| failed.error)?;
     *lock(&slot.xids) = Some(Xids::default());
     while !slot.unwanted.load(Relaxed) && !slot.ended.load(Relaxed) {
-        let code = match events.wait(WAIT) {
-            Ok(event) => match event.event_data {
-                Some(XidError::Value(code)) => u32::try_from(code).unwrap_or(UNKNOWN),
-                Some(XidError::Unknown) => UNKNOWN,
-                None => continue,
-            },
-            Err(NvmlError::Timeout) => continue,
-            Err(error) => return Err(error),
-        };
-        tracing::warn!("GPU {uuid}: Xid {code}");
-        if let Some(xids) = &mut *lock(&slot.xids) {
-            xids.count = xids.count.saturating_add(1);
-            xids.last = Some(Xid { code, at: Moment::now() });
+        for _ in 0..MOST {
+            let code = match events.wait(0) {
+                Ok(event) => match event.event_data {
+                    Some(XidError::Value(code)) => u32::try_from(code).unwrap_or(UNKNOWN),
+                    Some(XidError::Unknown) => UNKNOWN,
+                    None => continue,
+                },
+                Err(NvmlError::Timeout) => break,
+                Err(error) => return Err(error),
+            };
+            tracing::warn!("GPU {uuid}: Xid {code}");
+            if let Some(xids) = &mut *lock(&slot.xids) {
+                xids.count = xids.count.saturating_add(1);
+                xids.last = Some(Xid { code, at: Moment::now() });
+            }
         }
+        thread::sleep(EVERY);
     }
     Ok(())
 }

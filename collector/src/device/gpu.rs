@@ -1,4 +1,4 @@
-//! One GPU, read about once a second on a thread of its own.
+//! One GPU, read about once a second on a thread of its own, or more seldom where a reading costs much.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -20,13 +20,19 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{Slot, errors, lock};
+use super::{
+    Slot, errors, lock,
+    pace::{Pace, spent},
+};
 
-/// From one reading to the next.
-const EVERY: Duration = Duration::from_secs(1);
+/// From one reading to the next, at least and at most: an older one is stale.
+const EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
-/// Readings between two of what seldom changes or takes many calls.
-const SELDOM: u32 = 10;
+/// Likewise of what seldom changes or takes many calls.
+const SELDOM: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(10)];
+
+/// Of a core, for each of the two. Eight GPUs stay within the collector's budget of 1 %.
+const SHARE: f64 = 0.0005;
 
 /// Links a GPU can have.
 const LINKS: u32 = 18;
@@ -42,17 +48,19 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     };
     errors::listen(nvml, uuid, slot);
     let mut seldom = DeviceReading::unknown(uuid, Moment::default());
-    for turn in 0_u32.. {
-        if slot.unwanted.load(Relaxed) {
-            return;
-        }
-        let begun = Instant::now();
-        if turn % SELDOM == 0 {
+    let pace = |[least, most]: [Duration; 2]| Pace::new(SHARE, least, most, Instant::now());
+    let (mut often, mut rarely) = (pace(EVERY), pace(SELDOM));
+    while !slot.unwanted.load(Relaxed) {
+        let (now, before) = (Instant::now(), spent());
+        if rarely.is_due(now) {
             gpu.read_seldom(&mut seldom);
+            rarely.done(now, spent().saturating_sub(before));
         }
+        let before = spent();
         let reading = gpu.read(&seldom, Moment::now());
         *lock(&slot.reading) = Some(reading);
-        thread::sleep(EVERY.saturating_sub(begun.elapsed()).max(EVERY / 10));
+        often.done(now, spent().saturating_sub(before));
+        thread::sleep(often.due().saturating_duration_since(Instant::now()).max(EVERY[0] / 10));
     }
 }
 

@@ -47,7 +47,7 @@ pub struct DeviceReading {
 
 impl DeviceReading {
     /// A reading older than this says nothing of now.
-    pub const STALE: Duration = Duration::from_secs(5);
+    pub const STALE: Duration = Duration::from_secs(10);
 
     /// A reading with nothing in it yet.
     pub fn unknown(uuid: DeviceUuid, read: Moment) -> Self {

@@ -240,11 +240,11 @@ fn devices(readings: &[(u64, u64)]) -> Jobs {
 
 #[test]
 fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
-    let jobs = devices(&[(1, 1), (2, 2), (3, 2), (9, 2)]);
+    let jobs = devices(&[(1, 1), (2, 2), (3, 2), (14, 2)]);
     let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
     assert_eq!(view.device_readings().count(), 2);
     let last = view.device().unwrap();
-    assert_eq!((last.age.seconds(), last.is_stale()), (7.0, true));
+    assert_eq!((last.age.seconds(), last.is_stale()), (12.0, true));
 }
 
 #[test]
