@@ -53,6 +53,20 @@ impl Demo {
         assert!(sent.is_ok_and(|sent| sent.success()));
     }
 
+    /// Runs `xpu-top` with this line on the job, once it trains.
+    fn ask(&self, line: &str) -> Outcome {
+        until("the job to train", || (self.status()?["steps"]["min"].as_u64()? >= 3).then_some(()));
+        let said = self.program.said();
+        let base = said
+            .strip_prefix("demo: ports ")
+            .and_then(|said| said.split(' ').next())
+            .expect("it says its ports");
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.args(line.split_whitespace()).args(["--hosts", "127.0.0.[1-2]", "--base-port", base]);
+        run(&mut command)
+    }
+
     fn end(self) -> (Option<i32>, Value) {
         let Outcome { stdout, stderr, status } = self.program.end();
         let document = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
@@ -78,6 +92,50 @@ fn a_healthy_job_has_no_finding() {
     let (code, document) = Demo::start("--ranks 4 --nodes 2").end();
     assert_eq!((code, findings(&document)), (Some(0), vec![]), "{document:#}");
     assert!(document.get("stacks").is_none());
+}
+
+/// Of 14 layers, each two products forward and four backward; four buckets of gradients; a batch in, a loss out, and the wait for it.
+#[test]
+fn the_same_steps_of_all_ranks_are_captured_whole() {
+    let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000");
+    let file = demo.place.path("c.bin");
+    let done = demo.ask(&format!("capture --steps 3 -o {} --wait 60", file.display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let mut command = demo.place.command(built::artifact("xpu-top"));
+    let report: Value =
+        serde_json::from_str(&run(command.args(["report", "--json"]).arg(&file)).stdout).expect("a document");
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ranks = list(&report["ranks"]);
+    assert_eq!((ranks.len(), list(&report["steps"]).len()), (8, 3), "{report:#}");
+    for rank in &ranks {
+        let steps: Vec<_> = list(&rank["steps"]).iter().map(|step| step["step"].clone()).collect();
+        assert_eq!(Value::from(steps), report["steps"], "all ranks have the same steps");
+        for step in list(&rank["steps"]) {
+            let counts = serde_json::json!({ "gemm": 84, "collective": 4, "copy": 2, "blocked": 1 });
+            assert_eq!(step["operations"], counts, "{rank:#}");
+            let part =
+                |name: &str| step[name].as_f64().expect("a time") / step["took_ns"].as_f64().expect("a time");
+            assert!(part("compute_ns") > 0.2 && part("compute_ns") <= 1.0, "{step:#}");
+            assert!(
+                part("communication_ns") > 0.0 && part("exposed_ns") <= part("communication_ns"),
+                "{step:#}"
+            );
+        }
+        assert_eq!((&rank["dropped"], &rank["untimed"]), (&Value::from(0), &Value::from(0)), "{rank:#}");
+    }
+    assert!(report["clock"]["error_ns"].as_u64().is_some_and(|error| error < 50_000_000), "{report:#}");
+    assert_eq!(
+        (report["missing"].as_array().map(Vec::len), &report["closed"]),
+        (Some(0), &Value::from(true))
+    );
+    let size = fs::metadata(&file).expect("it is there").len();
+    assert!(size <= 20 * 1024 * 8 * 3, "{size} bytes");
+    let again = demo.ask(&format!("capture --steps 3 -o {}", file.display()));
+    assert_eq!(again.status.code(), Some(64), "what is there is not written over: {again:?}");
+    let replayed =
+        run(demo.place.command(built::artifact("xpu-top")).args(["status", "--json", "--replay"]).arg(&file));
+    let status: Value = serde_json::from_str(&replayed.stdout).expect("a document");
+    assert_eq!(status["coverage"]["ranks_seen"], 8, "{replayed:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! ```
 
 mod address;
+mod captures;
 mod complaint;
 mod counting;
 mod device;

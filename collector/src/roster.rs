@@ -298,6 +298,18 @@ impl Roster {
         of_job.map(|(_, worker)| worker.identity.clone()).collect()
     }
 
+    /// The same for some ranks, all that are here if none is named.
+    pub(crate) fn those(&self, job: &JobName, ranks: &[Rank]) -> Vec<Identity> {
+        let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
+        let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
+        named.map(|(_, worker)| worker.identity.clone()).collect()
+    }
+
+    /// Which rank of which job a worker is, if it has a place here.
+    pub(crate) fn place_of(&self, from: &Identity) -> Option<(&JobName, Rank)> {
+        self.identities.get(from).map(|place| (&place.job, place.rank))
+    }
+
     pub(crate) fn living(&self) -> usize {
         self.places.values().filter(|worker| worker.is_there()).count()
     }

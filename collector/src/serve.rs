@@ -16,6 +16,7 @@ use zmq::{DONTWAIT, POLLIN, PollItem, SNDMORE};
 
 use crate::{
     address::Address,
+    captures::Captures,
     complaint::Complaints,
     counting::Counting,
     device::Devices,
@@ -47,6 +48,7 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     stacks: Stacks,
+    captures: Captures,
     devices: Devices,
     complaints: Complaints,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
@@ -67,6 +69,7 @@ impl Collector {
             stacks: Stacks::new(config.reader.clone()),
             config,
             started: now,
+            captures: Captures::default(),
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
@@ -162,6 +165,10 @@ impl Collector {
                     Body::Hello(info) => self.roster.hello(&from, number, info, now),
                     Body::Summary(summary) => self.roster.summary(&from, number, summary, now),
                     Body::Goodbye => self.roster.goodbye(&from, now),
+                    Body::CaptureAnswer(_) | Body::CapturePart(_) => {
+                        self.pass_on(&from, body, now);
+                        continue;
+                    }
                     other => {
                         self.complaints.raise("not for a worker to say", &other.kind(), now);
                         continue;
@@ -220,6 +227,24 @@ impl Collector {
                 }
                 None
             }
+            Request::Capture { job, ranks, order } => {
+                let identities = self.roster.those(&job, &ranks);
+                if identities.is_empty() {
+                    // With ranks named, they may live on other hosts.
+                    return ranks.is_empty().then(|| self.nobody(&job));
+                }
+                self.captures.asked(order.number, viewer);
+                for identity in identities {
+                    self.tell(&identity, xpu_shared::frame::Command::Capture(order), now);
+                }
+                None
+            }
+            Request::EndCapture { job, number } => {
+                for identity in self.roster.identities(&job) {
+                    self.tell(&identity, xpu_shared::frame::Command::EndCapture(number), now);
+                }
+                None
+            }
             Request::Stacks { job, ranks, kept, natively } => {
                 let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, natively, now) else {
                     return Some(self.nobody(&job));
@@ -234,6 +259,19 @@ impl Collector {
                 None
             }
         }
+    }
+
+    /// What a rank says of a capture goes to who asked for it, if it is the rank it says it is.
+    fn pass_on(&mut self, from: &Identity, body: Body, now: Moment) {
+        let (number, job, rank) = match &body {
+            Body::CaptureAnswer(answer) => (answer.number, &answer.job, answer.rank),
+            Body::CapturePart(part) => (part.number, &part.job, part.rank),
+            _ => return,
+        };
+        let is_its_own = self.roster.place_of(from) == Some((job, rank));
+        let Some(viewer) = self.captures.viewer(number).filter(|_| is_its_own).cloned() else { return };
+        let bytes = self.encode(CONTROL, body, now);
+        self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
     }
 
     fn nobody(&self, job: &JobName) -> Body {

@@ -5,7 +5,11 @@ use xpu_shared::{
     ledger::Call,
 };
 
-use crate::lane::{Count, Lane, coarse_now, monotonic};
+use crate::{
+    capture,
+    lane::{Count, Lane, coarse_now, monotonic},
+    record::{HostCall, Record},
+};
 
 /// In the order of `cudaMemcpyKind`; then the copies that name two devices.
 pub(crate) const DIRECTIONS: [Direction; 6] = [
@@ -73,6 +77,10 @@ impl Waiting {
         held.count.add(1);
         held.waited.add(waited);
         held.longest.raise(waited);
+        if capture::is_on() {
+            let call = HostCall::Blocked(self.call);
+            lane.push(Record::Host { call, bytes: 0, at: self.from, until: self.from + waited });
+        }
     }
 }
 

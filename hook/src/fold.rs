@@ -10,7 +10,7 @@ use std::{collections::VecDeque, ffi::c_int};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals},
+    frame::{CollectiveTotals, GemmTotals, StepSource},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceUuid, Sequence},
@@ -19,6 +19,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    capture::Capture,
     driver,
     lane::{Lane, monotonic},
     observer::Observer,
@@ -50,6 +51,7 @@ pub(crate) struct Fold {
     /// What empty pairs of events read since they were taken last.
     gaps: Vec<Nanoseconds>,
     steps: Steps,
+    pub(crate) capture: Capture,
     /// The device that is current on this thread.
     device: Option<c_int>,
     /// What CUDA calls that of the first timing; empty if it will not say, `None` until it was asked.
@@ -84,6 +86,8 @@ pub(crate) struct Sample {
 /// A record whose events have not been reached by the GPU yet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    /// Its lane, by its number too.
+    thread: usize,
     lane: &'static Lane,
     timer: TimerId,
     record: Record,
@@ -121,12 +125,15 @@ impl Fold {
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
                 self.count(observer, number, &record);
+                self.capture.launched(observer, number, &record);
                 if let Some(timer) = record.timer() {
-                    self.waiting.push_back(Waiting { lane, timer, record });
+                    self.waiting.push_back(Waiting { thread: number, lane, timer, record });
                 }
             }
         }
-        self.steps.settle(observer, begun);
+        if let Some((completed, at)) = self.steps.settle(observer, begun) {
+            self.capture.mark(completed, at, StepSource::Detected);
+        }
         self.count_graphs(observer);
         self.count_kernels(observer);
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -138,12 +145,16 @@ impl Fold {
                 Elapsed::Took(duration) => {
                     self.read += 1;
                     self.time(observer, &waiting.record, duration);
+                    let from = (waiting.thread, waiting.lane, waiting.timer);
+                    self.capture.timed(observer, from, &waiting.record, duration);
                 }
             }
             waiting.lane.timers.give_back(waiting.timer);
             true
         });
         self.waiting = waiting;
+        let waiting = self.waiting.iter().filter_map(|waiting| waiting.record.at());
+        self.capture.settle(self.device, waiting);
         self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));
         self.name_device();
     }
@@ -192,8 +203,11 @@ impl Fold {
             Record::Graph { graph, signature, size, at, .. } => {
                 self.steps.graph(lane, Launched { graph, signature, size, at });
             }
-            Record::Interval { .. } | Record::Kernel { .. } | Record::Gap { .. } => {}
-            Record::Step { completed, at } => self.steps.mark(completed, at),
+            Record::Interval { .. } | Record::Kernel { .. } | Record::Gap { .. } | Record::Host { .. } => {}
+            Record::Step { completed, at } => {
+                self.steps.mark(completed, at);
+                self.capture.mark(completed, at, StepSource::Marked);
+            }
         }
     }
 
@@ -231,7 +245,7 @@ impl Fold {
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
             Record::Gap { .. } => self.gaps.push(duration),
-            Record::Step { .. } => {}
+            Record::Step { .. } | Record::Host { .. } => {}
         }
     }
 
@@ -347,6 +361,7 @@ impl Fold {
             + self.graphs.memory()
             + self.kernels.memory()
             + self.samples.capacity() * size_of::<Sample>()
+            + self.capture.memory()
             + self.waiting.capacity() * size_of::<Waiting>()
     }
 }

@@ -7,7 +7,7 @@ use xpu_shared::gemm::GemmShape;
 
 use crate::{
     graphs::CaptureId,
-    lane::{Lane, Timing},
+    lane::{Lane, Timing, monotonic},
     rate::{self, Class},
     record::Record,
 };
@@ -18,6 +18,8 @@ pub(crate) struct Product {
     stream: Option<cudaStream_t>,
     timing: Timing,
     captured: Option<CaptureId>,
+    /// As the record has it.
+    at: u64,
 }
 
 /// Before the call. `stream` is asked for only if it is needed.
@@ -26,8 +28,11 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Opti
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::take_allowance());
-    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: None };
+    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: None, at: 0 };
     if timed || lane.observer().may_capture() {
+        if timed {
+            product.at = monotonic();
+        }
         product.stream = stream();
         if let Some(stream) = product.stream {
             product.captured = lane.observer().capture_of(stream);
@@ -56,5 +61,5 @@ pub(crate) fn end(lane: &Lane, product: Product, result: c_int) {
     }
     lane.counters.gemms.add(1);
     let timer = product.stream.and_then(|stream| lane.stop_timing(product.timing, stream));
-    lane.push(Record::Gemm { shape: product.shape, timer });
+    lane.push(Record::Gemm { shape: product.shape, at: product.at, timer });
 }

@@ -12,7 +12,7 @@ use cudarc::{driver::sys::CUfunction, runtime::sys::cudaStream_t};
 
 use crate::{
     graphs::CaptureId,
-    lane::{Lane, Timing},
+    lane::{Lane, Timing, monotonic},
     rate::{self, Class},
     record::Record,
 };
@@ -38,6 +38,8 @@ pub(crate) struct Launch {
     stream: cudaStream_t,
     captured: Option<CaptureId>,
     timing: Timing,
+    /// As the record has it.
+    at: u64,
 }
 
 impl Launch {
@@ -56,11 +58,12 @@ impl Launch {
         let number = lane.counters.named_kernels.get();
         let timed = matches!(known, Known::Matches(_)) && rate::of(Class::Kernel).times(number);
         let mut launch =
-            Self { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not };
+            Self { function, known, stream: ptr::null_mut(), captured: None, timing: Timing::Not, at: 0 };
         if timed || observer.may_capture() {
             launch.stream = stream();
             launch.captured = observer.capture_of(launch.stream);
             if timed && launch.captured.is_none() {
+                launch.at = monotonic();
                 launch.timing = lane.start_timing(launch.stream);
                 lane.counters.untimed.add(u64::from(matches!(launch.timing, Timing::Not)));
             }
@@ -103,8 +106,8 @@ impl Launch {
             lane.counters.named_kernels.add(1);
             lane.counters.named[place].add(1);
         }
-        if let (Some(pattern), Some(timer)) = (pattern, timer) {
-            lane.push(Record::Kernel { pattern, timer });
+        if let Some(pattern) = pattern.filter(|_| self.at > 0) {
+            lane.push(Record::Kernel { pattern, at: self.at, timer });
         }
     }
 }

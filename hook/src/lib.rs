@@ -17,6 +17,7 @@ pub mod abi;
 mod activity;
 mod allocations;
 mod budget;
+mod capture;
 mod communicator;
 mod completion;
 pub mod cublas;

@@ -22,7 +22,7 @@ use xpu_shared::{
 
 use crate::{
     allocations::Allocations,
-    budget,
+    budget, capture,
     communicator::Communicators,
     completion::Completions,
     governor::Overhead,
@@ -39,7 +39,7 @@ use crate::{
 const LANES: usize = 64;
 
 /// Of the 32 MiB that a rank's hook may hold.
-const _: () = assert!(LANES * Lane::MEMORY <= 19 << 20, "lanes take too much memory");
+const _: () = assert!(LANES * Lane::MEMORY <= 21 << 20, "lanes take too much memory");
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(100);
@@ -282,6 +282,7 @@ extern "C" fn in_child() {
     STARTING.store(false, Relaxed);
     TOO_EARLY.store(0, Relaxed);
     GENERATION.fetch_add(1, Relaxed);
+    capture::forget();
 }
 
 fn register_handlers() {

@@ -8,13 +8,14 @@ mod totals;
 use std::{
     ffi::c_int,
     panic::AssertUnwindSafe,
+    sync::atomic::Ordering::Relaxed,
     thread,
     time::{Duration, Instant},
 };
 
 use xpu_shared::{
     codec,
-    frame::{Body, Command, Frame, Launches},
+    frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches},
     ledger::Call,
     socket,
     unit::Moment,
@@ -39,6 +40,9 @@ const FIRST_AFTER: Duration = Duration::from_millis(200);
 /// Between two visits to the rings while operations are under way, and while none is.
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(50);
+
+/// Parts of a capture sent at one visit.
+const PARTS_AT_ONCE: usize = 4;
 
 /// How long the last message may take to leave.
 const LINGER_MS: c_int = 80;
@@ -120,6 +124,7 @@ impl Publisher {
             self.governor.learn(self.fold.take_gaps());
             self.governor.visit(self.observer, switch::time_on(monotonic()));
             self.obey();
+            self.send_captured();
             if !exit_known && self.fold.has_read() {
                 observer::register_exit();
                 exit_known = true;
@@ -129,7 +134,11 @@ impl Publisher {
                 self.observer.lanes().for_each(Lane::reclaim);
                 self.publish();
             }
-            thread::park_timeout(if self.fold.is_waiting() { BUSY } else { IDLE });
+            thread::park_timeout(if self.fold.is_waiting() || self.fold.capture.is_active() {
+                BUSY
+            } else {
+                IDLE
+            });
         }
         if memory::ran_out() {
             // Closing asks for memory too.
@@ -137,6 +146,8 @@ impl Publisher {
         }
         self.fold.gather(self.observer);
         self.publish();
+        self.fold.capture.finish(CaptureEnd::ProcessEnd);
+        self.send_captured();
         if self.introduced {
             self.say(Body::Goodbye);
         }
@@ -159,7 +170,27 @@ impl Publisher {
                     self.publish();
                 }
                 Ok(Body::Command(Command::Enable(on))) => switch::set(on),
+                Ok(Body::Command(Command::Capture(order))) => self.answer(order),
+                Ok(Body::Command(Command::EndCapture(number))) => self.fold.capture.cancel(number),
                 _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, order: CaptureOrder) {
+        let counted = self.observer.steps.load(Relaxed);
+        let (outcome, completed) = self.fold.capture.order(order, counted);
+        let (job, rank) = (self.identity.info.job.clone(), self.identity.info.rank);
+        self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
+    }
+
+    /// Some of what was recorded, if there is any: the queue is not filled with it alone.
+    fn send_captured(&mut self) {
+        for _ in 0..PARTS_AT_ONCE {
+            let Some(part) = self.fold.capture.next_part() else { return };
+            let info = &self.identity.info;
+            if !self.say(Body::CapturePart(part.of_rank(info.job.clone(), info.rank))) {
+                return self.fold.capture.not_sent(part);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! How often each class of operations is timed: as the governor says, or as somebody set it by hand.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 
 use xpu_shared::sampling::Rate;
 
@@ -31,6 +31,10 @@ const GOVERNED: u8 = u8::MAX;
 static RATES: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(FIRST.0) }; Class::ALL.len()];
 static BY_HAND: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
 
+/// What stands in [`BY_HAND`] again when not everything is timed any more.
+static PUT_BY: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }; Class::ALL.len()];
+static ALL_TIMED: AtomicBool = AtomicBool::new(false);
+
 /// GEMMs that may be timed because their shape asks for it, though their number does not.
 static ALLOWANCE: AtomicI64 = AtomicI64::new(0);
 
@@ -58,9 +62,24 @@ pub(crate) fn govern(class: Class, rate: Rate) {
 /// `None` leaves the class to the governor. Sends and receives go with collectives.
 pub(crate) fn set_by_hand(class: Class, rate: Option<Rate>) {
     let rate = rate.map_or(GOVERNED, |rate| rate.0);
-    BY_HAND[class as usize].store(rate, Relaxed);
+    let rates = if ALL_TIMED.load(Relaxed) { &PUT_BY } else { &BY_HAND };
+    rates[class as usize].store(rate, Relaxed);
     if class == Class::Collective {
-        BY_HAND[Class::PointToPoint as usize].store(rate, Relaxed);
+        rates[Class::PointToPoint as usize].store(rate, Relaxed);
+    }
+}
+
+/// Has everything timed, or as it was before. Who launches reads what it read before, and no word more.
+pub(crate) fn time_all(on: bool) {
+    if ALL_TIMED.swap(on, Relaxed) == on {
+        return;
+    }
+    for (by_hand, put_by) in BY_HAND.iter().zip(&PUT_BY) {
+        if on {
+            put_by.store(by_hand.swap(Rate(0).0, Relaxed), Relaxed);
+        } else {
+            by_hand.store(put_by.load(Relaxed), Relaxed);
+        }
     }
 }
 
@@ -124,6 +143,22 @@ mod tests {
         assert_eq!(of(Class::Gemm), Rate(0));
         set_all_by_hand(None);
         assert_eq!(of(Class::Gemm), FIRST);
+    }
+
+    #[test]
+    fn all_is_timed_for_a_while_and_then_as_it_was() {
+        set_by_hand(Class::Gemm, Some(Rate(5)));
+        time_all(true);
+        assert_eq!(Class::ALL.map(of), [Rate(0); 5]);
+        set_by_hand(Class::Collective, Some(Rate(2)));
+        assert_eq!(of(Class::Collective), Rate(0));
+        time_all(true);
+        time_all(false);
+        assert_eq!(
+            [Class::Gemm, Class::Collective, Class::Graph].map(by_hand),
+            [Some(Rate(5)), Some(Rate(2)), None]
+        );
+        set_all_by_hand(None);
     }
 
     #[test]

@@ -1,13 +1,21 @@
 //! What a launching thread tells the hook's own thread: a small value that is copied into a ring.
 
-use xpu_shared::{collective::Operation, datatype::DataType, gemm::GemmShape};
+use xpu_shared::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{BlockingCall, CapturedLabel, Direction},
+    gemm::GemmShape,
+    id::Sequence,
+};
 
-use crate::timer::TimerId;
+use crate::{kernels, observer::Observer, timer::TimerId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
     Gemm {
         shape: GemmShape,
+        /// When it was launched, in monotonic nanoseconds; 0 for one that was not to be timed.
+        at: u64,
         timer: Option<TimerId>,
     },
     Collective {
@@ -35,6 +43,8 @@ pub(crate) enum Record {
         sequence: u64,
         /// 0 if there are only sends and receives: what other ranks do is another thing.
         collectives: u64,
+        /// When it was launched, in monotonic nanoseconds.
+        at: u64,
         timer: TimerId,
     },
     /// The launch of an executable graph, by its number.
@@ -48,15 +58,17 @@ pub(crate) enum Record {
         at: u64,
         timer: Option<TimerId>,
     },
-    /// The timed launch of a kernel, by the pattern that its name matches.
+    /// The launch of a kernel that was to be timed, by the pattern that its name matches.
     Kernel {
         pattern: u8,
-        timer: TimerId,
+        /// Likewise.
+        at: u64,
+        timer: Option<TimerId>,
     },
     /// A pair of events with nothing in between.
-    Gap {
-        timer: TimerId,
-    },
+    Gap { timer: TimerId },
+    /// Only while everything is recorded: a call that held its thread, or moved memory.
+    Host { call: HostCall, bytes: u64, at: u64, until: u64 },
     Step {
         completed: u64,
         /// Monotonic nanoseconds.
@@ -64,13 +76,109 @@ pub(crate) enum Record {
     },
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HostCall {
+    Copy(Direction),
+    Set,
+    Blocked(BlockingCall),
+}
+
+/// A record as it is kept while everything is.
+#[derive(Debug)]
+pub(crate) struct Single {
+    pub(crate) label: CapturedLabel,
+    /// When it was launched, in monotonic nanoseconds.
+    pub(crate) at: u64,
+    pub(crate) sequence: Option<Sequence>,
+    /// How long its thread was held, if it is no work of the GPU.
+    pub(crate) held: Option<u64>,
+    /// It should have been timed.
+    pub(crate) timeable: bool,
+}
+
 impl Record {
     /// The pair of events that has to be read, and given back, for this record.
     pub(crate) fn timer(&self) -> Option<TimerId> {
         match *self {
-            Self::Gemm { timer, .. } | Self::Collective { timer, .. } | Self::Graph { timer, .. } => timer,
-            Self::Interval { timer, .. } | Self::Kernel { timer, .. } | Self::Gap { timer } => Some(timer),
-            Self::Step { .. } => None,
+            Self::Gemm { timer, .. }
+            | Self::Collective { timer, .. }
+            | Self::Graph { timer, .. }
+            | Self::Kernel { timer, .. } => timer,
+            Self::Interval { timer, .. } | Self::Gap { timer } => Some(timer),
+            Self::Step { .. } | Self::Host { .. } => None,
         }
+    }
+
+    /// When it was launched, in monotonic nanoseconds, if anybody looked.
+    pub(crate) fn at(&self) -> Option<u64> {
+        match *self {
+            Self::Gemm { at, .. }
+            | Self::Collective { at, .. }
+            | Self::Interval { at, .. }
+            | Self::Graph { at, .. }
+            | Self::Kernel { at, .. }
+            | Self::Host { at, .. } => Some(at).filter(|&at| at > 0),
+            Self::Gap { .. } | Self::Step { .. } => None,
+        }
+    }
+
+    /// What is kept of it; `None` of what is no operation of the program.
+    pub(crate) fn single(&self, observer: &Observer) -> Option<Single> {
+        let at = self.at()?;
+        let id = |communicator| observer.communicators.slot(communicator).id();
+        let (mut sequence, mut held, mut timeable) = (None, None, true);
+        let label = match *self {
+            Self::Gemm { shape, .. } => CapturedLabel::Gemm(shape),
+            Self::Collective {
+                communicator,
+                operation,
+                datatype,
+                bytes,
+                bus_bytes,
+                sequence: number,
+                ..
+            } => {
+                (sequence, timeable) = (Some(Sequence(number)), false);
+                CapturedLabel::Collective {
+                    communicator: id(communicator),
+                    operation,
+                    datatype,
+                    bytes,
+                    bus_bytes,
+                }
+            }
+            Self::Interval {
+                communicator,
+                operation,
+                bytes,
+                bus_bytes,
+                sequence: number,
+                collectives,
+                ..
+            } => {
+                sequence = Some(Sequence(number));
+                CapturedLabel::Group {
+                    communicator: id(communicator),
+                    operation,
+                    bytes,
+                    bus_bytes,
+                    collectives,
+                }
+            }
+            Self::Graph { graph, .. } => CapturedLabel::Graph(graph),
+            Self::Kernel { pattern, .. } => {
+                CapturedLabel::Kernel(kernels::pattern(pattern).unwrap_or_default().to_owned())
+            }
+            Self::Host { call, bytes, until, .. } => {
+                held = Some(until.saturating_sub(at));
+                match call {
+                    HostCall::Copy(direction) => CapturedLabel::Copy { direction, bytes },
+                    HostCall::Set => CapturedLabel::Set { bytes },
+                    HostCall::Blocked(call) => CapturedLabel::Blocked(call),
+                }
+            }
+            Self::Gap { .. } | Self::Step { .. } => return None,
+        };
+        Some(Single { label, at, sequence, held, timeable })
     }
 }

@@ -18,6 +18,8 @@ pub(crate) const NOT_READY: c_int = 600;
 pub(crate) const MISSING: c_int = 303;
 /// `cudaEventDisableTiming`
 pub(crate) const NO_TIMING: c_uint = 2;
+/// `cudaStreamNonBlocking`
+const NON_BLOCKING: c_uint = 1;
 /// `cudaStreamCaptureStatusNone`
 pub(crate) const NOT_CAPTURING: c_int = 0;
 /// The handles of the default streams, NULL among them, name different streams on different devices and threads.
@@ -30,6 +32,7 @@ foreign! { fn cudaEventDestroy(event: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaEventRecord(event: cudaEvent_t, stream: cudaStream_t) -> c_int in CUDART }
 foreign! { fn cudaEventQuery(event: cudaEvent_t) -> c_int in CUDART }
 foreign! { fn cudaEventElapsedTime(milliseconds: *mut f32, start: cudaEvent_t, end: cudaEvent_t) -> c_int in CUDART }
+foreign! { fn cudaStreamCreateWithFlags(stream: *mut cudaStream_t, flags: c_uint) -> c_int in CUDART }
 foreign! { fn cudaStreamIsCapturing(stream: cudaStream_t, status: *mut c_int) -> c_int in CUDART }
 foreign! {
     /// Up to CUDA 12 it has three arguments and reads no more; from CUDA 13 on these, of which the last may be NULL.
@@ -121,6 +124,18 @@ pub(crate) fn make_event(flags: c_uint) -> Option<cudaEvent_t> {
         forget_error();
     }
     made.then_some(event)
+}
+
+/// A stream on the current device that waits for no other, nor is waited for. Only after [`error_free`], by a thread in relaxed mode.
+#[cold]
+pub(crate) fn make_stream() -> Option<cudaStream_t> {
+    let mut stream = ptr::null_mut();
+    // SAFETY: the place for the handle outlives the call.
+    let made = unsafe { cudaStreamCreateWithFlags(&raw mut stream, NON_BLOCKING) } == Some(SUCCESS);
+    if !made {
+        forget_error();
+    }
+    made.then_some(stream)
 }
 
 /// Lets this thread query events while another thread captures; a query would break the capture otherwise.

@@ -133,6 +133,21 @@ impl Timers {
         }
     }
 
+    /// How long after `event` the operation began, in nanoseconds; below zero if it was before. Called as `read`, after it gave a
+    /// time; `event` is done and of the pair's device.
+    pub(crate) fn start_after(&self, id: TimerId, event: cudaEvent_t) -> Option<i64> {
+        // SAFETY: as in `read`.
+        let pair = unsafe { &*self.pair(id).get() };
+        let mut milliseconds = 0.0_f32;
+        // SAFETY: both events are live and recorded; `milliseconds` outlives the call.
+        let told = unsafe { runtime::cudaEventElapsedTime(&raw mut milliseconds, event, pair.start) };
+        if told != Some(SUCCESS) {
+            runtime::forget_error();
+            return None;
+        }
+        Some((f64::from(milliseconds) * 1e6) as i64)
+    }
+
     /// The device a pair belongs to.
     pub(crate) fn device(&self, id: TimerId) -> Option<c_int> {
         // SAFETY: as in `read`; a pair's device never changes once it is made.

@@ -72,6 +72,8 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Hello(body) => payload(frame, body, &mut bytes),
         Body::Summary(body) => payload(frame, body, &mut bytes),
         Body::Goodbye => payload(frame, &(), &mut bytes),
+        Body::CaptureAnswer(body) => payload(frame, body, &mut bytes),
+        Body::CapturePart(body) => payload(frame, body, &mut bytes),
         Body::Command(body) => payload(frame, body, &mut bytes),
         Body::Request(body) => payload(frame, body, &mut bytes),
         Body::Snapshot(body) => payload(frame, body, &mut bytes),
@@ -80,6 +82,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Digest(body) => payload(frame, body, &mut bytes),
         Body::Detail(body) => payload(frame, body, &mut bytes),
         Body::Event(body) => payload(frame, body, &mut bytes),
+        Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
     }
     let length = u32::try_from(bytes.len() - HEADER).unwrap_or(u32::MAX);
     bytes[8..HEADER].copy_from_slice(&length.to_le_bytes());
@@ -113,6 +116,8 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         1 => body(kind, rest, Body::Hello),
         2 => body(kind, rest, Body::Summary),
         3 => body(kind, rest, |()| Body::Goodbye),
+        4 => body(kind, rest, Body::CaptureAnswer),
+        5 => body(kind, rest, Body::CapturePart),
         16 => body(kind, rest, Body::Command),
         32 => body(kind, rest, Body::Request),
         33 => body(kind, rest, Body::Snapshot),
@@ -121,6 +126,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         64 => body(kind, rest, Body::Digest),
         65 => body(kind, rest, Body::Detail),
         66 => body(kind, rest, Body::Event),
+        96 => body(kind, rest, Body::CaptureSheet),
         kind => Err(DecodeError::Kind { kind }),
     }
 }

@@ -2,12 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{Command, Event, Request, StepSource, Steps, Summary, Work},
+    frame::{CaptureOrder, Command, Event, Request, StepSource, Steps, Summary, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,
     unit::Nanoseconds,
 };
+
+const ORDER: CaptureOrder =
+    CaptureOrder { number: 7, first: Step(40), steps: 3, limit: Nanoseconds(60_000_000_000) };
 
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);
@@ -37,6 +40,17 @@ fn frames() -> Vec<Frame> {
             kept: true,
             natively: false,
         })),
+        frame(Body::Command(Command::Capture(ORDER))),
+        frame(Body::Request(Request::Capture { job: "j".into(), ranks: vec![Rank(3)], order: ORDER })),
+        frame(Body::CaptureAnswer(crate::frame::CaptureAnswer {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(1),
+            completed: Step(5),
+            outcome: crate::frame::CaptureOutcome::TooLate,
+        })),
+        frame(Body::CapturePart(crate::capture::example::part(1, 0))),
+        frame(Body::CaptureSheet(crate::capture::example::sheet(&[0, 1]))),
         frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
     ]);
     all

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 mod activity;
 mod advance;
+mod capture;
 mod device;
 mod digest;
 mod stacks;
@@ -14,6 +15,10 @@ mod summary;
 
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
 pub use advance::Advance;
+pub use capture::{
+    CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,
+    CapturedLabel, CapturedOperation, CapturedSpan, MissingRank, StepMark,
+};
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
@@ -51,6 +56,10 @@ pub enum Body {
     Summary(Summary),
     /// Worker to collector: I end in an orderly way.
     Goodbye,
+    /// Worker to collector, and on to who asked: whether this rank records the steps that were asked for.
+    CaptureAnswer(CaptureAnswer),
+    /// Worker to collector, and on to who asked: what it did in them.
+    CapturePart(CapturePart),
     /// Collector to worker.
     Command(Command),
     /// Viewer to collector.
@@ -67,6 +76,8 @@ pub enum Body {
     Event(Event),
     /// Collector to viewer: a request was not carried out, and what to do.
     Refusal(String),
+    /// In a file only: what was asked for of a capture.
+    CaptureSheet(CaptureSheet),
 }
 
 impl Body {
@@ -75,6 +86,8 @@ impl Body {
             Self::Hello(_) => 1,
             Self::Summary(_) => 2,
             Self::Goodbye => 3,
+            Self::CaptureAnswer(_) => 4,
+            Self::CapturePart(_) => 5,
             Self::Command(_) => 16,
             Self::Request(_) => 32,
             Self::Snapshot(_) => 33,
@@ -83,6 +96,7 @@ impl Body {
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
+            Self::CaptureSheet(_) => 96,
         }
     }
 }
@@ -94,6 +108,10 @@ pub enum Command {
     Introduce,
     /// Start or stop observing.
     Enable(bool),
+    /// Record every operation of some steps.
+    Capture(CaptureOrder),
+    /// Record them no more: nobody wants them.
+    EndCapture(u64),
 }
 
 /// Viewer to collector.
@@ -107,6 +125,10 @@ pub enum Request {
     /// With `kept`, those count as well that were read since the rank last moved: of one standstill, a rank is read once,
     /// however many ask. With `natively`, with native frames: each thread is held for a moment.
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
+    /// Have these ranks of a job, those that are on this host, record every operation of some steps; all that are if none is named.
+    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
+    /// Have the ranks of a job record them no more.
+    EndCapture { job: JobName, number: u64 },
 }
 
 /// Something that happened once.

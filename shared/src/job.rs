@@ -78,6 +78,9 @@ impl Jobs {
             | Body::Goodbye
             | Body::Command(_)
             | Body::Request(_)
+            | Body::CaptureAnswer(_)
+            | Body::CapturePart(_)
+            | Body::CaptureSheet(_)
             | Body::Refusal(_) => {}
         }
     }

@@ -8,10 +8,11 @@
 //! [`frame`] says what is sent, [`codec`] how it becomes bytes, [`socket`] over which ZeroMQ sockets.
 //! [`ledger`] is the page of shared memory a rank can be read from when it can no longer speak.
 //! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
-//! [`recording`] is a file of frames.
+//! [`recording`] is a file of frames, [`capture`] what such a file holds of a few steps recorded whole.
 //! [`stack`] merges the stacks of many ranks into one tree.
 //! Nothing here reads a clock or the network by itself; time comes in as an argument.
 
+pub mod capture;
 pub mod codec;
 pub mod collective;
 pub mod datatype;

@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use xpu_shared::{
     endpoint::BasePort,
-    id::JobName,
+    frame::CaptureOrder,
+    id::{JobName, Rank},
     key::{Key, KeyError},
 };
 
@@ -37,6 +38,10 @@ pub enum Command {
     Status(StatusArgs),
     /// Write what all ranks say to a file, to be looked at later with --replay
     Record(RecordArgs),
+    /// Write every operation of a few steps of all ranks to a file
+    Capture(CaptureArgs),
+    /// Print what a capture holds: steps, operations, how the time was spent
+    Report(ReportArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
@@ -129,6 +134,38 @@ pub struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct CaptureArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// So many steps, the same on every rank
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
+    pub steps: u32,
+    /// Only these ranks: `0-7,16` [default: all]
+    #[arg(long, value_name = "LIST", value_parser = ranks)]
+    pub ranks: Option<RankList>,
+    /// The file to write; it must not be there yet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// How long all of it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub wait: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A file that `xpu-top capture` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Ranks named one by one or as ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankList(pub Vec<Rank>);
+
+#[derive(Debug, Args)]
 pub struct CtlArgs {
     #[command(flatten)]
     pub of: JobArgs,
@@ -195,6 +232,22 @@ fn job(text: &str) -> Result<JobName, String> {
     } else {
         Err(format!("write letters, digits, `.`, `_`, `:` and `-` only, for example {cleaned}"))
     }
+}
+
+fn ranks(text: &str) -> Result<RankList, String> {
+    const MOST: usize = 1 << 20;
+    let wrong = || "write ranks like 0-7,16".to_owned();
+    let mut all = std::collections::BTreeSet::new();
+    for item in text.split(',') {
+        let (from, to) = item.split_once('-').unwrap_or((item, item));
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
+        if from > to || (to - from) as usize >= MOST - all.len() {
+            return Err(wrong());
+        }
+        all.extend((from..=to).map(Rank));
+    }
+    Ok(RankList(all.into_iter().collect()))
 }
 
 fn length(text: &str) -> Result<Duration, String> {

@@ -1,10 +1,12 @@
 //! What `xpu-top` does besides the screen, one file a command.
 
+pub mod capture;
 pub mod ctl;
 pub mod demo;
 pub mod keygen;
 mod living;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod stacks;
 pub mod status;

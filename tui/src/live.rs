@@ -18,7 +18,7 @@ use tokio::sync::mpsc as queue;
 use xpu_shared::{
     codec,
     endpoint::BasePort,
-    frame::{Body, Request, topic},
+    frame::{Body, CaptureOrder, Request, topic},
     id::{JobName, Rank},
     key::Key,
     socket,
@@ -52,6 +52,8 @@ enum Order {
     WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
+    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
+    EndCapture { job: JobName, number: u64 },
 }
 
 impl Live {
@@ -79,7 +81,18 @@ impl Live {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
-    /// The same of a job that stands or has died, from every host that knows it: what was read since it last moved is not
+    /// Asks every host that has said that the job lives there to have these ranks record some steps.
+    /// Answers and what was recorded arrive as frames.
+    pub fn capture(&self, job: JobName, ranks: Vec<Rank>, order: CaptureOrder) {
+        let _ = self.orders.send(Order::Capture { job, ranks, order });
+    }
+
+    /// Takes that back.
+    pub fn end_capture(&self, job: JobName, number: u64) {
+        let _ = self.orders.send(Order::EndCapture { job, number });
+    }
+
+    /// Asks every host that has said that the job lives there for the stacks of these or has died, from every host that knows it: what was read since it last moved is not
     /// read again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
@@ -156,6 +169,16 @@ impl Follower {
                     Order::WatchAll(on) => self.watch_all(on),
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
+                    }
+                    Order::Capture { job, ranks, order } => {
+                        self.ask(&job, true, || Request::Capture {
+                            job: job.clone(),
+                            ranks: ranks.clone(),
+                            order,
+                        });
+                    }
+                    Order::EndCapture { job, number } => {
+                        self.ask(&job, true, || Request::EndCapture { job: job.clone(), number });
                     }
                     Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
                         Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }

@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         },
         Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
+        Some(Command::Capture(args)) => command::capture::capture(args),
+        Some(Command::Report(args)) => command::report::report(args),
         Some(Command::Status(args)) => command::status::status(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),

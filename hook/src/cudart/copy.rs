@@ -6,9 +6,11 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::frame::{BlockingCall, Direction};
 
 use crate::{
-    activity::Waiting,
+    activity::{DIRECTIONS, Waiting},
+    capture,
     interpose::{interpose, interpose_twins},
-    lane::Lane,
+    lane::{Lane, monotonic},
+    record::{HostCall, Record},
     runtime::{CUDART, MISSING},
 };
 
@@ -34,6 +36,16 @@ fn moved(lane: &Lane, direction: usize, bytes: u64, stream: Option<cudaStream_t>
         });
     }
     lane.counters.copies[direction].add(1, bytes);
+    keep(lane, DIRECTIONS.get(direction).copied().map(HostCall::Copy), bytes);
+}
+
+/// While everything is recorded: that it was asked for. How long it took on the GPU nobody measures.
+#[inline]
+fn keep(lane: &Lane, call: Option<HostCall>, bytes: u64) {
+    if let Some(call) = call.filter(|_| capture::is_on()) {
+        let at = monotonic();
+        lane.push(Record::Host { call, bytes, at, until: at });
+    }
 }
 
 fn set(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
@@ -47,6 +59,7 @@ fn set(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
         });
     }
     lane.counters.sets.add(1, bytes);
+    keep(lane, Some(HostCall::Set), bytes);
 }
 
 interpose_twins! {

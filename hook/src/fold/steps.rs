@@ -80,10 +80,10 @@ impl Steps {
         }
     }
 
-    /// Everything launched before `until` was told of.
-    pub(super) fn settle(&mut self, observer: &Observer, until: u64) {
+    /// Everything launched before `until` was told of. Gives the last step that was found to have ended, and when.
+    pub(super) fn settle(&mut self, observer: &Observer, until: u64) -> Option<(u64, u64)> {
         if self.is_marked() {
-            return;
+            return None;
         }
         let durations = &mut self.durations;
         let ended = self.detector.settle(until, |took| durations.push(Nanoseconds(took)));
@@ -92,6 +92,7 @@ impl Steps {
             observer.ledger().step(Step(completed), mark.moment());
             self.last = Some(mark);
         }
+        ended
     }
 
     /// The last step, and the durations of those since the last call; `None` while none is known.

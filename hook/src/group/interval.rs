@@ -2,7 +2,7 @@
 
 use super::{Message, share::Share};
 use crate::{
-    lane::{Lane, Timing},
+    lane::{Lane, Timing, monotonic},
     record::Record,
     switch,
     timer::TimerId,
@@ -15,13 +15,15 @@ pub(super) struct Interval {
     share: Share,
     timing: Timing,
     timer: Option<TimerId>,
+    /// When it was launched, in monotonic nanoseconds.
+    at: u64,
     /// Of the first collective, or the first operation.
     number: u64,
 }
 
 impl Interval {
     pub(super) fn of(first: Message, share: Share) -> Self {
-        Self { first, share, timing: Timing::Not, timer: None, number: 0 }
+        Self { first, share, timing: Timing::Not, timer: None, at: 0, number: 0 }
     }
 
     pub(super) fn communicator(&self) -> u16 {
@@ -46,6 +48,7 @@ impl Interval {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
         if timeable && slot.choose(self.is_collective()) {
+            self.at = monotonic();
             self.timing = lane.start_timing(self.first.stream);
             if matches!(self.timing, Timing::Not) {
                 lane.counters.untimed.add(1);
@@ -79,6 +82,7 @@ impl Interval {
             bus_bytes,
             sequence: self.number,
             collectives: self.share.collectives,
+            at: self.at,
             timer,
         });
     }

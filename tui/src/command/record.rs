@@ -48,20 +48,14 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         by: xpu_shared::VERSION.to_owned(),
     };
     let path = &args.output;
-    let file = create_new(path).map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::AlreadyExists => "write to another file, or remove it".to_owned(),
-            _ => error.to_string(),
-        };
-        UsageError::Value(format!("cannot record to {}: {what}", path.display()))
-    })?;
+    let file = fresh(path)?;
     let failed = || format!("cannot record to {}", path.display());
     let writer = Writer::begin(file, &header).with_context(failed)?;
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     live.watch_all(!args.no_details);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut reel = Reel { writer, packer: Packer::default(), seen: Seen::default() };
+    let mut reel = Reel::new(writer);
     runtime.block_on(async {
         let (mut interrupt, mut terminate, mut hang_up) = (
             signal(SignalKind::interrupt())?,
@@ -124,21 +118,36 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     }
 }
 
+/// A file that was not there before.
+pub(super) fn fresh(path: &Path) -> Result<File, UsageError> {
+    create_new(path).map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::AlreadyExists => "write to another file, or remove it".to_owned(),
+            _ => error.to_string(),
+        };
+        UsageError::Value(format!("cannot record to {}: {what}", path.display()))
+    })
+}
+
 /// The file, and what goes into it.
-struct Reel {
+pub(super) struct Reel {
     writer: Writer<File>,
-    packer: Packer,
+    pub(super) packer: Packer,
     seen: Seen,
 }
 
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     ranks: BTreeSet<Rank>,
     hosts: BTreeSet<HostName>,
 }
 
 impl Reel {
-    fn take(&mut self, frame: &Frame) -> std::io::Result<()> {
+    pub(super) fn new(writer: Writer<File>) -> Self {
+        Self { writer, packer: Packer::default(), seen: Seen::default() }
+    }
+
+    pub(super) fn take(&mut self, frame: &Frame) -> std::io::Result<()> {
         self.seen.hosts.insert(frame.host.clone());
         if let Body::Digest(digest) = &frame.body {
             self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
@@ -147,11 +156,11 @@ impl Reel {
         self.write(full.into_iter().collect())
     }
 
-    fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {
+    pub(super) fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {
         blocks.iter().try_for_each(|block| self.writer.write(block))
     }
 
-    fn close(mut self) -> std::io::Result<(Totals, Seen)> {
+    pub(super) fn close(mut self) -> std::io::Result<(Totals, Seen)> {
         let rest = self.packer.rest()?;
         self.write(rest)?;
         let (file, totals) = self.writer.finish()?;

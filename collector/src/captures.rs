@@ -1,0 +1,29 @@
+//! Captures under way: who asked for them, so that what ranks say of them finds its way.
+
+use std::collections::VecDeque;
+
+use crate::address::Address;
+
+/// Captures remembered. A viewer makes one or two at a time.
+const REMEMBERED: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    /// The latest last.
+    asked: VecDeque<(u64, Address)>,
+}
+
+impl Captures {
+    pub(crate) fn asked(&mut self, number: u64, viewer: &Address) {
+        self.asked.retain(|(known, _)| *known != number);
+        if self.asked.len() >= REMEMBERED {
+            self.asked.pop_front();
+        }
+        self.asked.push_back((number, viewer.clone()));
+    }
+
+    /// Who asked for this one.
+    pub(crate) fn viewer(&self, number: u64) -> Option<&Address> {
+        self.asked.iter().find(|(known, _)| *known == number).map(|(_, viewer)| viewer)
+    }
+}

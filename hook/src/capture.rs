@@ -1,0 +1,359 @@
+//! Steps recorded whole: for as long as somebody wants it every operation is timed, and kept one by one.
+//!
+//! Run by the hook's own thread, which sees steps end a few milliseconds after they do: everything is timed from a little before
+//! the first step, and what was launched before that is forgotten.
+
+mod base;
+mod parts;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ffi::c_int,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use xpu_shared::{
+    frame::{CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepMark, StepSource},
+    id::{Sequence, Step},
+    unit::Nanoseconds,
+};
+
+use crate::{
+    lane::{Lane, monotonic},
+    observer::Observer,
+    rate,
+    record::{Record, Single},
+    switch,
+    timer::TimerId,
+};
+use base::Bases;
+pub(crate) use parts::Part;
+
+/// Operations kept of one capture.
+const OPERATIONS: usize = 64 << 10;
+
+/// Different operations among them.
+const LABELS: usize = 16 << 10;
+
+/// Everything is timed from so long before the first step, and from at least so many steps before.
+const BEFORE: u64 = 300_000_000;
+const STEPS_BEFORE: u64 = 2;
+
+/// Marks kept of steps: more than an order may have.
+const MARKS: usize = CaptureOrder::STEPS as usize + 2;
+
+/// Whether everything is timed now.
+static ON: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+pub(crate) fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+fn switch_on(on: bool) {
+    if ON.swap(on, Relaxed) != on {
+        rate::time_all(on);
+    }
+}
+
+/// In a forked child: nobody there would ever end it.
+pub(crate) fn forget() {
+    switch_on(false);
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Capture {
+    under_way: Option<Box<UnderWay>>,
+    /// Done, and not yet sent.
+    sending: VecDeque<Part>,
+    bases: Bases,
+    /// The last step that ended, and how long it took.
+    last: Option<(u64, u64)>,
+    pace: Option<u64>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    order: CaptureOrder,
+    /// Monotonic nanoseconds, as all times here.
+    deadline: u64,
+    marks: Vec<(u64, u64)>,
+    source: Option<StepSource>,
+    /// The last step has ended, and all that was launched before was taken in.
+    closed: bool,
+    settled: bool,
+    operations: Vec<Kept>,
+    labels: HashMap<CapturedLabel, u32>,
+    dropped: u64,
+    untimed: u64,
+    error: Option<u64>,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: u64,
+    label: u32,
+    thread: u32,
+    sequence: Option<Sequence>,
+    span: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Span {
+    Unknown,
+    Host {
+        took: u64,
+    },
+    /// `begin` in monotonic nanoseconds.
+    Gpu {
+        stream: usize,
+        begin: i64,
+        took: u64,
+    },
+}
+
+impl Capture {
+    /// Whether there is something to look after often.
+    pub(crate) fn is_active(&self) -> bool {
+        self.under_way.is_some() || !self.sending.is_empty()
+    }
+
+    /// Takes an order, and says what comes of it. `counted` is the number of steps completed, as far as anybody knows.
+    pub(crate) fn order(&mut self, order: CaptureOrder, counted: u64) -> (CaptureOutcome, Step) {
+        let completed = self.last.map_or(0, |(completed, _)| completed).max(counted);
+        let outcome = self.outcome(order, completed);
+        if outcome == CaptureOutcome::Agreed && !self.is_on(order) {
+            self.begin(order);
+        }
+        (outcome, Step(completed))
+    }
+
+    fn is_on(&self, order: CaptureOrder) -> bool {
+        self.under_way.as_ref().is_some_and(|under_way| under_way.order == order)
+    }
+
+    fn outcome(&self, order: CaptureOrder, completed: u64) -> CaptureOutcome {
+        let another = |under_way: &UnderWay| under_way.order.number != order.number;
+        if !switch::is_on() {
+            CaptureOutcome::Off
+        } else if self.is_on(order) {
+            // It was asked again: the answer may have been lost.
+            CaptureOutcome::Agreed
+        } else if !self.sending.is_empty() || self.under_way.as_deref().is_some_and(another) {
+            CaptureOutcome::Busy
+        } else if self.last.is_none() {
+            CaptureOutcome::NoSteps
+        } else if order.steps == 0 || order.steps > CaptureOrder::STEPS || completed + 1 >= order.first.0 {
+            CaptureOutcome::TooLate
+        } else {
+            CaptureOutcome::Agreed
+        }
+    }
+
+    fn begin(&mut self, order: CaptureOrder) {
+        self.bases.forget();
+        let mut under_way = UnderWay::new(order, monotonic().saturating_add(order.limit.0));
+        under_way.marks.extend(self.last);
+        self.under_way = Some(Box::new(under_way));
+        self.look_ahead();
+    }
+
+    /// Nobody wants it any more.
+    pub(crate) fn cancel(&mut self, number: u64) {
+        if self.under_way.as_ref().is_some_and(|under_way| under_way.order.number == number) {
+            self.under_way = None;
+            switch_on(false);
+        }
+    }
+
+    /// A step ended.
+    pub(crate) fn mark(&mut self, completed: u64, at: u64, source: StepSource) {
+        if let Some((before, then)) = self.last
+            && completed > before
+        {
+            self.pace = Some(at.saturating_sub(then) / (completed - before));
+        }
+        self.last = Some((completed, at));
+        let Some(under_way) = &mut self.under_way else { return };
+        under_way.mark((completed, at), source);
+        if under_way.closed {
+            switch_on(false);
+        } else {
+            self.look_ahead();
+        }
+    }
+
+    /// Has everything timed when the first step is near.
+    fn look_ahead(&self) {
+        let Some(under_way) = &self.under_way else { return };
+        let completed = self.last.map_or(0, |(completed, _)| completed);
+        let left = (under_way.order.first.0 - 1).saturating_sub(completed);
+        if left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE) {
+            switch_on(true);
+        }
+    }
+
+    /// An operation of the thread of lane number `thread` that was recorded; one with a timer comes again when that is read.
+    pub(crate) fn launched(&mut self, observer: &Observer, thread: usize, record: &Record) {
+        let Some(under_way) = self.under_way.as_deref_mut().filter(|under_way| !under_way.settled) else {
+            return;
+        };
+        if record.timer().is_some() {
+            return;
+        }
+        if let Some(single) = record.single(observer) {
+            let span = single.held.map_or(Span::Unknown, |took| Span::Host { took });
+            let untimed = single.held.is_none() && single.timeable && single.at >= under_way.begin();
+            under_way.untimed += u64::from(untimed);
+            under_way.keep(thread, single, span);
+        }
+    }
+
+    /// An operation that was timed, on the device that is current.
+    pub(crate) fn timed(
+        &mut self,
+        observer: &Observer,
+        (thread, lane, timer): (usize, &Lane, TimerId),
+        record: &Record,
+        took: Nanoseconds,
+    ) {
+        let Some(under_way) = self.under_way.as_deref_mut() else { return };
+        let Some(single) = record.single(observer).filter(|single| single.at >= under_way.begin()) else {
+            return;
+        };
+        let device = lane.timers.device(timer);
+        let span = device.and_then(|device| self.bases.begin_of(device, &lane.timers, timer)).map(
+            |(begin, error)| {
+                under_way.error = under_way.error.max(Some(error));
+                Span::Gpu { stream: lane.timers.stream(timer), begin, took: took.0 }
+            },
+        );
+        under_way.untimed += u64::from(span.is_none());
+        under_way.keep(thread, single, span.unwrap_or(Span::Unknown));
+    }
+
+    /// After everything was taken in that was launched before `begun`. `waiting` are the times of launch of what the GPU has not
+    /// done yet.
+    pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
+        let Some(under_way) = self.under_way.as_deref_mut() else { return };
+        if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
+            // Before the first step if it can be: a base costs a moment.
+            self.bases.make(device);
+        }
+        let end = under_way.end();
+        let whole = under_way.closed && under_way.settled && waiting.min().is_none_or(|first| first >= end);
+        // What other threads launched before the mark is taken in with the next look at the latest.
+        under_way.settled = under_way.closed;
+        if whole {
+            self.finish(CaptureEnd::Done);
+        } else if monotonic() > under_way.deadline {
+            self.finish(CaptureEnd::TimeUp);
+        }
+    }
+
+    /// Makes parts of what there is.
+    pub(crate) fn finish(&mut self, ended: CaptureEnd) {
+        let Some(under_way) = self.under_way.take() else { return };
+        switch_on(false);
+        self.sending = parts::of(*under_way, ended);
+    }
+
+    /// The next part to be sent; taken back with [`Self::not_sent`] if it finds no way.
+    pub(crate) fn next_part(&mut self) -> Option<Part> {
+        self.sending.pop_front()
+    }
+
+    pub(crate) fn not_sent(&mut self, part: Part) {
+        self.sending.push_front(part);
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn memory(&self) -> usize {
+        let kept = self.under_way.as_ref().map_or(0, |under_way| {
+            under_way.operations.capacity() * size_of::<Kept>()
+                + under_way.labels.capacity() * size_of::<(CapturedLabel, u32)>()
+        });
+        kept + self.sending.iter().map(Part::memory).sum::<usize>()
+    }
+}
+
+impl UnderWay {
+    fn new(order: CaptureOrder, deadline: u64) -> Self {
+        Self {
+            order,
+            deadline,
+            marks: Vec::new(),
+            source: None,
+            closed: false,
+            settled: false,
+            operations: Vec::new(),
+            labels: HashMap::new(),
+            dropped: 0,
+            untimed: 0,
+            error: None,
+        }
+    }
+
+    /// When the first step began, or the last that ended before it.
+    fn begin(&self) -> u64 {
+        self.marks.first().map_or(0, |&(_, at)| at)
+    }
+
+    /// When the last step ended; none has, before it is closed.
+    fn end(&self) -> u64 {
+        self.marks.last().filter(|_| self.closed).map_or(u64::MAX, |&(_, at)| at)
+    }
+
+    fn mark(&mut self, (completed, at): (u64, u64), source: StepSource) {
+        if self.closed {
+            return;
+        }
+        self.source = Some(source);
+        if completed < self.order.first.0 {
+            self.marks.clear();
+            // What is kept is in the order it was taken in, not that of time.
+            self.operations.retain(|kept| kept.at >= at);
+            (self.dropped, self.untimed) = (0, 0);
+        }
+        if self.marks.len() < MARKS {
+            self.marks.push((completed, at));
+        }
+        self.closed = completed >= self.order.last().0;
+    }
+
+    fn keep(&mut self, thread: usize, single: Single, span: Span) {
+        if single.at < self.begin() || single.at >= self.end() {
+            return;
+        }
+        let known = self.labels.get(&single.label).copied();
+        let next = self.labels.len();
+        let room = self.operations.len() < OPERATIONS
+            && (known.is_some() || next < LABELS)
+            && self.operations.try_reserve(1).is_ok();
+        if !room {
+            self.dropped += 1;
+            return;
+        }
+        let label = known.unwrap_or_else(|| {
+            self.labels.insert(single.label, next as u32);
+            next as u32
+        });
+        let kept = Kept { at: single.at, label, thread: thread as u32, sequence: single.sequence, span };
+        self.operations.push(kept);
+    }
+
+    fn account(&self, ended: CaptureEnd, moment: impl Fn(u64) -> xpu_shared::unit::Moment) -> CaptureAccount {
+        let marks =
+            self.marks.iter().map(|&(completed, at)| StepMark { completed: Step(completed), at: moment(at) });
+        CaptureAccount {
+            marks: marks.collect(),
+            source: self.source,
+            ended,
+            operations: self.operations.len() as u64,
+            dropped: self.dropped,
+            untimed: self.untimed,
+            clock_error: self.error.map(Nanoseconds),
+        }
+    }
+}

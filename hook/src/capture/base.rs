@@ -1,0 +1,131 @@
+//! One moment of each device that is known by the host's clock too, to which all times of a capture are related.
+//!
+//! It is an event on a stream of our own that nothing else is put on: nobody waits for it, and it waits for nobody.
+
+use std::{ffi::c_int, ptr};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+
+use crate::{
+    lane::monotonic,
+    runtime::{self, NOT_READY, SUCCESS},
+    timer::{TimerId, Timers},
+};
+
+/// Devices that one process captures.
+const DEVICES: usize = 16;
+
+/// How long the hook's own thread looks for the moment at which the event is done, and how long it leaves the GPU before it takes what
+/// it has.
+const LOOK: u64 = 5_000_000;
+
+/// Tries, of which the one with the smallest error is taken.
+const TRIES: usize = 5;
+
+#[derive(Debug, Default)]
+pub(super) struct Bases(Vec<Base>);
+
+#[derive(Debug)]
+struct Base {
+    device: c_int,
+    stream: cudaStream_t,
+    event: cudaEvent_t,
+    /// When the event was reached in monotonic nanoseconds, and how far that may be off; `None` while that is to be found.
+    at: Option<(u64, u64)>,
+    /// CUDA refused: not asked again.
+    refused: bool,
+}
+
+// SAFETY: handles of CUDA may be used from any thread; only the hook's own does.
+unsafe impl Send for Base {}
+
+impl Bases {
+    /// The next capture finds them anew: clocks drift, and times of long ago are coarse.
+    pub(super) fn forget(&mut self) {
+        self.0.iter_mut().for_each(|base| base.at = None);
+    }
+
+    /// Finds that of the current device, if it is not known.
+    pub(super) fn make(&mut self, device: c_int) {
+        self.of(device);
+    }
+
+    fn of(&mut self, device: c_int) -> Option<&Base> {
+        let known = self.0.iter().position(|base| base.device == device);
+        let index = match known {
+            Some(index) => index,
+            None if self.0.len() >= DEVICES => return None,
+            None => {
+                // On this thread there is no error but our own: that an event was not ready.
+                runtime::forget_error();
+                self.0.push(Base::new(device));
+                self.0.len() - 1
+            }
+        };
+        let base = &mut self.0[index];
+        base.find();
+        (base.at.is_some()).then_some(&*base)
+    }
+
+    /// When an operation that was timed on the current device began on the GPU, in monotonic nanoseconds, and how far that may be off.
+    pub(super) fn begin_of(&mut self, device: c_int, timers: &Timers, timer: TimerId) -> Option<(i64, u64)> {
+        let base = self.of(device)?;
+        let (at, error) = base.at?;
+        Some((at as i64 + timers.start_after(timer, base.event)?, error))
+    }
+}
+
+impl Base {
+    fn new(device: c_int) -> Self {
+        let stream = runtime::make_stream();
+        let event = stream.and_then(|_| runtime::make_event(0));
+        Self {
+            device,
+            stream: stream.unwrap_or(ptr::null_mut()),
+            event: event.unwrap_or(ptr::null_mut()),
+            at: None,
+            refused: event.is_none(),
+        }
+    }
+
+    fn find(&mut self) {
+        if self.refused || self.at.is_some() {
+            return;
+        }
+        let mut best: Option<(u64, u64)> = None;
+        for _ in 0..TRIES {
+            let Some(found) = self.record() else { break };
+            // The event keeps its last time: only a try that is better may be the last.
+            let good = best.is_none_or(|(_, error)| found.1 <= error);
+            best = Some(found);
+            if good && found.1 < 20_000 {
+                break;
+            }
+        }
+        self.at = best;
+        self.refused = best.is_none();
+    }
+
+    /// Records the event and looks until it is done. Between the two moments the GPU reached it.
+    fn record(&self) -> Option<(u64, u64)> {
+        let before = monotonic();
+        // SAFETY: a live event and stream of the current device, both ours.
+        if unsafe { runtime::cudaEventRecord(self.event, self.stream) } != Some(SUCCESS) {
+            runtime::forget_error();
+            return None;
+        }
+        loop {
+            // SAFETY: a live event.
+            let state = unsafe { runtime::cudaEventQuery(self.event) };
+            let now = monotonic();
+            match state {
+                Some(SUCCESS) => return Some((before + (now - before) / 2, (now - before).div_ceil(2))),
+                Some(NOT_READY) if now - before < LOOK => std::thread::yield_now(),
+                _ => {
+                    runtime::forget_error();
+                    return None;
+                }
+            }
+        }
+    }
+}

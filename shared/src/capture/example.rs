@@ -1,0 +1,89 @@
+//! A capture of two steps, as ranks send it: a product, and a collective that ends on all ranks at once.
+
+use crate::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
+        CapturedOperation, CapturedSpan, StepMark, StepSource,
+    },
+    gemm::{ComputeType, GemmShape},
+    id::{CommunicatorId, Rank, Sequence, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// The first step begins there, by a clock that is right.
+pub(crate) const BEGIN: u64 = 1_000_000 * MS;
+
+pub(crate) const ORDER: CaptureOrder =
+    CaptureOrder { number: 7, first: Step(41), steps: 2, limit: Nanoseconds(60_000 * MS) };
+
+pub(crate) fn sheet(ranks: &[u32]) -> CaptureSheet {
+    let ranks = ranks.iter().copied().map(Rank).collect();
+    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new() }
+}
+
+/// Steps of 20 ms: a product runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.
+pub(crate) fn part(rank: u32, late: u64) -> CapturePart {
+    let begin = BEGIN - late * MS;
+    let mark = |steps: u64| StepMark { completed: Step(40 + steps), at: Moment(begin + steps * 20 * MS) };
+    let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {
+        stream,
+        late: (late * MS) as i64,
+        took: Nanoseconds(took * MS),
+    };
+    let operation = |label, after, sequence, span| CapturedOperation {
+        label,
+        after: Nanoseconds(after),
+        thread: 0,
+        sequence,
+        span,
+    };
+    // Each step: the product after 0 ms, the collective after 5, a wait from 10 to 18.
+    let step = |number: u64, after| {
+        [
+            operation(0, after, None, gpu(0, 1, 10)),
+            operation(1, 5 * MS, Some(Sequence(number)), gpu(1, 1, 10)),
+            operation(2, 5 * MS, None, CapturedSpan::Host { took: Nanoseconds(8 * MS) }),
+        ]
+    };
+    CapturePart {
+        number: ORDER.number,
+        job: "j".into(),
+        rank: Rank(rank),
+        part: 0,
+        parts: 1,
+        account: Some(CaptureAccount {
+            marks: (0..3).map(mark).collect(),
+            source: Some(StepSource::Marked),
+            ended: CaptureEnd::Done,
+            operations: 6,
+            dropped: 0,
+            untimed: 0,
+            clock_error: Some(Nanoseconds(900)),
+        }),
+        since: Moment(begin),
+        labels: vec![
+            CapturedLabel::Gemm(GemmShape {
+                m: 8,
+                n: 4,
+                k: 2,
+                batch: 1,
+                datatype: DataType::Bfloat16,
+                compute: ComputeType::Float32,
+                transposed: (true, false),
+            }),
+            CapturedLabel::Collective {
+                communicator: CommunicatorId(0xabcd << 32),
+                operation: Operation::AllReduce,
+                datatype: DataType::Bfloat16,
+                bytes: 1000,
+                bus_bytes: 1000,
+            },
+            CapturedLabel::Blocked(crate::frame::BlockingCall::StreamSynchronize),
+        ],
+        operations: [step(10, 0), step(11, 10 * MS)].concat(),
+    }
+}

@@ -1,0 +1,192 @@
+//! Steps recorded whole: every operation of a few agreed steps of a rank.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BlockingCall, Direction, StepSource};
+use crate::{
+    collective::Operation,
+    datatype::DataType,
+    gemm::GemmShape,
+    id::{CommunicatorId, JobName, Rank, Sequence, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+/// Viewer to collector to worker: record every operation of these steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureOrder {
+    /// Chosen by who asks, and in all that is said of it.
+    pub number: u64,
+    /// The first step, by the number it has when it is completed.
+    pub first: Step,
+    pub steps: u32,
+    /// A rank that has not come to the end after so long sends what it has.
+    pub limit: Nanoseconds,
+}
+
+impl CaptureOrder {
+    /// Steps that one capture may have, at most.
+    pub const STEPS: u32 = 1000;
+
+    /// The last step.
+    pub fn last(&self) -> Step {
+        Step(self.first.0.saturating_add(u64::from(self.steps)).saturating_sub(1))
+    }
+}
+
+/// Worker to collector to viewer: what a rank says to an order, at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureAnswer {
+    pub number: u64,
+    pub job: JobName,
+    pub rank: Rank,
+    /// Steps it has completed.
+    pub completed: Step,
+    pub outcome: CaptureOutcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CaptureOutcome {
+    /// It records those steps.
+    Agreed,
+    /// It is in the first of them already, or past it.
+    TooLate,
+    /// It records others.
+    Busy,
+    /// It is switched off.
+    Off,
+    /// It has not completed a step yet, so nobody knows how it counts them.
+    NoSteps,
+}
+
+/// Worker to collector to viewer: some of what a rank did in those steps, in the order it was launched in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapturePart {
+    pub number: u64,
+    pub job: JobName,
+    pub rank: Rank,
+    /// This part, from 0, and how many there are.
+    pub part: u32,
+    pub parts: u32,
+    /// In the first part.
+    pub account: Option<CaptureAccount>,
+    /// What its first operation's time is counted from.
+    pub since: Moment,
+    pub labels: Vec<CapturedLabel>,
+    pub operations: Vec<CapturedOperation>,
+}
+
+impl CapturePart {
+    /// Operations in one part, at most.
+    pub const OPERATIONS: usize = 4096;
+}
+
+/// What is recorded of a rank, and what is not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CaptureAccount {
+    /// Steps completed and when: first the one before the first step, which is where that begins.
+    pub marks: Vec<StepMark>,
+    pub source: Option<StepSource>,
+    pub ended: CaptureEnd,
+    /// In all parts.
+    pub operations: u64,
+    /// Not kept for want of room.
+    pub dropped: u64,
+    /// Kept, and without GPU times though they should have some.
+    pub untimed: u64,
+    /// How far the times of the GPU may be off the host's clock; `None` if no GPU time was read.
+    pub clock_error: Option<Nanoseconds>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepMark {
+    pub completed: Step,
+    pub at: Moment,
+}
+
+/// Why a rank stopped recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CaptureEnd {
+    /// The steps were done.
+    #[default]
+    Done,
+    /// They were not, in the time there was.
+    TimeUp,
+    /// The process ended.
+    ProcessEnd,
+}
+
+/// What was done, without when: operations refer to it by its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CapturedLabel {
+    Gemm(GemmShape),
+    /// A collective, a send, a receive.
+    Collective {
+        communicator: CommunicatorId,
+        operation: Operation,
+        datatype: DataType,
+        bytes: u64,
+        bus_bytes: u64,
+    },
+    /// What one communicator does in a group, on the GPU: its operations stand there each by itself too, without times of the GPU.
+    Group {
+        communicator: CommunicatorId,
+        operation: Operation,
+        bytes: u64,
+        bus_bytes: u64,
+        collectives: u64,
+    },
+    /// The launch of an executable graph, by its number.
+    Graph(u32),
+    /// A kernel, by the pattern that its name matches.
+    Kernel(String),
+    Copy {
+        direction: Direction,
+        bytes: u64,
+    },
+    Set {
+        bytes: u64,
+    },
+    Blocked(BlockingCall),
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedOperation {
+    /// Its place among the labels of its part.
+    pub label: u32,
+    /// Nanoseconds after the operation before it, when it was launched.
+    pub after: Nanoseconds,
+    /// The thread that launched it, numbered from 0.
+    pub thread: u32,
+    /// Of a collective, or of a send or receive among those.
+    pub sequence: Option<Sequence>,
+    pub span: CapturedSpan,
+}
+
+/// What time it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CapturedSpan {
+    /// Launched, and nothing more is known.
+    Unknown,
+    /// The thread was in the call for so long.
+    Host { took: Nanoseconds },
+    /// On the GPU. It began `late` nanoseconds after it was launched; below zero only by the clock error.
+    Gpu { stream: u32, late: i64, took: Nanoseconds },
+}
+
+/// Only in a file: what was asked for, and who has not given it. Once at the begin, and once at the end, where it is whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaptureSheet {
+    pub order: CaptureOrder,
+    pub job: JobName,
+    pub ranks: Vec<Rank>,
+    /// Said at the end.
+    pub closed: bool,
+    pub missing: Vec<MissingRank>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingRank {
+    pub rank: Rank,
+    pub why: String,
+}
