@@ -95,7 +95,7 @@ fn offsets(meetings: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
         // With the first of those that meet, so that many hosts make no square of pairs.
         let Some((&first, &theirs)) = meeting.iter().next() else { continue };
         for (&host, &its) in meeting.iter().skip(1) {
-            pairs.entry((first, host)).or_default().push(theirs - its);
+            pairs.entry((first, host)).or_default().push(theirs.saturating_sub(its));
         }
     }
     let differences: Vec<_> =
@@ -108,8 +108,8 @@ fn offsets(meetings: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
         let before = known.len();
         for &((a, b), difference) in &differences {
             match (known.get(a).copied(), known.get(b).copied()) {
-                (Some(of_a), None) => _ = known.insert(b.clone(), of_a + difference),
-                (None, Some(of_b)) => _ = known.insert(a.clone(), of_b - difference),
+                (Some(of_a), None) => _ = known.insert(b.clone(), of_a.saturating_add(difference)),
+                (None, Some(of_b)) => _ = known.insert(a.clone(), of_b.saturating_sub(difference)),
                 _ => {}
             }
         }
