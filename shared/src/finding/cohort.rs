@@ -17,6 +17,13 @@ pub(super) const RECENT: usize = 5;
 /// Of them, in how many something must be so before it is told.
 pub(super) const PERSISTENT: usize = 3;
 
+/// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
+const LONG: usize = 3 * RECENT;
+
+/// Who comes last to most of its collectives, at this share of them, in so many of the recent digests, always comes last.
+const MOST: f64 = 0.6;
+const ALWAYS: usize = RECENT - 1;
+
 /// Digests of one's own past that are enough to compare with.
 const PAST: usize = 10;
 
@@ -36,8 +43,14 @@ pub(super) struct Member<'a> {
     frequency: Option<f64>,
     /// How late in each digest, as a share of the time that passed, newest first.
     pub late: Vec<f64>,
-    /// The same of twice as many digests.
+    /// The same of three times as many digests.
     pub late_longer: Vec<f64>,
+    /// How late in all of these together but the worst of them, as the sum of what its collectives waited for it and as what that
+    /// takes of the time.
+    pub late_summed: f64,
+    pub late_pooled: f64,
+    /// Whether it is always the last to come.
+    pub always_last: bool,
     /// Its own waiting, likewise, in all of them.
     pub waited: f64,
     /// Milliseconds behind the first, of a collective at the mean.
@@ -58,6 +71,9 @@ impl<'a> Member<'a> {
             let sum: f64 = windows().map(|window| of(window) * f64::from(window.joined)).sum();
             if weight > 0.0 { sum / weight } else { 0.0 }
         };
+        let pooled = pooled(view.arrivals().take(LONG));
+        let mostly_last =
+            |window: &&&Arrivals| f64::from(window.last) >= MOST * f64::from(window.joined.max(1));
         let earlier: Vec<f64> = view.gemm_history().rev().skip(RECENT).map(f64::from).collect();
         let past = (earlier.len() >= PAST).then(|| median(earlier)).flatten();
         Self {
@@ -71,16 +87,19 @@ impl<'a> Member<'a> {
             late: arrivals.iter().map(|window| lost(window, per_second, view.pace())).collect(),
             late_longer: view
                 .arrivals()
-                .take(2 * RECENT)
+                .take(LONG)
                 .map(|window| lost(window, per_second, view.pace()))
                 .collect(),
+            late_summed: pooled.late * per_second,
+            late_pooled: lost(&pooled, per_second, view.pace()),
+            always_last: arrivals.iter().filter(mostly_last).count() >= ALWAYS,
             waited: mean(2 * RECENT, |window| window.waited) * per_second,
             late_ms: mean(RECENT, |window| window.late) / 1e6,
             last: mean(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),
         }
     }
 
-    /// Digests, of twice as many, in which it was later than that.
+    /// Digests, of three times as many, in which it was later than that.
     pub(super) fn often_late(&self, than: f64) -> usize {
         self.late_longer.iter().filter(|late| **late > than).count()
     }
@@ -95,6 +114,18 @@ impl<'a> Member<'a> {
     pub(super) fn ms_a_step(&self, share: f64) -> Option<f64> {
         Some(share * self.view.pace()?.milliseconds())
     }
+}
+
+/// Those of several digests together. The worst is left out: of a pause now and then one may be timed.
+fn pooled<'a>(windows: impl Iterator<Item = &'a Arrivals>) -> Arrivals {
+    let mut windows: Vec<_> = windows.collect();
+    let total = |window: &Arrivals| window.late * f64::from(window.joined);
+    windows.sort_by(|a, b| total(a).total_cmp(&total(b)));
+    windows.pop();
+    let joined: u32 = windows.iter().map(|window| window.joined).sum();
+    let late: f64 = windows.iter().map(|window| total(window)).sum();
+    let latest = windows.iter().map(|window| window.latest).fold(0.0, f64::max);
+    Arrivals { late: late / f64::from(joined.max(1)), latest, joined, ..Arrivals::default() }
 }
 
 fn busy(view: &RankView, rate: Option<f64>) -> Option<f64> {

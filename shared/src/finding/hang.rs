@@ -17,6 +17,7 @@ use crate::{
     frame::Life,
     id::Rank,
     job::{Job, RankView},
+    ledger::Call,
     unit::{Moment, Nanoseconds},
 };
 
@@ -127,4 +128,10 @@ fn whereabouts(view: &RankView) -> String {
 /// Whether somebody is held in a call that waits.
 fn anyone_held<'a>(places: impl IntoIterator<Item = &'a Place<'a>>) -> bool {
     places.into_iter().any(|place| place.is_alive() && held(place.view).is_some())
+}
+
+fn waits_for_gpu(place: &Place<'_>) -> bool {
+    let waits =
+        |call| matches!(call, Call::StreamSynchronize | Call::DeviceSynchronize | Call::EventSynchronize);
+    held(place.view).is_some_and(|(call, _)| waits(call))
 }

@@ -454,7 +454,13 @@ impl RankView {
     /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
     /// it more than one.
     pub fn blocked(&self) -> Option<f64> {
-        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        self.blocked_for(WINDOW)
+    }
+
+    /// The same over the last `digests`.
+    pub fn blocked_for(&self, digests: usize) -> Option<f64> {
+        let last = self.progress.back()?;
+        let first = self.progress.get(self.progress.len().saturating_sub(digests + 1))?;
         let passed = last.heard.since(first.heard).as_nanos() as f64;
         let blocked = last.blocked_for.0.checked_sub(first.blocked_for.0)?;
         (passed > 0.0).then(|| blocked as f64 / passed)

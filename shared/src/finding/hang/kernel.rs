@@ -2,7 +2,10 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _};
 
-use super::{Class, Confidence, Finding, Place, Rank, Still, anyone_held, counted, finding, held, phrase};
+use super::{
+    Class, Confidence, Finding, Place, Rank, Still, anyone_held, counted, finding, held, mismatch, phrase,
+    waits_for_gpu,
+};
 use crate::ledger::Call;
 
 /// All called it, and some are still inside the call.
@@ -31,11 +34,8 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
 
 /// Of laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves that does not end.
 pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
-    let waits =
-        |call| matches!(call, Call::StreamSynchronize | Call::DeviceSynchronize | Call::EventSynchronize);
-    let held = |place: &&Place<'_>| held(place.view).is_some_and(|(call, _)| waits(call));
     let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
-    if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(|place| held(&place)) {
+    if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(waits_for_gpu) {
         return None;
     }
     let among = |still: &&Still<'_>| {
@@ -44,7 +44,8 @@ pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Fin
         still.places.len() > 1 && culprits.len() <= still.places.len() && still.places.iter().all(unfinished)
     };
     let partial = || still.iter().find_map(|still| partial(still, culprits));
-    still.iter().filter(among).find_map(in_kernel).or_else(partial)
+    let out_of_step = || still.iter().find_map(|still| mismatch::out_of_step(still, culprits));
+    still.iter().filter(among).find_map(in_kernel).or_else(partial).or_else(out_of_step)
 }
 
 /// It ended on all but a few, who wait for it while the others went on.

@@ -1,8 +1,8 @@
 //! Ranks that came to another collective than the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, Confidence, Finding, Still, anyone_held, counted, finding, phrase};
+use super::{Class, Confidence, Finding, Place, Still, anyone_held, counted, finding, phrase, waits_for_gpu};
 use crate::{collective::Operation, id::Rank};
 
 /// Whether all ranks give it the same bytes. Of a group they may be of any, and tokens go to experts unevenly.
@@ -50,4 +50,40 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
     let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
+}
+
+/// A few called more than most, and what most wait for was called by all: the GPUs stand in it, so the calls before do not match.
+///
+/// Where a few called less, they may wait for a kernel of their own.
+pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let least = still.least();
+    let (laggards, ahead) = (still.laggards().count(), still.waiting().count());
+    let first = still.places.iter().map(|place| place.state.completed).max()?;
+    let sends =
+        |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
+    let stands = |place: &Place<'_>| {
+        place.is_alive()
+            && waits_for_gpu(place)
+            && place.state.enqueued >= place.state.entered
+            && !sends(place)
+    };
+    let kept_by_nobody = still.laggards().all(|place| culprits.contains(&place.rank));
+    let all_stand = still.is_whole() && still.places.iter().all(stands);
+    if ahead == 0 || ahead >= laggards || !kept_by_nobody || !all_stand || first >= least {
+        return None;
+    }
+    let mut ranks: Vec<Rank> = still.waiting().map(|place| place.rank).collect();
+    ranks.sort_unstable();
+    let most = still.waiting().map(|place| place.state.entered).max()?;
+    let collective = still.collective(first, still.laggards());
+    let evidence = format!(
+        "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: numbers {first} to {} were called by all, and none of them is known to have ended for {:.0} s",
+        phrase::ranks(&ranks),
+        collective.communicator,
+        counted(laggards),
+        least - 1,
+        still.stands_for.as_secs_f64(),
+    );
+    let advice = "look for a collective that only some ranks call, one left out or one too many: compare these ranks' code paths and stacks with the others'; or a kernel launched before does not end (dmesg for Xid errors)";
+    Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }

@@ -123,6 +123,46 @@ fn the_minority_that_means_something_else_is_named() {
     }
 }
 
+/// It left one call out and went on: what the others wait for was called by all, and the GPUs do different things in it.
+#[test]
+fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
+    let finding = found(Layout::Data, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+    });
+    let Finding { class, ranks, confidence, evidence, .. } = finding;
+    assert_eq!((class, ranks, confidence), (Class::Mismatch, only(6), Confidence::Likely));
+    let number = STALL * 36;
+    for figure in [
+        format!("{} collectives", number + 34),
+        format!("7 ranks called {}", number + 9),
+        format!("numbers {number} to {}", number + 8),
+    ] {
+        assert!(evidence.contains(&figure), "{figure}: {evidence}");
+    }
+}
+
+/// The same counts, and most are in Python: they did not come.
+#[test]
+fn most_that_are_in_no_call_did_not_enter() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+        if rank != 6 {
+            digest.inside.clear();
+        }
+    });
+    assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
+}
+
+/// And all that is called is done: most wait for kernels of their own.
+#[test]
+fn who_has_nothing_unfinished_is_not_out_of_step() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+        digest.communicators[0].completed = STALL * 36 + 9;
+    });
+    assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
+}
+
 #[test]
 fn one_against_one_is_undecided() {
     let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |rank, digest| {

@@ -1,0 +1,96 @@
+//! GPUs that are slower than those with the same work, or than they were.
+
+use super::{
+    COHORT, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, excess, median, usual_lateness,
+};
+
+/// And this many times the usual spread below it.
+const SPREADS: f64 = 4.0;
+
+/// Rates of equal GPUs differ by as much as this, were they ever so equal when looked at.
+const LEAST_SPREAD: f64 = 0.01;
+
+/// Above this share of its own past one has not changed.
+const STEADY: f64 = 0.95;
+
+pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    if cohort.len() < COHORT {
+        return Vec::new();
+    }
+    let Some(usual) = median(cohort.iter().filter_map(|member| member.rate).collect()) else {
+        return Vec::new();
+    };
+    let off = cohort.iter().filter_map(|member| Some((member.rate? - usual).abs()));
+    let spread = (1.4826 * median(off.collect()).unwrap_or(0.0)).max(LEAST_SPREAD * usual);
+    let on_time = usual_lateness(cohort.iter());
+    let slow = cohort.iter().filter_map(|member| {
+        let rate = member.rate?;
+        let is_low = |rate: &f64| *rate < SLOW * usual;
+        let low = member.rates.iter().filter(|rate| is_low(rate)).count();
+        if !is_low(&rate) || (usual - rate) / spread < SPREADS || low < PERSISTENT {
+            return None;
+        }
+        let late = excess(member, on_time);
+        if holds_nobody_up(member, late) {
+            return None;
+        }
+        let confidence = match late {
+            Some(late) if late >= LATE_BY_COMPUTE => Confidence::Certain,
+            _ => Confidence::Likely,
+        };
+        let since_s = low_since(member, SLOW * usual);
+        Some(Suspect { member, rate, usual, cohort: cohort.len(), late, confidence, since_s, held: None })
+    });
+    slow.collect()
+}
+
+/// Ranks that fell behind their own past while enough others did not: one of two, half of a cohort.
+pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'_>]) -> Vec<Suspect<'a>> {
+    let all = || cohorts.iter().flatten();
+    let fallen = |member: &'a Member<'a>| {
+        let (rate, usual) = (member.rate?, member.past?);
+        let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
+        Some((member, rate, usual)).filter(|_| rate < SLOW * usual && low >= PERSISTENT)
+    };
+    let stayed =
+        |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
+    let fallen: Vec<_> = all().filter_map(fallen).collect();
+    let steady = all().filter(stayed).count();
+    // Some that neither fell nor stayed are between two digests.
+    if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
+        return Vec::new();
+    }
+    // A kernel that waits for others takes room from the products beside it: where one that did not fall is waited for, those
+    // that wait fell for its sake.
+    let latest = all().filter(stayed).filter_map(Member::lateness).fold(0.0, f64::max);
+    let kept = |member: &Member<'_>| {
+        let late = member.lateness();
+        late.is_some_and(|late| late < 0.5 * latest) && holds_nobody_up(member, late)
+    };
+    let new = fallen
+        .into_iter()
+        .filter(|(member, ..)| known.iter().all(|known| known.member.rank != member.rank) && !kept(member));
+    let suspect = |(member, rate, usual): (&'a Member<'a>, f64, f64)| Suspect {
+        member,
+        rate,
+        usual,
+        cohort: 1,
+        late: member.lateness(),
+        confidence: Confidence::Likely,
+        since_s: low_since(member, SLOW * usual),
+        held: None,
+    };
+    new.map(suspect).collect()
+}
+
+/// One that itself waits for others, and that nobody waits for.
+fn holds_nobody_up(member: &Member<'_>, late: Option<f64>) -> bool {
+    late.is_some_and(|late| late < LATE_BY_COMPUTE) && member.waited > LATE_BY_COMPUTE
+}
+
+/// How long its rate has been below `bound`.
+fn low_since(member: &Member<'_>, bound: f64) -> f64 {
+    let first = member.view.gemm_rates().take_while(|(_, rate)| rate.0 < bound).last();
+    // A digest tells of the second before it.
+    first.map_or(1.0, |(heard, _)| member.view.heard().since(heard).as_secs_f64() + 1.0)
+}

@@ -1,0 +1,101 @@
+//! Ranks whose host keeps the others waiting, while their GPUs are as fast.
+
+use super::{
+    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cohort, excess, median, usual_lateness,
+};
+
+/// Share of the time that others must lose by a rank that is late.
+const LATE: f64 = 0.1;
+
+/// Milliseconds a step below which nobody cares.
+const LEAST_MS: f64 = 1.0;
+
+/// Digests of fifteen that say so are enough where those of nearly all others do not.
+const OFTEN: f64 = 4.0;
+
+/// And so many where its threads wait for the GPU less than the others'.
+const SEEN: usize = 3;
+
+/// Digests with steps before lateness is judged: the first steps compile.
+const BEGUN: usize = 8;
+
+/// Digests over which threads' waiting is compared, and those with steps after which they hold none of the first ones.
+const LATELY: usize = 8;
+const WARM: usize = 10;
+
+/// Who is late is told among those with the same part: the first stage of a pipeline is the last to end.
+pub(super) fn by_host<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
+    cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
+}
+
+fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
+    if cohort.len() < COHORT {
+        return Vec::new();
+    }
+    let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
+    let on_time = usual_lateness(cohort.iter().copied());
+    let blocked = median(cohort.iter().filter_map(|member| member.view.blocked_for(LATELY)).collect());
+    let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
+    let often =
+        median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
+    let late = cohort.iter().filter_map(|&member| {
+        let (rate, usual) = (member.rate?, usual?);
+        let begun = member.view.step().is_none() || has_begun(member);
+        let late = excess(member, on_time)?;
+        let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
+        let persistent = late > LATE && count >= if point_to_point(member) { RECENT } else { PERSISTENT };
+        // Where few collectives are timed, most digests do not hold the one that waits.
+        let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
+        let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
+        // Its threads had so much less to wait for: that is counted, not sampled.
+        let less =
+            member.view.blocked_for(LATELY).zip(blocked).map_or(0.0, |(blocked, usual)| usual - blocked);
+        let warm = member.view.beats().len() > WARM;
+        let seen = member.always_last && member.late_summed > LATE;
+        let spared = warm && less > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
+        let late = if spared { late.max(less) } else { late };
+        // Or all its collectives are a little late, and what that adds up to is the same in all digests.
+        let steadily = member.always_last && member.late_pooled - on_time > LATE;
+        let late = if steadily { late.max(member.late_pooled - on_time) } else { late };
+        let matters = begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
+        // What its GPU is slower by must not be the reason, nor that others kept it waiting.
+        let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
+        let waited = member.waited > 0.5 * (late + on_time);
+        // Nor that it has more to do.
+        let busier = late < 2.0 * (member.busy? - busy);
+        ((persistent || sporadic || spared || steadily) && matters && by_host && !waited && !busier).then(
+            || Suspect {
+                member,
+                rate,
+                usual,
+                cohort: cohort.len(),
+                late: Some(late),
+                confidence: if point_to_point(member) { Confidence::Guess } else { Confidence::Likely },
+                since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
+                held: None,
+            },
+        )
+    });
+    late.collect()
+}
+
+/// Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
+fn point_to_point(member: &Member<'_>) -> bool {
+    member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
+}
+
+/// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
+fn has_begun(member: &Member<'_>) -> bool {
+    let steps: Vec<f64> = member.view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();
+    let usual = steps.iter().copied().fold(f64::INFINITY, f64::min);
+    let longest = steps.iter().copied().fold(0.0, f64::max);
+    let latest = member.view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);
+    steps.len() >= BEGUN || (steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual)
+}
+
+/// The upper quarter.
+fn upper(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() * 3 / 4).copied().unwrap_or(0.0)
+}
