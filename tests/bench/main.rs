@@ -2,6 +2,7 @@
 
 mod job;
 mod launch;
+mod publish;
 mod replay;
 #[path = "../../hook/src/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
@@ -23,6 +24,7 @@ fn main() {
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
     launch::fold(&mut table);
+    publish::cost(&mut table);
     launch::memory(&mut table);
     job::cost(&mut table);
     replay::scrub(&mut table);
