@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 38] = [
+pub(crate) const NAMES: [&str; 43] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -23,10 +23,14 @@ pub(crate) const NAMES: [&str; 38] = [
     "healthy: longer sequences, longer steps",
     "healthy: a slightly slower GPU",
     "healthy: short pauses",
+    "healthy: many buckets, few timed",
+    "healthy: an expert with more to do",
     "slow compute",
     "slow compute, half of the ranks",
     "throttled clocks",
     "slow data loader",
+    "slow data loader, many buckets",
+    "more work than the others",
     "pauses of one rank",
     "pauses of every rank",
     "slow link",
@@ -42,6 +46,7 @@ pub(crate) const NAMES: [&str; 38] = [
     "hang: deadlock of two communicators",
     "hang: another operation",
     "hang: other bytes",
+    "hang: one call out of step",
     "hang: not launched",
     "hang: in the kernel",
     "hang: done on all but one",
@@ -91,6 +96,15 @@ fn one(kind: Kind, class: Class, rank: u32) -> Expected {
     Expected { kind, classes: vec![class], ranks: Named::Exactly(vec![rank]) }
 }
 
+/// As a real job of short steps: of so many collectives few are timed.
+fn many_buckets(setting: &mut Setting) -> Result<(), NotPlayed> {
+    if setting.ranks > 64 {
+        return Err(NotPlayed);
+    }
+    (setting.layout, setting.step, setting.timed) = (Layout::Buckets, 0.1, (4, 5));
+    Ok(())
+}
+
 /// Sets what befalls it, and says what is to be found.
 #[expect(clippy::too_many_lines, reason = "a catalogue")]
 fn fill(
@@ -112,6 +126,9 @@ fn fill(
             Stall::Operation | Stall::Bytes => {
                 setting.ahead = false;
                 setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp, Layout::Experts]);
+            }
+            Stall::Skip => {
+                setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp, Layout::Buckets]);
             }
             Stall::Unsent => {
                 setting.layout = Layout::Pipeline;
@@ -166,6 +183,30 @@ fn fill(
                 every: chance.between(10, 20.0, 40.0) * f64::from(ranks) / 8.0,
             };
             None
+        }
+        "healthy: many buckets, few timed" => {
+            many_buckets(setting)?;
+            None
+        }
+        "healthy: an expert with more to do" => {
+            setting.layout = chance.one_of(20, &[Layout::Experts, Layout::TensorData]);
+            setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.15, 1.4) };
+            // From the start: it is so because of what it is.
+            setting.from = 0.0;
+            None
+        }
+        "slow data loader, many buckets" => {
+            many_buckets(setting)?;
+            setting.trouble = Trouble::Host { rank, share: chance.between(10, 0.3, 1.0) };
+            slow(Class::Host)
+        }
+        "more work than the others" => {
+            setting.layout = chance.one_of(20, &[Layout::Ddp, Layout::Fsdp, Layout::Buckets]);
+            setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.25, 1.6) };
+            if setting.layout == Layout::Buckets {
+                many_buckets(setting)?;
+            }
+            slow(Class::Compute)
         }
         "slow compute" => {
             setting.trouble = Trouble::Compute { ranks: vec![rank], factor: chance.between(10, 1.2, 2.0) };
@@ -289,6 +330,10 @@ fn fill(
         }
         "hang: other bytes" => {
             stall(setting, Stall::Bytes);
+            hang(Class::Mismatch)
+        }
+        "hang: one call out of step" => {
+            stall(setting, Stall::Skip);
             hang(Class::Mismatch)
         }
         "hang: not launched" => {

@@ -48,6 +48,11 @@ pub(crate) enum Trouble {
     MoreWork {
         factor: f64,
     },
+    /// One rank does so many times more.
+    Busier {
+        rank: u32,
+        factor: f64,
+    },
     /// Rank 0 writes a checkpoint for so long, every so many seconds; it copies piece by piece.
     Checkpoint {
         seconds: f64,
@@ -90,6 +95,8 @@ pub(crate) enum Stall {
     /// It calls something else, or with other bytes.
     Operation,
     Bytes,
+    /// It leaves out the last collective of a step and goes on: from then on it is one call out of step.
+    Skip,
     /// It does not return from the call.
     InCall,
     /// The collective does not end on anybody, or on it alone.
@@ -113,8 +120,12 @@ impl Trouble {
         }
     }
 
-    pub(crate) fn work(&self) -> f64 {
-        if let Self::MoreWork { factor } = self { *factor } else { 1.0 }
+    pub(crate) fn work(&self, rank: u32) -> f64 {
+        match self {
+            Self::MoreWork { factor } => *factor,
+            Self::Busier { rank: busy, factor } if *busy == rank => *factor,
+            _ => 1.0,
+        }
     }
 
     /// Seconds lost before a step of `step` seconds that begins at `at`, the one before having begun at `before`; both since

@@ -191,7 +191,8 @@ impl<'a> Flow<'a> {
         let setting = self.setting;
         let now = self.at[rank] >= setting.from;
         let trouble = &setting.trouble;
-        let (slowness, work) = if now { (trouble.slowness(rank as u32), trouble.work()) } else { (1.0, 1.0) };
+        let (slowness, work) =
+            if now { (trouble.slowness(rank as u32), trouble.work(rank as u32)) } else { (1.0, 1.0) };
         let noise = 1.0 + setting.noise.compute * chance.normal(rank as u64);
         let load = self.load(rank, chance);
         let seconds = share * setting.step * 0.85 * noise * slowness * work * load;
@@ -306,6 +307,9 @@ impl<'a> Flow<'a> {
         }
         let early = self.called[rank] + LAUNCH * index as f64;
         let at = if self.setting.ahead { early } else { self.at[rank] };
+        if how == Some(Stall::Skip) {
+            return self.go_on_without(rank, index, at);
+        }
         if self.gone[rank] || (how == Some(Stall::Order)) {
             return;
         }
@@ -319,6 +323,16 @@ impl<'a> Flow<'a> {
         // Who does not return calls nothing more; who waits for each call either.
         if how == Some(Stall::InCall) {
             self.gone[rank] = true;
+        }
+    }
+
+    /// It leaves out collective `left_out`, the last of a step, and calls the next step's up to that one.
+    fn go_on_without(&mut self, rank: usize, left_out: usize, at: f64) {
+        for index in 0..left_out {
+            let Op::Collective { circle, operation, bytes, .. } = self.ops[index] else { continue };
+            let place = self.circles.iter().position(|known| *known == circle).unwrap_or(0);
+            let what = What::Entered { circle: place, operation, bytes, launched: true };
+            self.push(rank, at + LAUNCH * index as f64, what);
         }
     }
 
@@ -352,7 +366,7 @@ fn stall_at(setting: &Setting, ops: &[Op], chance: Chance) -> usize {
         // The last but one of a step, with another communicator after it.
         Stall::Order => places[places.len() - 2],
         // What was launched after it would hide it.
-        Stall::Operation | Stall::Bytes => places[places.len() - 1],
+        Stall::Operation | Stall::Bytes | Stall::Skip => places[places.len() - 1],
         _ => chance.one_of(77, &places),
     }
 }
@@ -367,7 +381,13 @@ impl Stall {
     fn breaks(self) -> bool {
         matches!(
             self,
-            Self::Operation | Self::Bytes | Self::Kernel | Self::Partial | Self::InCall | Self::Order
+            Self::Operation
+                | Self::Bytes
+                | Self::Skip
+                | Self::Kernel
+                | Self::Partial
+                | Self::InCall
+                | Self::Order
         )
     }
 }

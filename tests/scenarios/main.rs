@@ -24,7 +24,7 @@ use verdict::play;
 
 /// Seeds that rules may be tuned on, and those held out.
 const TUNING: u64 = 1_000;
-const HELD_OUT: u64 = 700_000;
+const HELD_OUT: u64 = 900_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();

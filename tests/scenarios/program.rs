@@ -7,6 +7,8 @@ use xpu_shared::collective::Operation;
 pub(crate) enum Layout {
     /// Data parallel: four buckets that overlap backward.
     Ddp,
+    /// Data parallel, as PyTorch does it: twenty-five buckets, and the loss after them.
+    Buckets,
     /// Sharded: weights are gathered layer by layer.
     Fsdp,
     /// Tensor parallel within eight ranks, data parallel across.
@@ -71,6 +73,13 @@ impl Layout {
                 }
                 ops.push(Op::Join);
             }
+            Self::Buckets => {
+                ops.push(Op::Compute(0.35));
+                for _ in 0..25 {
+                    ops.extend([Op::Compute(0.026), beside(World, AllReduce, 8 * MIB)]);
+                }
+                ops.extend([Op::Join, collective(World, AllReduce, 4)]);
+            }
             Self::Fsdp => {
                 for _ in 0..4 {
                     ops.extend([beside(World, AllGather, 64 * MIB), Op::Compute(0.08)]);
@@ -111,7 +120,7 @@ impl Layout {
     /// The kinds of communicators it has.
     pub(crate) fn circles(self) -> &'static [Circle] {
         match self {
-            Self::Ddp | Self::Fsdp => &[Circle::World],
+            Self::Ddp | Self::Buckets | Self::Fsdp => &[Circle::World],
             Self::TensorData => &[Circle::Host, Circle::Across],
             Self::Pipeline => &[Circle::Stage, Circle::World],
             Self::Experts => &[Circle::Host, Circle::World],

@@ -20,6 +20,9 @@ pub(super) const PERSISTENT: usize = 3;
 /// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
 const LONG: usize = 3 * RECENT;
 
+/// Digests whose arithmetic is that of now.
+const LATELY: usize = RECENT;
+
 /// Who comes last to most of its collectives, at this share of them, in so many of the recent digests, always comes last.
 const MOST: f64 = 0.6;
 const ALWAYS: usize = RECENT - 1;
@@ -39,6 +42,8 @@ pub(super) struct Member<'a> {
     pub past: Option<f64>,
     /// Share of its steps that its products take, by their arithmetic.
     pub busy: Option<f64>,
+    /// Share of the latest seconds that they took.
+    pub busy_lately: Option<f64>,
     /// Collectives a second.
     frequency: Option<f64>,
     /// How late in each digest, as a share of the time that passed, newest first.
@@ -51,6 +56,8 @@ pub(super) struct Member<'a> {
     pub late_pooled: f64,
     /// Whether it is always the last to come.
     pub always_last: bool,
+    /// Seconds, a digest each, since it began to come last.
+    pub since_last: f64,
     /// Its own waiting, likewise, in all of them.
     pub waited: f64,
     /// Milliseconds behind the first, of a collective at the mean.
@@ -73,7 +80,7 @@ impl<'a> Member<'a> {
         };
         let pooled = pooled(view.arrivals().take(LONG));
         let mostly_last =
-            |window: &&&Arrivals| f64::from(window.last) >= MOST * f64::from(window.joined.max(1));
+            |window: &&Arrivals| f64::from(window.last) >= MOST * f64::from(window.joined.max(1));
         let earlier: Vec<f64> = view.gemm_history().rev().skip(RECENT).map(f64::from).collect();
         let past = (earlier.len() >= PAST).then(|| median(earlier)).flatten();
         Self {
@@ -81,6 +88,10 @@ impl<'a> Member<'a> {
             view,
             past,
             busy: busy(view, median(rates.clone())),
+            busy_lately: view
+                .arithmetic(0, LATELY)
+                .zip(median(rates.clone()))
+                .map(|((work, _), rate)| work / (rate * 1e12)),
             rate: (!rates.is_empty()).then(|| median(rates.clone())).flatten(),
             rates,
             frequency,
@@ -92,7 +103,8 @@ impl<'a> Member<'a> {
                 .collect(),
             late_summed: pooled.late * per_second,
             late_pooled: lost(&pooled, per_second, view.pace()),
-            always_last: arrivals.iter().filter(mostly_last).count() >= ALWAYS,
+            since_last: view.arrivals().take_while(|window| mostly_last(window)).count() as f64,
+            always_last: arrivals.iter().filter(|window| mostly_last(window)).count() >= ALWAYS,
             waited: mean(2 * RECENT, |window| window.waited) * per_second,
             late_ms: mean(RECENT, |window| window.late) / 1e6,
             last: mean(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),

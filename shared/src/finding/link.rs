@@ -13,6 +13,9 @@ const SLOW: f64 = 0.8;
 
 /// And so many times the usual spread below it.
 const SPREADS: f64 = 4.0;
+/// Of single windows, which spread more, so many are enough for all of those in a row.
+const WINDOWS: f64 = 2.0;
+
 const LEAST_SPREAD: f64 = 0.03;
 
 /// Windows in a row that must be slow; and as many after which it is told though others may follow.
@@ -66,10 +69,13 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     let mut slow: BTreeMap<CommunicatorId, Slow> = BTreeMap::new();
     for (&traffic, tracks) in &alike {
         let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
+        let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
         let usual = median(rates.clone()).filter(|_| rates.len() >= GROUPS);
         for &(id, track) in tracks {
             let among = usual.and_then(|usual| {
-                let run = low_run(track, usual, spread_of(&rates, usual));
+                // Few collectives make a window: one and the same group's differ, too.
+                let scatter = WINDOWS / SPREADS * spread_of(&windows, usual);
+                let run = low_run(track, usual, spread_of(&rates, usual).max(scatter));
                 Some(Slow { id, traffic, rate: recent(track)?, usual, among: Some(rates.len()), run })
             });
             let by_past = by_own_past(id, traffic, track);

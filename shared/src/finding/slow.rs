@@ -3,6 +3,7 @@
 mod compute;
 mod evidence;
 mod host;
+mod work;
 
 use compute::{by_compute, by_own_past};
 use evidence::finding;
@@ -38,9 +39,12 @@ pub(super) fn ranks(job: &Job) -> Vec<Finding> {
     if more_follow(&cohorts, &slow) {
         slow.clear();
     }
+    let busy = work::busier(&cohorts);
     let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
     let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
-    late.retain(|suspect| slow.iter().all(|slow| slow.member.rank != suspect.member.rank));
+    let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
+    let others: Vec<Rank> = others.collect();
+    late.retain(|suspect| !others.contains(&suspect.member.rank));
     // Who waits for the slow one in one communicator is late in the next: only the latest is to blame.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
@@ -52,6 +56,7 @@ pub(super) fn ranks(job: &Job) -> Vec<Finding> {
     [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects))
+        .chain(work::finding(&cohorts, &busy))
         .collect()
 }
 

@@ -72,6 +72,8 @@ struct Interval {
     heard: Moment,
     /// Launched since the rank started.
     collectives: u64,
+    /// All arithmetic since the rank started; what was timed in this digest.
+    arithmetic: f64,
     gemm_flops: f64,
     gemm_time: Nanoseconds,
     step: Option<(Nanoseconds, u32)>,
@@ -156,6 +158,7 @@ impl RankView {
             let interval = Interval {
                 heard: digest.heard,
                 collectives: digest.launches.collectives,
+                arithmetic: digest.gemm_flops,
                 gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |b| b.gemm_timed_flops),
                 gemm_time: Nanoseconds(
                     digest.gemm_timed_for.0.saturating_sub(before.map_or(0, |b| b.gemm_timed_for.0)),
@@ -349,6 +352,15 @@ impl RankView {
         self.window.iter().rev().filter_map(|interval| {
             Some((interval.heard, Tflops::from_work(interval.gemm_flops, interval.gemm_time)?))
         })
+    }
+
+    /// Arithmetic of its products a second over `digests`, the last `skip` of them left out, and the seconds between them.
+    pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
+        let mut latest_first = self.window.iter().rev().skip(skip);
+        let last = latest_first.next()?;
+        let first = latest_first.nth(digests.checked_sub(1)?)?;
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        (seconds > 0.0).then(|| ((last.arithmetic - first.arithmetic) / seconds, seconds))
     }
 
     /// How it came to the collectives of each digest, newest first.

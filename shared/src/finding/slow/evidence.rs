@@ -1,6 +1,6 @@
 //! What is said of slow ranks.
 
-use super::{Class, Finding, Kind, Rank, Suspect, phrase};
+use super::{Class, Finding, Kind, Member, Rank, Suspect, phrase};
 
 pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
     suspects.sort_by_key(|suspect| suspect.member.rank);
@@ -16,12 +16,9 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         n => format!("that {n} ranks with the same work have at the median"),
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let waiting = if late.is_none() {
-        "how late it comes to collectives is not known".to_owned()
-    } else {
-        let steps = member.view.pace().map(|pace| format!(", in steps of {:.1} ms", pace.milliseconds()));
-        let (last, late_ms, steps) = (percent(member.last), member.late_ms, steps.unwrap_or_default());
-        format!("it comes last to {last} of its collectives, {late_ms:.1} ms late at the mean{steps}")
+    let waiting = match late {
+        None => "how late it comes to collectives is not known".to_owned(),
+        Some(_) => waiting(member),
     };
     let (evidence, advice) = match (class, held) {
         (Class::Clocks, Some(held)) => (
@@ -59,4 +56,11 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
 
 fn cost(suspect: &Suspect<'_>) -> f64 {
     suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
+}
+
+/// How it comes to its collectives.
+pub(super) fn waiting(member: &Member<'_>) -> String {
+    let steps = member.view.pace().map(|pace| format!(", in steps of {:.1} ms", pace.milliseconds()));
+    let (last, late_ms, steps) = (100.0 * member.last, member.late_ms, steps.unwrap_or_default());
+    format!("it comes last to {last:.0} % of its collectives, {late_ms:.1} ms late at the mean{steps}")
 }

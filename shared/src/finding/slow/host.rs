@@ -36,6 +36,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     let on_time = usual_lateness(cohort.iter().copied());
     let blocked = median(cohort.iter().filter_map(|member| member.view.blocked_for(LATELY)).collect());
     let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
+    let busy_lately = median(cohort.iter().filter_map(|member| member.busy_lately).collect()).unwrap_or(0.0);
     let often =
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
     let late = cohort.iter().filter_map(|&member| {
@@ -62,7 +63,8 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
         let waited = member.waited > 0.5 * (late + on_time);
         // Nor that it has more to do.
-        let busier = late < 2.0 * (member.busy? - busy);
+        let more_lately = member.busy_lately.map_or(0.0, |own| own - busy_lately);
+        let busier = late < 2.0 * (member.busy? - busy).max(more_lately);
         ((persistent || sporadic || spared || steadily) && matters && by_host && !waited && !busier).then(
             || Suspect {
                 member,

@@ -19,6 +19,8 @@ pub(super) enum Layout {
     Data,
     /// So many stages: one communicator a stage, in which only its ranks are, and one of all.
     Pipeline { stages: u32 },
+    /// As `Data`, and every second collective deals tokens out.
+    Experts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +144,10 @@ impl Cluster {
         for sample in &mut digest.samples {
             let sequence = sample.sequence.0;
             // Every second collective is of the stage, where there are stages.
-            let of_stage = self.layout != Layout::Data && sequence % 2 == 1;
+            let of_stage = matches!(self.layout, Layout::Pipeline { .. }) && sequence % 2 == 1;
+            if self.layout == Layout::Experts && sequence % 2 == 1 {
+                sample.operation = Operation::AlltoAll;
+            }
             sample.communicator = u8::from(of_stage);
             let members = (0..size).filter(|&other| !of_stage || self.stage(other) == self.stage(rank));
             let last = members.map(|other| self.lateness(other, sequence, of_stage)).fold(0.0, f64::max);
@@ -158,7 +163,7 @@ impl Cluster {
 
     fn stage(&self, rank: u32) -> u32 {
         match self.layout {
-            Layout::Data => 0,
+            Layout::Data | Layout::Experts => 0,
             Layout::Pipeline { stages } => rank * stages / self.simulation.world_size(),
         }
     }

@@ -5,7 +5,7 @@ use crate::{frame::Life, id::Step, ledger::Call, unit::Nanoseconds};
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 
-const HEALTHY: [(&str, Layout, &[Fault]); 9] = [
+const HEALTHY: [(&str, Layout, &[Fault]); 11] = [
     ("a little late", Layout::Data, &[Fault::Host { rank: 2, ms: 3.0 }]),
     ("equal ranks", Layout::Data, &[]),
     ("chance", Layout::Data, &[Fault::Jitter { ms: 15.0 }, Fault::Spread { share: 0.06 }]),
@@ -16,7 +16,13 @@ const HEALTHY: [(&str, Layout, &[Fault]); 9] = [
     ),
     ("stages that are alike", Layout::Pipeline { stages: 2 }, &[Fault::Jitter { ms: 5.0 }]),
     ("experts with more to do, another in every step", Layout::Data, &[Fault::Imbalance { ms: 40.0 }]),
-    ("an expert with more to do", Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.5, ms: 30.0 }]),
+    ("an expert with more to do", Layout::Experts, &[Fault::MoreWork { rank: 3, factor: 1.5, ms: 30.0 }]),
+    (
+        "a rank of a stage with more to do",
+        Layout::Pipeline { stages: 2 },
+        &[Fault::MoreWork { rank: 3, factor: 1.5, ms: 30.0 }],
+    ),
+    ("more to do, and nobody waits", Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.5, ms: 0.0 }]),
     ("a pause now and then", Layout::Data, &[Fault::Pauses { rank: 2, ms: 80.0, every: 6 }]),
     ("a slightly slower GPU", Layout::Data, &[Fault::Compute { rank: 5, factor: 1.05 }]),
 ];

@@ -11,8 +11,12 @@ fn is(found: &[Finding], class: Class, rank: u32) -> bool {
 
 /// Of all jobs and seeds with one fault, those in which it alone is named in time.
 fn recall(class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
+    recall_in(&[Layout::Data, Layout::Pipeline { stages: 2 }], class, fault)
+}
+
+fn recall_in(layouts: &[Layout], class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
     let (mut named, mut all) = (0, 0);
-    for layout in [Layout::Data, Layout::Pipeline { stages: 2 }] {
+    for &layout in layouts {
         for (ranks, seeds) in [(8, 10), (64, 3)] {
             for seed in 0..seeds {
                 let rank = (seed * 5 + 3) as u32 % ranks;
@@ -44,6 +48,20 @@ fn a_slow_host_is_named() {
     for ms in [9.0, 20.0, 40.0, 200.0] {
         let recall = recall(Class::Host, |rank| Fault::Host { rank, ms });
         assert!(recall >= 0.95, "{ms} ms: {recall}");
+    }
+}
+
+/// Where all are meant to do the same.
+#[test]
+fn a_rank_with_more_work_is_named() {
+    let recall =
+        recall_in(&[Layout::Data], Class::Compute, |rank| Fault::MoreWork { rank, factor: 1.4, ms: 30.0 });
+    assert!(recall >= 0.95, "{recall}");
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.4, ms: 30.0 }]);
+    let found = cluster.run(20).findings().remove(0);
+    for figure in ["1.4x the arithmetic of the 7 ranks", "same communicators", "no lower rate", "comes last"]
+    {
+        assert!(found.evidence.contains(figure), "{figure}: {}", found.evidence);
     }
 }
 

@@ -1,0 +1,118 @@
+//! Ranks with more arithmetic than the others, where all are meant to have the same.
+
+use std::collections::BTreeSet;
+
+use super::{
+    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, excess, median, phrase,
+    usual_lateness,
+};
+use crate::{collective::Operation, id::CommunicatorId, job::RankView};
+
+/// So much more than the others' is more work.
+const MORE: f64 = 0.1;
+
+/// And this many times the usual spread.
+const SPREADS: f64 = 4.0;
+
+/// Digests over which arithmetic is compared: of long steps few end in one. In both halves of them it must be more.
+const DIGESTS: [usize; 3] = [6, 12, 24];
+
+/// Steps by which ranks are apart when they are looked at.
+const BLUR: f64 = 2.0;
+
+/// A rank with more to do.
+pub(super) struct Busy<'a> {
+    pub member: &'a Member<'a>,
+    /// In the others' arithmetic.
+    times: f64,
+}
+
+/// Who does more in every step. Nobody where that may be meant: experts, and stages of a pipeline.
+pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    if all.len() < COHORT || !is_data_parallel(&all) {
+        return Vec::new();
+    }
+    let mut found: Vec<Busy<'a>> = Vec::new();
+    for digests in DIGESTS {
+        let known = more_than_others(&all, digests).into_iter();
+        found.extend(
+            known
+                .filter(|busy| found.iter().all(|known| known.member.rank != busy.member.rank))
+                .collect::<Vec<_>>(),
+        );
+    }
+    found.sort_by_key(|busy| busy.member.rank);
+    found
+}
+
+/// Whether all have the same communicators, and nobody sends to one of them alone or deals tokens out.
+fn is_data_parallel(all: &[&Member<'_>]) -> bool {
+    let used = |view: &RankView| -> Option<BTreeSet<CommunicatorId>> {
+        let digest = view.latest().filter(|digest| digest.launches.point_to_point == 0)?;
+        let states = || digest.communicators.iter().filter(|state| state.entered > 0);
+        let deals =
+            states().filter_map(|state| state.last_operation).chain(view.samples().map(|s| s.operation));
+        deals
+            .into_iter()
+            .all(|operation| operation != Operation::AlltoAll)
+            .then(|| states().map(|state| state.id).collect())
+    };
+    let Some(first) = used(all[0].view).filter(|used| !used.is_empty()) else { return false };
+    all.iter().all(|member| used(member.view).is_some_and(|used| used == first))
+}
+
+fn more_than_others<'a>(all: &[&'a Member<'a>], digests: usize) -> Vec<Busy<'a>> {
+    // How many times what the others do, where it is more than chance makes it.
+    let more = |member: &Member<'_>, skip: usize, take: usize| {
+        let works: Vec<f64> =
+            all.iter().filter_map(|member| Some(member.view.arithmetic(skip, take)?.0)).collect();
+        let usual = median(works.clone())?;
+        let spread = 1.4826 * median(works.iter().map(|work| (work / usual - 1.0).abs()).collect())?;
+        let (own, seconds) = member.view.arithmetic(skip, take)?;
+        let least = (MORE + BLUR * member.view.pace()?.seconds() / seconds).max(SPREADS * spread);
+        Some(own / usual).filter(|times| works.len() == all.len() && times - 1.0 > least)
+    };
+    let half = digests / 2;
+    let busy = |&member: &&'a Member<'a>| {
+        let times = more(member, 0, digests)?;
+        more(member, 0, half).and_then(|_| more(member, half, half)).map(|_| Busy { member, times })
+    };
+    all.iter().filter_map(busy).collect()
+}
+
+/// Those whom the others wait for because of it.
+pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<Finding> {
+    let all = || cohorts.iter().flatten();
+    let on_time = usual_lateness(all());
+    let usual = median(all().filter_map(|member| member.rate).collect())?;
+    let is_waited_for = |busy: &&Busy<'_>| {
+        let late = excess(busy.member, on_time).is_some_and(|late| late > LATE_BY_COMPUTE);
+        late && busy.member.always_last && busy.member.rate.is_some_and(|rate| rate > SLOW * usual)
+    };
+    let late: Vec<_> = busy.iter().filter(is_waited_for).collect();
+    let worst = late.iter().max_by(|a, b| a.times.total_cmp(&b.times))?;
+    let ranks: Vec<Rank> = late.iter().map(|busy| busy.member.rank).collect();
+    let member = worst.member;
+    let who = match ranks.len() {
+        1 => format!("rank {} ({})", member.rank, member.view.host()),
+        _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
+    };
+    let evidence = format!(
+        "{who} does {:.1}x the arithmetic of the {} ranks with the same communicators, at no lower rate ({:.1} TFLOPS, theirs {usual:.1}), and {}",
+        worst.times,
+        all().count() - busy.len(),
+        member.rate.unwrap_or(usual),
+        super::evidence::waiting(member),
+    );
+    Some(Finding {
+        kind: Kind::SlowRank,
+        class: Class::Compute,
+        ranks,
+        confidence: Confidence::Likely,
+        since_s: member.since_last,
+        evidence,
+        advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
+        collective: None,
+    })
+}
