@@ -357,3 +357,6 @@ impl UnderWay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,11 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device; of four or more: faults
+# hang overhead memory device capture; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts kernels same hang overhead memory device}
+parts=${*:-watch agree counts kernels same hang overhead memory device capture}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -174,6 +174,15 @@ device() {
     python3 device.py device "${ROUNDS:-3}" | tee "$out/device.txt"
     xpu-top status --json --job device --rank 0 --wait 5 >"$out/status-device.json"
     wait
+}
+
+# Three steps captured, beside three that torch.profiler sees; and what a step takes before, while and after.
+capture() {
+    for kind in ${CAPTURED:-ddp fsdp}; do
+        run capture capture.py xpu-top "$kind" "$out/capture-$kind.bin" 2>>"$out/capture.err" | tee -a "$out/capture.jsonl"
+        xpu-top report "$out/capture-$kind.bin" >"$out/report-$kind.txt"
+        xpu-top export "$out/capture-$kind.bin" --chrome "$out/capture-$kind.json"
+    done
 }
 
 machine | tee "$out/machine.txt"

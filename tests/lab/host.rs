@@ -78,6 +78,14 @@ impl Host {
         run(&mut command)
     }
 
+    /// Kills the collector.
+    pub fn end_collector(&mut self) {
+        if let Some(collector) = self.collector.take() {
+            collector.signal("KILL");
+            collector.end();
+        }
+    }
+
     /// What the collector has told of so far.
     pub fn collector_log(&self) -> String {
         self.collector.as_ref().map(Program::said).unwrap_or_default()

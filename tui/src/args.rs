@@ -42,6 +42,8 @@ pub enum Command {
     Capture(CaptureArgs),
     /// Print what a capture holds: steps, operations, how the time was spent
     Report(ReportArgs),
+    /// Write a capture as a timeline that Perfetto or Chrome draws
+    Export(ExportArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
@@ -159,6 +161,19 @@ pub struct ReportArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// A file that `xpu-top capture` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write Perfetto's own form, for <https://ui.perfetto.dev>
+    #[arg(long, value_name = "OUT")]
+    pub perfetto: Option<PathBuf>,
+    /// Write Chrome's JSON
+    #[arg(long, value_name = "OUT")]
+    pub chrome: Option<PathBuf>,
 }
 
 /// Ranks named one by one or as ranges.

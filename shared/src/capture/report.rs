@@ -69,6 +69,8 @@ pub struct StepReport {
     /// By the clock of the first host.
     pub begin: Moment,
     pub operations: Kinds,
+    /// What each kind took on the GPU, one operation after another: more than the step where they overlap.
+    pub on_gpu_ns: Kinds,
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -169,10 +171,15 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks) -> RankReport {
             *sum = sum.saturating_add(part);
         }
         let mut kinds = Kinds::new();
+        let mut on_gpu_ns = Kinds::new();
         for single in operations {
             *kinds.entry(single.kind()).or_default() += 1;
+            if let Some((from, to)) = single.on_gpu() {
+                let sum = on_gpu_ns.entry(single.kind()).or_default();
+                *sum = to.0.saturating_sub(from.0).saturating_add(*sum);
+            }
         }
-        StepReport { step, begin: clocks.aligned(&of.host, from), operations: kinds, summary }
+        StepReport { step, begin: clocks.aligned(&of.host, from), operations: kinds, on_gpu_ns, summary }
     });
     let steps = steps.collect();
     RankReport {

@@ -50,6 +50,12 @@ const STEPS_MORE: u64 = 3;
 const ANSWER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Before the time is up ranks send what they have, which takes a moment.
+const SENDING: Duration = Duration::from_secs(3);
+
+/// How long that nobody wants a capture any more may take to go out.
+const FAREWELL: Duration = Duration::from_millis(300);
+
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A rank is missing.
@@ -128,7 +134,8 @@ impl Taking {
                 self.tally.refuse_all("it has not completed a step yet; try again when it trains");
                 return Ok(());
             };
-            let limit = Nanoseconds::from(self.deadline.saturating_duration_since(Instant::now()));
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let limit = Nanoseconds::from(left.saturating_sub(SENDING).max(left / 2));
             let now = Moment::now();
             // Nobody else chooses the same one.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
@@ -160,7 +167,10 @@ impl Taking {
     /// Until every rank has said whether it records those steps.
     async fn agree(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let deadline = self.deadline.min(Instant::now() + ANSWER);
-        while Instant::now() < deadline && !self.tally.is_answered() && !self.tally.is_any_late() {
+        while Instant::now() < deadline.min(self.deadline)
+            && !self.tally.is_answered()
+            && !self.tally.is_any_late()
+        {
             self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.order());
             self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |tally| {
                 tally.is_answered() || tally.is_any_late()
@@ -176,6 +186,8 @@ impl Taking {
         self.arrive(arrivals, deadline, Tally::is_over).await?;
         if !self.tally.is_over() {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
+            // It goes out with the next sweep of the roads.
+            self.arrive(arrivals, Instant::now() + FAREWELL, |_| false).await?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use xpu_shared::{
     frame::{
         Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life, MissingRank,
     },
-    id::{JobName, Rank, Step},
+    id::{HostName, JobName, Rank, Step},
     unit::Nanoseconds,
 };
 
@@ -15,6 +15,9 @@ use crate::{figure, follow::Following};
 
 /// What a rank sent before it ended, or its host went out of reach, may still be on its way for so long.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
+
+/// A host that says nothing for so long is gone: it says something every second.
+const SILENCE: Duration = Duration::from_secs(6);
 
 /// Ranks named one by one.
 const NAMED: usize = 8;
@@ -26,6 +29,8 @@ pub(super) struct Tally {
     ranks: BTreeMap<Rank, State>,
     /// Steps completed, as the furthest rank said.
     furthest: Option<u64>,
+    /// When each host was heard last.
+    heard: BTreeMap<HostName, Instant>,
 }
 
 /// How far a rank is.
@@ -52,7 +57,7 @@ impl Tally {
     pub(super) fn new(job: JobName, ranks: Vec<Rank>) -> Self {
         let order = CaptureOrder { number: 0, first: Step(0), steps: 0, limit: Nanoseconds(0) };
         let ranks = ranks.into_iter().map(|rank| (rank, State::default())).collect();
-        Self { job, order, ranks, furthest: None }
+        Self { job, order, ranks, furthest: None, heard: BTreeMap::new() }
     }
 
     pub(super) fn begin(&mut self, order: CaptureOrder) {
@@ -90,6 +95,7 @@ impl Tally {
     }
 
     pub(super) fn take(&mut self, frame: &Frame) {
+        self.heard.insert(frame.host.clone(), Instant::now());
         match &frame.body {
             Body::CaptureAnswer(answer) if answer.number == self.order.number => {
                 self.furthest = self.furthest.max(Some(answer.completed.0));
@@ -161,14 +167,15 @@ impl Tally {
         let Some(job) = following.jobs().get(&self.job) else { return };
         for (rank, state) in &mut self.ranks {
             let Some(view) = job.rank(*rank) else { continue };
-            let host = view.host().as_str();
+            let host = view.host();
+            let heard = self.heard.get(host).map_or(now, |heard| *heard);
             let why = match view.life() {
                 Life::Died => Some("it died".to_owned()),
                 Life::Ended => Some("it ended".to_owned()),
-                _ => following
-                    .down()
-                    .find(|(endpoint, _)| endpoint.host == host)
-                    .map(|(_, why)| format!("its host does not answer any more: {why}")),
+                _ if now.duration_since(heard) >= SILENCE => Some(format!(
+                    "nothing was heard of its host {host} any more; `xpu-top status` tells whether its collector is there"
+                )),
+                _ => None,
             };
             match why {
                 Some(why) if state.gone.is_none() => state.gone = Some((now, why)),

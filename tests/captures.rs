@@ -1,0 +1,173 @@
+//! `xpu-top capture` on a real collector and real hooks on the simulated GPU: what is in the file, and what is said where something
+//! fails.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+use xpu_tests::{
+    host::{BASE, Host},
+    program::{Outcome, Program, run, until},
+};
+
+/// Three products, a collective by itself and two in a group, a copy and a fill.
+const TRAINS: &str = "
+comm = communicator()
+def work():
+    for side in (256, 512, 512): ok(gemm_ex(side, side, side))
+    ok(all_reduce(comm, 1000))
+    ok(process.ncclGroupStart())
+    for _ in range(2): ok(all_reduce(comm, 500))
+    ok(process.ncclGroupEnd())
+    ok(process.cudaMemcpyAsync(memory, memory, c_size_t(4096), 3, stream))
+    ok(process.cudaMemsetAsync(memory, 0, c_size_t(64), stream))
+    sync()
+    step()
+    time.sleep(0.01)
+";
+
+const ENDLESS: &str = "\nwhile True: work()";
+
+struct Job {
+    host: Host,
+    ranks: Vec<Program>,
+}
+
+impl Job {
+    fn new(script: &str) -> Self {
+        let host = Host::new();
+        let ranks = (0..2).map(|rank| host.rank(rank, &format!("{TRAINS}{script}"))).collect();
+        until("both ranks to train", || {
+            (host.status()["steps"]["min"].as_u64()? >= 3 && host.status()["coverage"]["ranks_seen"] == 2)
+                .then_some(())
+        });
+        Self { host, ranks }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.host.place.path("c.bin")
+    }
+
+    /// Captures to the end, into a file that is not there yet.
+    fn capture(&self, more: &str) -> Outcome {
+        let _ = fs::remove_file(self.file());
+        self.host.ask(&format!("capture --job train -o {} {more}", self.file().display()))
+    }
+
+    /// Begins one that would take long, and waits for all to have agreed.
+    fn begin_capture(&self, more: &str) -> Program {
+        let mut command =
+            self.host.xpu_top(&format!("capture --steps 900 -o {} {more}", self.file().display()));
+        let at = format!("{}:{BASE}", self.host.address);
+        let capturing = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(self.host.key()));
+        until("both to agree", || capturing.said().contains("2 of 2 ranks agreed").then_some(()));
+        capturing
+    }
+
+    fn report(&self) -> Value {
+        let done = run(self.host.xpu_top("report --json").arg(self.file()));
+        serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"))
+    }
+}
+
+#[test]
+fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
+    let job = Job::new(ENDLESS);
+    let rates = || job.host.status()["ranks"][0]["collective_timed_one_in"].clone();
+    assert_eq!(rates(), 16);
+    let done = job.capture("--steps 4 --wait 25");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let report = job.report();
+    assert_eq!(
+        (report["steps"].as_array().map(Vec::len), &report["dropped"]),
+        (Some(4), &json!(0)),
+        "{report:#}"
+    );
+    assert_eq!(report["untimed"], 0);
+    for rank in report["ranks"].as_array().expect("ranks") {
+        for step in rank["steps"].as_array().expect("steps") {
+            let all = json!({ "gemm": 3, "collective": 3, "group": 1, "copy": 1, "set": 1, "blocked": 1 });
+            assert_eq!(step["operations"], all, "{report:#}");
+            assert!(step["on_gpu_ns"]["gemm"].as_u64() > Some(0), "{step:#}");
+        }
+        assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!("Marked")));
+    }
+    until("as much to be timed as before", || (rates() == 16).then_some(()));
+
+    let one = job.capture("--steps 1 --ranks 1 --wait 25");
+    assert_eq!(one.status.code(), Some(0), "{one:?}");
+    let ranks = job.report()["ranks"].clone();
+    assert_eq!((ranks.as_array().map(Vec::len), &ranks[0]["rank"]), (Some(1), &json!(1)), "{one:?}");
+}
+
+#[test]
+fn who_dies_meanwhile_is_named_and_the_file_opens() {
+    let job = Job::new(ENDLESS);
+    let capturing = job.begin_capture("--wait 12");
+    job.ranks[1].signal("KILL");
+    // The other stands from now on, and never comes to the last step.
+    let done = capturing.end();
+    assert!(matches!(done.status.code(), Some(1 | 3)), "{done:?}");
+    assert!(done.stderr.contains("rank 1: it died before it had recorded all steps"), "{done:?}");
+    let report = job.report();
+    let missing = report["missing"].as_array().expect("a list");
+    assert!(report["closed"] == true && missing.iter().any(|one| one["rank"] == 1), "{report:#}");
+}
+
+#[test]
+fn a_rank_that_ends_meanwhile_gives_what_it_has() {
+    let job = Job::new("\nwhile counter('steps') < 300: work()\nsync()");
+    let done = job.begin_capture("--wait 25").end();
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(done.stderr.contains("rank 0: it ended before the last step did"), "{done:?}");
+    let report = job.report();
+    assert!(
+        report["closed"] == true && report["steps"].as_array().is_some_and(|steps| steps.len() > 3),
+        "{report:#}"
+    );
+    assert_eq!(report["ranks"][0]["ended"], "ProcessEnd");
+}
+
+#[test]
+fn a_collector_that_goes_away_is_told_and_the_file_opens() {
+    let mut job = Job::new(ENDLESS);
+    let capturing = job.begin_capture("--wait 25");
+    job.host.end_collector();
+    let done = capturing.end();
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    assert!(done.stderr.contains("rank 0: nothing was heard of its host sim any more"), "{done:?}");
+    let report = job.report();
+    assert_eq!((&report["closed"], report["missing"].as_array().map(Vec::len)), (&json!(true), Some(2)));
+}
+
+#[test]
+fn what_cannot_be_captured_is_said_with_what_to_do() {
+    let job = Job::new(ENDLESS);
+    let stranger = job.capture("--steps 3 --ranks 0-7");
+    assert_eq!(stranger.status.code(), Some(64), "{stranger:?}");
+    assert!(stranger.stderr.contains("no rank 2, 3, 4, 5, 6, 7 lives in this job"), "{stranger:?}");
+    assert!(!job.file().exists());
+    for line in ["--steps 0", "--steps 1001", "", "--steps 3 --ranks 3-1", "--steps 3 --ranks a"] {
+        assert_eq!(job.capture(line).status.code(), Some(64), "{line}");
+    }
+
+    let first = job.begin_capture("--wait 25");
+    let second = job.host.ask(&format!("capture --steps 2 -o {}", job.host.place.path("d.bin").display()));
+    assert_eq!(second.status.code(), Some(3), "{second:?}");
+    assert!(second.stderr.contains("rank 0: another capture is under way there"), "{second:?}");
+    first.signal("INT");
+    let interrupted = first.end();
+    assert!(interrupted.stderr.contains("rank 1: it agreed and sent nothing"), "{interrupted:?}");
+    // Who was interrupted has said that nobody wants it any more.
+    let after = job.capture("--steps 2 --wait 25");
+    assert_eq!(after.status.code(), Some(0), "{after:?}");
+
+    assert_eq!(job.host.ask("ctl --hook off").status.code(), Some(0));
+    let off = job.capture("--steps 2");
+    assert!(off.status.code() == Some(3) && off.stderr.contains("xpu-top ctl --hook on"), "{off:?}");
+    let foreign = job.host.place.path("foreign");
+    for bytes in ["", "not a capture"] {
+        fs::write(&foreign, bytes).expect("the place takes it");
+        let refused = run(job.host.xpu_top("report").arg(&foreign));
+        assert!(refused.status.code() == Some(64) && refused.stderr.contains("cannot read "), "{refused:?}");
+    }
+}
