@@ -35,7 +35,15 @@ struct Job {
 impl Job {
     fn new(script: &str) -> Self {
         let host = Host::new();
-        let ranks = (0..2).map(|rank| host.rank(rank, &format!("{TRAINS}{script}"))).collect();
+        let ranks = (0..2)
+            .map(|rank| {
+                host.rank_where(
+                    rank,
+                    &[("XPU_TOP_SAMPLE", "gemm=64,collective=16")],
+                    &format!("{TRAINS}{script}"),
+                )
+            })
+            .collect();
         until("both ranks to train", || {
             (host.status()["steps"]["min"].as_u64()? >= 3 && host.status()["coverage"]["ranks_seen"] == 2)
                 .then_some(())
@@ -115,7 +123,7 @@ fn who_dies_meanwhile_is_named_and_the_file_opens() {
 
 #[test]
 fn a_rank_that_ends_meanwhile_gives_what_it_has() {
-    let job = Job::new("\nwhile counter('steps') < 300: work()\nsync()");
+    let job = Job::new("\nwhile counter('steps') < 700: work()\nsync()");
     let done = job.begin_capture("--wait 25").end();
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert!(done.stderr.contains("rank 0: it ended before the last step did"), "{done:?}");

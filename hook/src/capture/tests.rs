@@ -34,7 +34,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!is_on(), "so long before, nothing is timed for it");
     run(&mut capture, observer, 15..22);
     assert!(is_on() && capture.is_active());
-    run(&mut capture, observer, 22..24);
+    run(&mut capture, observer, 22..23);
     assert!(!is_on(), "everything is as it was");
     assert!(capture.next_part().is_none(), "what other threads launched before the mark may still come");
     capture.settle(None, std::iter::empty());
