@@ -184,7 +184,9 @@ fn connect(processes: &mut [Process]) {
         }
     }
     let when: Vec<_> = all().map(|slice| slice.begin).collect();
-    begins.values_mut().for_each(|places| places.sort_by_key(|&place| when[place]));
+    for places in begins.values_mut() {
+        places.sort_by_key(|&place| when[place]);
+    }
     let mut slices: Vec<_> = processes
         .iter_mut()
         .flat_map(|process| &mut process.tracks)
@@ -192,14 +194,13 @@ fn connect(processes: &mut [Process]) {
         .collect();
     for places in begins.values() {
         for (order, &place) in places.iter().enumerate() {
-            let slice = &mut slices[place];
             let part = match order {
                 _ if places.len() == 1 => None,
                 0 => Some(Part::First),
                 last if last + 1 == places.len() => Some(Part::Last),
                 _ => Some(Part::Between),
             };
-            slice.flow = slice.flow.zip(part).map(|(flow, part)| Flow { part, ..flow });
+            slices[place].flow = slices[place].flow.zip(part).map(|(flow, part)| Flow { part, ..flow });
         }
     }
 }
