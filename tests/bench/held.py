@@ -2,10 +2,10 @@
 
     python3 tests/bench/held.py target/release/xpu-collector
 
-Starts ranks that do nothing but look at the clock in their main thread, beside threads that wait, and has their stacks read: as a
-job that hangs is read, with native frames (`--native`), and as one is on demand, without. A gap in the main thread's clock is time
-it did not run, for whatever reason: the gaps without any reading are beside them. What the reader itself says is the longest that it
-held any one thread.
+Starts ranks that do nothing but look at the clock in their main thread, beside threads that wait, and has their
+stacks read: as a job that hangs is read, with native frames (`--native`), and as one is on demand, without. A gap in
+the main thread's clock is time it did not run, for whatever reason: the gaps without any reading are beside them.
+What the reader itself says is the longest that it held any one thread.
 """
 
 import json

@@ -20,19 +20,16 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{
-    Slot, errors, lock,
-    pace::{Pace, spent},
-};
+use super::{Slot, errors, lock, pace::Pace};
 
-/// From one reading to the next, at least and at most: an older one is stale.
-const EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+/// What is read at a pace of its own: the share of a core it may take, and the time from one reading to the next, at least and at
+/// most. Eight GPUs stay within the collector's budget of 1 %; an H200 takes 3 ms for the first and 4 ms for the second.
+const SENSORS: (f64, [Duration; 2]) = (0.0004, [Duration::from_secs(1), Duration::from_secs(5)]);
+const UTILISATION: (f64, [Duration; 2]) = (0.0003, [Duration::from_secs(1), Duration::from_secs(15)]);
+const LIMITS_AND_ERRORS: (f64, [Duration; 2]) = (0.0002, [Duration::from_secs(10), Duration::from_mins(10)]);
 
-/// Likewise of what seldom changes or takes many calls.
-const SELDOM: [Duration; 2] = [Duration::from_secs(10), Duration::from_mins(10)];
-
-/// Of a core, for each of the two. Eight GPUs stay within the collector's budget of 1 %.
-const SHARE: f64 = 0.0005;
+/// Between two readings, however long the first took.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Links a GPU can have.
 const LINKS: u32 = 18;
@@ -47,20 +44,20 @@ pub(super) fn watch(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
         Err(error) => return tracing::info!("GPU {uuid} is not known to NVML: {error}"),
     };
     errors::listen(nvml, uuid, slot);
-    let mut seldom = DeviceReading::unknown(uuid, Moment::default());
-    let pace = |[least, most]: [Duration; 2]| Pace::new(SHARE, least, most, Instant::now());
-    let (mut often, mut rarely) = (pace(EVERY), pace(SELDOM));
+    let mut known = DeviceReading::unknown(uuid, Moment::default());
+    let pace = |(share, [least, most]): (f64, [Duration; 2])| Pace::new(share, least, most, Instant::now());
+    let [mut sensors, mut utilisation, mut rest] = [SENSORS, UTILISATION, LIMITS_AND_ERRORS].map(pace);
     while !slot.unwanted.load(Relaxed) {
-        let (now, before) = (Instant::now(), spent());
-        if rarely.is_due(now) {
-            gpu.read_seldom(&mut seldom);
-            rarely.done(now, spent().saturating_sub(before));
+        let now = Instant::now();
+        if utilisation.is_due(now) {
+            utilisation.measure(now, || gpu.read_utilisation(&mut known));
         }
-        let before = spent();
-        let reading = gpu.read(&seldom, Moment::now());
-        *lock(&slot.reading) = Some(reading);
-        often.done(now, spent().saturating_sub(before));
-        thread::sleep(often.due().saturating_duration_since(Instant::now()).max(EVERY[0] / 10));
+        if rest.is_due(now) {
+            rest.measure(now, || gpu.read_limits_and_errors(&mut known));
+        }
+        sensors.measure(now, || gpu.read_sensors(&mut known));
+        *lock(&slot.reading) = Some(known.clone());
+        thread::sleep(sensors.due().saturating_duration_since(Instant::now()).max(SHORTEST));
     }
 }
 
@@ -88,26 +85,27 @@ impl<'nvml> Gpu<'nvml> {
         }
     }
 
-    /// What is cheap to ask and changes all the time.
-    fn read(&self, seldom: &DeviceReading, now: Moment) -> DeviceReading {
+    /// What changes all the time.
+    fn read_sensors(&self, to: &mut DeviceReading) {
         let Self { device, whole } = self;
         let memory = device.memory_info().ok();
-        DeviceReading {
-            read: now,
-            // Of a part there is none: the library refuses.
-            utilisation: device.utilization_rates().ok().and_then(|rates| u8::try_from(rates.gpu).ok()),
-            sm_clock: whole.clock_info(Clock::SM).ok(),
-            memory_clock: whole.clock_info(Clock::Memory).ok(),
-            throttle: whole.current_throttle_reasons().ok().map(|reasons| Throttle(reasons.bits())),
-            power: whole.power_usage().ok(),
-            temperature: whole.temperature(TemperatureSensor::Gpu).ok(),
-            memory_used: memory.as_ref().map(|memory| memory.used),
-            memory_total: memory.as_ref().map(|memory| memory.total),
-            ..seldom.clone()
-        }
+        to.read = Moment::now();
+        to.sm_clock = whole.clock_info(Clock::SM).ok();
+        to.memory_clock = whole.clock_info(Clock::Memory).ok();
+        to.throttle = whole.current_throttle_reasons().ok().map(|reasons| Throttle(reasons.bits()));
+        to.power = whole.power_usage().ok();
+        to.temperature = whole.temperature(TemperatureSensor::Gpu).ok();
+        to.memory_used = memory.as_ref().map(|memory| memory.used);
+        to.memory_total = memory.as_ref().map(|memory| memory.total);
     }
 
-    fn read_seldom(&self, to: &mut DeviceReading) {
+    /// Of a part of a GPU there is none: the library refuses.
+    fn read_utilisation(&self, to: &mut DeviceReading) {
+        let rates = self.device.utilization_rates().ok();
+        to.utilisation = rates.and_then(|rates| u8::try_from(rates.gpu).ok());
+    }
+
+    fn read_limits_and_errors(&self, to: &mut DeviceReading) {
         let whole = &self.whole;
         to.sm_clock_max = whole.max_clock_info(Clock::SM).ok();
         to.memory_clock_max = whole.max_clock_info(Clock::Memory).ok();

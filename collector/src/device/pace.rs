@@ -26,14 +26,21 @@ impl Pace {
         self.due
     }
 
+    /// Does it at `now`, and is due again when its cost allows.
+    pub(super) fn measure(&mut self, now: Instant, act: impl FnOnce()) {
+        let before = spent();
+        act();
+        self.done(now, spent().saturating_sub(before));
+    }
+
     /// It was done at `now`, for so much of a core's time.
-    pub(super) fn done(&mut self, now: Instant, cost: Duration) {
+    fn done(&mut self, now: Instant, cost: Duration) {
         self.due = now + cost.div_f64(self.share).clamp(self.least, self.most);
     }
 }
 
 /// What this thread has taken of a core until now.
-pub(super) fn spent() -> Duration {
+fn spent() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock is one that every Linux has, and the place outlives the call.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } != 0;
