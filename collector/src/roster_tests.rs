@@ -3,7 +3,8 @@ use std::process::id;
 use xpu_shared::{
     collective::Operation,
     frame::{
-        CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, StepSource, Steps, Work,
+        CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,
+        Steps, ThreadStack, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
@@ -361,4 +362,40 @@ fn a_rank_has_the_health_of_the_gpu_it_named_until_it_leaves() {
     assert_eq!(degrees(&roster.digests(at(1.0))[0].ranks), [Some(61), None]);
     roster.goodbye(&who("a"), at(1.5));
     roster.take_devices(|_| panic!("who has left uses no GPU"));
+}
+
+/// Stacks take a while to read: who left a call meanwhile was not in it, wherever the stack says it is.
+#[test]
+fn a_call_is_told_with_the_stacks_only_if_it_lasted_all_the_while() {
+    let page = LedgerPage::create().unwrap();
+    let threads = &page.ledger().threads;
+    for (line, thread) in [(0, 42), (1, 43), (2, 44)] {
+        assert!(threads[line].claim(thread));
+        threads[line].enter(Call::StreamSynchronize, at(2.0));
+    }
+    let mut roster = Roster::default();
+    let ledger = page.descriptor().map(|fd| fd as u32);
+    roster.hello(&who("x"), 0, RankInfo { ledger, ..info("j", 0) }, at(0.0));
+    let (_, targets) = roster.stacks(&"j".into(), &[], false, false, at(5.0)).unwrap();
+    threads[1].leave();
+    threads[2].leave();
+    threads[2].enter(Call::StreamSynchronize, at(5.5));
+    let mut stacks = RankStacks::unread("j".into(), Rank(0), targets[0].pid, String::new());
+    stacks.threads = targets[0].inside.iter().map(|inside| thread_in(*inside)).collect();
+    roster.keep(&mut stacks, targets[0].looked);
+    let told: Vec<_> = stacks.threads.iter().map(|thread| (thread.thread, thread.inside.is_some())).collect();
+    assert_eq!(told, [(Some(42), true), (Some(43), false), (Some(44), false)]);
+}
+
+fn thread_in(inside: Inside) -> ThreadStack {
+    ThreadStack {
+        thread: Some(inside.thread),
+        name: String::new(),
+        main: false,
+        owns_gil: false,
+        inside: Some(inside),
+        task: None,
+        frames: Vec::new(),
+        more_frames: 0,
+    }
 }

@@ -281,9 +281,9 @@ impl Collector {
 
     /// Keeps what has been read, and sends it to who asked for it.
     fn tell_stacks(&mut self, now: Moment) {
-        for Answer { viewers, mut stacks } in self.stacks.turn(Instant::now()) {
+        for Answer { viewers, mut stacks, looked } in self.stacks.turn(Instant::now()) {
             stacks.read_at = now;
-            self.roster.keep(&stacks);
+            self.roster.keep(&mut stacks, looked);
             if viewers.is_empty() {
                 tracing::info!("{}: it stands; the stacks of rank {} are kept", stacks.job, stacks.rank);
             }

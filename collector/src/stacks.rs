@@ -18,6 +18,7 @@ use std::{
 use xpu_shared::{
     frame::{Inside, RankStacks},
     id::{JobName, Pid, Rank},
+    unit::Moment,
 };
 
 pub use read::read;
@@ -44,8 +45,9 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Whether its threads may be held for their native frames.
     pub natively: bool,
-    /// Threads in a call that can block, by the ledger page.
+    /// Threads in a call that can block, by the ledger page, when that was read.
     pub inside: Vec<Inside>,
+    pub looked: Moment,
 }
 
 /// Whether a process can be read.
@@ -66,7 +68,7 @@ struct Wanted {
 
 impl Wanted {
     fn answer(self, stacks: RankStacks) -> Answer {
-        Answer { viewers: self.viewers, stacks }
+        Answer { viewers: self.viewers, stacks, looked: self.target.looked }
     }
 
     fn unread(self, why: String) -> Answer {
@@ -80,6 +82,8 @@ impl Wanted {
 pub(crate) struct Answer {
     pub viewers: Vec<Address>,
     pub stacks: RankStacks,
+    /// When its ledger was read.
+    pub looked: Moment,
 }
 
 /// All reading under way.

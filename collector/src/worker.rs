@@ -372,6 +372,7 @@ impl Worker {
             },
             natively,
             inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
+            looked: now,
         }
     }
 

@@ -44,9 +44,9 @@ fn what_is_timed_follows_the_budget() {
     });
     assert_eq!(said.last().unwrap().hook.budget_ppm, Some(10_000));
 
-    job.ranks[0].tell("0.04");
+    job.ranks[0].tell("0.02");
     let is_settled =
-        |summary: &Summary| summary.hook.budget_ppm == Some(400) && summary.hook.gemm_rate > Rate(4);
+        |summary: &Summary| summary.hook.budget_ppm == Some(200) && summary.hook.gemm_rate > Rate(4);
     let settled = job.says("products timed more seldom", said.len(), is_settled).len();
     // One summary later the jump is past.
     let said = job.says("six summaries", settled + 6, |_| true);
@@ -54,7 +54,7 @@ fn what_is_timed_follows_the_budget() {
     let spent = rest.last().unwrap().hook.spent.0 - first.hook.spent.0;
     let passed: u64 = rest.iter().map(|summary| summary.interval.0).sum();
     let share = spent as f64 / passed as f64;
-    assert!(share > 0.0 && share <= 400e-6, "{share} of wall time");
+    assert!(share > 0.0 && share <= 200e-6, "{share} of wall time");
 
     job.ranks[0].tell("-1");
     let off = job.says("no bound", said.len(), |summary| summary.hook.budget_ppm.is_none());

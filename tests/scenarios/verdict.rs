@@ -10,7 +10,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// DESIGN's budgets: a slow rank in so many steps or seconds, a hang in so many seconds.
+/// The budgets: a slow rank in so many steps or seconds, a hang in so many seconds.
 const STEPS: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const HANG_SECONDS: f64 = 15.0;

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 /// The screen on a recording.
 fn replay(path: &Path, at: Option<&str>, args: &JobArgs) -> anyhow::Result<ExitCode> {
-    let tape = Tape::open_file(path)?;
+    let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let begin = match at {
         Some(text) => Some(
             time::moment(text, tape.span())

@@ -62,9 +62,11 @@ impl Roster {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }
 
-    pub(crate) fn keep(&mut self, stacks: &RankStacks) {
+    /// Keeps what was read, with the calls its threads were inside all the while since `looked`.
+    pub(crate) fn keep(&mut self, stacks: &mut RankStacks, looked: Moment) {
         let place = Place { job: stacks.job.clone(), rank: stacks.rank };
         if let Some(worker) = self.places.get_mut(&place) {
+            worker.confirm(stacks, looked);
             worker.keep(stacks);
         }
     }

@@ -52,7 +52,7 @@ fn step(roster: &mut Roster, rank: u32, completed: u64, milliseconds: u64, now: 
 
 fn read(roster: &mut Roster, rank: u32, now: Moment) {
     let stacks = RankStacks::unread("a".into(), Rank(rank), Pid(id()), String::new());
-    roster.keep(&RankStacks { read_at: now, ..stacks });
+    roster.keep(&mut RankStacks { read_at: now, ..stacks }, now);
 }
 
 fn standing(roster: &Roster, seconds: f64) -> Vec<u32> {
@@ -124,6 +124,6 @@ fn what_was_read_before_the_end_is_there_after_it() {
 #[test]
 fn stacks_of_another_process_are_not_kept() {
     let mut roster = trained(1, 100);
-    roster.keep(&RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()));
+    roster.keep(&mut RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()), at(60.0));
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().0, []);
 }

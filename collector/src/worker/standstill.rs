@@ -49,6 +49,19 @@ impl Worker {
         }
     }
 
+    /// Leaves of the calls its threads were inside at `looked` those that they have not left since: the stacks were read in between,
+    /// and a call that came or went meanwhile has no place in them.
+    pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {
+        let now = self.ledger.as_ref().map(|page| page.ledger().read().threads).unwrap_or_default();
+        for thread in &mut stacks.threads {
+            thread.inside = thread.inside.filter(|before| {
+                let since = looked.0.saturating_sub(before.waited.0);
+                now.iter()
+                    .any(|now| (now.thread, now.call, now.since.0) == (before.thread, before.call, since))
+            });
+        }
+    }
+
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
         if stacks.pid == self.info.pid {
             self.stacks = Some(Box::new(stacks.clone()));

@@ -59,7 +59,8 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 
 /// The same of a recording.
 fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let mut tape = Tape::open_file(path)?;
+    // Neither health nor its lack: as with a file that was never named.
+    let mut tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match &args.at {
         Some(text) => time::moment(text, tape.span())
             .ok_or_else(|| UsageError::Value(format!("--at {text}: {}", time::FORMS)))?,
