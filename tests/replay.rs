@@ -397,7 +397,7 @@ fn files_that_are_no_recordings_are_told_apart() {
         let path = place.path(name);
         fs::write(&path, bytes).expect("a file in a fresh folder");
         let outcome = status(&path);
-        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert_eq!(outcome.status.code(), Some(64), "{outcome:?}");
         assert!(outcome.stderr.contains(said) && outcome.stderr.contains("record"), "{outcome:?}");
     }
     assert!(status(&place.path("nowhere")).stderr.contains("No such file"));
