@@ -18,14 +18,14 @@ use xpu_shared::{
     frame::{Body, CaptureOrder, CaptureSheet, Frame},
     id::{HostName, Rank, Step},
     job::{Job, RankView},
-    recording::{Header, Writer},
+    recording::Writer,
     status::ExitCode as Code,
     unit::{Moment, Nanoseconds},
 };
 
 use super::{
     living::{LOOK, nobody, take_until, tell_unreachable, the_job},
-    record::{Reel, fresh},
+    record::{Reel, fresh, header},
 };
 use crate::{
     args::{CaptureArgs, UsageError},
@@ -65,12 +65,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let header = Header {
-        job: args.of.job.as_ref().map_or_else(String::new, ToString::to_string),
-        hosts: hosts.endpoints.iter().map(ToString::to_string).collect(),
-        made: Moment::now(),
-        by: xpu_shared::VERSION.to_owned(),
-    };
+    let header = header(&args.of, &hosts);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

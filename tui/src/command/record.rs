@@ -19,10 +19,11 @@ use xpu_shared::{
 
 use super::living::tell_unreachable;
 use crate::{
-    args::{RecordArgs, UsageError},
+    args::{JobArgs, RecordArgs, UsageError},
     arrival::Arrival,
     figure,
     follow::Following,
+    hosts::Hosts,
     inquiry::Inquiry,
     live::{self, Live},
     recorder::create_new,
@@ -41,12 +42,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let header = Header {
-        job: args.of.job.as_ref().map_or_else(String::new, ToString::to_string),
-        hosts: hosts.endpoints.iter().map(ToString::to_string).collect(),
-        made: Moment::now(),
-        by: xpu_shared::VERSION.to_owned(),
-    };
+    let header = header(&args.of, &hosts);
     let path = &args.output;
     let file = fresh(path)?;
     let failed = || format!("cannot record to {}", path.display());
@@ -107,6 +103,16 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     eprintln!("{}", told(path, &totals, &seen, following.jobs().lost_frames()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a file made now begins with.
+pub(super) fn header(of: &JobArgs, hosts: &Hosts) -> Header {
+    Header {
+        job: of.job.as_ref().map_or_else(String::new, ToString::to_string),
+        hosts: hosts.endpoints.iter().map(ToString::to_string).collect(),
+        made: Moment::now(),
+        by: xpu_shared::VERSION.to_owned(),
+    }
 }
 
 fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {

@@ -1,0 +1,92 @@
+//! What a rank does in a second, and how much of it.
+
+use super::{Moment, Nanoseconds, RankView, Tflops, WINDOW, Work};
+
+impl RankView {
+    /// TFLOPS of each digest of the last half minute that timed products, newest first, and when it was heard.
+    pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
+        self.window.iter().rev().filter_map(|interval| {
+            Some((interval.heard, Tflops::from_work(interval.gemm_flops, interval.gemm_time)?))
+        })
+    }
+
+    /// Arithmetic of its products a second over `digests`, the last `skip` of them left out, and the seconds between them.
+    pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
+        let mut latest_first = self.window.iter().rev().skip(skip);
+        let last = latest_first.next()?;
+        let first = latest_first.nth(digests.checked_sub(1)?)?;
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        (seconds > 0.0).then(|| ((last.arithmetic - first.arithmetic) / seconds, seconds))
+    }
+
+    /// Collectives a second over the last half minute.
+    pub fn collectives_per_second(&self) -> Option<f64> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let launched = last.collectives.checked_sub(first.collectives)?;
+        (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
+    }
+
+    /// Median step time over the last half minute.
+    pub fn step_time(&self) -> Option<Nanoseconds> {
+        let mut weighted: Vec<_> = self.window.iter().filter_map(|interval| interval.step).collect();
+        weighted.sort_unstable();
+        let half = weighted.iter().map(|&(_, count)| u64::from(count)).sum::<u64>().div_ceil(2);
+        let mut passed = 0;
+        weighted.into_iter().find_map(|(median, count)| {
+            passed += u64::from(count);
+            (passed >= half && count > 0).then_some(median)
+        })
+    }
+
+    /// Arithmetic of the timed GEMMs of the last half minute over their time.
+    pub fn gemm_rate(&self) -> Option<Tflops> {
+        let flops = self.window.iter().map(|interval| interval.gemm_flops).sum();
+        let time = self.window.iter().map(|interval| interval.gemm_time.0).sum();
+        Tflops::from_work(flops, Nanoseconds(time))
+    }
+
+    /// Tokens and samples a second over the last half minute, between steps. `None` where the program does not say.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        self.worked(|work| work.tokens)
+    }
+
+    pub fn samples_per_second(&self) -> Option<f64> {
+        self.worked(|work| work.samples)
+    }
+
+    fn worked(&self, of: impl Fn(&Work) -> u64) -> Option<f64> {
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        // Of before the first step nothing is known.
+        let first = self.progress.iter().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
+        let work = of(&last.work).checked_sub(of(&first.work))?;
+        let seconds = last.step_at.since(first.step_at).as_secs_f64();
+        (of(&last.work) > 0 && seconds > 0.0).then(|| work as f64 / seconds)
+    }
+
+    /// Model FLOPs utilisation: of the last half minute, the share in which the products' arithmetic could have been done at the
+    /// GPU's peak. Everything is in the time: steps, what lies between them, and waiting.
+    pub fn utilisation(&self) -> Option<f64> {
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        // The peak is known from the first products on.
+        let first = self.progress.iter().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
+        let busy = last.gemm_at_peak?.0.checked_sub(first.gemm_at_peak?.0)?;
+        let passed = last.heard.since(first.heard).as_nanos() as f64;
+        (passed > 0.0).then(|| busy as f64 / passed)
+    }
+
+    /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
+    /// it more than one.
+    pub fn blocked(&self) -> Option<f64> {
+        self.blocked_for(WINDOW)
+    }
+
+    /// The same over the last `digests`.
+    pub fn blocked_for(&self, digests: usize) -> Option<f64> {
+        let last = self.progress.back()?;
+        let first = self.progress.get(self.progress.len().saturating_sub(digests + 1))?;
+        let passed = last.heard.since(first.heard).as_nanos() as f64;
+        let blocked = last.blocked_for.0.checked_sub(first.blocked_for.0)?;
+        (passed > 0.0).then(|| blocked as f64 / passed)
+    }
+}
