@@ -354,6 +354,7 @@ impl UnderWay {
             dropped: self.dropped,
             untimed: self.untimed,
             clock_error: self.error.map(Nanoseconds),
+            ..CaptureAccount::default()
         }
     }
 }

@@ -17,7 +17,10 @@ use serde::Serialize;
 
 use crate::{
     collective::Operation,
-    frame::{Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, Frame, StepMark},
+    frame::{
+        Activity, Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, Frame,
+        StepMark,
+    },
     id::{CommunicatorId, HostName, Rank, Sequence, Step},
     unit::Moment,
 };
@@ -71,6 +74,11 @@ pub enum Kind {
     Copy,
     Set,
     Blocked,
+    ActivityKernel,
+    ActivityCopy,
+    ActivitySet,
+    /// Python's.
+    Function,
 }
 
 impl Single {
@@ -85,6 +93,10 @@ impl Single {
             CapturedLabel::Copy { .. } => Kind::Copy,
             CapturedLabel::Set { .. } => Kind::Set,
             CapturedLabel::Blocked(_) => Kind::Blocked,
+            CapturedLabel::Activity(Activity::Kernel(_)) => Kind::ActivityKernel,
+            CapturedLabel::Activity(Activity::Copy { .. }) => Kind::ActivityCopy,
+            CapturedLabel::Activity(Activity::Set { .. }) => Kind::ActivitySet,
+            CapturedLabel::Function { .. } => Kind::Function,
         }
     }
 

@@ -9,8 +9,15 @@ use crate::{
     unit::Nanoseconds,
 };
 
-const ORDER: CaptureOrder =
-    CaptureOrder { number: 7, first: Step(40), steps: 3, limit: Nanoseconds(60_000_000_000) };
+const ORDER: CaptureOrder = CaptureOrder {
+    number: 7,
+    first: Step(40),
+    steps: 3,
+    limit: Nanoseconds(60_000_000_000),
+    before: 0,
+    activity: false,
+    functions: false,
+};
 
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);

@@ -16,8 +16,9 @@ mod summary;
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
 pub use advance::Advance;
 pub use capture::{
-    CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,
-    CapturedLabel, CapturedOperation, CapturedSpan, MissingRank, StepMark,
+    Activity, CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart,
+    CaptureSheet, CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark,
+    Tracing,
 };
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{

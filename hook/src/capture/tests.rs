@@ -6,7 +6,15 @@ use crate::record::HostCall;
 const MS: u64 = 1_000_000;
 
 fn order(first: u64, steps: u32) -> CaptureOrder {
-    CaptureOrder { number: 7, first: Step(first), steps, limit: Nanoseconds(60_000 * MS) }
+    CaptureOrder {
+        number: 7,
+        first: Step(first),
+        steps,
+        limit: Nanoseconds(60_000 * MS),
+        before: 0,
+        activity: false,
+        functions: false,
+    }
 }
 
 fn waited(at: u64) -> Record {

@@ -17,8 +17,15 @@ pub(crate) const MS: u64 = 1_000_000;
 /// The first step begins there, by a clock that is right.
 pub(crate) const BEGIN: u64 = 1_000_000 * MS;
 
-pub(crate) const ORDER: CaptureOrder =
-    CaptureOrder { number: 7, first: Step(41), steps: 2, limit: Nanoseconds(60_000 * MS) };
+pub(crate) const ORDER: CaptureOrder = CaptureOrder {
+    number: 7,
+    first: Step(41),
+    steps: 2,
+    limit: Nanoseconds(60_000 * MS),
+    before: 0,
+    activity: false,
+    functions: false,
+};
 
 pub(crate) fn sheet(ranks: &[u32]) -> CaptureSheet {
     let ranks = ranks.iter().copied().map(Rank).collect();
@@ -63,6 +70,7 @@ pub(crate) fn part(rank: u32, late: u64) -> CapturePart {
             dropped: 0,
             untimed: 0,
             clock_error: Some(Nanoseconds(900)),
+            ..CaptureAccount::default()
         }),
         since: Moment(begin),
         labels: vec![

@@ -21,6 +21,12 @@ pub struct CaptureOrder {
     pub steps: u32,
     /// A rank that has not come to the end after so long sends what it has.
     pub limit: Nanoseconds,
+    /// Steps before the first of which what was sampled is added, as far as a rank still has it.
+    pub before: u32,
+    /// All kernels, copies and fills of the GPU too, through CUPTI.
+    pub activity: bool,
+    /// Python's functions too.
+    pub functions: bool,
 }
 
 impl CaptureOrder {
@@ -95,6 +101,25 @@ pub struct CaptureAccount {
     pub untimed: u64,
     /// How far the times of the GPU may be off the host's clock; `None` if no GPU time was read.
     pub clock_error: Option<Nanoseconds>,
+    /// Of steps up to this one there is only what was sampled.
+    pub sampled: Option<Step>,
+    pub activity: Tracing,
+    pub functions: Tracing,
+}
+
+/// Whether one kind of records, which others may hold, came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tracing {
+    #[default]
+    NotAsked,
+    /// So many are among the operations.
+    Recorded {
+        records: u64,
+        dropped: u64,
+    },
+    Refused {
+        why: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +172,38 @@ pub enum CapturedLabel {
         bytes: u64,
     },
     Blocked(BlockingCall),
+    /// As CUPTI has it; what the hook timed is there too.
+    Activity(Activity),
+    /// Python's.
+    Function {
+        kind: FunctionKind,
+        name: String,
+    },
+}
+
+/// Work of the GPU that CUPTI recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Activity {
+    /// By its whole name, as the compiler wrote it.
+    Kernel(String),
+    Copy {
+        direction: Direction,
+        bytes: u64,
+    },
+    Set {
+        bytes: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FunctionKind {
+    /// Asked for by its name.
+    Named,
+    /// A run of Python's garbage collector.
+    GarbageCollection,
+    /// The wait for a data loader's next batch.
+    DataLoader,
 }
 
 /// One operation.

@@ -134,7 +134,15 @@ impl Taking {
             let now = Moment::now();
             // Nobody else chooses the same one.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
-            self.tally.begin(CaptureOrder { number, first, steps, limit });
+            self.tally.begin(CaptureOrder {
+                number,
+                first,
+                steps,
+                limit,
+                before: 0,
+                activity: false,
+                functions: false,
+            });
             self.write_sheet(false)?;
             self.agree(arrivals).await?;
             if !self.tally.is_any_late() {

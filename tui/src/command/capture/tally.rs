@@ -55,7 +55,15 @@ impl State {
 
 impl Tally {
     pub(super) fn new(job: JobName, ranks: Vec<Rank>) -> Self {
-        let order = CaptureOrder { number: 0, first: Step(0), steps: 0, limit: Nanoseconds(0) };
+        let order = CaptureOrder {
+            number: 0,
+            first: Step(0),
+            steps: 0,
+            limit: Nanoseconds(0),
+            before: 0,
+            activity: false,
+            functions: false,
+        };
         let ranks = ranks.into_iter().map(|rank| (rank, State::default())).collect();
         Self { job, order, ranks, furthest: None, heard: BTreeMap::new() }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use xpu_shared::{
     capture::Single,
-    frame::{BlockingCall, CapturedLabel},
+    frame::{Activity, BlockingCall, CapturedLabel},
 };
 
 /// What stands in the slice.
@@ -24,6 +24,10 @@ pub(super) fn name(single: &Single) -> String {
         CapturedLabel::Blocked(BlockingCall::StreamSynchronize) => "cudaStreamSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::DeviceSynchronize) => "cudaDeviceSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::EventSynchronize) => "cudaEventSynchronize".to_owned(),
+        CapturedLabel::Activity(Activity::Kernel(name)) => name.clone(),
+        CapturedLabel::Activity(Activity::Copy { direction, .. }) => format!("memcpy {direction:?}"),
+        CapturedLabel::Activity(Activity::Set { .. }) => "memset".to_owned(),
+        CapturedLabel::Function { name, .. } => name.clone(),
     }
 }
 
@@ -49,8 +53,16 @@ pub(super) fn details(single: &Single) -> Map<String, Value> {
             say("bus_bytes", json!(bus_bytes));
             say("collectives", json!(collectives));
         }
-        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => say("bytes", json!(bytes)),
-        CapturedLabel::Graph(_) | CapturedLabel::Kernel(_) | CapturedLabel::Blocked(_) => {}
+        CapturedLabel::Copy { bytes, .. }
+        | CapturedLabel::Set { bytes }
+        | CapturedLabel::Activity(Activity::Copy { bytes, .. } | Activity::Set { bytes }) => {
+            say("bytes", json!(bytes))
+        }
+        CapturedLabel::Graph(_)
+        | CapturedLabel::Kernel(_)
+        | CapturedLabel::Blocked(_)
+        | CapturedLabel::Activity(Activity::Kernel(_))
+        | CapturedLabel::Function { .. } => {}
     }
     if let Some(sequence) = single.sequence {
         say("sequence", json!(sequence.0));
