@@ -56,7 +56,7 @@ pub(super) fn details(single: &Single) -> Map<String, Value> {
         CapturedLabel::Copy { bytes, .. }
         | CapturedLabel::Set { bytes }
         | CapturedLabel::Activity(Activity::Copy { bytes, .. } | Activity::Set { bytes }) => {
-            say("bytes", json!(bytes))
+            say("bytes", json!(bytes));
         }
         CapturedLabel::Graph(_)
         | CapturedLabel::Kernel(_)
