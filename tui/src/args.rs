@@ -151,6 +151,9 @@ pub struct CaptureArgs {
     /// How long all of it may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub wait: u32,
+    /// Only what the hook times itself: no other kernels and copies (CUPTI), no functions of Python
+    #[arg(long)]
+    pub light: bool,
 }
 
 #[derive(Debug, Args)]

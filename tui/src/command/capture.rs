@@ -88,7 +88,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         deadline: Instant::now() + Duration::from_secs(args.wait.into()),
         progress: Progress::default(),
     };
-    runtime.block_on(taking.take(&mut arrivals, args.steps)).with_context(failed)?;
+    runtime.block_on(taking.take(&mut arrivals, args)).with_context(failed)?;
     taking.finish(&args.output).with_context(failed)
 }
 
@@ -123,7 +123,7 @@ struct Taking {
 }
 
 impl Taking {
-    async fn take(&mut self, arrivals: &mut Arrivals, steps: u32) -> anyhow::Result<()> {
+    async fn take(&mut self, arrivals: &mut Arrivals, args: &CaptureArgs) -> anyhow::Result<()> {
         for news in [NEWS, FRESH_NEWS] {
             let Some(first) = self.first_step(news) else {
                 self.tally.refuse_all("it has not completed a step yet; try again when it trains");
@@ -137,11 +137,11 @@ impl Taking {
             self.tally.begin(CaptureOrder {
                 number,
                 first,
-                steps,
+                steps: args.steps,
                 limit,
                 before: 0,
-                activity: false,
-                functions: false,
+                activity: !args.light,
+                functions: !args.light,
             });
             self.write_sheet(false)?;
             self.agree(arrivals).await?;
