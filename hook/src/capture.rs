@@ -5,6 +5,7 @@
 
 mod base;
 mod parts;
+mod past;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,6 +29,7 @@ use crate::{
 };
 use base::Bases;
 pub(crate) use parts::Part;
+use past::Past;
 
 /// Operations kept of one capture.
 const OPERATIONS: usize = 64 << 10;
@@ -67,6 +69,7 @@ pub(crate) struct Capture {
     /// Done, and not yet sent.
     sending: VecDeque<Part>,
     bases: Bases,
+    past: Past,
     /// The last step that ended, and how long it took.
     last: Option<(u64, u64)>,
     pace: Option<u64>,
@@ -87,6 +90,8 @@ struct UnderWay {
     dropped: u64,
     untimed: u64,
     error: Option<u64>,
+    /// Up to this step there is only what was sampled.
+    sampled: Option<u64>,
 }
 
 /// One operation.
@@ -103,6 +108,10 @@ struct Kept {
 enum Span {
     Unknown,
     Host {
+        took: u64,
+    },
+    /// On the GPU, nobody knows when.
+    Timed {
         took: u64,
     },
     /// `begin` in monotonic nanoseconds.
@@ -175,7 +184,11 @@ impl Capture {
             self.pace = Some(at.saturating_sub(then) / (completed - before));
         }
         self.last = Some((completed, at));
+        self.past.mark(completed, at);
         let Some(under_way) = &mut self.under_way else { return };
+        if completed < under_way.order.first.0 {
+            under_way.leave_before(at, &mut self.past);
+        }
         under_way.mark((completed, at), source);
         if under_way.closed {
             switch_on(false);
@@ -196,14 +209,14 @@ impl Capture {
 
     /// An operation of the thread of lane number `thread` that was recorded; one with a timer comes again when that is read.
     pub(crate) fn launched(&mut self, observer: &Observer, thread: usize, record: &Record) {
-        let Some(under_way) = self.under_way.as_deref_mut().filter(|under_way| !under_way.settled) else {
-            return;
-        };
         if record.timer().is_some() {
             return;
         }
-        if let Some(single) = record.single(observer) {
-            let span = single.held.map_or(Span::Unknown, |took| Span::Host { took });
+        let Some(single) = record.single(observer) else { return };
+        let span = single.held.map_or(Span::Unknown, |took| Span::Host { took });
+        if self.is_past(single.at) {
+            self.past.keep(thread, single, span);
+        } else if let Some(under_way) = self.under_way.as_deref_mut().filter(|under_way| !under_way.settled) {
             let untimed = single.held.is_none() && single.timeable && single.at >= under_way.begin();
             under_way.untimed += u64::from(untimed);
             under_way.keep(thread, single, span);
@@ -218,10 +231,11 @@ impl Capture {
         record: &Record,
         took: Nanoseconds,
     ) {
+        let Some(single) = record.single(observer) else { return };
+        if self.is_past(single.at) {
+            return self.past.keep(thread, single, Span::Timed { took: took.0 });
+        }
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
-        let Some(single) = record.single(observer).filter(|single| single.at >= under_way.begin()) else {
-            return;
-        };
         let device = lane.timers.device(timer);
         let span = device.and_then(|device| self.bases.begin_of(device, &lane.timers, timer)).map(
             |(begin, error)| {
@@ -231,6 +245,11 @@ impl Capture {
         );
         under_way.untimed += u64::from(span.is_none());
         under_way.keep(thread, single, span.unwrap_or(Span::Unknown));
+    }
+
+    /// Whether an operation launched then is in no step that somebody wants whole.
+    fn is_past(&self, at: u64) -> bool {
+        self.under_way.as_deref().is_none_or(|under_way| !(under_way.begin()..under_way.end()).contains(&at))
     }
 
     /// After everything was taken in that was launched before `begun`. `waiting` are the times of launch of what the GPU has not
@@ -254,8 +273,10 @@ impl Capture {
 
     /// Makes parts of what there is.
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
-        let Some(under_way) = self.under_way.take() else { return };
+        let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
+        self.past.join(&mut under_way);
+        self.past.forget_before(under_way.marks.last().map_or(0, |&(_, at)| at));
         self.sending = parts::of(*under_way, ended);
     }
 
@@ -274,7 +295,7 @@ impl Capture {
             under_way.operations.capacity() * size_of::<Kept>()
                 + under_way.labels.capacity() * size_of::<(CapturedLabel, u32)>()
         });
-        kept + self.sending.iter().map(Part::memory).sum::<usize>()
+        kept + self.past.memory() + self.sending.iter().map(Part::memory).sum::<usize>()
     }
 }
 
@@ -292,6 +313,7 @@ impl UnderWay {
             dropped: 0,
             untimed: 0,
             error: None,
+            sampled: None,
         }
     }
 
@@ -312,8 +334,6 @@ impl UnderWay {
         self.source = Some(source);
         if completed < self.order.first.0 {
             self.marks.clear();
-            // What is kept is in the order it was taken in, not that of time.
-            self.operations.retain(|kept| kept.at >= at);
             (self.dropped, self.untimed) = (0, 0);
         }
         if self.marks.len() < MARKS {
@@ -322,10 +342,22 @@ impl UnderWay {
         self.closed = completed >= self.order.last().0;
     }
 
-    fn keep(&mut self, thread: usize, single: Single, span: Span) {
-        if single.at < self.begin() || single.at >= self.end() {
-            return;
+    /// Hands over what was launched before. What is kept is in the order it was taken in, not that of time.
+    fn leave_before(&mut self, at: u64, past: &mut Past) {
+        let labels: HashMap<u32, CapturedLabel> =
+            self.labels.drain().map(|(label, place)| (place, label)).collect();
+        for Kept { at: launched, label, thread, sequence, span } in std::mem::take(&mut self.operations) {
+            let Some(label) = labels.get(&label).cloned() else { continue };
+            let single = Single { label, at: launched, sequence, held: None, timeable: false };
+            if launched < at {
+                past.keep(thread as usize, single, span);
+            } else {
+                self.keep(thread as usize, single, span);
+            }
         }
+    }
+
+    fn keep(&mut self, thread: usize, single: Single, span: Span) {
         let known = self.labels.get(&single.label).copied();
         let next = self.labels.len();
         let room = self.operations.len() < OPERATIONS
@@ -354,6 +386,7 @@ impl UnderWay {
             dropped: self.dropped,
             untimed: self.untimed,
             clock_error: self.error.map(Nanoseconds),
+            sampled: self.sampled.map(Step),
             ..CaptureAccount::default()
         }
     }

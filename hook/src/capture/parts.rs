@@ -106,6 +106,7 @@ fn part_of(
         let span = match one.span {
             Span::Unknown => CapturedSpan::Unknown,
             Span::Host { took } => CapturedSpan::Host { took: Nanoseconds(took) },
+            Span::Timed { took } => CapturedSpan::Timed { took: Nanoseconds(took) },
             Span::Gpu { stream, begin, took } => {
                 let next = streams.len() as u32;
                 let stream = *streams.entry(stream).or_insert(next);

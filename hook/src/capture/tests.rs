@@ -116,3 +116,65 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     assert_eq!(parts.len(), OPERATIONS / 4096);
     assert!(!is_on());
 }
+
+fn take_part_of(capture: &mut Capture) -> xpu_shared::frame::CapturePart {
+    capture.settle(None, std::iter::empty());
+    let part = capture.next_part().expect("it is done");
+    assert!(capture.next_part().is_none());
+    part.of_rank("j".into(), xpu_shared::id::Rank(1))
+}
+
+#[test]
+fn steps_before_the_first_are_added_as_far_as_they_are_known() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    run(&mut capture, observer, 0..10);
+    let wanted = CaptureOrder { before: 4, ..order(13, 1) };
+    assert_eq!(capture.order(wanted, 10).0, CaptureOutcome::Agreed);
+    run(&mut capture, observer, 10..13);
+    let part = take_part_of(&mut capture);
+    let account = part.account.expect("the first part has it");
+    assert_eq!(account.marks.iter().map(|mark| mark.completed.0).collect::<Vec<_>>(), [8, 9, 10, 11, 12, 13]);
+    assert_eq!((account.sampled, part.operations.len()), (Some(Step(12)), 5));
+    assert_eq!(part.since.since(account.marks[0].at).as_millis(), 50, "the first is of step 9");
+
+    // What one capture has, another does not have once more.
+    run(&mut capture, observer, 13..15);
+    capture.order(CaptureOrder { number: 8, before: 9, ..order(17, 1) }, 15);
+    run(&mut capture, observer, 15..17);
+    let account = take_part_of(&mut capture).account.expect("the first part has it");
+    assert_eq!(account.marks.first().map(|mark| mark.completed.0), Some(14));
+}
+
+#[test]
+fn a_step_that_never_ends_is_given_with_what_was_before_it() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    run(&mut capture, observer, 0..10);
+    capture.order(CaptureOrder { before: 2, limit: Nanoseconds(0), ..order(13, 1) }, 10);
+    capture.launched(observer, 3, &waited(1050));
+    let part = take_part_of(&mut capture);
+    let account = part.account.expect("the first part has it");
+    assert_eq!(account.marks.iter().map(|mark| mark.completed.0).collect::<Vec<_>>(), [8, 9, 10]);
+    assert_eq!(
+        (account.ended, account.sampled, part.operations.len()),
+        (CaptureEnd::TimeUp, Some(Step(10)), 3)
+    );
+}
+
+#[test]
+fn of_the_past_only_whole_steps_are_given() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    run(&mut capture, observer, 0..5);
+    // So many that the steps before have no room.
+    for _ in 0..4096 {
+        capture.launched(observer, 3, &waited(510));
+    }
+    run(&mut capture, observer, 5..8);
+    capture.order(CaptureOrder { before: 6, ..order(10, 1) }, 8);
+    run(&mut capture, observer, 8..10);
+    let account = take_part_of(&mut capture).account.expect("the first part has it");
+    assert_eq!(account.marks.first().map(|mark| mark.completed.0), Some(6));
+    assert_eq!(account.operations, 4, "of steps 7 to 10");
+}

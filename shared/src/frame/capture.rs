@@ -227,6 +227,8 @@ pub enum CapturedSpan {
     Unknown,
     /// The thread was in the call for so long.
     Host { took: Nanoseconds },
+    /// On the GPU for so long; when it began nobody knows.
+    Timed { took: Nanoseconds },
     /// On the GPU. It began `late` nanoseconds after it was launched; below zero only by the clock error.
     Gpu { stream: u32, late: i64, took: Nanoseconds },
 }

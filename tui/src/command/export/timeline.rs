@@ -124,7 +124,9 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
             CapturedSpan::Host { took } => {
                 (Place::Thread(single.thread), single.at, Moment(single.at.0.saturating_add(took.0)))
             }
-            CapturedSpan::Unknown => (Place::Thread(single.thread), single.at, single.at),
+            CapturedSpan::Unknown | CapturedSpan::Timed { .. } => {
+                (Place::Thread(single.thread), single.at, single.at)
+            }
         };
         tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
     }
@@ -140,7 +142,7 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     });
     let category = match single.span {
         CapturedSpan::Gpu { .. } => "gpu",
-        CapturedSpan::Host { .. } | CapturedSpan::Unknown => "host",
+        CapturedSpan::Host { .. } | CapturedSpan::Timed { .. } | CapturedSpan::Unknown => "host",
     };
     let (name, details) = (words::name(single), words::details(single));
     Slice { begin, end, name, category, details, flow }

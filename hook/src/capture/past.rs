@@ -1,0 +1,83 @@
+//! The last steps as they were seen without anybody asking: what was sampled of them, and every collective. Always kept, so that a
+//! capture that something fires can begin before it.
+
+use std::collections::VecDeque;
+
+use super::{Span, UnderWay};
+use crate::record::Single;
+
+/// Operations kept: half a megabyte.
+const OPERATIONS: usize = 4096;
+
+/// Steps kept.
+const STEPS: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    operations: VecDeque<Operation>,
+    /// Steps completed, and when.
+    marks: VecDeque<(u64, u64)>,
+    /// When the last of those was launched that had to make room.
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Operation {
+    single: Single,
+    thread: u32,
+    span: Span,
+}
+
+impl Past {
+    pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
+        if self.operations.len() >= OPERATIONS
+            && let Some(oldest) = self.operations.pop_front()
+        {
+            self.lost = self.lost.max(oldest.single.at);
+        }
+        if self.operations.try_reserve(1).is_ok() {
+            self.operations.push_back(Operation { single, thread: thread as u32, span });
+        } else {
+            self.lost = self.lost.max(single.at);
+        }
+    }
+
+    pub(super) fn mark(&mut self, completed: u64, at: u64) {
+        // Who numbers anew, or jumps back, begins anew.
+        if self.marks.back().is_some_and(|&(before, _)| completed <= before) {
+            self.marks.clear();
+        }
+        if self.marks.len() >= STEPS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((completed, at));
+    }
+
+    /// Adds to a capture the steps before its first, as many as were ordered and are here whole.
+    pub(super) fn join(&mut self, capture: &mut UnderWay) {
+        let Some(&(first, begin)) = capture.marks.first() else { return };
+        let from = first.saturating_sub(u64::from(capture.order.before));
+        let steps = self.marks.iter().copied().filter(|&(completed, at)| {
+            completed >= from && completed < first && at < begin && at > self.lost
+        });
+        let mut marks: Vec<_> = steps.collect();
+        let Some(&(_, since)) = marks.first() else { return };
+        marks.append(&mut capture.marks);
+        capture.marks = marks;
+        capture.sampled = Some(first);
+        for Operation { single, thread, span } in self.operations.drain(..) {
+            if (since..begin).contains(&single.at) {
+                capture.keep(thread as usize, single, span);
+            }
+        }
+    }
+
+    /// Steps that end before then are not whole any more: they were recorded for somebody, who has them.
+    pub(super) fn forget_before(&mut self, at: u64) {
+        self.lost = self.lost.max(at);
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.operations.capacity() * size_of::<Operation>() + self.marks.capacity() * size_of::<(u64, u64)>()
+    }
+}
