@@ -3,6 +3,7 @@
 //! Run by the hook's own thread, which sees steps end a few milliseconds after they do: everything is timed from a little before
 //! the first step, and what was launched before that is forgotten.
 
+mod activity;
 mod base;
 mod parts;
 mod past;
@@ -20,6 +21,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    cupti,
     lane::{Lane, monotonic},
     observer::Observer,
     rate,
@@ -27,6 +29,7 @@ use crate::{
     switch,
     timer::TimerId,
 };
+use activity::Activity;
 use base::Bases;
 pub(crate) use parts::Part;
 use past::Past;
@@ -61,6 +64,7 @@ fn switch_on(on: bool) {
 /// In a forked child: nobody there would ever end it.
 pub(crate) fn forget() {
     switch_on(false);
+    cupti::forget();
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +96,9 @@ struct UnderWay {
     error: Option<u64>,
     /// Up to this step there is only what was sampled.
     sampled: Option<u64>,
+    activity: Activity,
+    /// Operations that it may keep.
+    room: usize,
 }
 
 /// One operation.
@@ -170,9 +177,9 @@ impl Capture {
 
     /// Nobody wants it any more.
     pub(crate) fn cancel(&mut self, number: u64) {
-        if self.under_way.as_ref().is_some_and(|under_way| under_way.order.number == number) {
-            self.under_way = None;
+        if let Some(under_way) = self.under_way.take_if(|under_way| under_way.order.number == number) {
             switch_on(false);
+            under_way.activity.cancel();
         }
     }
 
@@ -198,12 +205,13 @@ impl Capture {
     }
 
     /// Has everything timed when the first step is near.
-    fn look_ahead(&self) {
-        let Some(under_way) = &self.under_way else { return };
+    fn look_ahead(&mut self) {
+        let Some(under_way) = &mut self.under_way else { return };
         let completed = self.last.map_or(0, |(completed, _)| completed);
         let left = (under_way.order.first.0 - 1).saturating_sub(completed);
         if left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE) {
             switch_on(true);
+            under_way.activity.begin();
         }
     }
 
@@ -261,7 +269,10 @@ impl Capture {
             self.bases.make(device);
         }
         let end = under_way.end();
-        let whole = under_way.closed && under_way.settled && waiting.min().is_none_or(|first| first >= end);
+        let whole = under_way.closed
+            && under_way.settled
+            && waiting.min().is_none_or(|first| first >= end)
+            && under_way.activity.is_whole((under_way.begin(), end), self.pace);
         // What other threads launched before the mark is taken in with the next look at the latest.
         under_way.settled = under_way.closed;
         if whole {
@@ -275,9 +286,11 @@ impl Capture {
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
+        // In the order of time: what is before the first step is no step that CUPTI recorded.
+        let activity = activity::add_to(&mut under_way, ended != CaptureEnd::ProcessEnd);
         self.past.join(&mut under_way);
         self.past.forget_before(under_way.marks.last().map_or(0, |&(_, at)| at));
-        self.sending = parts::of(*under_way, ended);
+        self.sending = parts::of(*under_way, ended, activity);
     }
 
     /// The next part to be sent; taken back with [`Self::not_sent`] if it finds no way.
@@ -295,7 +308,7 @@ impl Capture {
             under_way.operations.capacity() * size_of::<Kept>()
                 + under_way.labels.capacity() * size_of::<(CapturedLabel, u32)>()
         });
-        kept + self.past.memory() + self.sending.iter().map(Part::memory).sum::<usize>()
+        kept + cupti::memory() + self.past.memory() + self.sending.iter().map(Part::memory).sum::<usize>()
     }
 }
 
@@ -314,6 +327,8 @@ impl UnderWay {
             untimed: 0,
             error: None,
             sampled: None,
+            activity: Activity::asked(order.activity),
+            room: OPERATIONS,
         }
     }
 
@@ -358,21 +373,25 @@ impl UnderWay {
     }
 
     fn keep(&mut self, thread: usize, single: Single, span: Span) {
-        let known = self.labels.get(&single.label).copied();
-        let next = self.labels.len();
-        let room = self.operations.len() < OPERATIONS
-            && (known.is_some() || next < LABELS)
-            && self.operations.try_reserve(1).is_ok();
-        if !room {
+        let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
+        let Some(label) = Some(single.label).filter(|_| room).and_then(|label| self.label(label)) else {
             self.dropped += 1;
             return;
-        }
-        let label = known.unwrap_or_else(|| {
-            self.labels.insert(single.label, next as u32);
-            next as u32
-        });
+        };
         let kept = Kept { at: single.at, label, thread: thread as u32, sequence: single.sequence, span };
         self.operations.push(kept);
+    }
+
+    /// Its place; `None` if there are too many.
+    fn label(&mut self, label: CapturedLabel) -> Option<u32> {
+        let next = self.labels.len();
+        if let Some(&known) = self.labels.get(&label) {
+            return Some(known);
+        }
+        (next < LABELS).then(|| {
+            self.labels.insert(label, next as u32);
+            next as u32
+        })
     }
 
     fn account(&self, ended: CaptureEnd, moment: impl Fn(u64) -> xpu_shared::unit::Moment) -> CaptureAccount {

@@ -23,6 +23,7 @@ mod completion;
 pub mod cublas;
 pub mod cublaslt;
 pub mod cudart;
+pub mod cupti;
 pub mod driver;
 mod fold;
 mod gemm;

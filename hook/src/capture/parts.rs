@@ -6,7 +6,9 @@ use std::{
 };
 
 use xpu_shared::{
-    frame::{CaptureAccount, CaptureEnd, CapturePart, CapturedLabel, CapturedOperation, CapturedSpan},
+    frame::{
+        CaptureAccount, CaptureEnd, CapturePart, CapturedLabel, CapturedOperation, CapturedSpan, Tracing,
+    },
     id::{JobName, Rank},
     unit::{Moment, Nanoseconds},
 };
@@ -53,7 +55,7 @@ fn clock() -> impl Fn(u64) -> Moment {
     move |at| Moment(moment.saturating_add(at).saturating_sub(now))
 }
 
-pub(super) fn of(mut capture: UnderWay, ended: CaptureEnd) -> VecDeque<Part> {
+pub(super) fn of(mut capture: UnderWay, ended: CaptureEnd, activity: Tracing) -> VecDeque<Part> {
     let moment = clock();
     let mut labels: Vec<_> = std::mem::take(&mut capture.labels).into_iter().collect();
     labels.sort_unstable_by_key(|&(_, place)| place);
@@ -64,7 +66,7 @@ pub(super) fn of(mut capture: UnderWay, ended: CaptureEnd) -> VecDeque<Part> {
     let all = std::mem::take(&mut capture.operations);
     let parts = all.len().div_ceil(CapturePart::OPERATIONS).max(1) as u32;
     let mut account =
-        Some(CaptureAccount { operations: all.len() as u64, ..capture.account(ended, &moment) });
+        Some(CaptureAccount { operations: all.len() as u64, activity, ..capture.account(ended, &moment) });
     let mut made: VecDeque<_> = all
         .chunks(CapturePart::OPERATIONS)
         .zip(0..)

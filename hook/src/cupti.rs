@@ -1,0 +1,71 @@
+//! CUPTI: what the GPU ran, whoever launched it. Opened by name, and only when a capture asks for it.
+
+mod buffers;
+mod calls;
+mod clock;
+mod library;
+pub mod others;
+mod record;
+mod session;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::symbol::foreign;
+
+pub(crate) use buffers::{Records, What, memory};
+pub(crate) use clock::Scale;
+pub(crate) use session::{Session, forget};
+
+/// Sonames of CUPTI, newest first.
+const CUPTI: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];
+
+const SUCCESS: c_int = 0;
+const OUT_OF_MEMORY: c_int = 8;
+/// `CUPTI_ERROR_NOT_INITIALIZED`: also what a program is told when the library it calls is not there.
+const NOT_INITIALIZED: c_int = 15;
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`
+const TAKEN: c_int = 39;
+
+type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+foreign! { fn cuptiGetVersion(version: *mut u32) -> c_int in CUPTI }
+foreign! { fn cuptiGetTimestamp(at: *mut u64) -> c_int in CUPTI }
+foreign! { fn cuptiSubscribe(subscriber: *mut *mut c_void, callback: *const c_void, data: *mut c_void) -> c_int in CUPTI }
+foreign! { fn cuptiUnsubscribe(subscriber: *mut c_void) -> c_int in CUPTI }
+foreign! { fn cuptiActivityRegisterCallbacks(requested: Requested, completed: Completed) -> c_int in CUPTI }
+foreign! { fn cuptiActivityEnable(kind: c_int) -> c_int in CUPTI }
+foreign! { fn cuptiActivityDisable(kind: c_int) -> c_int in CUPTI }
+foreign! {
+    /// Since CUDA 12.5.
+    fn cuptiActivityEnableRuntimeApi(call: u32, enable: u8) -> c_int in CUPTI
+}
+foreign! {
+    /// Since CUDA 12.5.
+    fn cuptiActivityEnableDriverApi(call: u32, enable: u8) -> c_int in CUPTI
+}
+foreign! { fn cuptiActivityFlushAll(flag: u32) -> c_int in CUPTI }
+foreign! { fn cuptiActivityGetNextRecord(buffer: *mut u8, bytes: usize, record: *mut *mut u8) -> c_int in CUPTI }
+foreign! { fn cuptiActivityGetNumDroppedRecords(context: *mut c_void, stream: u32, dropped: *mut usize) -> c_int in CUPTI }
+foreign! { fn cuptiGetResultString(code: c_int, text: *mut *const c_char) -> c_int in CUPTI }
+
+/// What a code of CUPTI means, and what to do about it.
+fn why(code: c_int) -> String {
+    let mut text = std::ptr::null();
+    // SAFETY: the place for the answer outlives the call.
+    let told = unsafe { cuptiGetResultString(code, &raw mut text) } == Some(SUCCESS);
+    let name = if told && !text.is_null() {
+        // SAFETY: CUPTI gives a constant C string.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy()
+    } else {
+        "".into()
+    };
+    let what_to_do = match code {
+        TAKEN => "Nsight, a debugger or another profiler holds it: capture without that",
+        NOT_INITIALIZED => "the driver is older than CUPTI: install the nvidia-cuda-cupti of the job's CUDA",
+        OUT_OF_MEMORY => "it needs some memory of the GPU: leave it some",
+        35 | 40 => "it needs a permission: see developer.nvidia.com/ERR_NVGPUCTRPERM",
+        _ => "`capture --light` goes without it",
+    };
+    format!("CUPTI refuses ({code} {name}): {what_to_do}")
+}

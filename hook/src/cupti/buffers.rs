@@ -1,0 +1,296 @@
+//! What CUPTI writes its records into, and what is kept of them.
+//!
+//! CUPTI asks for buffers and gives them back on threads of its own and of the program. No lock is held here while CUPTI is called, since
+//! it may hold one of its own when it asks.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use xpu_shared::frame::Direction;
+
+use super::{
+    SUCCESS, cuptiActivityGetNextRecord,
+    record::{self, Record},
+};
+
+/// Bytes of a buffer, and how many CUPTI has at once.
+const BUFFER: usize = 1 << 20;
+const BUFFERS: usize = 8;
+
+/// What the GPU ran, and launches, that are kept of one capture.
+pub(crate) const RAN: usize = 64 << 10;
+const LAUNCHES: usize = 128 << 10;
+
+/// Bytes of all names, and of one.
+const NAMES: usize = 1 << 20;
+const NAME: usize = 16 << 10;
+
+/// Records taken over at once.
+const CHUNK: usize = 64;
+
+static OUT: AtomicUsize = AtomicUsize::new(0);
+/// Whether CUPTI bears it to get none: before CUDA 12.9 (version 27) it may crash.
+static MAY_REFUSE: AtomicBool = AtomicBool::new(false);
+static RECORDS: Mutex<Records> = Mutex::new(Records::new());
+
+/// Times are CUPTI's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) correlation: u32,
+    pub(crate) stream: u32,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// By the place of its name.
+    Kernel(u32),
+    Copy {
+        direction: Direction,
+        bytes: u64,
+    },
+    Set {
+        bytes: u64,
+    },
+}
+
+/// A call that launched something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub(crate) correlation: u32,
+    /// The lower half of its `pthread_t`.
+    pub(crate) thread: u32,
+    pub(crate) at: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Records {
+    wanted: bool,
+    pub(crate) ran: Vec<Ran>,
+    pub(crate) launches: Vec<Launch>,
+    names: BTreeMap<Box<[u8]>, u32>,
+    name_bytes: usize,
+    /// Of what the GPU ran: no room was left, or it had no times.
+    pub(crate) dropped: u64,
+}
+
+impl Records {
+    pub(crate) const fn new() -> Self {
+        Self {
+            wanted: false,
+            ran: Vec::new(),
+            launches: Vec::new(),
+            names: BTreeMap::new(),
+            name_bytes: 0,
+            dropped: 0,
+        }
+    }
+
+    /// By their places.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.names.len()];
+        for (name, &place) in &self.names {
+            names[place as usize] = String::from_utf8_lossy(name).into_owned();
+        }
+        names
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Called { at, thread, correlation } => {
+                if self.launches.len() < LAUNCHES && self.launches.try_reserve(1).is_ok() {
+                    self.launches.push(Launch { correlation, thread, at });
+                }
+            }
+            Record::Ran { begin, end, correlation, stream, what } => {
+                let room = self.ran.len() < RAN && self.ran.try_reserve(1).is_ok();
+                let what = match what {
+                    record::What::Kernel(name) => self.name(name).map(What::Kernel),
+                    record::What::Copy { direction, bytes } => Some(What::Copy { direction, bytes }),
+                    record::What::Set { bytes } => Some(What::Set { bytes }),
+                };
+                match what.filter(|_| room && begin > 0 && end >= begin) {
+                    Some(what) => self.ran.push(Ran { begin, end, correlation, stream, what }),
+                    None => self.dropped += 1,
+                }
+            }
+        }
+    }
+
+    fn name(&mut self, at: *const std::ffi::c_char) -> Option<u32> {
+        let name: &[u8] = if at.is_null() {
+            b"?"
+        } else {
+            // SAFETY: CUPTI's own C string, which it keeps for as long as it gives records.
+            unsafe { CStr::from_ptr(at) }.to_bytes()
+        };
+        if let Some(&place) = self.names.get(name) {
+            return Some(place);
+        }
+        if name.len() > NAME || self.name_bytes + name.len() > NAMES {
+            return None;
+        }
+        self.name_bytes += name.len();
+        let place = self.names.len() as u32;
+        self.names.insert(name.into(), place);
+        Some(place)
+    }
+
+    fn memory(&self) -> usize {
+        self.ran.capacity() * size_of::<Ran>()
+            + self.launches.capacity() * size_of::<Launch>()
+            + self.name_bytes
+    }
+}
+
+/// `None` where another thread had it when this process was forked.
+pub(super) fn begin(version: u32) -> Option<()> {
+    let mut records = RECORDS.try_lock().ok()?;
+    *records = Records { wanted: true, ..Records::new() };
+    MAY_REFUSE.store(version >= 27, Relaxed);
+    OUT.store(0, Relaxed);
+    Some(())
+}
+
+/// Those that came; what comes from now on is nobody's.
+pub(super) fn end() -> Records {
+    std::mem::replace(&mut *records(), Records::new())
+}
+
+pub(super) fn records() -> MutexGuard<'static, Records> {
+    RECORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes held now, about.
+pub(crate) fn memory() -> usize {
+    OUT.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
+}
+
+/// CUPTI wants a buffer.
+///
+/// # Safety
+/// As CUPTI documents for this callback.
+pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+    let given = give();
+    // SAFETY: CUPTI passes three writable places.
+    unsafe {
+        *buffer = given;
+        *size = if given.is_null() { 0 } else { BUFFER };
+        *most = 0;
+    }
+}
+
+fn give() -> *mut u8 {
+    if OUT.load(Relaxed) >= BUFFERS && MAY_REFUSE.load(Relaxed) {
+        return ptr::null_mut();
+    }
+    // SAFETY: a new mapping at an address the kernel chooses touches nothing.
+    let at = unsafe {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        libc::mmap(ptr::null_mut(), BUFFER, access, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED {
+        return ptr::null_mut();
+    }
+    OUT.fetch_add(1, Relaxed);
+    at.cast()
+}
+
+/// CUPTI gives a buffer back.
+///
+/// # Safety
+/// As CUPTI documents for this callback.
+pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
+    if buffer.is_null() {
+        return;
+    }
+    let taken = catch_unwind(|| take(buffer, valid));
+    if taken.is_err() {
+        crate::switch::panicked();
+    }
+    // SAFETY: a mapping of `give`, which CUPTI has no more.
+    unsafe { libc::munmap(buffer.cast(), BUFFER) };
+    let _ = OUT.fetch_update(Relaxed, Relaxed, |out| out.checked_sub(1));
+}
+
+fn take(buffer: *mut u8, valid: usize) {
+    let mut at = ptr::null_mut();
+    let mut chunk = [None; CHUNK];
+    loop {
+        let mut count = 0;
+        while count < CHUNK {
+            // SAFETY: CUPTI's own buffer with so many bytes in it; `at` is the record before.
+            let rc = unsafe { cuptiActivityGetNextRecord(buffer, valid, &raw mut at) };
+            if rc != Some(SUCCESS) || at.is_null() {
+                break;
+            }
+            // SAFETY: CUPTI gave it, and its version is a known one.
+            chunk[count] = unsafe { record::read(at) };
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let mut records = records();
+        if records.wanted {
+            chunk[..count].iter().flatten().for_each(|&record| records.take(record));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_or_has_no_times_is_counted() {
+        let mut records = Records::new();
+        let names = [c"one", c"two", c"one"];
+        let ran = |name: &CStr, begin, end| Record::Ran {
+            begin,
+            end,
+            correlation: 1,
+            stream: 7,
+            what: record::What::Kernel(name.as_ptr()),
+        };
+        for name in names {
+            records.take(ran(name, 1, 2));
+        }
+        records.take(ran(c"one", 0, 0));
+        let long = std::ffi::CString::new(vec![b'x'; NAME + 1]).unwrap();
+        records.take(ran(&long, 1, 2));
+        assert_eq!((records.ran.len(), records.dropped), (3, 2));
+        assert_eq!(records.names(), ["one", "two"]);
+        assert_eq!(records.ran[2].what, What::Kernel(0));
+        for _ in 0..RAN {
+            records.take(ran(c"two", 1, 2));
+        }
+        assert_eq!((records.ran.len(), records.dropped), (RAN, 5));
+    }
+
+    #[test]
+    fn buffers_have_an_end_where_cupti_bears_it() {
+        MAY_REFUSE.store(true, Relaxed);
+        OUT.store(0, Relaxed);
+        let given: Vec<_> = (0..BUFFERS).map(|_| give()).collect();
+        assert!(given.iter().all(|buffer| !buffer.is_null()) && give().is_null());
+        MAY_REFUSE.store(false, Relaxed);
+        let more = give();
+        assert!(!more.is_null());
+        for buffer in given.into_iter().chain([more]) {
+            // SAFETY: a buffer of `give` without a record in it.
+            unsafe { completed(ptr::null_mut(), 0, buffer, BUFFER, 0) };
+        }
+        assert_eq!(OUT.load(Relaxed), 0);
+    }
+}

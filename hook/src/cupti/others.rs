@@ -1,0 +1,120 @@
+//! What others do with CUPTI. PyTorch calls it by the dynamic linker, so its calls come by here; each is passed on, and remembered.
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_void},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use super::{CUPTI, Completed, NOT_INITIALIZED, Requested, SUCCESS, session};
+
+/// A bit for each kind of records that others have switched on.
+static KINDS: AtomicU64 = AtomicU64::new(0);
+static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// This thread is in a call of our own, which CUPTI may make out of others.
+    static OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does it as nobody else's.
+pub(super) fn ours<T>(doing: impl FnOnce() -> T) -> T {
+    let before = OURS.replace(true);
+    let done = doing();
+    OURS.set(before);
+    done
+}
+
+pub(super) fn are_recording() -> bool {
+    KINDS.load(Relaxed) != 0
+}
+
+pub(super) fn are_subscribed() -> bool {
+    SUBSCRIBED.load(Relaxed)
+}
+
+pub(super) fn have(kind: u32) -> bool {
+    KINDS.load(Relaxed) & bit(kind) != 0
+}
+
+fn bit(kind: u32) -> u64 {
+    1_u64.checked_shl(kind).unwrap_or(0)
+}
+
+fn switched(kind: c_int, on: bool) {
+    let bit = bit(kind as u32);
+    if on {
+        KINDS.fetch_or(bit, Relaxed);
+    } else {
+        KINDS.fetch_and(!bit, Relaxed);
+    }
+}
+
+/// No lane and no observer: whoever prepares to record has not launched anything yet.
+macro_rules! forward {
+    ($(
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?);
+        before $before:expr;
+        after $after:expr;
+    )*) => {$(
+        /// # Safety
+        /// As CUPTI documents for the function of this name.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            type Real = unsafe extern "C" fn($($type),*) -> c_int;
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("a function's name has no NUL"),
+            };
+            static REAL: $crate::symbol::Symbol = $crate::symbol::Symbol::new(NAME, CUPTI);
+            let at = REAL.find($name as *const c_void);
+            if at.is_null() {
+                return NOT_INITIALIZED;
+            }
+            // SAFETY: the symbol of this name has this signature in every version of CUPTI's public header.
+            let real = unsafe { std::mem::transmute::<*mut c_void, Real>(at) };
+            let theirs = !OURS.get();
+            if theirs {
+                // Whatever goes wrong there, the call is made.
+                let _ = std::panic::catch_unwind(|| $before);
+            }
+            // SAFETY: the caller keeps CUPTI's own preconditions.
+            let result = unsafe { real($($argument),*) };
+            if theirs && result == SUCCESS {
+                $after;
+            }
+            result
+        }
+    )*};
+}
+
+forward! {
+    fn cuptiSubscribe(subscriber: *mut *mut c_void, callback: *const c_void, data: *mut c_void);
+    before session::wait_for_begin();
+    after SUBSCRIBED.store(true, Relaxed);
+
+    fn cuptiUnsubscribe(subscriber: *mut c_void);
+    before {};
+    after SUBSCRIBED.store(false, Relaxed);
+
+    fn cuptiActivityRegisterCallbacks(requested: Requested, completed: Completed);
+    before session::yield_to();
+    after {};
+
+    fn cuptiActivityEnable(kind: c_int);
+    before {};
+    after switched(kind, true);
+
+    fn cuptiActivityDisable(kind: c_int);
+    before {};
+    after switched(kind, false);
+
+    fn cuptiFinalize();
+    before session::yield_to();
+    after {
+        KINDS.store(0, Relaxed);
+        SUBSCRIBED.store(false, Relaxed);
+    };
+}

@@ -1,0 +1,240 @@
+//! Recording, from its begin to its end. All of it on the hook's own thread, but for [`yield_to`].
+
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{
+    NOT_INITIALIZED, SUCCESS, TAKEN,
+    buffers::{self, Records},
+    calls,
+    clock::{self, Reading, Scale},
+    cuptiActivityDisable, cuptiActivityEnable, cuptiActivityEnableDriverApi, cuptiActivityEnableRuntimeApi,
+    cuptiActivityFlushAll, cuptiActivityGetNumDroppedRecords, cuptiActivityRegisterCallbacks, cuptiSubscribe,
+    cuptiUnsubscribe, library, others,
+    record::{COPY, DRIVER, KERNEL, RUNTIME, SET},
+    why,
+};
+use crate::lane::monotonic;
+
+const KINDS: [u32; 3] = [KERNEL, COPY, SET];
+
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: what is not complete too.
+const FORCED: u32 = 1;
+
+const OTHERS: &str =
+    "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
+const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
+
+/// How long others wait for us to begin, nanoseconds: that takes 30 ms, once.
+const PATIENCE: u64 = 200_000_000;
+
+/// What is switched on.
+#[derive(Debug)]
+struct Switched {
+    on: bool,
+    /// Calls that launch one by one, not all calls.
+    narrow: bool,
+    overtaken: bool,
+}
+
+static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, narrow: false, overtaken: false });
+/// The same as `on`, for who only looks.
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// In a forked child: CUPTI is of no use there.
+pub(crate) fn forget() {
+    ON.store(false, Relaxed);
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    first: Reading,
+    last: Option<Reading>,
+}
+
+impl Session {
+    /// Says what to do if it cannot be had.
+    pub(crate) fn begin() -> Result<Self, String> {
+        others::ours(|| {
+            let version = library::open()?;
+            let Ok(mut switched) = SWITCHED.try_lock() else { return Err(OTHERS.to_owned()) };
+            if others::are_recording() {
+                return Err(OTHERS.to_owned());
+            }
+            is_free()?;
+            buffers::begin(version).ok_or_else(|| why(NOT_INITIALIZED))?;
+            // Anew every time: whoever recorded since has put its own in their place.
+            // SAFETY: both live as long as the process, and do as CUPTI documents.
+            let rc = unsafe { cuptiActivityRegisterCallbacks(buffers::requested, buffers::completed) };
+            if rc != Some(SUCCESS) {
+                return Err(why(rc.unwrap_or(NOT_INITIALIZED)));
+            }
+            *switched = Switched { on: true, narrow: true, overtaken: false };
+            ON.store(true, Relaxed);
+            if let Err(code) = enable(&mut switched) {
+                disable(&mut switched);
+                return Err(why(code));
+            }
+            let Some(first) = clock::read() else {
+                disable(&mut switched);
+                return Err(why(NOT_INITIALIZED));
+            };
+            Ok(Self { first, last: None })
+        })
+    }
+
+    /// From now on nothing is recorded; what was launched before is still to come.
+    pub(crate) fn switch_off(&mut self) {
+        others::ours(|| {
+            let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            if switched.on {
+                disable(&mut switched);
+            }
+            self.last = self.last.or_else(clock::read);
+        });
+    }
+
+    /// Has what is complete given back.
+    pub(crate) fn flush() {
+        flush(0);
+    }
+
+    /// Whether all that was launched between these moments is there.
+    pub(crate) fn has_all(&self, begin: u64, end: u64) -> bool {
+        let Some(scale) = Scale::new(self.first, self.last) else { return true };
+        let records = buffers::records();
+        let mut came: Vec<_> = records.ran.iter().map(|ran| ran.correlation).collect();
+        came.sort_unstable();
+        let wanted = begin as i64..end as i64;
+        let mut launches = records.launches.iter().filter(|launch| wanted.contains(&scale.ours(launch.at)));
+        launches.all(|launch| came.binary_search(&launch.correlation).is_ok())
+    }
+
+    /// All that came. `orderly` is not while the process ends: CUPTI may be gone already, and is asked nothing any more.
+    pub(crate) fn end(mut self, orderly: bool) -> Result<(Records, Scale), String> {
+        let mut dropped = 0;
+        if orderly {
+            self.switch_off();
+            flush(FORCED);
+            // SAFETY: `dropped` outlives the call.
+            unsafe { cuptiActivityGetNumDroppedRecords(ptr::null_mut(), 0, &raw mut dropped) };
+        }
+        ON.store(false, Relaxed);
+        let mut records = buffers::end();
+        records.dropped += dropped as u64;
+        if SWITCHED.lock().is_ok_and(|switched| switched.overtaken) {
+            return Err(OVERTAKEN.to_owned());
+        }
+        let scale = Scale::new(self.first, self.last).ok_or("CUPTI's clock went back: capture again")?;
+        Ok((records, scale))
+    }
+}
+
+/// Another begins to record: what is ours is switched off and taken back before, so that nothing of it comes to them and nothing of theirs
+/// to us. On their thread.
+pub(super) fn yield_to() {
+    if !ON.load(Relaxed) {
+        return;
+    }
+    others::ours(|| {
+        let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if switched.on {
+            disable(&mut switched);
+            flush(FORCED);
+            switched.overtaken = true;
+        }
+    });
+}
+
+/// Another may only go on when we have seen whether CUPTI is free: not for long, and in a forked child it might never be over.
+pub(super) fn wait_for_begin() {
+    let until = monotonic() + PATIENCE;
+    while SWITCHED.try_lock().is_err() && monotonic() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Tools that CUPTI stands aside for hold its one subscription. So does PyTorch for good once it has recorded, which hinders nobody.
+fn is_free() -> Result<(), String> {
+    if others::are_subscribed() {
+        return Ok(());
+    }
+    let mut subscriber = ptr::null_mut();
+    // SAFETY: the function does nothing; the place for the handle outlives the call.
+    match unsafe { cuptiSubscribe(&raw mut subscriber, nothing as *const c_void, ptr::null_mut()) } {
+        Some(SUCCESS) => {
+            // SAFETY: the subscription just made.
+            unsafe { cuptiUnsubscribe(subscriber) };
+            Ok(())
+        }
+        Some(code) => Err(why(code)),
+        None => Err(why(TAKEN)),
+    }
+}
+
+extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
+
+fn enable(switched: &mut Switched) -> Result<(), c_int> {
+    // Launches first: what ran without one is not placed in its step.
+    switched.narrow = calls::runtime().map(|call| narrow(call, true)).filter(|&done| done).count() > 0
+        && calls::driver().map(|call| narrow_driver(call, true)).filter(|&done| done).count() > 0;
+    if !switched.narrow {
+        kind(RUNTIME, true)?;
+        kind(DRIVER, true)?;
+    }
+    KINDS.into_iter().try_for_each(|which| kind(which, true))
+}
+
+/// But for what others have switched on meanwhile.
+fn disable(switched: &mut Switched) {
+    for which in KINDS.into_iter().filter(|&which| !others::have(which)) {
+        let _ = kind(which, false);
+    }
+    if switched.narrow {
+        if !others::have(RUNTIME) {
+            calls::runtime().for_each(|call| _ = narrow(call, false));
+        }
+        if !others::have(DRIVER) {
+            calls::driver().for_each(|call| _ = narrow_driver(call, false));
+        }
+    } else {
+        for which in [RUNTIME, DRIVER].into_iter().filter(|&which| !others::have(which)) {
+            let _ = kind(which, false);
+        }
+    }
+    switched.on = false;
+    ON.store(false, Relaxed);
+}
+
+fn kind(which: u32, on: bool) -> Result<(), c_int> {
+    let which = which as c_int;
+    // SAFETY: no precondition.
+    let rc = if on { unsafe { cuptiActivityEnable(which) } } else { unsafe { cuptiActivityDisable(which) } };
+    match rc.unwrap_or(NOT_INITIALIZED) {
+        SUCCESS => Ok(()),
+        code => Err(code),
+    }
+}
+
+fn narrow(call: u32, on: bool) -> bool {
+    // SAFETY: a number that CUPTI does not know is refused.
+    unsafe { cuptiActivityEnableRuntimeApi(call, on.into()) == Some(SUCCESS) }
+}
+
+fn narrow_driver(call: u32, on: bool) -> bool {
+    // SAFETY: as above.
+    unsafe { cuptiActivityEnableDriverApi(call, on.into()) == Some(SUCCESS) }
+}
+
+fn flush(flag: u32) {
+    // SAFETY: callbacks are registered.
+    others::ours(|| unsafe { cuptiActivityFlushAll(flag) });
+}
