@@ -5,8 +5,11 @@
 mod clock;
 #[cfg(test)]
 pub(crate) mod example;
+pub mod kernel;
+mod meeting;
 mod report;
 mod spans;
+mod whole;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,23 +21,41 @@ use serde::Serialize;
 use crate::{
     collective::Operation,
     frame::{
-        Activity, Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, Frame,
-        StepMark,
+        Activity, Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan,
+        CommunicatorState, Frame, RankDigest, StepMark,
     },
-    id::{CommunicatorId, HostName, Rank, Sequence, Step},
+    id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
     unit::Moment,
 };
 
+use clock::ends_together;
+
 pub use clock::Clocks;
-pub use report::{Kinds, RankReport, Report, StepReport, Summary};
+pub use meeting::{Attendance, Meeting, Meetings};
+pub use report::{
+    ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
+    Report, Spread, StepReport, Summary, bucket, host_function, transposed,
+};
 pub use spans::{Spans, union};
+pub use whole::{Seen, WholeStep, Work};
 
 /// One capture.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub sheet: Option<CaptureSheet>,
     pub ranks: BTreeMap<Rank, RankCapture>,
+    /// What collectors told of the job meanwhile.
+    pub world_size: Option<u32>,
+    pub parties: BTreeMap<CommunicatorId, Party>,
     number: Option<u64>,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// What the program calls it; empty if it does not.
+    pub name: String,
+    pub size: u32,
 }
 
 /// What came of one rank.
@@ -138,7 +159,31 @@ impl Capture {
                 rank.host.clone_from(&frame.host);
                 rank.take(part);
             }
+            Body::Digest(digest) if self.is_of(&digest.job) => {
+                digest.ranks.iter().for_each(|of| self.hear(of));
+            }
+            Body::Snapshot(snapshot) => {
+                let jobs = snapshot.jobs.iter().filter(|job| self.is_of(&job.job));
+                let ranks: Vec<_> = jobs.flat_map(|job| &job.ranks).map(|rank| &rank.digest).collect();
+                for of in ranks {
+                    self.hear(of);
+                }
+            }
             _ => {}
+        }
+    }
+
+    fn is_of(&self, job: &JobName) -> bool {
+        self.sheet.as_ref().is_some_and(|sheet| sheet.job == *job)
+    }
+
+    fn hear(&mut self, digest: &RankDigest) {
+        self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
+        for CommunicatorState { id, name, size, .. } in &digest.communicators {
+            let known = self.parties.entry(*id).or_insert_with(|| Party { name: name.clone(), size: *size });
+            if known.name.is_empty() {
+                known.name.clone_from(name);
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod reading;
+
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,6 +13,7 @@ use xpu_shared::{
 };
 
 use crate::{command::demo::DemoArgs, hosts::Hosts, replay::time};
+pub use reading::{ExportArgs, ReportArgs};
 
 /// htop for distributed GPU training.
 ///
@@ -154,29 +157,6 @@ pub struct CaptureArgs {
     /// Only what the hook times itself: no other kernels and copies (CUPTI), no functions of Python
     #[arg(long)]
     pub light: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// A file that `xpu-top capture` wrote
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// As a JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// A file that `xpu-top capture` wrote
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Write Perfetto's own form, for <https://ui.perfetto.dev>
-    #[arg(long, value_name = "OUT")]
-    pub perfetto: Option<PathBuf>,
-    /// Write Chrome's JSON
-    #[arg(long, value_name = "OUT")]
-    pub chrome: Option<PathBuf>,
 }
 
 /// Ranks named one by one or as ranges.

@@ -94,6 +94,19 @@ pub fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{} {}", count(number as u64), if number == 1 { one } else { many })
 }
 
+/// Numbers in order, neighbours together: `0-5,7`.
+pub fn runs(numbers: &[u64]) -> String {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let said = |&(from, to): &(u64, u64)| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    runs.iter().map(said).collect::<Vec<_>>().join(",")
+}
+
 /// The moment in UTC, for a file's name: `20270115T080000Z`.
 pub fn stamp(moment: Moment) -> String {
     let seconds = moment.0 / 1_000_000_000;

@@ -22,7 +22,7 @@ pub struct Clocks {
 }
 
 /// In these nobody is done before everybody has come.
-fn ends_together(operation: Operation) -> bool {
+pub(super) fn ends_together(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, AlltoAll, Fused, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | AlltoAll | Fused)
 }

@@ -4,8 +4,8 @@ use crate::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
-        CapturedOperation, CapturedSpan, StepMark, StepSource,
+        Activity, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
+        CapturedOperation, CapturedSpan, Direction, FunctionKind, StepMark, StepSource, Tracing,
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
@@ -94,4 +94,53 @@ pub(crate) fn part(rank: u32, late: u64) -> CapturePart {
         ],
         operations: [step(10, 0), step(11, 10 * MS)].concat(),
     }
+}
+
+/// The same with what CUPTI and Python tell: the product's kernel and NCCL's, a copy from 15 to 18 ms, a run of the collector of garbage.
+pub(crate) fn with_activity(rank: u32) -> CapturePart {
+    let mut new = part(rank, 0);
+    let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {
+        stream,
+        late: (late * MS) as i64,
+        took: Nanoseconds(took * MS),
+    };
+    let more = [
+        (
+            CapturedLabel::Activity(Activity::Kernel("_ZN2my11gemm_kernelILi4EEEvPf".to_owned())),
+            gpu(0, 1, 10),
+        ),
+        (CapturedLabel::Activity(Activity::Kernel("ncclDevKernel_AllReduce(int)".to_owned())), gpu(1, 6, 10)),
+        (
+            CapturedLabel::Activity(Activity::Copy { direction: Direction::HostToDevice, bytes: 3000 }),
+            gpu(2, 15, 3),
+        ),
+        (
+            CapturedLabel::Function {
+                kind: FunctionKind::GarbageCollection,
+                name: "generation 2".to_owned(),
+            },
+            CapturedSpan::Host { took: Nanoseconds(2 * MS) },
+        ),
+    ];
+    let first = new.labels.len() as u32;
+    let mut operations = Vec::new();
+    for step in new.operations.chunks(3) {
+        operations.push(step[0]);
+        operations.extend((first..).zip(&more).map(|(label, (_, span))| CapturedOperation {
+            label,
+            after: Nanoseconds(0),
+            thread: 0,
+            sequence: None,
+            span: *span,
+        }));
+        operations.extend(&step[1..]);
+    }
+    new.operations = operations;
+    new.labels.extend(more.map(|(label, _)| label));
+    if let Some(account) = &mut new.account {
+        account.operations = new.operations.len() as u64;
+        account.activity = Tracing::Recorded { records: 6, dropped: 0 };
+        account.functions = Tracing::Recorded { records: 2, dropped: 0 };
+    }
+    new
 }

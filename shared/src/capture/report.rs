@@ -1,15 +1,36 @@
 //! What a capture comes to: who, which steps, how many operations of each kind, and what the time was spent on.
 
+mod arrival;
+mod breakdown;
+mod collective;
+mod copy;
+mod gemm;
+mod host;
+mod kernel;
+mod spread;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Capture, Clocks, Kind, RankCapture, Single, union};
+use super::{Capture, Clocks, Kind, Meetings, RankCapture, Seen, WholeStep};
 use crate::{
-    frame::{CaptureEnd, StepSource},
+    frame::{CaptureEnd, StepSource, Tracing},
     id::{HostName, JobName, Rank, Step},
-    unit::{Moment, Nanoseconds},
+    unit::Moment,
 };
+
+pub use arrival::{ArrivalRow, NOISE_NS};
+pub(super) use breakdown::Busy;
+pub use breakdown::Summary;
+pub use collective::{CollectiveRow, bucket};
+pub use copy::CopyRow;
+pub use gemm::{GemmRow, transposed};
+pub use host::{HostKind, HostRow, what as host_function};
+pub use kernel::KernelRow;
+pub use spread::Spread;
 
 /// `xpu-top report --json`
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +47,13 @@ pub struct Report {
     pub dropped: u64,
     pub untimed: u64,
     pub clock: Clock,
+    /// Tables of all ranks together, of steps that were recorded whole; the costliest first.
+    pub gemms: Vec<GemmRow>,
+    pub collectives: Vec<CollectiveRow>,
+    pub arrivals: Vec<ArrivalRow>,
+    pub kernels: Vec<KernelRow>,
+    pub copies: Vec<CopyRow>,
+    pub host: Vec<HostRow>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -57,7 +85,12 @@ pub struct RankReport {
     pub dropped: u64,
     pub untimed: u64,
     pub parts_missing: u32,
-    /// Of all steps.
+    /// What tells how its GPU spent its time.
+    pub seen: Seen,
+    /// Of CUPTI's records, and of Python's functions: whether they came, and if not why.
+    pub activity: Tracing,
+    pub functions: Tracing,
+    /// Of all steps that were recorded whole.
     pub summary: Summary,
 }
 
@@ -71,54 +104,19 @@ pub struct StepReport {
     pub operations: Kinds,
     /// What each kind took on the GPU, one operation after another: more than the step where they overlap.
     pub on_gpu_ns: Kinds,
-    #[serde(flatten)]
-    pub summary: Summary,
-}
-
-/// What a time was spent on. Work of the GPU counts to the step that launched it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+    /// There is only what was sampled of it: nothing is known of its time.
+    pub sampled: bool,
     pub took_ns: u64,
-    /// At least one product, kernel or graph ran that was timed.
-    pub compute_ns: u64,
-    /// At least one operation of NCCL ran, waiting for other ranks included.
-    pub communication_ns: u64,
-    /// The same while no product ran.
-    pub exposed_ns: u64,
-    /// Neither: other kernels, copies, or nothing at all.
-    pub rest_ns: u64,
-    /// A thread was held by a call that waits for the GPU.
-    pub blocked_ns: u64,
-}
-
-impl Summary {
-    fn of(operations: &[Single], took: Nanoseconds) -> Self {
-        let on_gpu = |wanted: fn(Kind) -> bool| {
-            union(operations.iter().filter(|single| wanted(single.kind())).filter_map(Single::on_gpu))
-        };
-        let compute = on_gpu(|kind| matches!(kind, Kind::Gemm | Kind::Kernel | Kind::Graph));
-        let communication =
-            on_gpu(|kind| matches!(kind, Kind::Collective | Kind::PointToPoint | Kind::Group));
-        let blocked =
-            operations.iter().filter(|single| single.kind() == Kind::Blocked).filter_map(|single| {
-                let crate::frame::CapturedSpan::Host { took } = single.span else { return None };
-                Some((single.at, Moment(single.at.0.saturating_add(took.0))))
-            });
-        Self {
-            took_ns: took.0,
-            compute_ns: compute.length().0,
-            communication_ns: communication.length().0,
-            exposed_ns: communication.length().0.saturating_sub(communication.overlap(&compute).0),
-            rest_ns: took.0.saturating_sub(compute.and(&communication).length().0),
-            blocked_ns: union(blocked).length().0,
-        }
-    }
+    /// `null` of one that was sampled.
+    pub summary: Option<Summary>,
 }
 
 impl Report {
     pub fn of(capture: &Capture) -> Self {
         let clocks = Clocks::of(capture);
-        let ranks: Vec<_> = capture.ranks.iter().map(|(&rank, of)| rank_report(rank, of, &clocks)).collect();
+        let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
+        let ranks: Vec<_> =
+            capture.ranks.iter().map(|(&rank, of)| rank_report(rank, of, &clocks, &busy[&rank])).collect();
         let sum = |each: fn(&RankReport) -> u64| ranks.iter().map(each).fold(0, u64::saturating_add);
         let numbers = |rank: &RankReport| rank.steps.iter().map(|step| step.step).collect::<Vec<_>>();
         let mut steps = ranks.first().map(numbers).unwrap_or_default();
@@ -136,7 +134,17 @@ impl Report {
             let why = "the file ends before it came: who wrote it was ended";
             missing.extend(absent.map(|&rank| Missing { rank, why: why.to_owned() }));
         }
+        let steps_whole: Vec<_> = capture.whole_steps().collect();
+        let all = sum(|rank| rank.summary.took_ns);
+        let numbers: std::collections::BTreeSet<_> = steps_whole.iter().map(|step| step.step).collect();
+        let meetings = Meetings::of(&steps_whole);
         Self {
+            gemms: gemm::rows(&steps_whole, all),
+            collectives: collective::rows(&meetings, &capture.parties, all),
+            arrivals: arrival::rows(&meetings, &busy, numbers.len()),
+            kernels: kernel::rows(&steps_whole, all),
+            copies: copy::rows(&steps_whole, all),
+            host: host::rows(&steps_whole, all),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
             missing,
@@ -155,31 +163,26 @@ impl Report {
     }
 }
 
-fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks) -> RankReport {
-    let mut whole = Summary::default();
+fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> RankReport {
+    let (mut whole, seen) = (Summary::default(), of.seen());
     let steps = of.steps().map(|(step, from, to)| {
         let operations = of.between(from, to);
-        let summary = Summary::of(operations, to.since(from).into());
-        for (sum, part) in [
-            (&mut whole.took_ns, summary.took_ns),
-            (&mut whole.compute_ns, summary.compute_ns),
-            (&mut whole.communication_ns, summary.communication_ns),
-            (&mut whole.exposed_ns, summary.exposed_ns),
-            (&mut whole.rest_ns, summary.rest_ns),
-            (&mut whole.blocked_ns, summary.blocked_ns),
-        ] {
-            *sum = sum.saturating_add(part);
+        let sampled = of.is_sampled(step);
+        let summary = (!sampled).then(|| busy.during(&WholeStep { rank, step, from, to, operations, seen }));
+        if let Some(summary) = &summary {
+            whole.add(summary);
         }
         let mut kinds = Kinds::new();
         let mut on_gpu_ns = Kinds::new();
         for single in operations {
             *kinds.entry(single.kind()).or_default() += 1;
-            if let Some((from, to)) = single.on_gpu() {
+            if let Some(took) = single.took_on_gpu() {
                 let sum = on_gpu_ns.entry(single.kind()).or_default();
-                *sum = to.0.saturating_sub(from.0).saturating_add(*sum);
+                *sum = sum.saturating_add(took);
             }
         }
-        StepReport { step, begin: clocks.aligned(&of.host, from), operations: kinds, on_gpu_ns, summary }
+        let (begin, took_ns) = (clocks.aligned(&of.host, from), to.0.saturating_sub(from.0));
+        StepReport { step, begin, operations: kinds, on_gpu_ns, sampled, took_ns, summary }
     });
     let steps = steps.collect();
     RankReport {
@@ -192,6 +195,9 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks) -> RankReport {
         dropped: of.account.dropped,
         untimed: of.account.untimed,
         parts_missing: of.parts_missing,
+        seen,
+        activity: of.account.activity.clone(),
+        functions: of.account.functions.clone(),
         summary: whole,
     }
 }

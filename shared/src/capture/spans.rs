@@ -41,6 +41,13 @@ impl Spans {
         Nanoseconds(both)
     }
 
+    /// The part of them that is between two times.
+    pub fn within(&self, from: Moment, to: Moment) -> Self {
+        let first = self.0.partition_point(|&(_, end)| end <= from.0);
+        let all = self.0.iter().skip(first).take_while(|&&(begin, _)| begin < to.0);
+        Self(all.map(|&(begin, end)| (begin.max(from.0), end.min(to.0))).filter(|(a, b)| a < b).collect())
+    }
+
     /// Both together.
     pub fn and(&self, other: &Self) -> Self {
         union(self.0.iter().chain(&other.0).map(|&(from, to)| (Moment(from), Moment(to))))

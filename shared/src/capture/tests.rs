@@ -32,10 +32,11 @@ fn the_time_of_a_step_is_divided() {
         compute_ns: 10 * MS,
         communication_ns: 10 * MS,
         exposed_ns: 5 * MS,
-        rest_ns: 5 * MS,
+        memory_ns: None,
+        gap_ns: 5 * MS,
         blocked_ns: 8 * MS,
     };
-    assert_eq!(step.summary, summary);
+    assert_eq!(step.summary, Some(summary));
     assert_eq!(report.ranks[1].summary.took_ns, 40 * MS);
 }
 

@@ -24,10 +24,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             UsageError::Value("say what to write: --perfetto FILE or --chrome FILE".to_owned()).into()
         );
     }
-    let (capture, complaints) = read(&args.file)?;
-    for complaint in &complaints {
-        eprintln!("xpu-top: {}: {complaint}", args.file.display());
-    }
+    let capture = read(&args.file)?;
     let timeline = Timeline::of(&capture);
     if let Some(path) = &args.chrome {
         write_to(path, |out| chrome::write(&timeline, out))?;

@@ -1,0 +1,123 @@
+//! What the time of a step was spent on.
+
+use serde::Serialize;
+
+use super::super::{RankCapture, Seen, Single, Spans, WholeStep, Work, union};
+use crate::{frame::CapturedSpan, unit::Moment};
+
+/// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub took_ns: u64,
+    /// At least one kernel ran that is none of NCCL's.
+    pub compute_ns: u64,
+    /// At least one of NCCL's ran, waiting for other ranks included.
+    pub communication_ns: u64,
+    /// The same while nothing was computed.
+    pub exposed_ns: u64,
+    /// Copies and fills, beside neither; `null` where nobody saw them.
+    pub memory_ns: Option<u64>,
+    /// None of these: where all kernels were seen, the GPU did nothing.
+    pub gap_ns: u64,
+    /// A thread was held by a call that waits for the GPU.
+    pub blocked_ns: u64,
+}
+
+impl Summary {
+    /// Of communication, the share that was hidden behind compute.
+    pub fn hidden(&self) -> Option<f64> {
+        let hidden = self.communication_ns.saturating_sub(self.exposed_ns);
+        super::spread::share(hidden, self.communication_ns)
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.took_ns, other.took_ns),
+            (&mut self.compute_ns, other.compute_ns),
+            (&mut self.communication_ns, other.communication_ns),
+            (&mut self.exposed_ns, other.exposed_ns),
+            (&mut self.gap_ns, other.gap_ns),
+            (&mut self.blocked_ns, other.blocked_ns),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+        if let Some(memory) = other.memory_ns {
+            self.memory_ns = Some(self.memory_ns.unwrap_or(0).saturating_add(memory));
+        }
+    }
+}
+
+/// When the GPU of a rank was at what.
+#[derive(Debug)]
+pub(in crate::capture) struct Busy {
+    compute: Spans,
+    communication: Spans,
+    memory: Spans,
+    seen: Seen,
+    /// How far the GPU is behind what launches it: so much later its part of a step begins and ends.
+    lag: u64,
+}
+
+impl Busy {
+    pub(in crate::capture) fn of(rank: &RankCapture) -> Self {
+        let seen = rank.seen();
+        let at = |wanted| {
+            let operations = rank.operations.iter().filter(|single| single.work(seen) == Some(wanted));
+            union(operations.filter_map(Single::on_gpu))
+        };
+        Self {
+            compute: at(Work::Compute),
+            communication: at(Work::Communication),
+            memory: at(Work::Memory),
+            seen,
+            lag: lag(rank, seen),
+        }
+    }
+
+    /// How long it computed between two times.
+    pub(in crate::capture) fn computed(&self, from: Moment, to: Moment) -> u64 {
+        self.compute.within(from, to).length().0
+    }
+
+    pub(in crate::capture) fn during(&self, step: &WholeStep<'_>) -> Summary {
+        let later = |at: Moment| Moment(at.0.saturating_add(self.lag));
+        let (from, to) = (later(step.from), later(step.to));
+        let [compute, communication, memory] =
+            [&self.compute, &self.communication, &self.memory].map(|spans| spans.within(from, to));
+        let took = to.0.saturating_sub(from.0);
+        let worked = compute.and(&communication);
+        let busy = worked.and(&memory).length().0;
+        Summary {
+            took_ns: took,
+            compute_ns: compute.length().0,
+            communication_ns: communication.length().0,
+            exposed_ns: worked.length().0.saturating_sub(compute.length().0),
+            memory_ns: (self.seen == Seen::Kernels).then(|| busy.saturating_sub(worked.length().0)),
+            gap_ns: took.saturating_sub(busy),
+            blocked_ns: blocked(step),
+        }
+    }
+}
+
+/// By the middle of the steps; a GPU that had done all before the step's end is not behind.
+fn lag(rank: &RankCapture, seen: Seen) -> u64 {
+    let mut all: Vec<_> = rank
+        .steps()
+        .map(|(_, from, to)| {
+            let operations = rank.between(from, to).iter().filter(|single| single.work(seen).is_some());
+            let end = operations.filter_map(Single::on_gpu).map(|(_, end)| end).max();
+            end.map_or(0, |end| end.0.saturating_sub(to.0))
+        })
+        .collect();
+    all.sort_unstable();
+    all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+fn blocked(step: &WholeStep<'_>) -> u64 {
+    let blocked = step.operations.iter().filter(|single| single.kind() == super::Kind::Blocked);
+    let held = blocked.filter_map(|single| {
+        let CapturedSpan::Host { took } = single.span else { return None };
+        Some((single.at, Moment(single.at.0.saturating_add(took.0))))
+    });
+    union(held).length().0
+}

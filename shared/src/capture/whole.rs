@@ -1,0 +1,88 @@
+//! Steps that were recorded whole, and what the GPU did for each operation.
+
+use super::{Capture, Kind, RankCapture, Single, kernel};
+use crate::{
+    frame::{Activity, CapturedLabel, Tracing},
+    id::{Rank, Step},
+    unit::Moment,
+};
+
+/// A step of a rank of which every operation was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeStep<'a> {
+    pub rank: Rank,
+    pub step: Step,
+    pub from: Moment,
+    pub to: Moment,
+    /// What was launched in it.
+    pub operations: &'a [Single],
+    pub seen: Seen,
+}
+
+/// What tells how the GPU spent its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seen {
+    /// All that ran on it, by CUPTI.
+    Kernels,
+    /// What the hook timed: products, NCCL, graphs, and kernels that were asked for by name.
+    Operations,
+}
+
+/// What the GPU worked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    Compute,
+    Communication,
+    /// Copies and fills.
+    Memory,
+}
+
+impl Single {
+    /// Nothing of the GPU counts twice: where kernels are there what the hook timed around them says nothing more.
+    pub fn work(&self, seen: Seen) -> Option<Work> {
+        match (seen, self.kind()) {
+            (Seen::Kernels, Kind::ActivityKernel) => match &*self.label {
+                CapturedLabel::Activity(Activity::Kernel(name)) if kernel::communicates(name) => {
+                    Some(Work::Communication)
+                }
+                _ => Some(Work::Compute),
+            },
+            (Seen::Kernels, Kind::ActivityCopy | Kind::ActivitySet) => Some(Work::Memory),
+            (Seen::Operations, Kind::Gemm | Kind::Kernel | Kind::Graph) => Some(Work::Compute),
+            (Seen::Operations, Kind::Collective | Kind::PointToPoint | Kind::Group) => {
+                Some(Work::Communication)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl RankCapture {
+    /// Whether there is only what was sampled of a step.
+    pub fn is_sampled(&self, step: Step) -> bool {
+        self.account.sampled.is_some_and(|last| step <= last)
+    }
+
+    pub fn seen(&self) -> Seen {
+        match self.account.activity {
+            Tracing::Recorded { records, .. } if records > 0 => Seen::Kernels,
+            _ => Seen::Operations,
+        }
+    }
+
+    pub fn whole_steps(&self, rank: Rank) -> impl Iterator<Item = WholeStep<'_>> {
+        let seen = self.seen();
+        self.steps().filter(|&(step, ..)| !self.is_sampled(step)).map(move |(step, from, to)| {
+            let operations = self.between(from, to);
+            WholeStep { rank, step, from, to, operations, seen }
+        })
+    }
+}
+
+impl Capture {
+    pub fn whole_steps(&self) -> impl Iterator<Item = WholeStep<'_>> {
+        self.ranks.iter().flat_map(|(&rank, of)| of.whole_steps(rank))
+    }
+}

@@ -1,0 +1,144 @@
+//! The report as text: what it is of, what is missing, how the time was spent, and the tables.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use xpu_shared::{
+    capture::{RankReport, Report, Seen, StepReport, Summary},
+    frame::Tracing,
+    id::Rank,
+};
+
+use super::{Table, tables};
+use crate::figure::{counted, runs};
+
+pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e6
+}
+
+/// Writing to a String cannot fail.
+pub(super) fn text(report: &Report, top: usize) -> String {
+    let mut out = String::new();
+    for line in preface(report) {
+        let _ = writeln!(out, "{line}");
+    }
+    breakdown(report, top).write(&mut out);
+    for table in tables::all(report, top) {
+        table.write(&mut out);
+    }
+    out
+}
+
+/// What it is of, how far it can be trusted, and what is not in it.
+pub(super) fn preface(report: &Report) -> Vec<String> {
+    let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
+    let mut lines = vec![format!(
+        "{}: {}, steps {}, {} operations, {} dropped, {} without GPU times",
+        report.job,
+        counted(report.ranks.len(), "rank", "ranks"),
+        if steps.is_empty() { "none in common".to_owned() } else { runs(&steps) },
+        report.operations,
+        report.dropped,
+        report.untimed,
+    )];
+    lines.push(match (report.clock.error_ns, report.clock.gpu_error_ns) {
+        (Some(error), gpu) => format!(
+            "clocks agree within {:.3} ms by {} collectives; GPU times are within {:.3} ms of the host's",
+            milliseconds(error),
+            report.clock.collectives,
+            milliseconds(gpu.unwrap_or(0)),
+        ),
+        (None, Some(gpu)) => format!(
+            "no collective ended on two ranks: clocks are not aligned; GPU times are within {:.3} ms of the host's",
+            milliseconds(gpu)
+        ),
+        (None, None) => "no GPU time was read".to_owned(),
+    });
+    if !report.closed {
+        lines.push(
+            "the file was not closed: who wrote it was ended, and what came later is missing".to_owned(),
+        );
+    }
+    let missing = report.missing.iter().map(|missing| (missing.rank, missing.why.clone()));
+    lines.extend(by_ranks(missing, "missing"));
+    let cut = report.ranks.iter().filter(|rank| rank.parts_missing > 0);
+    lines.extend(by_ranks(cut.map(|rank| (rank.rank, format!("{} parts", rank.parts_missing))), "missing"));
+    lines.extend(by_ranks(said(report, "kernels from CUPTI", |rank| &rank.activity), "no"));
+    lines.extend(by_ranks(said(report, "Python functions", |rank| &rank.functions), "no"));
+    let unseen = report.ranks.iter().filter(|rank| rank.seen == Seen::Operations).count();
+    if unseen > 0 && !report.ranks.is_empty() {
+        let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
+        lines.push(format!(
+            "compute{whose} is products, graphs and kernels asked for by name: other kernels and copies are in the gap"
+        ));
+    }
+    lines
+}
+
+/// Why records were refused, and how many were dropped.
+fn said<'a>(
+    report: &'a Report,
+    what: &'a str,
+    of: impl Fn(&RankReport) -> &Tracing + 'a,
+) -> impl Iterator<Item = (Rank, String)> + 'a {
+    report.ranks.iter().filter_map(move |rank| match of(rank) {
+        Tracing::Refused { why } => Some((rank.rank, format!("{what}: {why}"))),
+        Tracing::Recorded { dropped, .. } if *dropped > 0 => {
+            Some((rank.rank, format!("{dropped} of the {what}: they were dropped")))
+        }
+        Tracing::NotAsked | Tracing::Recorded { .. } => None,
+    })
+}
+
+/// One line for all ranks of which the same is said.
+fn by_ranks(all: impl Iterator<Item = (Rank, String)>, word: &str) -> Vec<String> {
+    let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (rank, text) in all {
+        texts.entry(text).or_default().push(rank.0.into());
+    }
+    let line = |(text, ranks): (String, Vec<u64>)| {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!("{noun} {}: {word}: {text}", runs(&ranks))
+    };
+    texts.into_iter().map(line).collect()
+}
+
+/// A line for each step of each rank, or where these are many one for each rank.
+fn breakdown(report: &Report, top: usize) -> Table {
+    const HEAD: [&str; 9] =
+        ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
+    let title =
+        "time of a step, ms = compute + exposed communication + memory + gap; hidden: of communication";
+    let steps: Vec<_> =
+        report.ranks.iter().flat_map(|rank| rank.steps.iter().map(move |step| (rank, step))).collect();
+    if steps.len() <= 3 * top.max(8) {
+        return Table::new(title, &HEAD, &steps, usize::MAX, |(rank, step)| line_of_step(rank, step));
+    }
+    Table::new(format!("{title}; means"), &HEAD, &report.ranks, 3 * top, |rank| {
+        let whole = rank.steps.iter().filter(|step| step.summary.is_some()).count();
+        let name = format!("{} ({})", rank.rank, counted(whole, "step", "steps"));
+        cells(name, &rank.summary, whole.max(1) as f64)
+    })
+}
+
+fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
+    let name = format!("{:<4} {}", rank.rank.0, step.step);
+    match &step.summary {
+        Some(summary) => cells(name, summary, 1.0),
+        None => vec![name + " sampled", format!("{:.2}", milliseconds(step.took_ns))],
+    }
+}
+
+fn cells(name: String, summary: &Summary, steps: f64) -> Vec<String> {
+    let ms = |nanoseconds: u64| format!("{:.2}", milliseconds(nanoseconds) / steps);
+    vec![
+        name,
+        ms(summary.took_ns),
+        ms(summary.compute_ns),
+        ms(summary.exposed_ns),
+        summary.memory_ns.map_or_else(|| "?".to_owned(), ms),
+        ms(summary.gap_ns),
+        ms(summary.communication_ns),
+        summary.hidden().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+        ms(summary.blocked_ns),
+    ]
+}
