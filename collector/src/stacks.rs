@@ -67,6 +67,23 @@ struct Wanted {
 }
 
 impl Wanted {
+    fn is_of(&self, target: &Target) -> bool {
+        (&self.target.job, self.target.rank) == (&target.job, target.rank)
+    }
+
+    /// Whether what is read for this is all that the other wants.
+    fn will_do(&self, target: &Target) -> bool {
+        self.is_of(target) && (self.target.natively || !target.natively)
+    }
+
+    fn join(&mut self, viewer: Option<&Address>) {
+        if let Some(viewer) = viewer.filter(|viewer| !self.viewers.contains(viewer))
+            && self.viewers.len() < VIEWERS
+        {
+            self.viewers.push(viewer.clone());
+        }
+    }
+
     fn answer(self, stacks: RankStacks) -> Answer {
         Answer { viewers: self.viewers, stacks, looked: self.target.looked }
     }
@@ -103,20 +120,19 @@ impl Stacks {
     }
 
     /// Takes in a wish, of a viewer or of this collector itself. A rank that is about to be read is read once for all who
-    /// wait; it is bounded by the ranks there are.
+    /// wait, natively if one of them wants that; it is bounded by twice the ranks there are.
     pub(crate) fn want(&mut self, target: Target, viewer: Option<&Address>) {
-        let same = |wanted: &Wanted| (&wanted.target.job, wanted.target.rank) == (&target.job, target.rank);
-        let reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
-        if let Some(wanted) = self.waiting.iter_mut().chain(reading).find(|wanted| same(wanted)) {
-            if let Some(viewer) = viewer
-                && !wanted.viewers.contains(viewer)
-                && wanted.viewers.len() < VIEWERS
-            {
-                wanted.viewers.push(viewer.clone());
+        let mut reading = self.readers.iter_mut().map(|reader| &mut reader.wanted);
+        if let Some(wanted) = self.waiting.iter_mut().find(|wanted| wanted.is_of(&target)) {
+            wanted.join(viewer);
+            if target.natively {
+                wanted.target = target;
             }
-            return;
+        } else if let Some(wanted) = reading.find(|wanted| wanted.will_do(&target)) {
+            wanted.join(viewer);
+        } else {
+            self.waiting.push_back(Wanted { target, viewers: viewer.into_iter().cloned().collect() });
         }
-        self.waiting.push_back(Wanted { target, viewers: viewer.into_iter().cloned().collect() });
     }
 
     /// What to poll for.
@@ -154,5 +170,49 @@ impl Stacks {
             }
         }
         answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roster::Identity;
+
+    fn target(natively: bool) -> Target {
+        let (job, rank, pid) = ("a".into(), Rank(0), Pid(std::process::id()));
+        Target { job, rank, pid, reach: Reach::Here, natively, inside: Vec::new(), looked: Moment(0) }
+    }
+
+    fn viewer(number: u8) -> Address {
+        Address { to: Identity(vec![number]), delimited: false }
+    }
+
+    /// What is started is under way until the next turn.
+    fn stacks() -> Stacks {
+        Stacks::new("/bin/true".into())
+    }
+
+    fn natively<'a>(wanted: impl IntoIterator<Item = &'a Wanted>) -> Vec<bool> {
+        wanted.into_iter().map(|wanted| wanted.target.natively).collect()
+    }
+
+    #[test]
+    fn who_waits_for_the_same_rank_is_answered_once_with_all_that_any_wants() {
+        let mut stacks = stacks();
+        stacks.want(target(false), Some(&viewer(1)));
+        stacks.want(target(true), Some(&viewer(2)));
+        stacks.want(target(false), Some(&viewer(2)));
+        assert_eq!((natively(&stacks.waiting), stacks.waiting[0].viewers.len()), (vec![true], 2));
+    }
+
+    /// As when somebody looked a moment before the job was known to stand.
+    #[test]
+    fn a_wish_for_native_frames_is_not_lost_in_a_reading_without() {
+        let mut stacks = stacks();
+        stacks.want(target(false), Some(&viewer(1)));
+        assert!(stacks.turn(Instant::now()).is_empty());
+        stacks.want(target(true), None);
+        stacks.want(target(false), Some(&viewer(2)));
+        assert_eq!((stacks.readers.len(), natively(&stacks.waiting)), (1, vec![true]));
     }
 }

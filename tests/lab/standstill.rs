@@ -52,7 +52,7 @@ impl Standstill {
             pid: Pid(4000 + rank.0),
             read_at,
             state: Some('S'),
-            held_for_native: None,
+            held_for_native: Some(Nanoseconds(400_000)),
             reading: Reading::Running,
             took: Nanoseconds(3_000_000),
             why: Vec::new(),

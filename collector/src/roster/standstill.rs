@@ -44,10 +44,7 @@ impl Roster {
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.of_job(job).filter(named) {
             let good = |stacks: &&RankStacks| stacks.read_at >= moved || now.since(stacks.read_at) < RECENT;
-            let enough = |stacks: &&RankStacks| {
-                kept && good(stacks)
-                    && (!natively || stacks.held_for_native.is_some() || !stacks.why.is_empty())
-            };
+            let enough = |stacks: &&RankStacks| kept && good(stacks) && (!natively || stacks.is_thorough());
             match worker.kept().filter(enough) {
                 Some(stacks) => known.push(stacks.clone()),
                 // Who ended in an orderly way has no stack any more.
@@ -85,7 +82,10 @@ impl Roster {
             }
         }
         jobs.retain(|job, motion| {
-            let read = self.of_job(job).filter_map(|worker| Some(worker.kept()?.read_at)).max();
+            // What somebody had read by hand, early in the standstill, does not stand for it.
+            let thorough =
+                self.of_job(job).filter_map(|worker| worker.kept().filter(|kept| kept.is_thorough()));
+            let read = thorough.map(|kept| kept.read_at).max();
             let stands_for = now.since(motion.moved);
             motion.enabled
                 && stands_for >= finding::patience(motion.begun, motion.pace)

@@ -68,6 +68,31 @@ fn all_ranks_of_a_job_that_stands_are_read_and_only_once() {
     assert_eq!(standing(&roster, 1000.0), []);
 }
 
+fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
+    let stacks = RankStacks::unread("a".into(), Rank(rank), Pid(id()), String::new());
+    roster.keep(&mut RankStacks { read_at: now, why: Vec::new(), ..stacks }, now);
+}
+
+/// Who looks early in a standstill has Python frames read; with native ones they are read all the same, and stay.
+#[test]
+fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
+    let mut roster = trained(1, 100);
+    read_by_hand(&mut roster, 0, at(3.0));
+    assert_eq!(standing(&roster, 10.0), [0]);
+    let asked = |roster: &Roster, natively| {
+        let (known, _) = roster.stacks(&"a".into(), &[], true, natively, at(11.0)).unwrap();
+        known.iter().map(|stacks| stacks.read_at).collect::<Vec<_>>()
+    };
+    assert_eq!((asked(&roster, false), asked(&roster, true)), (vec![at(3.0)], vec![]));
+    read(&mut roster, 0, at(10.0));
+    read_by_hand(&mut roster, 0, at(10.5));
+    assert_eq!((standing(&roster, 1000.0), asked(&roster, true)), (vec![], vec![at(10.0)]));
+    // Once it has moved, what was read before is as old as any.
+    step(&mut roster, 0, 2, 100, at(20.0));
+    read_by_hand(&mut roster, 0, at(21.0));
+    assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(500.0)).unwrap().0[0].read_at, at(21.0));
+}
+
 #[test]
 fn one_that_goes_on_keeps_the_job_from_standing() {
     let mut roster = trained(2, 100);

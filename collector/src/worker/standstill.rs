@@ -62,8 +62,11 @@ impl Worker {
         }
     }
 
+    /// Of one standstill what has native frames is not given up for what has none.
     pub(crate) fn keep(&mut self, stacks: &RankStacks) {
-        if stacks.pid == self.info.pid {
+        let moved = self.motion().moved;
+        let has_more = self.kept().is_some_and(|kept| kept.is_thorough() && kept.read_at >= moved);
+        if stacks.pid == self.info.pid && (stacks.is_thorough() || !has_more) {
             self.stacks = Some(Box::new(stacks.clone()));
         }
     }

@@ -33,6 +33,11 @@ pub struct RankStacks {
 }
 
 impl RankStacks {
+    /// Whether native frames were read as well, or it is said why something could not be read: more will not be had.
+    pub fn is_thorough(&self) -> bool {
+        self.held_for_native.is_some() || !self.why.is_empty()
+    }
+
     pub const THREADS: usize = 256;
     /// Frames of one thread: the innermost are kept.
     pub const FRAMES: usize = 128;

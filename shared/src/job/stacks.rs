@@ -47,11 +47,14 @@ impl Job {
         self.stacks().map(|stacks| stacks.read_at).min()
     }
 
-    /// Ranks whose stacks did not come since they last moved. Who ended in an orderly way has none any more.
+    /// Ranks whose stacks, with native frames, did not come since they last moved. Who ended in an orderly way has none any
+    /// more.
     pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
         let wanting = self.ranks().filter(|(rank, view)| {
             let came = self.stacks.of.get(rank);
-            let fresh = came.is_some_and(|came| came.pid == view.pid() && came.read_at >= view.moved());
+            let fresh = came.is_some_and(|came| {
+                came.pid == view.pid() && came.read_at >= view.moved() && came.is_thorough()
+            });
             !fresh && view.life() != Life::Ended
         });
         wanting.map(|(rank, _)| rank)
@@ -100,6 +103,18 @@ mod tests {
         assert_eq!(job.without_stacks().collect::<Vec<_>>(), [Rank(1), Rank(2)]);
         let tree = job.merged_stacks().unwrap();
         assert_eq!((tree.ranks.to_string(), tree.roots[0].here.to_string()), ("0-2".into(), "0-1".into()));
+    }
+
+    /// As when somebody looked before it was known that the job stands.
+    #[test]
+    fn stacks_without_native_frames_do_not_stand_for_those_with() {
+        let mut jobs = jobs();
+        let thorough = stacks_of(&jobs, 0, Moment(u64::MAX));
+        fold(&mut jobs, RankStacks { held_for_native: None, ..thorough.clone() });
+        let missing = |jobs: &Jobs| jobs.foremost().unwrap().without_stacks().any(|rank| rank == Rank(0));
+        assert!(missing(&jobs) && jobs.foremost().unwrap().merged_stacks().is_some());
+        fold(&mut jobs, thorough);
+        assert!(!missing(&jobs));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) fn rank(rank: u32, functions: &[&str]) -> RankStacks {
         read_at: Moment(1),
         state: Some('S'),
         reading: Reading::Running,
-        held_for_native: None,
+        held_for_native: Some(Nanoseconds(1)),
         took: Nanoseconds(1),
         why: Vec::new(),
         threads: vec![thread("MainThread", true, functions)],
