@@ -5,6 +5,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
+    net::TcpListener,
     os::{fd::AsRawFd as _, unix::process::CommandExt as _},
     path::PathBuf,
     process::{Child, Command, Stdio, id},
@@ -12,6 +13,7 @@ use std::{
 
 struct Started {
     child: Child,
+    base: u16,
     line: String,
     dir: PathBuf,
 }
@@ -26,6 +28,7 @@ impl Drop for Started {
 
 /// Starts it with a pipe for its first line.
 fn start(name: &str, bind: &str, more: &[&str]) -> Started {
+    let base = free_ports(bind);
     let dir = std::env::temp_dir().join(format!("xpu-top-program-{}-{name}", id()));
     let (read, write) = std::io::pipe().unwrap();
     let descriptor = write.as_raw_fd();
@@ -33,7 +36,7 @@ fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     command
         .args([
             "--base-port",
-            "29500",
+            &base.to_string(),
             "--ready-fd",
             &descriptor.to_string(),
             "--bind",
@@ -56,7 +59,19 @@ fn start(name: &str, bind: &str, more: &[&str]) -> Started {
     drop(write);
     let mut line = String::new();
     BufReader::new(read).read_line(&mut line).unwrap();
-    Started { child, line, dir }
+    Started { child, base, line, dir }
+}
+
+/// The first of three ports in a row that nobody listens on.
+fn free_ports(address: &str) -> u16 {
+    loop {
+        let first = TcpListener::bind((address, 0)).unwrap();
+        let base = first.local_addr().unwrap().port();
+        let is_free = |port| TcpListener::bind((address, port)).is_ok();
+        if (1..=2).all(|next| base.checked_add(next).is_some_and(is_free)) {
+            return base;
+        }
+    }
 }
 
 fn address(n: u8) -> String {
@@ -68,7 +83,7 @@ fn address(n: u8) -> String {
 fn it_says_ready_and_ends_cleanly_at_a_signal() {
     let mut started = start("ready", &address(0), &[]);
     assert_eq!(started.line, "ready\n");
-    let socket = started.dir.join("collector-29500.sock");
+    let socket = started.dir.join(format!("collector-{}.sock", started.base));
     assert!(socket.exists());
     // SAFETY: kill has no memory to get wrong, and the child has not been waited for.
     unsafe { libc::kill(started.child.id() as i32, libc::SIGTERM) };
@@ -81,7 +96,7 @@ fn a_second_one_leaves_quietly() {
     let first = start("second", &address(1), &[]);
     assert_eq!(first.line, "ready\n");
     let mut second = Command::new(env!("CARGO_BIN_EXE_xpu-collector"))
-        .args(["--base-port", "29500", "--bind", &address(1), "--runtime-dir"])
+        .args(["--base-port", &first.base.to_string(), "--bind", &address(1), "--runtime-dir"])
         .arg(&first.dir)
         .stderr(Stdio::piped())
         .spawn()
