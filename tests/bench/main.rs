@@ -1,5 +1,6 @@
 //! The budgets of the design, each beside what it is on this machine. Run it on an idle one: `make bench`.
 
+mod held;
 mod job;
 mod launch;
 mod publish;
@@ -27,6 +28,7 @@ fn main() {
     publish::cost(&mut table);
     launch::memory(&mut table);
     job::cost(&mut table);
+    held::cost(&mut table);
     replay::scrub(&mut table);
     table.foot();
 }
