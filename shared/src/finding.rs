@@ -10,10 +10,17 @@ mod phrase;
 mod slow;
 mod wait;
 
+use std::time::Duration;
+
 pub use hang::patience;
 use serde::{Deserialize, Serialize};
 
-use crate::{id::Rank, job::Job, status::RankState, unit::Moment};
+use crate::{
+    id::Rank,
+    job::{Job, RankView},
+    status::RankState,
+    unit::Moment,
+};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,11 +155,17 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
     dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
 }
 
+/// A rank of a job that stands waits once it has not moved for this long, and for twice its usual step.
+const WAITS: Duration = Duration::from_secs(5);
+
 /// What a rank's state is in the light of what was found.
-pub fn state(findings: &[Finding], rank: Rank, state: RankState) -> RankState {
+pub fn state(findings: &[Finding], rank: Rank, view: &RankView) -> RankState {
     let named = || findings.iter().filter(|finding| finding.ranks.contains(&rank));
-    match state {
+    let step = view.pace().map_or(Duration::ZERO, |pace| Duration::from_nanos(pace.0));
+    let waits = || findings.iter().any(Finding::stops_the_job) && view.stands_for() >= WAITS.max(step * 2);
+    match view.life().into() {
         RankState::Ok if named().any(|finding| finding.kind == Kind::Hang) => RankState::Hung,
+        RankState::Ok if waits() => RankState::Waiting,
         RankState::Ok if named().any(|finding| finding.kind == Kind::SlowRank) => RankState::Slow,
         other => other,
     }

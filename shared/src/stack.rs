@@ -22,6 +22,8 @@ pub use role::MAIN_THREAD;
 pub use text::text;
 pub use word::{Class, Word};
 
+use crate::id::Rank;
+
 #[cfg(test)]
 pub(crate) mod example;
 
@@ -45,4 +47,20 @@ pub struct Node {
     /// Threads here, of all ranks.
     pub threads: usize,
     pub children: Vec<Node>,
+}
+
+impl Tree {
+    /// Where the rank's main thread is: its innermost frame of Python, which people wrote; else its innermost.
+    pub fn place_of(&self, rank: Rank) -> Option<&Word> {
+        let main = |node: &&Node| node.word.name == MAIN_THREAD && node.here.contains(rank);
+        let mut node = self.roots.iter().find(main)?;
+        let mut place = &node.word;
+        while let Some(deeper) = node.children.iter().find(|child| child.here.contains(rank)) {
+            node = deeper;
+            if deeper.word.is_python() || !place.is_python() {
+                place = &deeper.word;
+            }
+        }
+        Some(place)
+    }
 }

@@ -135,6 +135,8 @@ pub struct RankStatus {
 #[serde(rename_all = "snake_case")]
 pub enum RankState {
     Ok,
+    /// For a rank that hangs or is gone: it is not the one to look at.
+    Waiting,
     Slow,
     Hung,
     Silent,
@@ -197,7 +199,8 @@ impl Status {
         let findings = finding::examine(job, now);
         let mut ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
         for rank in &mut ranks {
-            rank.state = finding::state(&findings, rank.rank, rank.state);
+            rank.state =
+                job.rank(rank.rank).map_or(rank.state, |view| finding::state(&findings, rank.rank, view));
         }
         let steps = ranks.iter().filter_map(|rank| rank.step);
         // Those that have ended do nothing any more; when all have, their last figures stand.

@@ -6,7 +6,10 @@ use xpu_shared::{
     simulation::Simulation,
 };
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, palette::Depth};
+use xpu_top::{
+    action::{Effect, Reading},
+    palette::Depth,
+};
 
 use crate::{golden, golden_at_both};
 
@@ -19,12 +22,10 @@ fn hung() -> Lab {
 fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     let mut lab = hung();
     let screen = lab.screen(132, 40);
-    screen.shows("THE JOB STANDS").shows("rank 6").shows("0-5,7 wait for 6");
-    assert!(
-        lab.effects()
-            .iter()
-            .any(|effect| matches!(effect, Effect::AskStacks { ranks, kept: true, .. } if ranks.len() == 8))
-    );
+    screen.shows("THE JOB HANGS").shows("rank 6").shows("0-5,7 wait for 6");
+    assert!(lab.effects().iter().any(
+        |effect| matches!(effect, Effect::AskStacks { ranks, reading: Reading::Kept, .. } if ranks.len() == 8)
+    ));
     screen.shows("Reading the stacks of 8 ranks");
     golden_at_both("hang-reading", &mut lab);
     lab.read_stacks([0, 1, 6]);
@@ -48,13 +49,54 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
     lab.screen(132, 40).shows("Communicators").shows("✖ ").shows("rank 6");
-    lab.keys("s").screen(132, 40).shows("THE JOB STANDS");
-    // Seen, it does not appear again.
+    lab.keys("s").screen(132, 40).shows("THE JOB HANGS");
+    // Seen, it does not appear again: the overview says it, and the key that leads to the stacks.
     let mut lab = {
         lab.keys("<Esc>");
         lab.run(3)
     };
-    lab.screen(80, 24).hides("THE JOB STANDS").shows("✖ ");
+    lab.screen(80, 24).hides("Who is where").shows("THE JOB HANGS").shows("s shows where every rank is");
+}
+
+/// Who waits is not well, and is not whom to look at; and nothing on the screen says that all is in order.
+#[test]
+fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
+    let mut lab = hung();
+    lab.read_stacks(0..8).keys("<Esc>");
+    for screen in [lab.screen(132, 40), lab.screen(80, 24)] {
+        screen
+            .shows("✖ THE JOB HANGS, 13 s")
+            .shows("rank 6 did not enter AllReduce")
+            .shows("rank 6 is in __getitem__ (llama/dataset.py:88)")
+            .shows("s shows where every rank is")
+            .shows("✖ HANG 13 s")
+            .shows("✖ hung")
+            .shows("◌ waits")
+            .hides("LIVE")
+            .hides("● ok");
+    }
+    golden_at_both("overview-hang", &mut lab);
+    lab.keys("mm");
+    let mut lab = lab.run(40);
+    lab.screen(132, 40).shows("✖ rank 6   ◌ 7 wait").hides("nothing timed yet");
+    golden_at_both("overview-hang-long", &mut lab);
+}
+
+/// What a branch ends in is what is asked; the way there gives way.
+#[test]
+fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
+    let mut lab = hung();
+    lab.read_stacks(0..8);
+    let screen = lab.screen(80, 24);
+    screen.shows("in cudaStreamSynchronize").shows("py __getitem__").hides("next: ");
+    screen.shows("w flame SVG").shows("y report").shows("Esc back");
+    // Lower still, the middle of a branch is counted; who goes through it sees it.
+    lab.screen(80, 21)
+        .shows("in cudaStreamSynchronize")
+        .shows("py __getitem__")
+        .shows("frames, j shows them");
+    lab.keys("j").screen(80, 21).hides("j shows them").shows("__next__");
+    lab.screen(132, 40).shows("os kernel");
 }
 
 #[test]
@@ -74,7 +116,7 @@ fn the_odd_one_is_a_key_away_and_branches_close() {
 fn stacks_are_asked_for_when_they_are_looked_at_and_silence_is_told() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("s").screen(132, 40).shows("Reading the stacks of 8 ranks");
-    assert!(matches!(lab.effects(), [Effect::AskStacks { kept: false, .. }]));
+    assert!(matches!(lab.effects(), [Effect::AskStacks { reading: Reading::Running, .. }]));
     let mut lab = lab.run(20);
     lab.screen(132, 40).shows("No collector sent stacks");
     golden_at_both("stacks-silent", &mut lab);
@@ -95,7 +137,7 @@ fn what_cannot_be_read_is_said_with_the_ranks() {
         Frame { body: Body::Stacks(stacks), ..frame.clone() }
     });
     lab.arrive(refused.collect());
-    lab.screen(132, 40).shows("▲ rank 4-7: Python frames: ptrace is not allowed");
+    lab.screen(132, 40).shows("▲ ranks 4-7: Python frames: ptrace is not allowed");
     golden_at_both("stacks-refused", &mut lab);
 }
 
@@ -110,7 +152,7 @@ fn the_report_and_the_flame_graph_are_left_to_the_world() {
     assert!(flame.to_str().unwrap().starts_with("xpu-top-stacks-llama-70b-") && svg.contains("__getitem__"));
     assert!(report.to_str().unwrap().starts_with("xpu-top-report-llama-70b-"));
     for expected in
-        ["job llama-70b", "rank 6", "next: ", "Who is where", "rank 0-5,7: entered", "__getitem__", "Log:"]
+        ["job llama-70b", "rank 6", "next: ", "Who is where", "ranks 0-5,7: entered", "__getitem__", "Log:"]
     {
         assert!(text.contains(expected), "{expected:?} is not in:\n{text}");
     }

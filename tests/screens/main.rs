@@ -211,7 +211,8 @@ fn a_rank_that_died_is_a_finding_in_words() {
     frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
     lab.arrive(vec![frame]);
     let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
-    screen.shows("✖ rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago").shows("✖ exited");
+    screen.shows("✖ A RANK IS GONE, 0 s").shows("✖ RANK GONE 0 s").shows("✖ exited");
+    screen.shows("rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago");
     golden("rank-died", &screen);
 }
 

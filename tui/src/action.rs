@@ -58,6 +58,8 @@ pub enum Action {
     NextThread,
     /// Have the stacks read again.
     AskStacks,
+    /// Show or fold native frames below those of Python.
+    TurnNatives,
     /// The next quantities on the heatmaps.
     NextMetric,
     /// Save the stacks as a flame graph.
@@ -101,11 +103,11 @@ pub enum Effect {
     Save(PathBuf),
     /// Have the whole summary of this rank sent, and of no other.
     WatchRank(Option<(JobName, Rank)>),
-    /// Have these ranks' stacks sent, of all if none is named; with `kept`, what was read since they last moved will do.
+    /// Have these ranks' stacks sent, of all if none is named.
     AskStacks {
         job: JobName,
         ranks: Vec<Rank>,
-        kept: bool,
+        reading: Reading,
     },
     /// Write this to a new file.
     Write(PathBuf, String),
@@ -120,4 +122,15 @@ pub enum Effect {
     Step,
     /// Begin a recording, or end it.
     Record,
+}
+
+/// How stacks are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// With native frames; what was read so since the ranks last moved will do.
+    Kept,
+    /// Now, with native frames: nothing is lost of a job that stands.
+    Natively,
+    /// Now, while the ranks run on.
+    Running,
 }

@@ -248,7 +248,8 @@ impl App {
             self.communicators = communicators::of(job);
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
-        if self.page == Page::Stacks {
+        // Of a job that stands every page tells where the rank is, and so does a report.
+        if self.page == Page::Stacks || self.survey.standstill().is_some() {
             let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
             self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
             self.stacks.settle(job);

@@ -107,7 +107,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub json: bool,
     /// Add this rank's products and collectives, shape by shape
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<u32>,
     /// Do not watch for the seconds it takes to tell who is slow: what is dead or hangs is told all the same
     #[arg(long)]
@@ -180,7 +180,7 @@ pub struct StacksArgs {
     #[command(flatten)]
     pub of: JobArgs,
     /// Only this rank's; may be given several times
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Vec<u32>,
     /// Native frames as well; each thread is held for a moment
     #[arg(long)]
@@ -230,6 +230,12 @@ fn job(text: &str) -> Result<JobName, String> {
     } else {
         Err(format!("write letters, digits, `.`, `_`, `:` and `-` only, for example {cleaned}"))
     }
+}
+
+fn rank(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_no_number| {
+        "write a rank's number, as the rank column of `xpu-top status` has it: 6".to_owned()
+    })
 }
 
 fn ranks(text: &str) -> Result<RankList, String> {
@@ -288,6 +294,28 @@ impl WayArgs {
 }
 
 impl JobArgs {
+    /// As they were given, to be given to another command.
+    pub fn line(&self) -> String {
+        let quoted = |text: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
+            if text.chars().all(plain) {
+                text.to_owned()
+            } else {
+                format!("'{}'", text.replace('\'', "'\\''"))
+            }
+        };
+        let path = |path: &PathBuf| path.display().to_string();
+        let given = [
+            ("job-hosts", self.job_hosts.as_ref().map(path)),
+            ("hosts", self.hosts.clone()),
+            ("job", self.job.as_ref().map(ToString::to_string)),
+            ("base-port", self.way.base_port.map(|base| base.0.to_string())),
+            ("key-file", self.way.key_file.as_ref().map(path)),
+        ];
+        let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given.map(|(name, value)| format!(" --{name} {}", quoted(&value))).collect()
+    }
+
     pub fn hosts(&self) -> Result<Hosts, UsageError> {
         let base = self.way.base()?;
         let (hosts, named) = match (&self.job_hosts, &self.hosts) {

@@ -44,6 +44,7 @@ pub const RAMP: [char; 8] = ['░', '░', '▒', '▒', '▓', '▓', '█', '�
 pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
     match state {
         RankState::Ok => (GOOD, "ok", Role::Good),
+        RankState::Waiting => (WAITING, "waits", Role::Muted),
         RankState::Slow => (WARNING, "slow", Role::Warning),
         RankState::Hung => (ALARM, "hung", Role::Alarm),
         RankState::Silent => (STALE, "silent", Role::Warning),
@@ -71,6 +72,6 @@ pub fn frame_means(class: Class) -> &'static str {
         Class::Python => "Python",
         Class::Torch => "torch, NCCL, CUDA",
         Class::C => "C",
-        Class::Cpp => "C++ or Rust",
+        Class::Cpp => "C++, Rust",
     }
 }

@@ -92,8 +92,7 @@ impl Live {
         let _ = self.orders.send(Order::EndCapture { job, number });
     }
 
-    /// Asks every host that has said that the job lives there for the stacks of these or has died, from every host that knows it: what was read since it last moved is not
-    /// read again.
+    /// The same of a job that stands or has died, with native frames: what was read since it last moved is not read again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
     }

@@ -47,10 +47,7 @@ fn main() -> ExitCode {
 fn replay(path: &Path, at: Option<&str>, args: &JobArgs) -> anyhow::Result<ExitCode> {
     let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let begin = match at {
-        Some(text) => Some(
-            time::moment(text, tape.span())
-                .ok_or_else(|| UsageError::Value(format!("--at {text}: {}", time::FORMS)))?,
-        ),
+        Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);

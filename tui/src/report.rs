@@ -3,7 +3,10 @@
 
 use std::fmt::Write as _;
 
-use xpu_shared::{finding::Confidence, stack};
+use xpu_shared::{
+    finding::{Confidence, Kind},
+    stack,
+};
 
 use crate::{
     app::{App, Group, What},
@@ -12,6 +15,9 @@ use crate::{
 
 /// Entries of the log that are told.
 const LOGGED: usize = 12;
+
+/// Ranks whose place in their code is told.
+const PLACES: usize = 4;
 
 /// Runs of ranks on one line.
 const RUNS: usize = 12;
@@ -40,15 +46,27 @@ pub fn text(app: &App) -> String {
     for finding in &survey.findings {
         let sign = if finding.stops_the_job() { glyph::ALARM } else { glyph::WARNING };
         let _ = writeln!(text, "\n{sign} {}{}", sure(finding.confidence), finding.evidence);
-        let _ = writeln!(text, "  next: {}", finding.advice);
+        let tree = app.stacks.tree();
+        let places = finding.ranks.iter().filter_map(|&rank| Some((rank, tree.place_of(rank)?)));
+        for (rank, place) in places.take(if finding.stops_the_job() { PLACES } else { 0 }) {
+            let _ = writeln!(text, "  rank {rank} is in {place}");
+        }
+        let command = match (finding.kind, &finding.ranks[..]) {
+            (Kind::Hang, &[rank]) => {
+                format!("; xpu-top stacks --rank {rank}, with your --job-hosts or --hosts")
+            }
+            (Kind::Hang | Kind::Exited, _) => "; xpu-top stacks, with your --job-hosts or --hosts".to_owned(),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "  next: {}{command}", finding.advice);
     }
     if !app.whereabouts.groups.is_empty() {
         let _ = writeln!(text, "\nWho is where, communicator {}:", app.whereabouts.title);
         for group in &app.whereabouts.groups {
             let _ = writeln!(
                 text,
-                "  rank {}: entered {}, enqueued {}, done {}, in call: {}",
-                group.ranks.brief(RUNS),
+                "  {}: entered {}, enqueued {}, done {}, in call: {}",
+                group.ranks.named(RUNS),
                 group.entered,
                 group.enqueued,
                 group.completed,

@@ -68,6 +68,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Inspect => return go::inspect(app),
         Action::Explain => return go::explain(app),
         Action::Fold(_) | Action::NextOdd | Action::NextThread => in_stacks(app, &action),
+        Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks => return watch::ask(app),
         Action::NoStacks(why) => app.stacks.refuse(why),
         Action::NextMetric => app.maps = app.maps.next(),

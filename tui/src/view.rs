@@ -58,8 +58,12 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
 
 fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let wide = room == Room::Wide;
-    let notices =
-        notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, if wide { 6 } else { 4 });
+    let most = match (wide, app.survey.standstill()) {
+        (true, _) => 6,
+        (false, Some(_)) => 6,
+        (false, None) => 4,
+    };
+    let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
     // Where there is room the notices have a frame, else nothing is lost on lines.
     let frame = if wide { 2 } else { 0 };
     let above = header::height(room) + notices.len() as u16 + frame;

@@ -19,7 +19,7 @@ use xpu_shared::{
 };
 
 use crate::{
-    action::{Action, Effect},
+    action::{Action, Effect, Reading},
     app::App,
     arrival::{Arrivals, Endpoint},
     keymap,
@@ -150,15 +150,15 @@ impl Due {
 }
 
 fn tell_time(app: &mut App, live: Option<&Live>) {
-    if let Some(Effect::AskStacks { job, ranks, kept }) = update(app, Action::Time(Moment::now())) {
-        ask_stacks(app, live, job, ranks, kept);
+    if let Some(Effect::AskStacks { job, ranks, reading }) = update(app, Action::Time(Moment::now())) {
+        ask_stacks(app, live, job, ranks, reading);
     }
 }
 
-fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, kept: bool) {
+fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, reading: Reading) {
     match live.filter(|_| !app.is_past()) {
-        Some(live) if kept => live.kept_stacks(job, ranks),
-        Some(live) => live.stacks(job, ranks, false),
+        Some(live) if reading == Reading::Kept => live.kept_stacks(job, ranks),
+        Some(live) => live.stacks(job, ranks, reading == Reading::Natively),
         None => {
             let why = "what is past has no processes that could be read".to_owned();
             update(app, Action::NoStacks(why));
@@ -195,7 +195,7 @@ fn carry_out(
         Effect::WatchRank(rank) => {
             theatre.watch_rank(app, rank)?;
         }
-        Effect::AskStacks { job, ranks, kept } => ask_stacks(app, theatre.live(), job, ranks, kept),
+        Effect::AskStacks { job, ranks, reading } => ask_stacks(app, theatre.live(), job, ranks, reading),
         Effect::LookBack(by) => theatre.look_back(app, by)?,
         Effect::GoLive => theatre.go_live(app),
         Effect::Seek(to) => theatre.seek(app, to)?,

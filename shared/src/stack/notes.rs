@@ -31,7 +31,7 @@ pub fn notes<'a>(
         note("no answer: not known there, or give it longer with --wait", rank);
     }
     let mut lines: Vec<_> =
-        notes.iter().map(|(text, ranks)| format!("rank {}: {text}", ranks.brief(NAMED))).collect();
+        notes.iter().map(|(text, ranks)| format!("{}: {text}", ranks.named(NAMED))).collect();
     let more = lines.len().saturating_sub(2 * NAMED);
     lines.truncate(2 * NAMED);
     if more > 0 {

@@ -54,6 +54,11 @@ impl Ranks {
         runs
     }
 
+    /// `rank 6`, `ranks 0-5,7`, in so many runs.
+    pub fn named(&self, runs: usize) -> String {
+        format!("{} {}", if self.len() == 1 { "rank" } else { "ranks" }, self.brief(runs))
+    }
+
     /// Not more than so many runs, and then how many ranks there are: ten thousand ranks fit on a line.
     pub fn brief(&self, runs: usize) -> String {
         let all = self.runs();
@@ -141,5 +146,6 @@ mod tests {
         let odd: Vec<_> = (0..5000).map(|n| 2 * n + 1).collect();
         assert_eq!(ranks(&odd).brief(3), "1,3,5,… (5000 ranks)");
         assert_eq!(ranks(&[1, 3, 4]).brief(2), "1,3-4");
+        assert_eq!([ranks(&[6]).named(2), ranks(&[1, 3, 4]).named(2)], ["rank 6", "ranks 1,3-4"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Node, Ranks, Tree};
+use super::{Node, Tree};
 
 /// Runs of ranks written out on one line.
 const RUNS: usize = 12;
@@ -19,7 +19,7 @@ pub fn text(tree: &Tree) -> String {
 
 /// `rank 6; not 0-5,7`
 fn who(node: &Node) -> String {
-    let mut text = ranks(&node.here);
+    let mut text = node.here.named(RUNS);
     if !node.missing.is_empty() {
         let _ = write!(text, "; not {}", node.missing.brief(RUNS));
     }
@@ -27,11 +27,6 @@ fn who(node: &Node) -> String {
         let _ = write!(text, "; {} threads", node.threads);
     }
     text
-}
-
-fn ranks(ranks: &Ranks) -> String {
-    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{word} {}", ranks.brief(RUNS))
 }
 
 fn below(node: &Node, indent: &str, text: &mut String) {
@@ -52,6 +47,6 @@ fn below(node: &Node, indent: &str, text: &mut String) {
         below(child, &inner, text);
     }
     if stay {
-        let _ = writeln!(text, "{indent}└─ {}: no deeper", ranks(&node.ends));
+        let _ = writeln!(text, "{indent}└─ {}: no deeper", node.ends.named(RUNS));
     }
 }

@@ -48,6 +48,11 @@ impl Word {
         Self { class: class(frame), name: function.clone(), file: file.clone(), line: *line }
     }
 
+    /// Also what Python code of torch or NCCL's bindings is: their class says whose it is.
+    pub fn is_python(&self) -> bool {
+        [".py", ".pyx"].iter().any(|ending| self.file.ends_with(ending))
+    }
+
     /// The part of the path that tells files apart: from the package on, or the last two names.
     pub fn short_file(&self) -> &str {
         for root in ["/site-packages/", "/dist-packages/"] {

@@ -7,9 +7,9 @@ use std::{collections::BTreeSet, time::Duration};
 pub use rows::{Row as StackRow, Shown};
 use xpu_shared::{
     frame::Life,
-    id::{JobName, Rank},
+    id::JobName,
     job::Job,
-    stack::{self, Node, Tree, Word},
+    stack::{self, Tree},
     unit::Moment,
 };
 
@@ -34,6 +34,8 @@ pub struct Stacks {
     refused: Option<String>,
     /// Branches the user turned from how they are at first.
     turned: BTreeSet<u64>,
+    /// Whether native frames below those of Python are shown.
+    natives: bool,
     cursor: Option<u64>,
     tree: Tree,
     notes: Vec<String>,
@@ -109,20 +111,6 @@ impl Stacks {
         &self.notes
     }
 
-    /// Where the rank's main thread is: its innermost frame of Python, which people wrote; else its innermost.
-    pub fn place_of(&self, rank: Rank) -> Option<&Word> {
-        let main = |node: &&Node| node.word.name == stack::MAIN_THREAD && node.here.contains(rank);
-        let mut node = self.tree.roots.iter().find(main)?;
-        let mut place = &node.word;
-        while let Some(deeper) = node.children.iter().find(|child| child.here.contains(rank)) {
-            node = deeper;
-            if is_python(&deeper.word) || !is_python(place) {
-                place = &deeper.word;
-            }
-        }
-        Some(place)
-    }
-
     /// The index of the selected row.
     pub fn at(&self) -> Option<usize> {
         let cursor = self.cursor?;
@@ -145,7 +133,12 @@ impl Stacks {
     }
 
     fn lay_out(&mut self) {
-        self.rows = rows::of(&self.tree, &self.turned);
+        self.rows = rows::of(&self.tree, &self.turned, self.natives);
+    }
+
+    pub(crate) fn turn_natives(&mut self) {
+        self.natives = !self.natives;
+        self.lay_out();
     }
 
     pub(crate) fn travel(&mut self, motion: Motion) {
@@ -196,11 +189,6 @@ impl Stacks {
             self.cursor = Some(self.rows[to].mark);
         }
     }
-}
-
-/// Also what Python code of torch or NCCL's bindings is: their class says whose it is.
-fn is_python(word: &Word) -> bool {
-    [".py", ".pyx"].iter().any(|ending| word.file.ends_with(ending))
 }
 
 #[cfg(test)]

@@ -140,10 +140,10 @@ impl Survey {
         let inspection = rank.map(|rank| (rank, job.revision()));
         if self.inspection != inspection {
             self.inspection = inspection;
-            let known = rank.filter(|&rank| job.rank(rank).is_some());
-            self.inspected = known.map(|rank| {
-                let status = status::rank_status(job, rank);
-                RankStatus { state: finding::state(&self.findings, rank, status.state), ..status }
+            let known = rank.and_then(|rank| Some((rank, job.rank(rank)?)));
+            self.inspected = known.map(|(rank, view)| {
+                let state = finding::state(&self.findings, rank, view);
+                RankStatus { state, ..status::rank_status(job, rank) }
             });
         }
     }
@@ -207,8 +207,20 @@ impl Survey {
             self.findings = finding::examine(job, now);
         }
         for row in &mut self.rows {
-            row.status.state = finding::state(&self.findings, row.status.rank, row.life.into());
+            if let Some(view) = job.rank(row.status.rank) {
+                row.status.state = finding::state(&self.findings, row.status.rank, view);
+            }
         }
+    }
+
+    /// What the job stands for.
+    pub fn standstill(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.stops_the_job())
+    }
+
+    /// Ranks that wait for others.
+    pub fn waiting(&self) -> usize {
+        self.rows.iter().filter(|row| row.status.state == RankState::Waiting).count()
     }
 
     /// Ranks that were seen, in order.

@@ -19,6 +19,7 @@ use xpu_shared::{endpoint::BasePort, key::Key};
 use crate::{
     args::{UsageError, base_port},
     arrival::Endpoint,
+    command::stacks::check_writable,
     live,
     parts::Parts,
     watch::{WatchOptions, watch},
@@ -149,6 +150,7 @@ fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
 
 pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let plan = args.plan()?;
+    check_writable(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;
     let mut cast = Cast::start(&plan, args.base_port)?;

@@ -24,7 +24,7 @@ use xpu_shared::{
 
 use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
 use crate::{
-    args::StacksArgs,
+    args::{StacksArgs, UsageError},
     arrival::{Arrival, Arrivals},
     follow::Following,
     live::{self, Live},
@@ -34,6 +34,7 @@ use crate::{
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
 pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    check_writable([&args.form.svg, &args.form.folded].into_iter().flatten())?;
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
@@ -169,6 +170,27 @@ impl Document {
     fn notes(&self) -> Vec<String> {
         stack::notes(self.ranks.iter().map(|rank| &rank.stacks), self.no_answer.iter().copied())
     }
+}
+
+/// Refuses at once what could not be written in the end. What lies there is left as it is.
+pub(super) fn check_writable(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), UsageError> {
+    for path in paths {
+        let path = path.as_ref();
+        if path == Path::new("-") {
+            continue;
+        }
+        let was_there = path.exists();
+        if let Err(error) = fs::OpenOptions::new().append(true).create(true).open(path) {
+            let path = path.display();
+            return Err(UsageError::Value(format!(
+                "cannot write {path}: {error}; name a file that can be written"
+            )));
+        }
+        if !was_there {
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
 }
 
 fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
-    finding::{self, Finding},
+    finding::{self, Finding, Kind},
     id::Rank,
     status::Status,
     unit::Moment,
@@ -20,7 +20,7 @@ use super::{
     table,
 };
 use crate::{
-    args::{StatusArgs, UsageError},
+    args::{JobArgs, StatusArgs, UsageError},
     arrival::{Arrival, Arrivals},
     follow::Following,
     live::{self, Live},
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to watch at most: ranks that say too little to be judged are not waited for.
 const WATCH: Duration = Duration::from_secs(10);
+
+/// Ranks that a command is written out for; of more, all are shown.
+const NAMED: usize = 4;
 
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.replay {
@@ -47,14 +50,28 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if !args.now {
         runtime.block_on(watch(&mut following, &mut arrivals));
     }
-    if args.json && stands(&following) {
+    if stands(&following) {
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
     tell_unreachable(&following, "");
     let now = Moment::now();
     let status = following.status(now);
     print(&status, args.json)?;
+    if !args.json && status.findings.iter().any(Finding::stops_the_job) {
+        put(&next(&status, &args.of))?;
+    }
     Ok(ExitCode::from(status.exit_code() as u8))
+}
+
+/// The command that shows where the ranks are that a job stands for.
+fn next(status: &Status, of: &JobArgs) -> String {
+    let standstill = status.findings.iter().find(|finding| finding.stops_the_job());
+    // Who is gone has no stack: where the others are says what they wait for.
+    let ranks = standstill.filter(|finding| finding.kind == Kind::Hang).map(|finding| &finding.ranks[..]);
+    let ranks = ranks.filter(|ranks| ranks.len() <= NAMED).unwrap_or_default();
+    let mut command = "xpu-top stacks".to_owned();
+    ranks.iter().for_each(|rank| command += &format!(" --rank {rank}"));
+    format!("next: {command}{}\n", of.line())
 }
 
 /// The same of a recording.
@@ -62,8 +79,7 @@ fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     // Neither health nor its lack: as with a file that was never named.
     let mut tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match &args.at {
-        Some(text) => time::moment(text, tape.span())
-            .ok_or_else(|| UsageError::Value(format!("--at {text}: {}", time::FORMS)))?,
+        Some(text) => time::moment_within(text, tape.span()).map_err(UsageError::Value)?,
         None => tape.span().1,
     };
     tape.watch_rank(args.rank.map(Rank));
@@ -72,7 +88,7 @@ fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
         following.take(Arrival::Frame(Box::new(frame)));
     }
     tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
-    let status = following.status(at.min(tape.span().1));
+    let status = following.status(at);
     print(&status, args.json)?;
     Ok(ExitCode::from(status.exit_code() as u8))
 }
@@ -121,7 +137,10 @@ fn stands(following: &Following) -> bool {
 }
 
 pub(super) fn print(status: &Status, json: bool) -> anyhow::Result<()> {
-    let text = if json { serde_json::to_string_pretty(status)? + "\n" } else { table::of(status) };
+    put(&if json { serde_json::to_string_pretty(status)? + "\n" } else { table::of(status) })
+}
+
+fn put(text: &str) -> anyhow::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -3,12 +3,17 @@
 use std::fmt::Write as _;
 
 use xpu_shared::{
+    finding::Finding,
     id::JobName,
     status::{RankState, RankStatus, Status, StepSign},
 };
 
 /// Lines of ranks; a longer job is for the screen.
 const RANKS: usize = 256;
+
+/// Ranks whose place in their code is told, and the longest such place.
+const PLACES: usize = 4;
+const LONGEST: usize = 200;
 
 pub(super) fn of(status: &Status) -> String {
     let mut text = String::new();
@@ -60,6 +65,7 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
     }
     for finding in &status.findings {
         writeln!(to, "! {}", finding.sentence())?;
+        write_place(to, status, finding)?;
     }
     let coverage = &status.coverage;
     write_blindness(to, status)?;
@@ -78,6 +84,16 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
         [one] => writeln!(to, "there is another job: see it with --job {one}"),
         [first, ..] => writeln!(to, "other jobs are there: {}: see one with --job {first}", jobs.join(", ")),
     }
+}
+
+/// Where a rank is that the job stands for, in its code.
+fn write_place(to: &mut String, status: &Status, finding: &Finding) -> std::fmt::Result {
+    let Some(stacks) = status.stacks.as_ref().filter(|_| finding.stops_the_job()) else { return Ok(()) };
+    let places = finding.ranks.iter().filter_map(|&rank| Some((rank, stacks.tree.place_of(rank)?)));
+    for (rank, place) in places.take(PLACES) {
+        writeln!(to, "  rank {rank} is in {}", printable(&place.to_string(), LONGEST))?;
+    }
+    Ok(())
 }
 
 /// What the job works through, as far as it is known.
@@ -155,6 +171,7 @@ fn figure(value: Option<f64>) -> String {
 fn state(state: RankState) -> &'static str {
     match state {
         RankState::Ok => "ok",
+        RankState::Waiting => "waiting",
         RankState::Slow => "slow",
         RankState::Hung => "hung",
         RankState::Silent => "silent",

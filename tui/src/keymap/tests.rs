@@ -25,6 +25,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::NextOdd
         | Action::NextThread
         | Action::AskStacks
+        | Action::TurnNatives
         | Action::NextMetric
         | Action::SaveFlame
         | Action::Report
@@ -77,6 +78,7 @@ fn meant() -> Vec<Action> {
         Action::NextOdd,
         Action::NextThread,
         Action::AskStacks,
+        Action::TurnNatives,
         Action::NextMetric,
         Action::SaveFlame,
         Action::Report,

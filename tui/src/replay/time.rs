@@ -44,6 +44,22 @@ pub fn duration(text: &str) -> Option<Duration> {
 pub const FORMS: &str =
     "write 02:14:07 (time of day, UTC), +10m (after the begin), -30s (before the end) or 50%";
 
+/// The same for the command line: a moment outside the recording is refused, with what there is.
+pub fn moment_within(text: &str, span: (Moment, Moment)) -> Result<Moment, String> {
+    let (first, last) = span;
+    let meant = moment(text, span).ok_or_else(|| format!("--at {text}: {FORMS}"))?;
+    // The second that is named is meant whole.
+    if meant < first || meant >= last.after(Duration::from_secs(1)) {
+        return Err(format!(
+            "--at {text}: the recording is from {} to {} UTC, {} long; {FORMS}",
+            clock(first),
+            clock(last),
+            self::span(last.since(first)),
+        ));
+    }
+    Ok(meant.min(last))
+}
+
 /// The moment of a recording that `text` means. Times of day are those after its begin.
 pub fn moment(text: &str, (first, last): (Moment, Moment)) -> Option<Moment> {
     let text = text.trim();
@@ -92,6 +108,19 @@ mod tests {
         for wrong in ["", "x", "25:00", "1:60", "1:2:3:4", "+", "-x", "101%", "+1y", "12", "::"] {
             assert_eq!(told(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_moment_outside_the_recording_is_refused_with_what_there_is() {
+        let span = (at(10 * DAY), at(10 * DAY + 600));
+        assert_eq!(moment_within("+10m", span), Ok(span.1));
+        assert_eq!(moment_within("00:10:00", span), Ok(span.1));
+        assert_eq!(moment_within("-10m", span), Ok(span.0));
+        for outside in ["+99m", "00:10:02", "-11m", "23:59:59"] {
+            let why = moment_within(outside, span).unwrap_err();
+            assert!(why.contains("00:00:00 to 00:10:00 UTC, 00:10:00 long"), "{outside}: {why}");
+        }
+        assert!(moment_within("x", span).unwrap_err().contains("+10m"));
     }
 
     #[test]

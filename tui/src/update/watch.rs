@@ -1,7 +1,7 @@
 //! What time brings: a job that stands is shown by itself, with its stacks.
 
 use crate::{
-    action::Effect,
+    action::{Effect, Reading},
     app::{App, Overlay, Page},
 };
 
@@ -17,7 +17,7 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     }
     let (job, ranks) = app.stacks_due()?;
     app.stacks.ask(app.now);
-    Some(Effect::AskStacks { job, ranks, kept: true })
+    Some(Effect::AskStacks { job, ranks, reading: Reading::Kept })
 }
 
 /// Who comes to see stacks and finds none has them read.
@@ -29,6 +29,8 @@ pub(super) fn visit(app: &mut App) -> Option<Effect> {
 /// Has them read now, whatever was read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
+    let stands = app.survey.standstill().is_some();
     app.stacks.ask(app.now);
-    Some(Effect::AskStacks { job, ranks: Vec::new(), kept: false })
+    let reading = if stands { Reading::Natively } else { Reading::Running };
+    Some(Effect::AskStacks { job, ranks: Vec::new(), reading })
 }

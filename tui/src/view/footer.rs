@@ -47,6 +47,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         line.push_span(Span::styled(rest.to_owned(), style));
         line.push_span(Span::raw(gap));
     }
+    let after = if names { "   " } else { "  " };
     for (binding, short) in &others {
         let key = binding.keys[0].to_string();
         let width = key.width() + short.width() + 1;
@@ -54,7 +55,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
             continue;
         }
         line.push_span(Span::styled(key, app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong))));
-        line.push_span(Span::styled(format!(" {short}   "), app.palette.of(Role::Muted)));
+        line.push_span(Span::styled(format!(" {short}{after}"), app.palette.of(Role::Muted)));
     }
     ends::draw(&line, &note, area, buffer);
 }
@@ -84,7 +85,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::SortNext
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
-        Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::SaveFlame => {
+        Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
             !app.stacks.rows().is_empty()
         }
         Action::Explain => !app.survey.findings.is_empty(),

@@ -7,7 +7,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::status::StepSign;
+use xpu_shared::{finding::Kind, status::StepSign};
 
 use crate::{
     app::{App, Choice, Metric, Survey},
@@ -80,6 +80,10 @@ pub(super) fn status(app: &App) -> (&'static str, String, Role) {
         (glyph::ENDED, "ENDED".to_owned(), Role::Muted)
     } else if survey.is_stale() {
         (glyph::STALE, format!("STALE {}", figure::age(survey.age)), Role::Warning)
+    } else if let (Some(finding), None) = (survey.standstill(), app.playback()) {
+        let since = Duration::from_secs_f64(finding.since_s.max(0.0));
+        let what = if finding.kind == Kind::Exited { "RANK GONE" } else { "HANG" };
+        (glyph::ALARM, format!("{what} {}", figure::age(since)), Role::Alarm)
     } else if app.roads.down().next().is_some() || survey.heard < survey.world_size as usize {
         (glyph::WARNING, "PARTIAL".to_owned(), Role::Warning)
     } else {

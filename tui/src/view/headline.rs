@@ -3,6 +3,7 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
+    style::{Modifier, Style},
     text::{Line, Span},
 };
 use xpu_shared::finding::{Finding, Kind};
@@ -26,20 +27,46 @@ pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
     Some(Line::styled(cut(&text, width), app.palette.of(role)))
 }
 
-/// What the job stands for, and what to do next. It stays when the job goes on, until somebody has seen it.
+/// What the job stands for. It stays when the job goes on, until somebody has seen it.
 pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(incident) = &app.incident else { return brief(app, width).into_iter().collect() };
     let finding = &incident.finding;
-    let strong = app.palette.of(Role::Strong);
-    let (sign, role, head) = match incident.over {
-        None => {
-            let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
-            let what = if finding.kind == Kind::Exited { "A RANK IS GONE" } else { "THE JOB STANDS" };
-            (glyph::ALARM, Role::Alarm, format!("{what}, {}", figure::age(since)))
+    let mut lines = match incident.over {
+        None => standstill(app, finding, width),
+        Some(over) => {
+            let head = format!("{} IT WENT ON at {} UTC", glyph::GOOD, figure::time_of_day(over));
+            told(app, finding, &head, app.palette.of(Role::Good), width)
         }
-        Some(over) => (glyph::GOOD, Role::Good, format!("IT WENT ON at {} UTC", figure::time_of_day(over))),
     };
-    let style = app.palette.of(role);
+    // The stacks are below: who is told to look at them needs to know nothing that is not there.
+    if app.stacks.rows().is_empty() {
+        lines.push(next(app, finding, "", width));
+    }
+    lines
+}
+
+/// The same on a page that does not show the stacks, with the key that does.
+pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
+    let mut lines = standstill(app, finding, width);
+    lines.push(next(app, finding, "; s shows where every rank is", width));
+    lines
+}
+
+fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> {
+    let text = cut(&format!("next: {}{key}", finding.advice), width.saturating_sub(2));
+    Line::styled(format!("  {text}"), app.palette.of(Role::Text))
+}
+
+fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
+    let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
+    let what = if finding.kind == Kind::Exited { "A RANK IS GONE" } else { "THE JOB HANGS" };
+    let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
+    told(app, finding, &head, app.palette.of(Role::Alarm), width)
+}
+
+/// The head, the sentence, and where the rank is in its code.
+fn told(app: &App, finding: &Finding, head: &str, style: Style, width: usize) -> Vec<Line<'static>> {
+    let strong = app.palette.of(Role::Strong);
     let body = format!("{}{}", sure(finding.confidence), finding.evidence);
     let indent = head.chars().count() + 4;
     let mut lines = Vec::new();
@@ -48,20 +75,18 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let (opening, rest) = first.split_first().map_or((String::new(), String::new()), |(first, _)| {
         (first.trim_end_matches(glyph::ELLIPSIS).trim_end().to_owned(), remainder(&body, first))
     });
+    let loud = style.patch(strong).add_modifier(Modifier::REVERSED);
     lines.push(Line::from(vec![
-        Span::styled(format!("{sign} {head}  "), style.patch(strong)),
-        Span::styled(opening, style),
+        Span::styled(format!("{head} "), loud),
+        Span::styled(format!(" {opening}"), style),
     ]));
     for text in wrapped(&rest, width.saturating_sub(2), MOST - 1) {
         lines.push(Line::styled(format!("  {text}"), style));
     }
-    let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.place_of(rank)?)));
+    let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.tree().place_of(rank)?)));
     if let Some((rank, word)) = named {
         let text = cut(&format!("rank {rank} is in {word}"), width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
-    }
-    for text in wrapped(&format!("next: {}", finding.advice), width.saturating_sub(2), 1) {
-        lines.push(Line::styled(format!("  {text}"), app.palette.of(Role::Text)));
     }
     lines
 }

@@ -7,11 +7,12 @@ use ratatui::{
     widgets::{Block, BorderType, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::{stack::Ranks, status::RankState};
 
 use crate::{
-    app::{App, Metric, Row, Seat},
+    app::{App, Metric, Row, Seat, Survey},
     figure,
-    glyph::{HIGH, LOW, RAMP, SWATCH, UNKNOWN},
+    glyph::{ALARM, HIGH, LOW, RAMP, SWATCH, UNKNOWN, WAITING},
     palette::{Palette, Role},
     widget::{
         grid::{Density, Grid},
@@ -27,6 +28,8 @@ const BETWEEN: u16 = 2;
 const ROOMY: u16 = 56;
 /// Columns between a host's name and its ranks.
 const GAP: usize = 2;
+/// Runs of ranks named under a map.
+const RUNS: usize = 3;
 /// Columns a host's name may take.
 const LABEL: usize = 12;
 
@@ -129,6 +132,7 @@ impl Panels {
                 }
                 parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
             }
+            _ if survey.standstill().is_some() => parts.extend(standstill(survey)),
             _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
                 parts.push("not all ranks of a communicator are seen".to_owned());
             }
@@ -166,7 +170,8 @@ fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
 fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
     use xpu_shared::frame::Life;
     match (row.life, metric.of(row), scale) {
-        (Life::Died, ..) => Cell::Dead,
+        (Life::Died, ..) => Cell::Alarm,
+        (Life::Alive, ..) if row.is_fresh() && row.status.state == RankState::Hung => Cell::Alarm,
         (_, value, _) if !row.is_fresh() => Cell::Stale { value },
         (_, Some(value), Some(scale)) => Cell::Value {
             value,
@@ -174,8 +179,20 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
             badness: scale.badness(value),
             sign: scale.is_bad(value).then_some(if scale.worse == Worse::Low { LOW } else { HIGH }),
         },
+        _ if row.status.state == RankState::Waiting => Cell::Waits,
         _ => Cell::Unknown,
     }
+}
+
+/// What the signs on the cells say of a job that stands.
+fn standstill(survey: &Survey) -> Option<String> {
+    let ranks: Ranks = survey.standstill()?.ranks.iter().copied().collect();
+    let waits = match survey.waiting() {
+        0 => String::new(),
+        1 => format!("   {WAITING} 1 waits"),
+        waiting => format!("   {WAITING} {} wait", figure::count(waiting as u64)),
+    };
+    Some(format!("{ALARM} {}{waits}", ranks.named(RUNS)))
 }
 
 fn label(app: &App, slot: usize) -> String {

@@ -48,10 +48,19 @@ pub(super) fn title(app: &App) -> Title<'static> {
 
 /// All notices in `most` lines; those that do not fit are counted.
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
-    let notices = notices(app);
-    let each = (most / notices.len().max(1)).clamp(1, 3);
     let mut lines: Vec<Line<'static>> = Vec::new();
-    let shown = if notices.len() > most { most - 1 } else { notices.len() };
+    let standstill = app.survey.standstill();
+    if let Some(finding) = standstill {
+        lines = headline::banner(app, finding, width);
+        lines.truncate(most);
+    }
+    let notices = notices(app, standstill);
+    if notices.is_empty() || lines.len() == most {
+        return lines;
+    }
+    let each = ((most - lines.len()) / notices.len()).clamp(1, 3);
+    let left = most - lines.len();
+    let shown = if notices.len() > left { left - 1 } else { notices.len() };
     for (index, notice) in notices[..shown].iter().enumerate() {
         // What comes after must have a line each; the worst has the rest.
         let after = shown - index - 1 + usize::from(shown < notices.len());
@@ -92,8 +101,10 @@ impl Notice {
     }
 }
 
-fn notices(app: &App) -> Vec<Notice> {
-    let mut all: Vec<_> = app.survey.findings.iter().map(found).collect();
+/// All but what the job stands for, which is told before.
+fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
+    let others = app.survey.findings.iter().filter(|finding| Some(*finding) != standstill);
+    let mut all: Vec<_> = others.map(found).collect();
     all.extend(odd(app));
     all.extend(unreachable(app));
     all.extend(partly_seen(app));
@@ -104,7 +115,7 @@ fn notices(app: &App) -> Vec<Notice> {
     let failure = app.recording.failure.clone();
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
     all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
-    if all.is_empty() {
+    if all.is_empty() && standstill.is_none() {
         all.push(calm(app));
     }
     all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));

@@ -26,6 +26,9 @@ use crate::{
 /// Columns of who is where, beside the tree.
 const BESIDE: u16 = 62;
 
+/// Height from which on there is always room for what the letters mean.
+const LEGEND: u16 = 20;
+
 /// Notes shown under the tree.
 const NOTES: usize = 2;
 
@@ -105,7 +108,9 @@ fn full(app: &App, area: Rect, buffer: &mut Buffer) {
             notes.push(Line::styled(format!("{sign} {text}"), app.palette.of(Role::Warning)));
         }
     }
-    let legend = area.height > 8;
+    // The frames go before what their letters mean.
+    let lines = app.stacks.rows().len() + notes.len();
+    let legend = usize::from(area.height) > lines || area.height > LEGEND;
     let [tree, said, key] = Layout::vertical([
         Constraint::Fill(1),
         Constraint::Length(notes.len() as u16),

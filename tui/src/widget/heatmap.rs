@@ -9,7 +9,7 @@ use ratatui::{
 use super::grid::{Density, Grid, Place};
 use crate::{
     figure,
-    glyph::{ALARM, RAMP, UNKNOWN},
+    glyph::{ALARM, RAMP, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -20,6 +20,8 @@ pub enum Cell {
     Absent,
     /// The rank has not said it.
     Unknown,
+    /// It says nothing of it, because it waits for another.
+    Waits,
     Value {
         value: f64,
         step: usize,
@@ -30,8 +32,8 @@ pub enum Cell {
     },
     /// What it said is old.
     Stale { value: Option<f64> },
-    /// Its process ended, and should not have.
-    Dead,
+    /// The job stands for it.
+    Alarm,
 }
 
 impl Cell {
@@ -39,9 +41,10 @@ impl Cell {
         match self {
             Self::Absent => (0, 0.0),
             Self::Unknown => (1, 0.0),
-            Self::Value { badness, .. } => (2, badness),
-            Self::Stale { .. } => (3, 0.0),
-            Self::Dead => (4, 0.0),
+            Self::Waits => (2, 0.0),
+            Self::Value { badness, .. } => (3, badness),
+            Self::Stale { .. } => (4, 0.0),
+            Self::Alarm => (5, 0.0),
         }
     }
 
@@ -135,7 +138,8 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         match cell {
             Cell::Absent => (" ".repeat(width), Style::new()),
             Cell::Unknown => (centred(UNKNOWN), self.palette.of(Role::Faint)),
-            Cell::Dead => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),
+            Cell::Waits => (centred(WAITING), self.palette.of(Role::Muted)),
+            Cell::Alarm => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),
             Cell::Stale { value } => {
                 let text = value
                     .filter(|_| figures)
@@ -168,8 +172,8 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         match cell {
             Cell::Value { step, .. } => self.palette.heat(step),
             Cell::Stale { .. } => self.palette.stale(),
-            Cell::Dead => Style::new().bg(self.palette.of(Role::Alarm).fg.unwrap_or_default()),
-            Cell::Absent | Cell::Unknown => Style::new(),
+            Cell::Alarm => Style::new().bg(self.palette.of(Role::Alarm).fg.unwrap_or_default()),
+            Cell::Absent | Cell::Unknown | Cell::Waits => Style::new(),
         }
     }
 
@@ -185,6 +189,9 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
                     (Some(upper), None) => ("▀", Style::new().fg(upper)),
                     (None, Some(lower)) => ("▄", Style::new().fg(lower)),
                     (None, None) if halves == (None, None) => continue,
+                    (None, None) if matches!(halves, (Some(Cell::Waits), _) | (_, Some(Cell::Waits))) => {
+                        (WAITING, self.palette.of(Role::Muted))
+                    }
                     (None, None) if matches!(halves, (Some(Cell::Unknown), _) | (_, Some(Cell::Unknown))) => {
                         (UNKNOWN, self.palette.of(Role::Faint))
                     }

@@ -214,5 +214,5 @@ fn a_hang_is_an_exit_code_and_a_state() {
     let status = Status::of(&Jobs::default(), cluster.job(), cluster.now());
     assert_eq!(status.exit_code(), ExitCode::Hang);
     assert_eq!(status.ranks[6].state, RankState::Hung);
-    assert_eq!(status.ranks[5].state, RankState::Ok);
+    assert_eq!(status.ranks[5].state, RankState::Waiting);
 }

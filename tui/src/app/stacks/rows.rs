@@ -39,6 +39,11 @@ pub enum Shown {
     },
     /// Frames in the middle of a run.
     Left(usize),
+    /// Native frames below one of Python: how many, and the innermost. Which way a call takes is seldom asked.
+    Native {
+        frames: usize,
+        innermost: Word,
+    },
     /// Where some go on, these stay.
     NoDeeper,
 }
@@ -50,21 +55,24 @@ impl Row {
     }
 }
 
-pub(super) fn of(tree: &Tree, turned: &BTreeSet<u64>) -> Vec<Row> {
+/// `natives`: whether native frames below those of Python are lines of their own.
+pub(super) fn of(tree: &Tree, turned: &BTreeSet<u64>, natives: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for root in &tree.roots {
-        Lines { turned, rows: &mut rows }.branch(root, 0, 0);
+        Lines { turned, natives, rows: &mut rows }.branch(root, 0, 0, false);
     }
     rows
 }
 
 struct Lines<'a> {
     turned: &'a BTreeSet<u64>,
+    natives: bool,
     rows: &'a mut Vec<Row>,
 }
 
 impl Lines<'_> {
-    fn branch(&mut self, node: &Node, depth: usize, parent: u64) {
+    /// `below`: whether it is below a frame of Python.
+    fn branch(&mut self, node: &Node, depth: usize, parent: u64, mut below: bool) {
         let mark = mark(parent, &node.word, 0);
         let run = run(node);
         let innermost = run[run.len() - 1];
@@ -105,18 +113,34 @@ impl Lines<'_> {
         if left > 1 {
             self.rows.push(row(self::mark(mark, &node.word, usize::MAX), Shown::Left(left)));
         }
-        for (index, frame) in frames.iter().enumerate().skip(if left > 1 { left } else { 0 }) {
-            let line = row(self::mark(mark, &frame.word, index + 1), Shown::Frame(frame.word.clone()));
-            self.rows.push(Row { is_end: frame.children.is_empty(), ..line });
+        let mut at = if left > 1 { left } else { 0 };
+        below |= run[..=at].iter().any(|frame| frame.word.is_python());
+        while let Some(frame) = frames.get(at) {
+            let natives = frames[at..].iter().take_while(|frame| is_native(&frame.word)).count();
+            let last = if self.natives || !below { at } else { at + natives.saturating_sub(1) };
+            let innermost = frames[last];
+            let shown = match last - at {
+                0 => Shown::Frame(frame.word.clone()),
+                folded => Shown::Native { frames: folded + 1, innermost: innermost.word.clone() },
+            };
+            let line = row(self::mark(mark, &frame.word, at + 1), shown);
+            self.rows.push(Row { is_end: innermost.children.is_empty(), ..line });
+            below |= frame.word.is_python();
+            at = last + 1;
         }
         for child in &innermost.children {
-            self.branch(child, depth + 1, mark);
+            self.branch(child, depth + 1, mark, below);
         }
         if !innermost.ends.is_empty() && !innermost.children.is_empty() {
             let stay = row(self::mark(mark, &innermost.word, usize::MAX - 1), Shown::NoDeeper);
             self.rows.push(Row { depth: depth + 1, here: innermost.ends.clone(), ..stay });
         }
     }
+}
+
+/// A frame that a compiler made; what the kernel or the ledger says has no file.
+fn is_native(word: &Word) -> bool {
+    matches!(word.class, Class::C | Class::Cpp | Class::Torch) && !word.file.is_empty() && !word.is_python()
 }
 
 fn is_main(root: &Node) -> bool {

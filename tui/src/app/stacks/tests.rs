@@ -76,6 +76,7 @@ fn names(stacks: &Stacks) -> Vec<String> {
     let name = |row: &StackRow| match &row.shown {
         Shown::Frame(word) => word.name.clone(),
         Shown::Closed { innermost, hidden, .. } => format!("{hidden} > {}", innermost.name),
+        Shown::Native { frames, innermost } => format!("{frames} native > {}", innermost.name),
         Shown::Left(frames) => format!("{frames} left"),
         Shown::NoDeeper => "no deeper".to_owned(),
     };
@@ -135,8 +136,36 @@ fn a_rank_is_said_to_be_in_its_innermost_python() {
         line: 0,
     });
     settled(&mut stacks, vec![rank(0, &["main", "step"]), odd]);
-    let place = |rank| stacks.place_of(Rank(rank)).map(|word| word.name.as_str());
+    let place = |rank| stacks.tree().place_of(Rank(rank)).map(|word| word.name.as_str());
     assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
+}
+
+/// Which way a call takes to where it waits is seldom asked.
+#[test]
+fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
+    let native = |function: &str| StackFrame {
+        function: function.to_owned(),
+        file: "/usr/lib/libffi.so.8".to_owned(),
+        line: 0,
+    };
+    let mut stacks = Stacks::default();
+    let all = ["step", "load"].into_iter().zip(0..);
+    let all = all.map(|(function, number)| {
+        let mut stacks = rank(number, &["main", function]);
+        stacks.threads[0].frames.extend(["ffi_call", "poll"].map(native));
+        stacks.threads[1].frames = ["start_thread", "poll"].map(native).to_vec();
+        stacks
+    });
+    settled(&mut stacks, all.collect());
+    let folded = ["main thread", "main", "step", "2 native > poll", "load", "2 native > poll", "1 > poll"];
+    assert_eq!(names(&stacks), folded);
+    // A thread without Python has nothing else to show.
+    stacks.next_thread();
+    stacks.next_thread();
+    stacks.fold(Folding::Turn);
+    assert_eq!(names(&stacks)[6..], ["worker", "start_thread", "poll"]);
+    stacks.turn_natives();
+    assert_eq!(names(&stacks)[2..5], ["step", "ffi_call", "poll"]);
 }
 
 #[test]

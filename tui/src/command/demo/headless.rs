@@ -92,10 +92,14 @@ pub(super) async fn follow(
         eprintln!("demo: the job hangs: ending");
     }
     rank::dismiss(&mut cast.workers);
-    if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
-        write_to(path, &flame::svg(&stacks.tree, &status.job)?)?;
-    }
     print(&status, json)?;
+    if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
+        let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));
+        // What was found is worth more than its picture.
+        if let Err(error) = written {
+            eprintln!("demo: {error:#}");
+        }
+    }
     Ok(match status.exit_code() {
         status::ExitCode::Healthy if failed || end == End::Standstill => {
             ExitCode::from(status::ExitCode::Hang as u8)

@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::stack::{Class, Ranks, Word};
+use xpu_shared::stack::{Class, Word};
 
 use super::super::panel::window;
 use crate::{
@@ -36,7 +36,11 @@ const RANKS: usize = 7;
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let rows = app.stacks.rows();
     let at = app.stacks.at();
-    let shown = window(at, rows.len(), usize::from(area.height));
+    let height = usize::from(area.height);
+    if at.is_none() && rows.len() > height {
+        return draw_ends(app.palette, rows, area, buffer);
+    }
+    let shown = window(at, rows.len(), height);
     // Frames stand right of the ranks of the branch they are in.
     let mut column = rows[..shown.start].iter().rev().find(|row| row.open.is_some()).map_or(0, frame_column);
     for (index, y) in shown.zip(area.y..) {
@@ -47,6 +51,62 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         let line = Rect { y, height: 1, ..area };
         draw_row(app.palette, row, column, at == Some(index), line, buffer);
     }
+}
+
+/// Where there is no room for all and nothing is selected: the innermost frames of each branch, which say where it is.
+fn draw_ends(palette: Palette, rows: &[StackRow], area: Rect, buffer: &mut Buffer) {
+    let mut column = 0;
+    for (piece, y) in shortened(rows, area.height.into()).into_iter().zip(area.y..area.bottom()) {
+        let line = Rect { y, height: 1, ..area };
+        match piece {
+            Piece::Row(row) => {
+                if row.open.is_some() {
+                    column = frame_column(row);
+                }
+                draw_row(palette, row, column, false, line, buffer);
+            }
+            Piece::Left(frames) => {
+                let text = format!("{} {frames} frames, j shows them", glyph::ELLIPSIS);
+                buffer.set_stringn(
+                    area.x + column as u16,
+                    y,
+                    text,
+                    usize::from(area.width).saturating_sub(column),
+                    palette.of(Role::Muted),
+                );
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Piece<'a> {
+    Row(&'a StackRow),
+    /// So many frames.
+    Left(usize),
+}
+
+/// The rows in `height` lines, if that can be: of each branch as many of the innermost frames as there is room for.
+fn shortened(rows: &[StackRow], height: usize) -> Vec<Piece<'_>> {
+    let runs = || rows.chunk_by(|_, next| next.open.is_none());
+    let made = |kept: usize| {
+        let mut pieces = Vec::new();
+        for run in runs() {
+            // The branch's first line and its last stay.
+            let middle = run.len().saturating_sub(2);
+            let left = middle.saturating_sub(kept);
+            let left = if left == 1 { 0 } else { left };
+            pieces.push(Piece::Row(&run[0]));
+            if left > 0 {
+                pieces.push(Piece::Left(left));
+            }
+            pieces.extend(run[1 + left..].iter().map(Piece::Row));
+        }
+        pieces
+    };
+    let longest = runs().map(<[_]>::len).max().unwrap_or(0);
+    let fitting = (0..longest).rev().map(made).find(|pieces| pieces.len() <= height);
+    fitting.unwrap_or_else(|| made(0))
 }
 
 fn indent(row: &StackRow) -> usize {
@@ -116,6 +176,11 @@ fn draw_row(
             let text = format!("{} {frames} that all ranks share", glyph::ELLIPSIS);
             left.push(Span::styled(text, style(Role::Muted)));
         }
+        Shown::Native { frames, innermost } => {
+            let text = format!("{} {frames} native frames {} ", glyph::ELLIPSIS, glyph::HINT);
+            left.push(Span::styled(text, style(Role::Muted)));
+            frame(innermost, &style, room, &mut left);
+        }
         Shown::NoDeeper => {
             left.push(Span::styled(format!("{} stay here", row.here.brief(HERE)), style(Role::Muted)));
         }
@@ -137,18 +202,13 @@ fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> 
         ));
     }
     if row.depth == 0 {
-        right.push(Span::styled(format!("  {}", ranks(&row.here)), style(Role::Muted)));
+        right.push(Span::styled(format!("  {} ", row.here.named(HERE)), style(Role::Muted)));
     }
     if !row.missing.is_empty() {
         let role = if row.is_odd() { Role::Muted } else { Role::Warning };
         right.push(Span::styled(format!("  not {} ", row.missing.brief(MISSING)), style(role)));
     }
     right
-}
-
-fn ranks(ranks: &Ranks) -> String {
-    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{word} {} ", ranks.brief(HERE))
 }
 
 /// A frame: its kind in letters and in colour, its function, and where that is. The line's number is what is looked for: where
@@ -197,7 +257,7 @@ pub(super) fn legend(palette: Palette, area: Rect, buffer: &mut Buffer) {
     for class in [Class::Python, Class::Torch, Class::C, Class::Cpp, Class::State] {
         let (kind, role) = glyph::frame(class);
         line.push_span(Span::styled(kind, palette.of(role)));
-        line.push_span(Span::styled(format!(" {}   ", glyph::frame_means(class)), palette.of(Role::Muted)));
+        line.push_span(Span::styled(format!(" {}  ", glyph::frame_means(class)), palette.of(Role::Muted)));
     }
     buffer.set_line(area.x, area.y, &line, area.width);
 }
