@@ -1,23 +1,23 @@
 //! One rank as this host knows it: what it said, and what can be read of it when it says no more.
 
 mod standstill;
+mod word;
 
 use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
     frame::{
-        Advance, CommunicatorState, DeviceReading, HookHealth, Life, Progress, RankDetail, RankDigest,
-        RankInfo, RankStacks, Summary,
+        Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankInfo,
+        RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
     ledger::{self, LedgerPage},
-    peak::Peaks,
     process::Process,
     unit::{Moment, Nanoseconds},
 };
 
 use crate::{
-    digest::{self, Known, Pending, foremost, inside},
+    digest::{self, Known, Pending, inside},
     roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
@@ -248,72 +248,6 @@ impl Worker {
         }
     }
 
-    /// The digest of what happened since the last one; `None` when there is nothing to say.
-    pub(crate) fn next_digest(&mut self, peaks: Peaks, now: Moment) -> Option<&RankDigest> {
-        if !self.unsaid && !self.is_there() {
-            return None;
-        }
-        self.unsaid = false;
-        let pending = std::mem::take(&mut self.pending);
-        let (gemm_timed_flops, gemm_timed_for) = self.totals.timed();
-        let communicators = foremost(&self.communicators);
-        self.communicators.retain(|known| !known.closed);
-        let HookHealth { enabled, dropped_records, untimed, budget_ppm, gemm_rate, collective_rate, .. } =
-            self.latest.hook;
-        let digest = RankDigest {
-            rank: self.info.rank,
-            world_size: self.info.world_size,
-            pid: self.info.pid,
-            life: self.life,
-            heard: self.heard,
-            step: self.step.map(|(step, _)| step),
-            step_at: self.step.map(|(_, at)| at).unwrap_or_default(),
-            step_median: pending.steps.median(),
-            step_count: u32::try_from(pending.steps.count()).unwrap_or(u32::MAX),
-            step_source: self.latest.steps.as_ref().map(|steps| steps.source),
-            work: self.latest.steps.as_ref().map(|steps| steps.work).unwrap_or_default(),
-            gemm_timed_flops,
-            gemm_timed_for,
-            gemm_flops: self.totals.flops(),
-            gemm_at_peak: self.totals.at_peak(&peaks.or_of(&self.latest.device)),
-            samples: pending.samples_of(&communicators),
-            communicators,
-            inside: self
-                .ledger
-                .as_ref()
-                .map(|page| inside(page.ledger().read().threads, now))
-                .unwrap_or_default(),
-            launches: self.latest.launches,
-            dropped_records,
-            untimed,
-            overhead_ppm: pending.overhead_ppm().unwrap_or(self.digest.overhead_ppm),
-            budget_ppm,
-            gemm_rate,
-            collective_rate,
-            memory_held: self.latest.memory.held,
-            blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
-            device: self.device.clone(),
-            enabled,
-            blind: self.blind(),
-        };
-        let before = std::mem::replace(&mut self.digest, digest);
-        let first = self.advance == Advance::default();
-        if first || before.heard < self.heard {
-            self.advance.take(Some(&before).filter(|_| !first), &self.digest);
-        }
-        self.pace = self.digest.step_median.or(self.pace);
-        if self.progress.back().is_none_or(|last| last.heard < self.heard) {
-            self.progress.push_back(Progress::of(&self.digest));
-        }
-        if self.progress.len() > Progress::WINDOW {
-            self.progress.pop_front();
-        }
-        if !self.digest.samples.is_empty() {
-            self.telling = Some(self.digest.clone());
-        }
-        Some(&self.digest)
-    }
-
     /// Which GPU it runs on, if it said so.
     pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
         self.latest.device_uuid
@@ -322,40 +256,6 @@ impl Worker {
     /// What its next digest says of its GPU's health.
     pub(crate) fn set_device(&mut self, reading: Option<DeviceReading>) {
         self.device = reading;
-    }
-
-    /// It goes to every viewer: cut, and fit for a terminal.
-    fn blind(&self) -> Vec<String> {
-        let brief = |text: &String| {
-            text.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
-        };
-        self.latest.hook.blind.iter().take(RankDigest::BLIND).map(brief).collect()
-    }
-
-    /// Where it stood half a minute ago, or when it first had something to say.
-    pub(crate) fn earlier(&self) -> Option<Progress> {
-        self.progress.front().copied()
-    }
-
-    /// When it last got on, by the digests.
-    pub(crate) fn advance(&self) -> &Advance {
-        &self.advance
-    }
-
-    /// The last digest that was said, with what its life is now. Of a rank that ended, the last one with anything in
-    /// it: it will say no more, and an end is mostly an empty interval.
-    pub(crate) fn said(&self) -> RankDigest {
-        let mut said = RankDigest { life: self.life, ..self.digest.clone() };
-        if !self.is_there()
-            && let Some(telling) = self.telling.as_ref().filter(|_| said.samples.is_empty())
-        {
-            said.communicators.clone_from(&telling.communicators);
-            said.samples.clone_from(&telling.samples);
-            if said.step_median.is_none() {
-                (said.step_median, said.step_count) = (telling.step_median, telling.step_count);
-            }
-        }
-        said
     }
 
     /// Its process as one whose stacks are wanted.
