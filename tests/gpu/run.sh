@@ -4,11 +4,11 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device capture; of four or more: faults
+# hang overhead memory device capture activity; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts kernels same hang overhead memory device capture}
+parts=${*:-watch agree counts kernels same hang overhead memory device capture activity}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -182,6 +182,13 @@ capture() {
         run capture capture.py xpu-top "$kind" "$out/capture-$kind.bin" 2>>"$out/capture.err" | tee -a "$out/capture.jsonl"
         xpu-top report "$out/capture-$kind.bin" >"$out/report-$kind.txt"
         xpu-top export "$out/capture-$kind.bin" --chrome "$out/capture-$kind.json"
+    done
+}
+
+# All kernels of captured steps beside those torch.profiler sees, who gives way to whom, and what it costs.
+activity() {
+    for kind in ${ACTIVITIES:-ddp fsdp}; do
+        run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
     done
 }
 

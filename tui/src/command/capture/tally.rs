@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::{Duration, Instant};
 use xpu_shared::{
     frame::{
-        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life, MissingRank,
+        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life,
+        MissingRank, Tracing,
     },
     id::{HostName, JobName, Rank, Step},
     unit::Nanoseconds,
@@ -260,12 +261,31 @@ impl Tally {
                 ));
             }
         }
+        all.extend(self.refusals());
         let more = all.len().saturating_sub(NAMED);
         all.truncate(NAMED);
         if more > 0 {
             all.push(format!("and {more} more; `xpu-top report` tells all"));
         }
         all
+    }
+
+    /// What was asked for besides and could not be had, the ranks of one reason together.
+    fn refusals(&self) -> impl Iterator<Item = String> {
+        let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        for (rank, account) in self.accounts() {
+            let kinds =
+                [("kernels and copies", &account.activity), ("functions of Python", &account.functions)];
+            for (what, tracing) in kinds {
+                if let Tracing::Refused { why } = tracing {
+                    all.entry((what, why)).or_default().push(rank.to_string());
+                }
+            }
+        }
+        all.into_iter().map(|((what, why), ranks)| {
+            let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+            format!("{word} {} without all {what}: {why}", ranks.join(","))
+        })
     }
 
     /// `steps 812-814 of 8 of 8 ranks, 2,160 operations, none dropped`

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 use xpu_shared::{
-    capture::{Capture, Clocks, RankCapture, Single},
+    capture::{Capture, Clocks, Kind, RankCapture, Single},
     frame::CapturedSpan,
     id::{HostName, Rank},
     unit::Moment,
@@ -141,7 +141,13 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
         part: Part::Between,
     });
     let category = match single.span {
-        CapturedSpan::Gpu { .. } => "gpu",
+        CapturedSpan::Gpu { .. } => match single.kind() {
+            // As torch.profiler calls them.
+            Kind::ActivityKernel => "kernel",
+            Kind::ActivityCopy => "gpu_memcpy",
+            Kind::ActivitySet => "gpu_memset",
+            _ => "gpu",
+        },
         CapturedSpan::Host { .. } | CapturedSpan::Timed { .. } | CapturedSpan::Unknown => "host",
     };
     let (name, details) = (words::name(single), words::details(single));

@@ -1,0 +1,247 @@
+"""All kernels of captured steps beside those that torch.profiler sees in others of the same training, and the cost.
+
+    xpu-top run --job activity -- torchrun --nproc_per_node 2 activity.py XPU_TOP ddp|fsdp FOLDER
+
+Both hold CUPTI, so each has steps of its own. A capture before torch.profiler has ever run, torch.profiler, a capture
+after it; a capture while it records, which is to be refused; torch.profiler begun in the middle of a capture, which is
+to give way; then captures with and without CUPTI in turn, and how long steps take before, within and after each. Prints
+lines of JSON, and at the end what was expected and was not.
+"""
+
+import collections
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import model as transformer
+import torch
+import torch.distributed as dist
+
+WIDTH, BLOCKS, TOKENS, BATCH = (int(size) for size in os.environ.get("SIZES", "2048,8,1024,4").split(","))
+STEPS = 3
+LONG = int(os.environ.get("LONG", "60"))
+ROUNDS = int(os.environ.get("ROUNDS", "6"))
+# A share of what torch.profiler sees.
+NEAR = 0.02
+KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
+
+xpu_top, kind, folder = sys.argv[1:4]
+device = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=torch.device("cuda", device))
+rank = dist.get_rank()
+hook = ctypes.CDLL(None)
+step = transformer.trainer(transformer.build(kind, WIDTH, BLOCKS), WIDTH, TOKENS, BATCH)
+flag = torch.zeros(1, device="cuda")
+took = {}
+completed = 0
+wrong = []
+
+
+def say(what):
+    if rank == 0:
+        print(json.dumps(what), flush=True)
+
+
+def expect(holds, what):
+    if not holds:
+        wrong.append(what)
+
+
+def train(steps):
+    global completed
+    for _ in range(steps):
+        begin = time.monotonic()
+        step()
+        torch.cuda.synchronize()
+        completed += 1
+        took[completed] = (time.monotonic() - begin) * 1e3
+        hook.xpu_top_step(ctypes.c_int64(completed))
+
+
+def train_until(over):
+    """In blocks of ten steps until rank 0 says that it is over."""
+    while True:
+        train(10)
+        flag.fill_(float(rank == 0 and over()))
+        dist.broadcast(flag, 0)
+        if flag.item():
+            return
+
+
+def for_seconds(seconds):
+    until = time.monotonic() + seconds
+    train_until(lambda: time.monotonic() > until)
+
+
+class Capture:
+    """Runs `xpu-top capture` beside the training; only rank 0 does."""
+
+    def __init__(self, name, steps, *more):
+        self.path = os.path.join(folder, f"activity-{kind}-{name}.bin")
+        if rank == 0 and os.path.exists(self.path):
+            os.remove(self.path)
+        given = ["--job", "activity", "--steps", str(steps), "-o", self.path, "--wait", "60", *more]
+        self.command = [xpu_top, "capture", *given]
+        self.done = None
+        self.thread = threading.Thread(target=self.run)
+        if rank == 0:
+            self.thread.start()
+
+    def run(self):
+        self.done = subprocess.run(self.command, capture_output=True, text=True)
+
+    def is_over(self):
+        return not self.thread.is_alive()
+
+    def said(self):
+        return f"{self.done.stdout}{self.done.stderr}".strip()
+
+    def report(self):
+        answer = subprocess.run([xpu_top, "report", self.path, "--json"], capture_output=True, text=True)
+        return json.loads(answer.stdout)
+
+    def kernels(self):
+        """Count and milliseconds of rank 0's step in the middle, NCCL's kernels and the others apart.
+
+        Every tenth step is followed by a flag that is sent, which counts to the next.
+        """
+        chrome = self.path.replace(".bin", ".json")
+        subprocess.run([xpu_top, "export", self.path, "--chrome", chrome], capture_output=True, check=True)
+        with open(chrome) as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["pid"] == 0]
+        steps = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["cat"] == "step"]
+        each = []
+        for begin, end in steps:
+            launched = (
+                e for e in events if e["cat"] in KINDS and begin <= e["ts"] - e["args"]["after_launch_us"] < end
+            )
+            each.append(summed(((KINDS[e["cat"]], e["name"], e["dur"]) for e in launched), 1))
+        return min(each, key=lambda step: sum(of["count"] for of in step.values()), default={})
+
+
+def summed(events, steps):
+    counts, times = collections.Counter(), collections.Counter()
+    for what, name, duration in events:
+        what = "nccl" if what == "kernel" and "nccl" in name.lower() else what
+        counts[what] += 1
+        times[what] += duration
+    return {what: {"count": counts[what] / steps, "ms": round(times[what] / 1e3 / steps, 3)} for what in sorted(counts)}
+
+
+def whole(name, *more):
+    capture = Capture(name, STEPS, *more)
+    train_until(capture.is_over)
+    return capture
+
+
+def profiled(doing, name):
+    """What torch.profiler sees of so many steps."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        steps = doing()
+        torch.cuda.synchronize()
+    path = os.path.join(folder, f"profile-{kind}-{name}-{rank}.json")
+    profile.export_chrome_trace(path)
+    with open(path) as file:
+        events = json.load(file)["traceEvents"]
+    os.remove(path)
+    seen = ((KINDS[e["cat"]], e["name"], e["dur"]) for e in events if e.get("cat") in KINDS)
+    return summed(seen, steps)
+
+
+def some_steps():
+    for _ in range(STEPS):
+        step()
+    return STEPS
+
+
+def compare(ours, theirs, when):
+    for what in sorted(set(ours) | set(theirs)):
+        nothing = {"count": 0, "ms": 0}
+        mine, other = ours.get(what, nothing), theirs.get(what, nothing)
+        expect(
+            mine["count"] == other["count"], f"{when}: {what}: {mine['count']} a step, torch.profiler {other['count']}"
+        )
+        # What NCCL's kernels take is how long ranks wait for each other, and differs from step to step.
+        if what in ("kernel", "copy"):
+            near = abs(mine["ms"] - other["ms"]) <= NEAR * other["ms"] + 0.01
+            expect(near, f"{when}: {what}: {mine['ms']} ms a step, torch.profiler {other['ms']}")
+
+
+def middle(numbers):
+    return statistics.median(numbers) if numbers else float("nan")
+
+
+for_seconds(6)
+first = whole("first")
+theirs = profiled(some_steps, "first")
+for_seconds(1)
+second = whole("second")
+
+# While torch.profiler records. Its own steps are counted, whatever the capture does.
+refused, counted = None, 0
+
+
+def while_capturing():
+    global refused, counted
+    before = completed
+    train(2)
+    refused = Capture("refused", STEPS)
+    train_until(refused.is_over)
+    return completed - before
+
+
+within = profiled(while_capturing, "refused")
+
+# torch.profiler begins in the middle of a capture.
+overtaken = Capture("overtaken", LONG * 4)
+for_seconds(3)
+overtaking = profiled(some_steps, "overtaking")
+train_until(overtaken.is_over)
+
+ratios = collections.defaultdict(list)
+for number in range(ROUNDS):
+    for mode in ("full", "light") if number % 2 == 0 else ("light", "full"):
+        for_seconds(1.5)
+        capture = Capture(f"cost-{mode}", LONG, *(["--light"] if mode == "light" else []))
+        train_until(capture.is_over)
+        for_seconds(1.5)
+        if rank == 0 and capture.done.returncode == 0:
+            steps = [each["step"] for each in capture.report()["ranks"][0]["steps"]]
+            begin, end = steps[0], steps[-1]
+            pace = middle([took[n] for n in range(begin, end)])
+            # CUPTI goes on a third of a second before the first step, or two steps, and off as long after the last.
+            far = int(600 / pace) + 5
+            blocks = {
+                "within": range(begin, end + 1),
+                "before": range(begin - far - LONG, begin - far),
+                "after": range(end + far, end + far + LONG),
+            }
+            median = {name: middle([took[n] for n in block if n in took]) for name, block in blocks.items()}
+            ratios[f"{mode}: within/before"].append((median["within"] / median["before"] - 1) * 100)
+            ratios[f"{mode}: after/before"].append((median["after"] / median["before"] - 1) * 100)
+
+if rank == 0:
+    say({"kind": kind, "sizes": [WIDTH, BLOCKS, TOKENS, BATCH], "torch": torch.__version__})
+    for name, capture in (("before torch.profiler ever ran", first), ("after it", second)):
+        say({name: capture.said(), "a step": capture.kernels(), "clock": capture.report()["clock"]})
+        compare(capture.kernels(), theirs, name)
+    say({"torch.profiler, a step": theirs})
+    say({"while torch.profiler records": refused.said(), "torch.profiler, a step": within})
+    expect("torch.profiler" in refused.said(), "a capture while torch.profiler records does not say so")
+    say({"torch.profiler begun within": overtaken.said(), "torch.profiler, a step": overtaking})
+    expect("torch.profiler" in overtaken.said(), "a capture that was overtaken does not say so")
+    for name, seen in (("a refused capture", within), ("one that gave way", overtaking)):
+        for what in ("kernel", "nccl"):
+            # Between those steps a flag is sent: a few more kernels.
+            hurt = abs(seen.get(what, {"count": 0})["count"] / theirs[what]["count"] - 1) > NEAR
+            expect(not hurt, f"{name} hurts torch.profiler: {what} {seen.get(what)} a step, by itself {theirs[what]}")
+    say({name: {"median %": round(middle(all), 2), "each": [round(x, 2) for x in all]} for name, all in ratios.items()})
+    print("\n".join(wrong) or "all as expected", flush=True)
+dist.barrier()
+dist.destroy_process_group()
