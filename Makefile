@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
 PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml
+LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
 .PHONY: help build demo test lint bench scenarios memcheck wheel wheel-parts screenshots clean
 

@@ -11,13 +11,14 @@ use std::{
 const REMEDY: &str = "cargo build --release --workspace";
 
 /// The libraries of simgpu, and the sonames programs know them under.
-pub const STAND_INS: [(&str, &str); 6] = [
+pub const STAND_INS: [(&str, &str); 7] = [
     ("libsimgpu_driver.so", "libcuda.so.1"),
     ("libsimgpu_cudart.so", "libcudart.so.13"),
     ("libsimgpu_cublas.so", "libcublas.so.13"),
     ("libsimgpu_cublaslt.so", "libcublasLt.so.13"),
     ("libsimgpu_nccl.so", "libnccl.so.2"),
     ("libsimgpu_nvml.so", "libnvidia-ml.so.1"),
+    ("libsimgpu_cupti.so", "libcupti.so.13"),
 ];
 
 /// The path of `libxpu_hook.so`.

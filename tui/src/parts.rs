@@ -18,6 +18,7 @@ pub enum Part {
     SimgpuCublasLt,
     SimgpuNccl,
     SimgpuNvml,
+    SimgpuCupti,
 }
 
 impl Part {
@@ -33,6 +34,7 @@ impl Part {
             Self::SimgpuCublasLt => "libsimgpu_cublaslt.so",
             Self::SimgpuNccl => "libsimgpu_nccl.so",
             Self::SimgpuNvml => "libsimgpu_nvml.so",
+            Self::SimgpuCupti => "libsimgpu_cupti.so",
         }
     }
 

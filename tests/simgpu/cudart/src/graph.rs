@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
+use simgpu_engine::trace::{self, Library};
 
 use crate::call::{call, put};
 use crate::error::Error;
@@ -148,7 +149,7 @@ pub(crate) unsafe extern "C" fn cudaGraphAddChildGraphNode(
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
-    call(|gpu| launch(gpu, executable, stream))
+    call(|gpu| trace::calling(Library::Runtime, 311, || launch(gpu, executable, stream)))
 }
 
 pub(crate) fn launch(gpu: &Gpu, executable: usize, stream: usize) -> Result<(), Error> {

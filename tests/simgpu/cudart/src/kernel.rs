@@ -7,9 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use simgpu_engine::handles::Handles;
 use simgpu_engine::lock;
+use simgpu_engine::trace::Task;
 
 use crate::call::{call, put};
 use crate::error::Error;
+
+/// What an address stands for of which nothing was registered: one of PyTorch's.
+const UNNAMED: &CStr =
+    c"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
 
 #[derive(Debug)]
 pub(crate) struct Kernels {
@@ -29,6 +34,12 @@ impl Kernels {
     /// The handle of the kernel that this address stands for.
     fn at(&self, address: usize) -> Option<usize> {
         lock(&self.registered).get(&address).copied()
+    }
+
+    /// What is launched by such an address, or by a handle.
+    pub(crate) fn task(&self, kernel: usize) -> Task {
+        let name = self.name(self.at(kernel).unwrap_or(kernel)).unwrap_or(UNNAMED.as_ptr());
+        Task::Kernel(name.addr())
     }
 
     /// Where the name of a kernel is, by its handle. Kernels are never unregistered.

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use simgpu_engine::op::Node;
+use simgpu_engine::trace::{self, Library};
 
 use crate::call::call;
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub(crate) extern "C" fn cudaLaunchKernel(
     _shared_bytes: usize,
     stream: usize,
 ) -> c_int {
-    launch(function, grid, block, stream)
+    launch(211, function, grid, block, stream)
 }
 
 /// What `<<<>>>` compiles to since CUDA 13.
@@ -50,7 +51,7 @@ pub(crate) extern "C" fn __cudaLaunchKernel(
     _shared_bytes: usize,
     stream: usize,
 ) -> c_int {
-    launch(kernel, grid, block, stream)
+    launch(505, kernel, grid, block, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -62,7 +63,7 @@ pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
     _shared_bytes: usize,
     stream: usize,
 ) -> c_int {
-    launch(function, grid, block, stream)
+    launch(269, function, grid, block, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -73,12 +74,13 @@ pub(crate) unsafe extern "C" fn cudaLaunchKernelExC(
 ) -> c_int {
     // SAFETY: CUDA asks its callers for NULL or a valid configuration.
     match unsafe { config.as_ref() } {
-        Some(config) => launch(function, config.grid, config.block, config.stream),
+        Some(config) => launch(430, function, config.grid, config.block, config.stream),
         None => call(|_| Err(Error::INVALID_VALUE)),
     }
 }
 
-fn launch(function: *const c_void, grid: Dim3, block: Dim3, stream: usize) -> c_int {
+/// `number` is what CUPTI calls the function.
+fn launch(number: u32, function: *const c_void, grid: Dim3, block: Dim3, stream: usize) -> c_int {
     call(|gpu| {
         if function.is_null() {
             return Err(Error::INVALID_FUNCTION);
@@ -88,6 +90,7 @@ fn launch(function: *const c_void, grid: Dim3, block: Dim3, stream: usize) -> c_
         if !blocks || !threads.is_some_and(|threads| (1..=MAX_THREADS).contains(&threads)) {
             return Err(Error::INVALID_CONFIGURATION);
         }
-        gpu.submit(stream, Node::Work(gpu.kernel()))
+        let node = Node::Work(gpu.kernel(), gpu.kernels.task(function.addr()));
+        trace::calling(Library::Runtime, number, || gpu.submit(stream, node))
     })
 }

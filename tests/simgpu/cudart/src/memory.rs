@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use simgpu_engine::gauge::{self, Page};
 use simgpu_engine::lock;
 use simgpu_engine::op::Node;
+use simgpu_engine::trace::{self, Library, Task};
 
 use crate::call::{call, put};
 use crate::error::Error;
@@ -270,7 +271,7 @@ pub(crate) extern "C" fn cudaMemcpyPeerAsync(
 /// Returns at once, as CUDA does for device memory.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaMemset(_to: *mut c_void, _value: c_int, bytes: usize) -> c_int {
-    copy(bytes, ANY_KIND, 0)
+    set(bytes, 0)
 }
 
 #[unsafe(no_mangle)]
@@ -282,7 +283,7 @@ pub(crate) extern "C" fn cudaMemset2D(
     height: usize,
 ) -> c_int {
     match area(pitch, width, height) {
-        Ok(bytes) => copy(bytes, ANY_KIND, 0),
+        Ok(bytes) => set(bytes, 0),
         Err(error) => call(|_| Err(error)),
     }
 }
@@ -294,8 +295,13 @@ pub(crate) extern "C" fn cudaMemsetAsync(
     bytes: usize,
     stream: usize,
 ) -> c_int {
-    copy(bytes, ANY_KIND, stream)
+    set(bytes, stream)
 }
+
+/// What CUPTI calls `cudaMemcpy`, `cudaMemcpyAsync` and `cudaMemsetAsync`.
+const COPY: u32 = 31;
+const COPY_ASYNC: u32 = 41;
+const SET_ASYNC: u32 = 51;
 
 /// `cudaMemcpyDefault`
 const ANY_KIND: c_int = 4;
@@ -303,7 +309,18 @@ const ANY_KIND: c_int = 4;
 fn copy(bytes: usize, kind: c_int, stream: usize) -> c_int {
     call(|gpu| {
         check_kind(kind)?;
-        gpu.submit(stream, Node::Work(gpu.copy(bytes as u64)))
+        let bytes = bytes as u64;
+        let node = Node::Work(gpu.copy(bytes), Task::Copy { kind, bytes });
+        trace::calling(Library::Runtime, COPY_ASYNC, || gpu.submit(stream, node))
+    })
+}
+
+/// Of device memory: returns at once, as CUDA does.
+fn set(bytes: usize, stream: usize) -> c_int {
+    call(|gpu| {
+        let bytes = bytes as u64;
+        let node = Node::Work(gpu.copy(bytes), Task::Set { bytes });
+        trace::calling(Library::Runtime, SET_ASYNC, || gpu.submit(stream, node))
     })
 }
 
@@ -311,7 +328,9 @@ fn copy_and_wait(bytes: usize, kind: c_int) -> c_int {
     call(|gpu| {
         check_kind(kind)?;
         gpu.allow_unsafe()?;
-        gpu.submit(0, Node::Work(gpu.copy(bytes as u64)))?;
+        let bytes = bytes as u64;
+        let node = Node::Work(gpu.copy(bytes), Task::Copy { kind, bytes });
+        trace::calling(Library::Runtime, COPY, || gpu.submit(0, node))?;
         Ok(gpu.stream(0)?.synchronize()?)
     })
 }

@@ -2,32 +2,51 @@
 //!
 //! These leave the thread's last CUDA error alone: the siblings answer with error codes of their own.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
 use simgpu_engine::op::{Collective, CollectiveCalls, Node};
 use simgpu_engine::process;
+use simgpu_engine::trace::{self, Library, Sink, Task};
 
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::graph;
 
+/// What CUPTI calls the driver's functions by which libraries launch.
+const LAUNCH: u32 = 307;
+const LAUNCH_EX: u32 = 652;
+const COPY: u32 = 281;
+const GRAPH: u32 = 514;
+
+/// `cudaMemcpyDeviceToDevice`
+const DEVICE_TO_DEVICE: c_int = 3;
+
+/// What cuBLAS calls most of its kernels on a GPU like this.
+const GEMM: &CStr = c"nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NTT";
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn simgpu_trace(sink: Option<Sink>) {
+    trace::set(sink);
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_enqueue_gemm(stream: usize, flop: f64, rate: f64) -> c_int {
-    enqueue(stream, |gpu| Node::Work(gpu.gemm(flop, rate)))
+    enqueue(stream, LAUNCH, |gpu| Node::Work(gpu.gemm(flop, rate), Task::Kernel(GEMM.as_ptr().addr())))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn simgpu_enqueue_copy(stream: usize, bytes: u64) -> c_int {
-    enqueue(stream, |gpu| Node::Work(gpu.copy(bytes)))
+    let task = Task::Copy { kind: DEVICE_TO_DEVICE, bytes };
+    enqueue(stream, COPY, |gpu| Node::Work(gpu.copy(bytes), task))
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn simgpu_enqueue_collective(stream: usize, calls: CollectiveCalls) -> c_int {
     // SAFETY: the sibling's promise, stated at `Driver::enqueue_collective`.
     let collective = Arc::new(unsafe { Collective::new(calls) });
-    enqueue(stream, |_| Node::Meet(collective))
+    enqueue(stream, LAUNCH_EX, |_| Node::Meet(collective))
 }
 
 #[unsafe(no_mangle)]
@@ -42,8 +61,8 @@ pub(crate) extern "C" fn simgpu_contexts() -> u64 {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn simgpu_enqueue_kernel(stream: usize) -> c_int {
-    enqueue(stream, |gpu| Node::Work(gpu.kernel()))
+pub(crate) extern "C" fn simgpu_enqueue_kernel(stream: usize, kernel: usize) -> c_int {
+    enqueue(stream, LAUNCH, |gpu| Node::Work(gpu.kernel(), gpu.kernels.task(kernel)))
 }
 
 #[unsafe(no_mangle)]
@@ -51,7 +70,8 @@ pub(crate) extern "C" fn simgpu_launch_graph(executable: usize, stream: usize) -
     if !process::is_usable() {
         return Error::INITIALIZATION.0;
     }
-    graph::launch(Gpu::get(), executable, stream).err().unwrap_or(Error::NONE).0
+    let launch = || graph::launch(Gpu::get(), executable, stream);
+    trace::calling(Library::Driver, GRAPH, launch).err().unwrap_or(Error::NONE).0
 }
 
 /// NULL if there is none of this handle.
@@ -60,10 +80,10 @@ pub(crate) extern "C" fn simgpu_kernel_name(kernel: usize) -> *const c_char {
     Gpu::get().kernels.name(kernel).unwrap_or(ptr::null())
 }
 
-fn enqueue(stream: usize, node: impl FnOnce(&Gpu) -> Node) -> c_int {
+fn enqueue(stream: usize, call: u32, node: impl FnOnce(&Gpu) -> Node) -> c_int {
     if !process::is_usable() {
         return Error::INITIALIZATION.0;
     }
     let gpu = Gpu::get();
-    gpu.submit(stream, node(gpu)).err().unwrap_or(Error::NONE).0
+    trace::calling(Library::Driver, call, || gpu.submit(stream, node(gpu))).err().unwrap_or(Error::NONE).0
 }

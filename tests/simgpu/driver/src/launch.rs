@@ -84,7 +84,7 @@ fn launch(function: usize, grid: Dim3, block: Dim3, stream: usize) -> c_int {
             return Err(Error::INVALID_VALUE);
         }
         // SAFETY: the sibling takes any number.
-        with_timeline(|timeline| unsafe { (timeline.enqueue_kernel)(stream) })
+        with_timeline(|timeline| unsafe { (timeline.enqueue_kernel)(stream, function) })
     })
 }
 

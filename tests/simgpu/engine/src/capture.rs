@@ -53,13 +53,9 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Writes the node down; work behind work becomes one, since a replay only takes its time.
+    /// Writes the node down.
     pub fn add(&self, node: Node) {
-        let mut nodes = lock(&self.nodes);
-        match (nodes.last_mut(), node) {
-            (Some(Node::Work(last)), Node::Work(more)) => *last += more,
-            (_, node) => nodes.push(node),
-        }
+        lock(&self.nodes).push(node);
     }
 
     pub fn spoil(&self) {

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use crate::op::CollectiveCalls;
+use crate::trace::Sink;
 
 const CUDART: &CStr = c"libcudart.so.13";
 
@@ -20,10 +21,13 @@ pub struct Driver {
     pub enqueue_copy: unsafe extern "C" fn(stream: usize, bytes: u64) -> c_int,
     /// `simgpu_enqueue_collective`: takes the calls over, also when it fails.
     pub enqueue_collective: unsafe extern "C" fn(stream: usize, calls: CollectiveCalls) -> c_int,
-    pub enqueue_kernel: unsafe extern "C" fn(stream: usize) -> c_int,
+    /// `simgpu_enqueue_kernel`: of this `cudaKernel_t`.
+    pub enqueue_kernel: unsafe extern "C" fn(stream: usize, kernel: usize) -> c_int,
     pub launch_graph: unsafe extern "C" fn(executable: usize, stream: usize) -> c_int,
     /// `simgpu_kernel_name`: of a `cudaKernel_t`; NULL if there is none.
     pub kernel_name: unsafe extern "C" fn(kernel: usize) -> *const c_char,
+    /// `simgpu_trace`: from now on launches are told to the sink, or not.
+    pub trace: unsafe extern "C" fn(sink: Option<Sink>),
     /// `simgpu_current_device`: the calling thread's device.
     pub current_device: unsafe extern "C" fn() -> c_int,
 }
@@ -52,9 +56,12 @@ impl Driver {
                     *mut c_void,
                     unsafe extern "C" fn(usize, CollectiveCalls) -> c_int,
                 >(symbol(library, c"simgpu_enqueue_collective")?),
-                enqueue_kernel: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> c_int>(symbol(
+                enqueue_kernel: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, usize) -> c_int>(
+                    symbol(library, c"simgpu_enqueue_kernel")?,
+                ),
+                trace: mem::transmute::<*mut c_void, unsafe extern "C" fn(Option<Sink>)>(symbol(
                     library,
-                    c"simgpu_enqueue_kernel",
+                    c"simgpu_trace",
                 )?),
                 launch_graph: mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, usize) -> c_int>(
                     symbol(library, c"simgpu_launch_graph")?,

@@ -21,6 +21,7 @@ pub mod op;
 pub mod process;
 pub mod settings;
 pub mod stream;
+pub mod trace;
 pub mod worker;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,17 +1,28 @@
 //! What a stream can be asked to do.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::event::Mark;
+use crate::trace::Task;
 
 /// Work as a graph keeps it and replays it.
 #[derive(Clone, Debug)]
 pub enum Node {
-    Work(Duration),
+    Work(Duration, Task),
     Meet(Arc<Collective>),
+}
+
+impl Node {
+    #[must_use]
+    pub fn task(&self) -> Task {
+        match self {
+            Self::Work(_, task) => *task,
+            Self::Meet(collective) => Task::Kernel(collective.0.name.addr()),
+        }
+    }
 }
 
 /// Work as a stream queues it.
@@ -26,7 +37,7 @@ pub enum Op {
 impl From<Node> for Op {
     fn from(node: Node) -> Self {
         match node {
-            Node::Work(duration) => Self::Work(duration),
+            Node::Work(duration, _) => Self::Work(duration),
             Node::Meet(collective) => Self::Meet(collective.launch()),
         }
     }
@@ -64,12 +75,14 @@ impl Op {
     }
 }
 
-/// How `libnccl` hands over an op that waits for other ranks. The struct and all four of its members are
+/// How `libnccl` hands over an op that waits for other ranks. The struct and all five of its members are
 /// part of the private C interface between the stand-ins.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CollectiveCalls {
     pub context: *mut c_void,
+    /// What its kernel is called: a C string that stays.
+    pub name: *const c_char,
     /// Called on the launching thread, once for every launch: takes the op's place in the order of its
     /// communicator. The answer is passed to exactly one `resolve`.
     pub launch: unsafe extern "C" fn(context: *mut c_void) -> *mut c_void,

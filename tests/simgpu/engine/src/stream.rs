@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::event::{Event, Last, Mark};
 use crate::gauge;
 use crate::op::{Node, Op};
+use crate::trace::{self, Task, Traced};
 use crate::{lock, worker};
 
 /// Unfinished ops a stream holds; the next launch waits for one to end, as on the real thing.
@@ -42,10 +43,18 @@ struct State {
     tail: Moment,
     /// Ends of resolved ops that the wall clock had not reached when last looked at.
     ends: VecDeque<Moment>,
-    queue: VecDeque<(Moment, Op)>,
+    queue: VecDeque<Queued>,
     worker: Worker,
     capture: Option<Arc<Capture>>,
     closed: bool,
+}
+
+/// An op with when it was launched.
+#[derive(Debug)]
+struct Queued {
+    submitted: Moment,
+    op: Op,
+    traced: Option<Traced>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,7 +91,8 @@ impl Stream {
             capture.add(node);
             return Ok(());
         }
-        self.push(node.into())
+        let task = node.task();
+        self.push(node.into(), Some(task))
     }
 
     /// # Errors
@@ -94,13 +104,13 @@ impl Stream {
         }
         let mark = Arc::new(Mark::default());
         event.set_last(Last::Recorded(Arc::clone(&mark)));
-        self.push(Op::Record(mark))
+        self.push(Op::Record(mark), None)
     }
 
     /// # Errors
     /// When the stream's thread cannot be made.
     pub fn wait(self: &Arc<Self>, mark: Arc<Mark>) -> io::Result<()> {
-        self.push(Op::Wait(mark))
+        self.push(Op::Wait(mark), None)
     }
 
     /// Blocks until everything submitted so far is done on the wall clock.
@@ -109,7 +119,7 @@ impl Stream {
     /// When the stream's thread cannot be made.
     pub fn synchronize(self: &Arc<Self>) -> io::Result<()> {
         let mark = Arc::new(Mark::default());
-        self.push(Op::Record(Arc::clone(&mark)))?;
+        self.push(Op::Record(Arc::clone(&mark)), None)?;
         mark.wait_resolved().sleep_until();
         Ok(())
     }
@@ -135,7 +145,8 @@ impl Stream {
         self.changed.notify_all();
     }
 
-    fn push(self: &Arc<Self>, op: Op) -> io::Result<()> {
+    fn push(self: &Arc<Self>, op: Op, task: Option<Task>) -> io::Result<()> {
+        let traced = trace::launched(task);
         let mut state = lock(&self.state);
         let now = loop {
             let now = Moment::now();
@@ -154,7 +165,7 @@ impl Stream {
             }
         };
         if state.settled() && op.is_ready() {
-            let end = self.run(op, now.max(state.tail));
+            let end = self.run(op, now.max(state.tail), traced);
             state.ended(end);
             return Ok(());
         }
@@ -163,7 +174,7 @@ impl Stream {
             worker::spawn("simgpu-stream", move || stream.work())?;
             state.worker = Worker::Idle;
         }
-        state.queue.push_back((now, op));
+        state.queue.push_back(Queued { submitted: now, op, traced });
         if state.worker == Worker::Idle {
             self.changed.notify_all();
         }
@@ -171,18 +182,25 @@ impl Stream {
     }
 
     /// Runs an op, where outsiders see that the device is busy.
-    fn run(&self, op: Op, start: Moment) -> Moment {
+    fn run(&self, op: Op, start: Moment, traced: Option<Traced>) -> Moment {
         let page = gauge::mine(self.device).filter(|_| op.is_work());
-        let Some(page) = page else { return op.run(start) };
-        let end = page.while_waiting(|| op.run(start));
-        page.ran(start, end);
+        let end = match page {
+            Some(page) => page.while_waiting(|| op.run(start)),
+            None => op.run(start),
+        };
+        if let Some(page) = page {
+            page.ran(start, end);
+        }
+        if let Some(traced) = traced {
+            traced.ran((self.id, self.device), start, end);
+        }
         end
     }
 
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {
-            let Some((submitted, op)) = state.queue.pop_front() else {
+            let Some(Queued { submitted, op, traced }) = state.queue.pop_front() else {
                 if state.closed {
                     return;
                 }
@@ -193,7 +211,7 @@ impl Stream {
             state.worker = Worker::Busy;
             let start = submitted.max(state.tail);
             drop(state);
-            let end = self.run(op, start);
+            let end = self.run(op, start, traced);
             state = lock(&self.state);
             state.ended(end);
             if state.queue.len() + 1 >= DEPTH {

@@ -1,6 +1,6 @@
 //! What one launch does on one communicator: a single call, or all calls of a group, run as one.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use simgpu_engine::futex;
 use simgpu_engine::op::CollectiveCalls;
 use simgpu_engine::settings;
 
-use crate::action::Action;
+use crate::action::{Action, Kind};
 use crate::call::Failure;
 use crate::communicator::{Communicator, Direction};
 use crate::room::PATIENCE;
@@ -55,7 +55,7 @@ impl Batch {
             unsafe { (driver.enqueue_copy)(stream, bytes) }
         } else {
             let context = Box::into_raw(Box::new(Self::new(comm, actions))).cast();
-            let calls = CollectiveCalls { context, launch, resolve, release };
+            let calls = CollectiveCalls { context, name: name(actions).as_ptr(), launch, resolve, release };
             // SAFETY: found by `Driver::find`; the three calls only share the batch, which is Sync, and its
             // owner is now whoever calls `release`.
             unsafe { (driver.enqueue_collective)(stream, calls) }
@@ -149,6 +149,23 @@ impl Batch {
             same_way.map(|one| one.bytes).fold(0, u64::saturating_add)
         };
         bus_time(total(Direction::Send).max(total(Direction::Receive)) as f64)
+    }
+}
+
+/// What NCCL calls the kernel.
+fn name(actions: &[Action]) -> &'static CStr {
+    match actions {
+        [Action::Collective { kind: Kind::AllReduce, .. }] => {
+            c"_Z40ncclDevKernel_AllReduce_Sum_bf16_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+        }
+        [Action::Collective { kind: Kind::AllGather, .. }] => {
+            c"_Z31ncclDevKernel_AllGather_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+        }
+        [Action::Collective { kind: Kind::ReduceScatter, .. }] => {
+            c"_Z44ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL24ncclDevKernelArgsStorageILm4096EE"
+        }
+        [Action::Transfer { .. }, ..] => c"_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm4096EE",
+        _ => c"_Z21ncclDevKernel_Generic24ncclDevKernelArgsStorageILm4096EE",
     }
 }
 

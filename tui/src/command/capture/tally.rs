@@ -254,6 +254,9 @@ impl Tally {
                 }
                 CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step did")),
             }
+            if let Tracing::Recorded { dropped: lost @ 1.., .. } = account.activity {
+                all.push(format!("rank {rank}: {lost} of CUPTI's records were lost"));
+            }
             if account.dropped > 0 {
                 all.push(format!(
                     "rank {rank}: {} operations found no room and were dropped",

@@ -17,13 +17,14 @@ const WORKER: &str = include_str!("../../../../tests/simgpu/worker.py");
 const PACKAGE: &str = include_str!("../../../../pybind/python/xpu_top/__init__.py");
 
 /// What a process that uses CUDA looks for, and what it finds here.
-const LIBRARIES: [(&str, Part); 6] = [
+const LIBRARIES: [(&str, Part); 7] = [
     ("libcuda.so.1", Part::SimgpuDriver),
     ("libcudart.so.13", Part::SimgpuCudart),
     ("libcublas.so.13", Part::SimgpuCublas),
     ("libcublasLt.so.13", Part::SimgpuCublasLt),
     ("libnccl.so.2", Part::SimgpuNccl),
     ("libnvidia-ml.so.1", Part::SimgpuNvml),
+    ("libcupti.so.13", Part::SimgpuCupti),
 ];
 
 /// Removed when dropped.
@@ -48,7 +49,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 6]) -> anyhow::Result<()>
+    fn fill<E>(&self, native: &Path, libraries: [Result<(&str, PathBuf), E>; 7]) -> anyhow::Result<()>
     where
         E: std::error::Error + Send + Sync + 'static,
     {

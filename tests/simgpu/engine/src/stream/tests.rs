@@ -22,8 +22,8 @@ fn recorded(stream: &Arc<Stream>) -> Arc<Mark> {
 fn back_to_back_work_takes_exactly_its_durations() {
     let stream = stream();
     let before = recorded(&stream).wait_resolved();
-    stream.submit(Node::Work(500 * MS)).expect("no thread is needed");
-    stream.submit(Node::Work(700 * MS)).expect("no thread is needed");
+    stream.submit(Node::Work(500 * MS, Task::Set { bytes: 0 })).expect("no thread is needed");
+    stream.submit(Node::Work(700 * MS, Task::Set { bytes: 0 })).expect("no thread is needed");
     let after = recorded(&stream).wait_resolved();
     // Within the moment the launches themselves took: the first kernel started when it was launched.
     let took = after.since(before);
@@ -35,7 +35,7 @@ fn back_to_back_work_takes_exactly_its_durations() {
 #[test]
 fn an_idle_stream_starts_at_launch_not_at_its_last_end() {
     let stream = stream();
-    stream.submit(Node::Work(Duration::ZERO)).expect("no thread is needed");
+    stream.submit(Node::Work(Duration::ZERO, Task::Set { bytes: 0 })).expect("no thread is needed");
     std::thread::sleep(5 * MS);
     let launched = Moment::now();
     assert!(recorded(&stream).wait_resolved() >= launched);
@@ -46,7 +46,7 @@ fn a_wait_for_an_unresolved_mark_holds_back_what_is_queued_behind_it() {
     let stream = stream();
     let mark = Arc::new(Mark::default());
     stream.wait(Arc::clone(&mark)).expect("a thread");
-    stream.submit(Node::Work(3 * MS)).expect("a thread");
+    stream.submit(Node::Work(3 * MS, Task::Set { bytes: 0 })).expect("a thread");
     let end = recorded(&stream);
     assert_eq!(end.resolved(), None);
     assert!(!stream.is_done(Moment::from_ns(u64::MAX)));
@@ -60,7 +60,7 @@ fn the_next_launch_waits_when_a_stream_is_full() {
     let stream = stream();
     let start = Moment::now();
     for _ in 0..DEPTH + 30 {
-        stream.submit(Node::Work(MS)).expect("no thread is needed");
+        stream.submit(Node::Work(MS, Task::Set { bytes: 0 })).expect("no thread is needed");
     }
     assert!(Moment::now().since(start) >= 29 * MS);
 }
@@ -71,7 +71,7 @@ fn captured_work_is_written_down_and_not_done() {
     let me = Thread::current();
     let stream = stream();
     captures.begin(&stream, crate::capture::Mode::Global, me, 0);
-    stream.submit(Node::Work(MS)).expect("no thread is needed");
+    stream.submit(Node::Work(MS, Task::Set { bytes: 0 })).expect("no thread is needed");
     let capture = stream.capture().expect("it is being captured");
     assert!(stream.is_done(Moment::now()));
     assert_eq!(captures.end(&capture).map(|nodes| nodes.len()), Some(1));

@@ -1,0 +1,41 @@
+//! The one subscription to callbacks, which are never made: of it only whose it is matters here.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::call::{Error, Fault, call, fault, put};
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Its handle, the only one.
+const HANDLE: usize = 0xc0_0000;
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuptiSubscribe(
+    subscriber: *mut *mut c_void,
+    _callback: *const c_void,
+    _data: *mut c_void,
+) -> c_int {
+    call(|| {
+        if fault() == Fault::Held || TAKEN.swap(true, Ordering::AcqRel) {
+            return Err(Error::MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+        }
+        // SAFETY: CUPTI asks its callers for a writable pointer.
+        unsafe { put(subscriber, ptr::without_provenance_mut(HANDLE)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cuptiUnsubscribe(subscriber: *mut c_void) -> c_int {
+    call(|| {
+        if subscriber.addr() != HANDLE || !TAKEN.swap(false, Ordering::AcqRel) {
+            return Err(Error::INVALID_PARAMETER);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn forget() {
+    TAKEN.store(false, Ordering::Release);
+}

@@ -1,0 +1,147 @@
+//! What runs and who launched it, told to whoever traces: the stand-in CUPTI. Untraced, a launch reads one flag.
+
+use std::cell::Cell;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use crate::clock::Moment;
+
+/// What a piece of work is.
+#[derive(Clone, Copy, Debug)]
+pub enum Task {
+    /// The address of its name, a C string that stays.
+    Kernel(usize),
+    /// `kind` is a `cudaMemcpyKind`.
+    Copy {
+        kind: i32,
+        bytes: u64,
+    },
+    Set {
+        bytes: u64,
+    },
+}
+
+/// Whose functions a program called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Library {
+    Driver = 0,
+    Runtime = 1,
+}
+
+/// What is told. Times are nanoseconds of [`Moment`]; those of work may lie in the future.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub what: What,
+    /// The same of a call and all that it launched.
+    pub correlation: u32,
+    pub begin: u64,
+    pub end: u64,
+    /// Of a call: the number CUPTI has for it, and the lower half of its thread's `pthread_t`.
+    pub call: u32,
+    pub thread: u32,
+    pub stream: u32,
+    pub device: i32,
+    pub name: usize,
+    pub kind: i32,
+    pub bytes: u64,
+}
+
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    DriverCall,
+    RuntimeCall,
+    Kernel,
+    Copy,
+    Set,
+}
+
+pub type Sink = extern "C" fn(*const Event);
+
+static ON: AtomicBool = AtomicBool::new(false);
+static SINK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+static CORRELATIONS: AtomicU32 = AtomicU32::new(1);
+
+thread_local! {
+    /// The correlation of the traced call that this thread is in.
+    static CALL: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From now on launches are traced or not. What was launched before is still told to the last sink.
+pub fn set(sink: Option<Sink>) {
+    if let Some(sink) = sink {
+        SINK.store(sink as *mut (), Ordering::Release);
+    }
+    ON.store(sink.is_some(), Ordering::Release);
+}
+
+/// Runs a call that launches something, the outermost of which counts.
+pub fn calling<T>(library: Library, call: u32, body: impl FnOnce() -> T) -> T {
+    if !ON.load(Ordering::Acquire) || CALL.get() != 0 {
+        return body();
+    }
+    let correlation = CORRELATIONS.fetch_add(1, Ordering::Relaxed);
+    let begin = Moment::now();
+    CALL.set(correlation);
+    let done = body();
+    CALL.set(0);
+    let what = if library == Library::Runtime { What::RuntimeCall } else { What::DriverCall };
+    // SAFETY: pthread_self has no precondition.
+    let thread = unsafe { libc::pthread_self() } as u32;
+    tell(&Event { call, thread, ..event(what, correlation, begin, Moment::now()) });
+    done
+}
+
+/// Work that is traced: launched by a call that is.
+#[derive(Clone, Copy, Debug)]
+pub struct Traced {
+    correlation: u32,
+    task: Task,
+}
+
+/// `None` while nobody traces.
+#[must_use]
+pub fn launched(task: Option<Task>) -> Option<Traced> {
+    let correlation = CALL.get();
+    task.filter(|_| correlation != 0).map(|task| Traced { correlation, task })
+}
+
+impl Traced {
+    pub fn ran(self, (stream, device): (u64, i32), begin: Moment, end: Moment) {
+        let of = |what| Event { stream: stream as u32, device, ..event(what, self.correlation, begin, end) };
+        tell(&match self.task {
+            Task::Kernel(name) => Event { name, ..of(What::Kernel) },
+            Task::Copy { kind, bytes } => Event { kind, bytes, ..of(What::Copy) },
+            Task::Set { bytes } => Event { bytes, ..of(What::Set) },
+        });
+    }
+}
+
+fn event(what: What, correlation: u32, begin: Moment, end: Moment) -> Event {
+    let (begin, end) = (begin.ns(), end.ns());
+    Event {
+        what,
+        correlation,
+        begin,
+        end,
+        call: 0,
+        thread: 0,
+        stream: 0,
+        device: 0,
+        name: 0,
+        kind: 0,
+        bytes: 0,
+    }
+}
+
+fn tell(event: &Event) {
+    let sink = SINK.load(Ordering::Acquire);
+    if !sink.is_null() {
+        // SAFETY: only `set` writes it, and from a `Sink`.
+        let sink = unsafe { mem::transmute::<*mut (), Sink>(sink) };
+        sink(event);
+    }
+}
