@@ -81,7 +81,7 @@ extern "C" fn told(event: *const Event) {
     }
     if !matches!(event.what, What::RuntimeCall | What::DriverCall) {
         state.works += 1;
-        if fault() == Fault::Drops && state.works.is_multiple_of(10) {
+        if fault() == Fault::Drops && state.works.is_multiple_of(7) {
             state.dropped += 1;
             return;
         }

@@ -37,8 +37,8 @@ pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
     for (event, whole) in events {
         let Some(size) = size(record::kind(event), version()) else { continue };
         let is_full = |buffer: &Buffer| buffer.left == 0 || buffer.used + size > buffer.size;
-        if buffer.as_ref().is_some_and(is_full) {
-            buffer.take().into_iter().for_each(|full| full.give_back(callbacks));
+        if let Some(full) = buffer.take_if(|buffer| is_full(buffer)) {
+            full.give_back(callbacks);
         }
         if buffer.is_none() {
             buffer = Buffer::ask(callbacks).filter(|buffer| buffer.size >= size);
@@ -53,7 +53,9 @@ pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
         buffer.used += size;
         buffer.left -= 1;
     }
-    buffer.into_iter().for_each(|last| last.give_back(callbacks));
+    if let Some(last) = buffer {
+        last.give_back(callbacks);
+    }
     lost
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     Held,
     /// All calls succeed, and no record ever comes.
     Silent,
-    /// Every tenth record of work is lost.
+    /// Every seventh record of work is lost.
     Drops,
 }
 
