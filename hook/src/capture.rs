@@ -15,13 +15,17 @@ use std::{
 };
 
 use xpu_shared::{
-    frame::{CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepMark, StepSource},
+    frame::{
+        CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepMark, StepSource,
+        Tracing,
+    },
     id::{Sequence, Step},
     unit::Nanoseconds,
 };
 
 use crate::{
     cupti,
+    functions::Functions,
     lane::{Lane, monotonic},
     observer::Observer,
     rate,
@@ -36,6 +40,9 @@ use past::Past;
 
 /// Operations kept of one capture.
 const OPERATIONS: usize = 64 << 10;
+
+/// Functions of Python among them: they must not keep out what the GPU does.
+const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
 
 /// Different operations among them.
 const LABELS: usize = 16 << 10;
@@ -73,6 +80,7 @@ pub(crate) struct Capture {
     /// Done, and not yet sent.
     sending: VecDeque<Part>,
     bases: Bases,
+    pub(crate) functions: Functions,
     past: Past,
     /// The last step that ended, and how long it took.
     last: Option<(u64, u64)>,
@@ -99,6 +107,10 @@ struct UnderWay {
     activity: Activity,
     /// Operations that it may keep.
     room: usize,
+    /// Functions of Python among the operations, and those there was no room for.
+    functions: u64,
+    lost_functions: u64,
+    functions_came: Tracing,
 }
 
 /// One operation.
@@ -180,6 +192,7 @@ impl Capture {
         if let Some(under_way) = self.under_way.take_if(|under_way| under_way.order.number == number) {
             switch_on(false);
             under_way.activity.cancel();
+            self.functions.end();
         }
     }
 
@@ -212,6 +225,9 @@ impl Capture {
         if left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE) {
             switch_on(true);
             under_way.activity.begin();
+            if under_way.order.functions {
+                self.functions.begin();
+            }
         }
     }
 
@@ -263,6 +279,7 @@ impl Capture {
     /// After everything was taken in that was launched before `begun`. `waiting` are the times of launch of what the GPU has not
     /// done yet.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
+        self.functions.look();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
             // Before the first step if it can be: a base costs a moment.
@@ -286,9 +303,16 @@ impl Capture {
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
+        let begin = under_way.begin();
         // In the order of time: what is before the first step is no step that CUPTI recorded.
         let activity = activity::add_to(&mut under_way, ended != CaptureEnd::ProcessEnd);
         self.past.join(&mut under_way);
+        if under_way.order.functions {
+            let (records, lost) = (under_way.functions, under_way.lost_functions);
+            under_way.functions_came = self.functions.outcome(begin, records, lost);
+        }
+        // Not as soon as the last step ends: who is still inside of a call has a moment to leave it.
+        self.functions.end();
         self.past.forget_before(under_way.marks.last().map_or(0, |&(_, at)| at));
         self.sending = parts::of(*under_way, ended, activity);
     }
@@ -329,6 +353,9 @@ impl UnderWay {
             sampled: None,
             activity: Activity::asked(order.activity),
             room: OPERATIONS,
+            functions: 0,
+            lost_functions: 0,
+            functions_came: Tracing::NotAsked,
         }
     }
 
@@ -349,7 +376,7 @@ impl UnderWay {
         self.source = Some(source);
         if completed < self.order.first.0 {
             self.marks.clear();
-            (self.dropped, self.untimed) = (0, 0);
+            (self.dropped, self.untimed, self.lost_functions) = (0, 0, 0);
         }
         if self.marks.len() < MARKS {
             self.marks.push((completed, at));
@@ -361,6 +388,7 @@ impl UnderWay {
     fn leave_before(&mut self, at: u64, past: &mut Past) {
         let labels: HashMap<u32, CapturedLabel> =
             self.labels.drain().map(|(label, place)| (place, label)).collect();
+        self.functions = 0;
         for Kept { at: launched, label, thread, sequence, span } in std::mem::take(&mut self.operations) {
             let Some(label) = labels.get(&label).cloned() else { continue };
             let single = Single { label, at: launched, sequence, held: None, timeable: false };
@@ -373,13 +401,20 @@ impl UnderWay {
     }
 
     fn keep(&mut self, thread: usize, single: Single, span: Span) {
+        let is_function = single.label.is_function();
+        if is_function && self.functions >= FUNCTIONS {
+            self.lost_functions += 1;
+            return;
+        }
         let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
         let Some(label) = Some(single.label).filter(|_| room).and_then(|label| self.label(label)) else {
             self.dropped += 1;
+            self.lost_functions += u64::from(is_function);
             return;
         };
         let kept = Kept { at: single.at, label, thread: thread as u32, sequence: single.sequence, span };
         self.operations.push(kept);
+        self.functions += u64::from(is_function);
     }
 
     /// Its place; `None` if there are too many.
@@ -406,6 +441,7 @@ impl UnderWay {
             untimed: self.untimed,
             clock_error: self.error.map(Nanoseconds),
             sampled: self.sampled.map(Step),
+            functions: self.functions_came.clone(),
             ..CaptureAccount::default()
         }
     }

@@ -342,6 +342,17 @@ impl Lane {
     }
 }
 
+impl Lane {
+    /// Pushes one of records that may be many, while there is room for as many others. `false` if there is not.
+    pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
+        let roomy = self.ring.held() <= crate::ring::SLOTS / 2;
+        if roomy {
+            self.push(record);
+        }
+        roomy
+    }
+}
+
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lane").field("tenant", &self.tenant).finish_non_exhaustive()

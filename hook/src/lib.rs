@@ -26,6 +26,7 @@ pub mod cudart;
 pub mod cupti;
 pub mod driver;
 mod fold;
+mod functions;
 mod gemm;
 mod governor;
 mod graphs;

@@ -25,6 +25,7 @@ use crate::{
     budget, capture,
     communicator::Communicators,
     completion::Completions,
+    functions,
     governor::Overhead,
     graphs::{CaptureId, Graphs},
     identity::Identity,
@@ -116,7 +117,11 @@ impl Observer {
             read(variable::BUDGET, budget::set_from),
             read(variable::SAMPLE, rate::set_from),
             read(variable::KERNELS, kernels::set_from),
+            read(variable::FUNCTIONS, functions::set_from),
         ];
+        if std::env::var_os(variable::FUNCTIONS_ALWAYS).is_some_and(|value| value == "1") {
+            functions::record_always();
+        }
         let observer = memory::boxed(Self {
             lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             communicators: Communicators::new()?,
@@ -283,6 +288,7 @@ extern "C" fn in_child() {
     TOO_EARLY.store(0, Relaxed);
     GENERATION.fetch_add(1, Relaxed);
     capture::forget();
+    functions::forget();
 }
 
 fn register_handlers() {

@@ -8,7 +8,7 @@ use xpu_shared::{
     id::Sequence,
 };
 
-use crate::{kernels, observer::Observer, timer::TimerId};
+use crate::{functions, kernels, observer::Observer, timer::TimerId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
@@ -81,6 +81,8 @@ pub(crate) enum HostCall {
     Copy(Direction),
     Set,
     Blocked(BlockingCall),
+    /// A function of Python, by its number.
+    Function(u16),
 }
 
 /// A record as it is kept while everything is.
@@ -175,6 +177,7 @@ impl Record {
                     HostCall::Copy(direction) => CapturedLabel::Copy { direction, bytes },
                     HostCall::Set => CapturedLabel::Set { bytes },
                     HostCall::Blocked(call) => CapturedLabel::Blocked(call),
+                    HostCall::Function(number) => functions::label(number),
                 }
             }
             Self::Gap { .. } | Self::Step { .. } => return None,

@@ -74,6 +74,11 @@ impl<T: Copy, const LENGTH: usize> Ring<T, LENGTH> {
         Some(value)
     }
 
+    /// Values in it. Only ever called by the thread that owns the ring.
+    pub(crate) fn held(&self) -> usize {
+        self.written.load(Relaxed).wrapping_sub(self.read.load(Acquire)) as usize
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.read.load(Relaxed) == self.written.load(Acquire)
     }

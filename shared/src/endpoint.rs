@@ -62,6 +62,10 @@ pub mod variable {
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
     /// Kernels to count and time by name, for example `flash_fwd:attn*bwd`.
     pub const KERNELS: &str = "XPU_TOP_KERNELS";
+    /// Functions of Python that captures hold, for example `train@Trainer@step,data@collate`.
+    pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
+    /// `1`: they are recorded all the time, so that a capture has them of the steps before it too.
+    pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

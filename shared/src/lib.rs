@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod expected;
 pub mod finding;
 pub mod frame;
+pub mod functions;
 pub mod gemm;
 pub mod histogram;
 pub mod id;

@@ -109,8 +109,17 @@ impl Host {
         Program::start(self.command_of(rank, 2, script).envs(set.iter().copied()))
     }
 
+    /// A job of one rank, under this Python.
+    pub fn alone_under(&self, python: &str, set: &[(&str, &str)], script: &str) -> Program {
+        Program::start(self.command_under(python, 0, 1, script).envs(set.iter().copied()))
+    }
+
     fn command_of(&self, rank: usize, world: usize, script: &str) -> Command {
-        let mut command = self.place.script(&format!("from gpu import *\n{script}"));
+        self.command_under("python3", rank, world, script)
+    }
+
+    fn command_under(&self, python: &str, rank: usize, world: usize, script: &str) -> Command {
+        let mut command = self.place.script_under(python, &format!("from gpu import *\n{script}"));
         command
             .env("XPU_TOP_SOCKET", self.socket())
             .env("XPU_TOP_JOB", "train")

@@ -96,7 +96,13 @@ impl Place {
     /// A Python script in this place, watched, that may import `tests/hook/gpu.py`.
     #[track_caller]
     pub fn script(&self, text: &str) -> Command {
-        let mut command = self.watched("python3");
+        self.script_under("python3", text)
+    }
+
+    /// The same under this Python.
+    #[track_caller]
+    pub fn script_under(&self, python: &str, text: &str) -> Command {
+        let mut command = self.watched(python);
         command
             .env("PYTHONPATH", built::source("hook"))
             .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Span, UnderWay};
-use crate::record::Single;
+use crate::{functions, record::Single};
 
 /// Operations kept: half a megabyte.
 const OPERATIONS: usize = 4096;
@@ -30,6 +30,10 @@ struct Operation {
 
 impl Past {
     pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
+        if single.label.is_function() && !functions::are_always_recorded() {
+            // Of a step before a capture, where nobody counts on them: they must not push out what is there.
+            return;
+        }
         if self.operations.len() >= OPERATIONS
             && let Some(oldest) = self.operations.pop_front()
         {

@@ -38,6 +38,7 @@ impl Publisher {
                 )
             }));
         }
+        blind.extend(self.fold.capture.functions.complaint());
         let is_apart = communicators.unknown() == 0 && communicators.open().next().is_none();
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {

@@ -181,6 +181,12 @@ pub enum CapturedLabel {
     },
 }
 
+impl CapturedLabel {
+    pub fn is_function(&self) -> bool {
+        matches!(self, Self::Function { .. })
+    }
+}
+
 /// Work of the GPU that CUPTI recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activity {

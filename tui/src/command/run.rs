@@ -16,6 +16,7 @@ use std::{
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, variable},
     expected::{self, Expected},
+    functions,
     id::{JobName, Pid},
     key::{Key, KeyError},
 };
@@ -40,6 +41,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     if let Err(why) = prepare(&mut command, args, base) {
         warn(&format!("{why}; the job starts unwatched"));
         return Ok(become_it(&mut command, program));
+    }
+    if let Some(why) = std::env::var(variable::FUNCTIONS).ok().and_then(|text| functions::read(&text).err()) {
+        warn(&format!("{why}; captures will hold none of them"));
     }
     announce(base, job(args));
     if !args.no_collector

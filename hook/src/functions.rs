@@ -1,0 +1,202 @@
+//! Functions of Python, and its garbage collector, recorded while a capture wants them.
+//!
+//! ```text
+//! hook's own thread            main thread of Python                      any thread of Python
+//! begin ── Py_AddPendingCall ─▶ serve: watch.py attaches ── ON ─────────▶ enter, leave ─▶ lane's ring
+//! end ──── Py_AddPendingCall ─▶ serve: watch.py detaches
+//! ```
+//!
+//! The hook's own thread never asks for the interpreter's lock, so an interpreter that hangs holds up nothing. What the two
+//! sides want of each other are a few atomics.
+
+mod api;
+mod codes;
+mod open;
+mod serve;
+
+use std::{
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
+    },
+};
+
+use xpu_shared::{
+    frame::{CapturedLabel, FunctionKind, Tracing},
+    functions,
+};
+
+use api::Python;
+use serve::{ATTACHED, Said};
+
+/// Watched without being asked for.
+const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
+
+/// Python's garbage collector has so many generations; they come after the functions.
+const GENERATIONS: u16 = 3;
+const GENERATION: u16 = u16::MAX - GENERATIONS;
+
+static WANTED_FUNCTIONS: OnceLock<Vec<String>> = OnceLock::new();
+static ALWAYS: AtomicBool = AtomicBool::new(false);
+
+/// Which beginning is wanted, and which is recorded now; 0 for none.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+static ON: AtomicU32 = AtomicU32::new(0);
+
+/// What the main thread said last, until the hook's own thread takes it.
+static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
+
+/// The main thread has been asked and has not come to it yet.
+static QUEUED: AtomicBool = AtomicBool::new(false);
+
+/// Reads `XPU_TOP_TRACE_FUNCS`.
+pub(crate) fn set_from(text: &str) -> Result<(), String> {
+    functions::read(text).map(|functions| _ = WANTED_FUNCTIONS.set(functions))
+}
+
+pub(crate) fn record_always() {
+    ALWAYS.store(true, Relaxed);
+}
+
+pub(crate) fn are_always_recorded() -> bool {
+    ALWAYS.load(Relaxed)
+}
+
+/// All that are watched, each by its place: a module, and what is in it.
+fn forms() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.into_iter().chain(WANTED_FUNCTIONS.get().into_iter().flatten().map(String::as_str))
+}
+
+/// What a record of this number is called.
+pub(crate) fn label(number: u16) -> CapturedLabel {
+    let (kind, name) = match usize::from(number) {
+        _ if number >= GENERATION => {
+            (FunctionKind::GarbageCollection, format!("gc generation {}", number - GENERATION))
+        }
+        place => {
+            let kind = if place < BUILT_IN.len() { FunctionKind::DataLoader } else { FunctionKind::Named };
+            (kind, forms().nth(place).unwrap_or_default().replace('@', "."))
+        }
+    };
+    CapturedLabel::Function { kind, name }
+}
+
+/// In a forked child: what its parent had attached stays there, and records nothing.
+pub(crate) fn forget() {
+    WANTED.store(0, Relaxed);
+    ON.store(0, Relaxed);
+    SAID.store(ptr::null_mut(), Relaxed);
+    QUEUED.store(false, Relaxed);
+    open::forget_dropped();
+}
+
+/// What the hook's own thread knows of it.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    /// Beginnings so far.
+    begun: u32,
+    on: bool,
+    /// Of the last beginning.
+    said: Option<Box<Said>>,
+    impossible: Option<&'static str>,
+    dropped_before: u64,
+}
+
+impl Functions {
+    /// At every look of the hook's own thread: somebody may want them all the time, and Python may not have been asked for want of
+    /// room.
+    pub(crate) fn look(&mut self) {
+        self.listen();
+        if ALWAYS.load(Relaxed) && !self.on {
+            self.begin();
+        } else if WANTED.load(Relaxed) != ATTACHED.load(Relaxed) {
+            self.impossible = ask();
+        }
+    }
+
+    /// Has functions recorded from now on, or a moment later.
+    pub(crate) fn begin(&mut self) {
+        if !self.on {
+            self.begun += 1;
+            (self.on, self.said, self.dropped_before) = (true, None, open::dropped());
+            WANTED.store(self.begun, Relaxed);
+            self.impossible = ask();
+        }
+    }
+
+    /// Has everything as it was.
+    pub(crate) fn end(&mut self) {
+        if self.on && !ALWAYS.load(Relaxed) {
+            self.on = false;
+            WANTED.store(0, Relaxed);
+            ON.store(0, Relaxed);
+            ask();
+        }
+    }
+
+    /// What came of it in a capture whose first step began at `begin`, of which `records` are kept and `dropped` were not.
+    pub(crate) fn outcome(&mut self, begin: u64, records: u64, dropped: u64) -> Tracing {
+        self.listen();
+        let refused = |why: String| Tracing::Refused { why };
+        match &self.said {
+            _ if !self.on => refused("they were not asked for in time".to_owned()),
+            None => refused(
+                self.impossible
+                    .unwrap_or("Python's main thread ran nothing of Python in that time")
+                    .to_owned(),
+            ),
+            Some(said) if !said.refused.is_empty() => refused(said.refused.clone()),
+            Some(said) if said.at > begin => refused(format!(
+                "Python's main thread came to it {} ms after the first step began; what ran before is missing",
+                (said.at - begin).div_ceil(1_000_000)
+            )),
+            Some(_) => {
+                let dropped = dropped + open::dropped() - self.dropped_before;
+                Tracing::Recorded { records, dropped }
+            }
+        }
+    }
+
+    /// What was asked for and is not there, as of the last beginning.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let missing = &self.said.as_ref().filter(|said| !said.missing.is_empty())?.missing;
+        Some(format!("XPU_TOP_TRACE_FUNCS: {} not recorded: {}", missing.len(), missing.join("; ")))
+    }
+
+    fn listen(&mut self) {
+        let at = SAID.swap(ptr::null_mut(), AcqRel);
+        if at.is_null() {
+            return;
+        }
+        // SAFETY: what stands there was made by `Box::into_raw` in `serve`, and the swap made it this thread's alone.
+        let said = unsafe { Box::from_raw(at) };
+        if said.begun == self.begun {
+            self.said = Some(said);
+        }
+    }
+}
+
+/// Asks Python's main thread to look at what is wanted. Says why that cannot be.
+fn ask() -> Option<&'static str> {
+    let Some(python) = Python::find() else { return Some("there is no CPython in this process") };
+    if let Err(why) = python.is_supported() {
+        return Some(why);
+    }
+    if !QUEUED.swap(true, AcqRel) && !python.call_soon(serve::serve) {
+        QUEUED.store(false, Relaxed);
+    }
+    None
+}
+
+/// Whether anything is recorded now, and which beginning it is.
+#[inline]
+fn on() -> Option<u32> {
+    Some(ON.load(Acquire)).filter(|&begun| begun != 0)
+}
+
+#[cfg(test)]
+mod tests;

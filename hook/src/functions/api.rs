@@ -1,0 +1,193 @@
+//! The functions of Python that are used here, as far as the process has a Python.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_void},
+    sync::OnceLock,
+};
+
+/// A `PyObject *`; also of what is no object, such as a `PyThreadState`.
+pub(super) type Object = *mut c_void;
+
+/// `METH_FASTCALL`
+const FAST_CALL: c_int = 0x80;
+/// `Py_file_input`
+pub(super) const FILE_INPUT: c_int = 257;
+
+/// 3.9 is the oldest the project knows.
+const OLDEST: u32 = 9;
+
+/// `PyCFunction` with `METH_FASTCALL`
+pub(super) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
+/// `Py_tracefunc`
+pub(super) type Trace = unsafe extern "C" fn(Object, Object, c_int, Object) -> c_int;
+type Pending = extern "C" fn(*mut c_void) -> c_int;
+
+/// `PyMethodDef`
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Method {
+    name: *const c_char,
+    call: Option<FastCall>,
+    flags: c_int,
+    doc: *const c_char,
+}
+
+// SAFETY: the pointers are to static text.
+unsafe impl Sync for Method {}
+
+impl Method {
+    pub(super) const fn new(name: &'static CStr, call: FastCall) -> Self {
+        Self { name: name.as_ptr(), call: Some(call), flags: FAST_CALL, doc: std::ptr::null() }
+    }
+}
+
+macro_rules! python {
+    ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_snake_case, reason = "they carry the names they have there")]
+        pub(super) struct Python {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// `_Py_NoneStruct`
+            pub(super) none: Object,
+            /// `Py_IsFinalizing`, under either of its names.
+            is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
+            /// Since 3.11.
+            enter_tracing: Option<unsafe extern "C" fn(Object)>,
+            leave_tracing: Option<unsafe extern "C" fn(Object)>,
+        }
+
+        impl Python {
+            fn look() -> Option<Self> {
+                $(
+                    let $name = look(concat!(stringify!($name), "\0"))?;
+                    // SAFETY: the function of this name has this signature in every Python from 3.9 on.
+                    let $name = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>($name)
+                    };
+                )*
+                let finalizing = look("Py_IsFinalizing\0").or_else(|| look("_Py_IsFinalizing\0"));
+                let tracing = ["PyThreadState_EnterTracing\0", "PyThreadState_LeaveTracing\0"].map(look);
+                // SAFETY: as above; these have no argument, and that of a thread's state.
+                let (is_finalizing, [enter_tracing, leave_tracing]) = unsafe {
+                    (
+                        finalizing.map(|at| std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(at)),
+                        tracing.map(|found| {
+                            found.map(|at| std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object)>(at))
+                        }),
+                    )
+                };
+                let none = look("_Py_NoneStruct\0")?;
+                Some(Self { $($name,)* none, is_finalizing, enter_tracing, leave_tracing })
+            }
+        }
+    };
+}
+
+python! {
+    fn Py_IsInitialized() -> c_int;
+    fn Py_GetVersion() -> *const c_char;
+    fn Py_AddPendingCall(Pending, *mut c_void) -> c_int;
+    fn Py_CompileString(*const c_char, *const c_char, c_int) -> Object;
+    fn PyEval_EvalCode(Object, Object, Object) -> Object;
+    fn PyImport_AddModule(*const c_char) -> Object;
+    fn PyDict_New() -> Object;
+    fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
+    fn PyDict_GetItemString(Object, *const c_char) -> Object;
+    fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
+    fn PyObject_CallObject(Object, Object) -> Object;
+    fn PyUnicode_FromStringAndSize(*const c_char, isize) -> Object;
+    fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
+    fn PyLong_FromLong(c_long) -> Object;
+    fn PyLong_AsLong(Object) -> c_long;
+    fn PySys_GetObject(*const c_char) -> Object;
+    fn PyErr_Clear();
+    fn Py_IncRef(Object);
+    fn Py_DecRef(Object);
+    fn PyFrame_GetCode(Object) -> Object;
+    fn PyEval_SetProfile(Option<Trace>, Object);
+    fn PyInterpreterState_Get() -> Object;
+    fn PyInterpreterState_Main() -> Object;
+    fn PyInterpreterState_ThreadHead(Object) -> Object;
+    fn PyThreadState_Get() -> Object;
+    fn PyThreadState_Next(Object) -> Object;
+    fn PyThreadState_Swap(Object) -> Object;
+}
+
+static PYTHON: OnceLock<Python> = OnceLock::new();
+
+// SAFETY: functions, and None, which lives as long as the process.
+unsafe impl Send for Python {}
+// SAFETY: as above.
+unsafe impl Sync for Python {}
+
+impl Python {
+    /// `None` where there is none, or another than `CPython`. It may be loaded yet.
+    pub(super) fn find() -> Option<&'static Self> {
+        if let Some(known) = PYTHON.get() {
+            return Some(known);
+        }
+        let found = Self::look()?;
+        Some(PYTHON.get_or_init(|| found))
+    }
+
+    /// Called by any thread, without the interpreter's lock.
+    pub(super) fn is_supported(&self) -> Result<(), &'static str> {
+        // SAFETY: both only read a word.
+        let (initialized, finalizing) =
+            unsafe { ((self.Py_IsInitialized)(), self.is_finalizing.map_or(0, |ask| ask())) };
+        if initialized == 0 || finalizing != 0 {
+            return Err("Python is not running");
+        }
+        // SAFETY: a static text.
+        let version = unsafe { CStr::from_ptr((self.Py_GetVersion)()) }.to_string_lossy();
+        if version.contains("free-threading") {
+            return Err("this Python has no global lock; functions are recorded in those that have one");
+        }
+        let minor = version
+            .strip_prefix("3.")
+            .and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok());
+        if minor.is_none_or(|minor| minor < OLDEST) {
+            return Err("this Python is older than 3.9");
+        }
+        Ok(())
+    }
+
+    /// Has the main thread call it between two instructions. `false` if too much waits there already.
+    pub(super) fn call_soon(&self, what: Pending) -> bool {
+        // SAFETY: Python runs, as was just seen; any thread may call this, and it waits for no lock of Python's but that of a list.
+        unsafe { (self.Py_AddPendingCall)(what, std::ptr::null_mut()) == 0 }
+    }
+
+    /// Runs `body` unseen by debuggers and profilers, where Python can do that.
+    ///
+    /// # Safety
+    /// The calling thread holds the interpreter's lock.
+    pub(super) unsafe fn untraced<T>(&self, body: impl FnOnce() -> T) -> T {
+        let (Some(enter), Some(leave)) = (self.enter_tracing, self.leave_tracing) else { return body() };
+        // SAFETY: the caller's promise; the state is this thread's own.
+        unsafe {
+            let thread = (self.PyThreadState_Get)();
+            enter(thread);
+            let result = body();
+            leave(thread);
+            result
+        }
+    }
+
+    /// `None`, as what a function answers with.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(super) unsafe fn new_none(&self) -> Object {
+        // SAFETY: None is an object.
+        unsafe { (self.Py_IncRef)(self.none) };
+        self.none
+    }
+}
+
+/// `name` ends with NUL.
+fn look(name: &str) -> Option<*mut c_void> {
+    // SAFETY: the name ends with NUL; dlsym has no other precondition.
+    let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast()) };
+    (!at.is_null()).then_some(at)
+}

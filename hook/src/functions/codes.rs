@@ -1,0 +1,54 @@
+//! Which code object is which function: a table that is read for every event.
+//!
+//! Written and read under the interpreter's lock.
+
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
+
+use xpu_shared::functions::FUNCTIONS;
+
+/// A power of two, and a quarter full at most.
+const PLACES: usize = 4096;
+const _: () = assert!(4 * (FUNCTIONS + super::BUILT_IN.len()) <= PLACES + 4 && PLACES.is_power_of_two());
+
+/// By their addresses; 0 where there is none.
+static CODES: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
+static NUMBERS: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
+
+fn places(code: usize) -> impl Iterator<Item = usize> {
+    let first = code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - PLACES.ilog2());
+    (first..first + PLACES).map(|place| place % PLACES)
+}
+
+/// Of functions that share a code the first gives it its number.
+pub(super) fn watch(code: usize, number: u16) {
+    for place in places(code) {
+        let there = CODES[place].load(Relaxed);
+        if there == code {
+            return;
+        }
+        if there == 0 {
+            NUMBERS[place].store(number, Relaxed);
+            return CODES[place].store(code, Relaxed);
+        }
+    }
+}
+
+#[inline]
+pub(super) fn number(code: usize) -> Option<u16> {
+    for place in places(code) {
+        let there = CODES[place].load(Relaxed);
+        if there == code {
+            return Some(NUMBERS[place].load(Relaxed));
+        }
+        if there == 0 {
+            break;
+        }
+    }
+    None
+}
+
+pub(super) fn forget() {
+    for code in &CODES {
+        code.store(0, Relaxed);
+    }
+}

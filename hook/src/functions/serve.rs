@@ -1,0 +1,371 @@
+//! What the main thread of Python does for it, with the interpreter's lock, between two instructions of the program.
+
+use std::{
+    ffi::{CStr, c_int, c_long, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32,
+        Ordering::{AcqRel, Relaxed, Release},
+    },
+};
+
+use super::{
+    BUILT_IN, ON, QUEUED, SAID, WANTED,
+    api::{FILE_INPUT, FastCall, Method, Object, Python},
+    codes, forms, open,
+};
+use crate::lane::monotonic;
+
+const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watch.py"), "\0").as_bytes()) {
+    Ok(source) => source,
+    Err(_) => panic!("a source has no NUL"),
+};
+/// `OWN_FILE` there.
+const FILE: &CStr = c"<xpu-top>";
+
+/// What the source finds beside itself.
+static METHODS: [(&CStr, Method); 6] = [
+    method(c"enter", enter),
+    method(c"leave", leave),
+    method(c"collected", collected),
+    method(c"watch", watch),
+    method(c"forget", forget),
+    method(c"profile", profile),
+];
+
+/// `PyTrace_CALL` and `PyTrace_RETURN`
+const CALL: c_int = 0;
+const RETURN: c_int = 3;
+
+const fn method(name: &'static CStr, call: FastCall) -> (&'static CStr, Method) {
+    (name, Method::new(name, call))
+}
+
+/// What came of a beginning.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) begun: u32,
+    /// When, in monotonic nanoseconds.
+    pub(super) at: u64,
+    /// Why functions are not watched; empty if they are.
+    pub(super) refused: String,
+    /// Those that are not, each with why.
+    pub(super) missing: Vec<String>,
+}
+
+/// The namespace of the source, once it was run; the `enter` in it; and which beginning is attached. Only under the interpreter's
+/// lock.
+static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
+
+/// In the place of a beginning.
+const HALF: u32 = u32::MAX;
+
+/// The pending call. Answers -1 with an exception set only where a handler of a signal raised it: the program gets it.
+pub(super) extern "C" fn serve(_: *mut c_void) -> c_int {
+    QUEUED.store(false, Release);
+    let Some(python) = Python::find() else { return 0 };
+    // SAFETY: Python calls pending calls with its lock held and no exception set.
+    let served = unsafe { python.untraced(|| catch_unwind(|| attach_or_detach(python))) };
+    match served {
+        Ok(Some(())) => 0,
+        Ok(None) => -1,
+        Err(_) => {
+            crate::switch::panicked();
+            0
+        }
+    }
+}
+
+/// `None` if an exception is the program's.
+///
+/// # Safety
+/// The calling thread holds the interpreter's lock, as for all that follows.
+unsafe fn attach_or_detach(python: &Python) -> Option<()> {
+    let wanted = WANTED.load(Relaxed);
+    let attached = ATTACHED.load(Relaxed);
+    if attached == wanted {
+        return Some(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
+            refuse(wanted, "Python's main thread is in a subinterpreter");
+            return Some(());
+        }
+        let namespace = namespace(python)?;
+        if namespace.is_null() {
+            refuse(wanted, "Python has no memory for it");
+            return Some(());
+        }
+        if attached != 0 {
+            call(python, namespace, c"end")?;
+            ATTACHED.store(0, Relaxed);
+        }
+        if wanted == 0 {
+            return Some(());
+        }
+        // If a signal's handler ends it, what is half attached is to be detached, and it is to begin anew.
+        ATTACHED.store(HALF, Relaxed);
+        let lines = call(python, namespace, c"begin")?;
+        ATTACHED.store(wanted, Relaxed);
+        let (refused, missing) = lines.split_once('\n').unwrap_or((&lines, ""));
+        ON.store(wanted, Release);
+        if WANTED.load(Relaxed) != wanted {
+            // Nobody wants it any more; the call that ends it is under way.
+            ON.store(0, Relaxed);
+        }
+        say(wanted, refused, missing);
+    }
+    Some(())
+}
+
+/// Nothing is attached, and nothing will be.
+fn refuse(wanted: u32, why: &str) {
+    // Nobody may want it any more, or want it anew.
+    let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
+    say(wanted, why, "");
+}
+
+fn say(begun: u32, refused: &str, missing: &str) {
+    let missing = missing.lines().map(str::to_owned).collect();
+    let said = Box::new(Said { begun, at: monotonic(), refused: refused.to_owned(), missing });
+    let before = SAID.swap(Box::into_raw(said), AcqRel);
+    if !before.is_null() {
+        // SAFETY: made by `Box::into_raw` here, and the swap made it this thread's alone.
+        drop(unsafe { Box::from_raw(before) });
+    }
+}
+
+/// Where the source lives, run once; null if there is no memory for it.
+unsafe fn namespace(python: &Python) -> Option<Object> {
+    let known = NAMESPACE.load(Relaxed);
+    if !known.is_null() {
+        return Some(known);
+    }
+    // SAFETY: the lock is held; every object is looked at before it is used.
+    unsafe {
+        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
+        let made = (python.PyDict_New)();
+        if code.is_null() || made.is_null() || !fill(python, made) {
+            (python.PyErr_Clear)();
+            return Some(ptr::null_mut());
+        }
+        let done = (python.PyEval_EvalCode)(code, made, made);
+        (python.Py_DecRef)(code);
+        if done.is_null() {
+            // It defines functions, and fails only where a signal's handler does.
+            return None;
+        }
+        (python.Py_DecRef)(done);
+        NAMESPACE.store(made, Relaxed);
+        Some(made)
+    }
+}
+
+unsafe fn fill(python: &Python, namespace: Object) -> bool {
+    let set = |name: &CStr, value: Object| {
+        // SAFETY: the lock is held; the dict takes a reference of its own.
+        !value.is_null() && unsafe { (python.PyDict_SetItemString)(namespace, name.as_ptr(), value) } == 0
+    };
+    // SAFETY: as above; the methods are static.
+    unsafe {
+        for (name, method) in &METHODS {
+            let function = (python.PyCFunction_NewEx)(&raw const *method, ptr::null_mut(), ptr::null_mut());
+            if !set(name, function) {
+                return false;
+            }
+            if *name == c"enter" {
+                // Its reference is kept: it marks profile functions as the hook's.
+                MARK.store(function, Relaxed);
+            } else {
+                (python.Py_DecRef)(function);
+            }
+        }
+        let all = forms().collect::<Vec<_>>().join("\n");
+        let all = (python.PyUnicode_FromStringAndSize)(all.as_ptr().cast(), all.len() as isize);
+        let built_in = (python.PyLong_FromLong)(BUILT_IN.len() as c_long);
+        // References to these last as long as the namespace, which is for ever.
+        set(c"__builtins__", (python.PyImport_AddModule)(c"builtins".as_ptr()))
+            && set(c"BUILT_IN", built_in)
+            && set(c"FORMS", all)
+    }
+}
+
+/// Calls a function of the source, and gives the text it answers with. `None` if it raised: that is the program's.
+unsafe fn call(python: &Python, namespace: Object, name: &CStr) -> Option<String> {
+    // SAFETY: the lock is held, and the source has this function.
+    unsafe {
+        let function = (python.PyDict_GetItemString)(namespace, name.as_ptr());
+        let answer = (python.PyObject_CallObject)(function, ptr::null_mut());
+        if answer.is_null() {
+            return None;
+        }
+        let said =
+            if answer == python.none { String::new() } else { text(python, answer).unwrap_or_default() };
+        (python.Py_DecRef)(answer);
+        Some(said)
+    }
+}
+
+unsafe fn text(python: &Python, object: Object) -> Option<String> {
+    let mut length = 0;
+    // SAFETY: the lock is held, and `object` is alive.
+    unsafe {
+        let at = (python.PyUnicode_AsUTF8AndSize)(object, &raw mut length);
+        if at.is_null() {
+            (python.PyErr_Clear)();
+            return None;
+        }
+        let bytes = std::slice::from_raw_parts(at.cast(), usize::try_from(length).ok()?);
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// The first arguments of a call, and Python, if there are so many.
+unsafe fn taken<const N: usize>(arguments: *const Object, count: isize) -> Option<[Object; N]> {
+    if arguments.is_null() || (count as usize) < N {
+        return None;
+    }
+    // SAFETY: Python promises so many arguments.
+    Some(unsafe { std::array::from_fn(|place| *arguments.add(place)) })
+}
+
+fn none() -> Object {
+    // SAFETY: Python calls the functions below with its lock held.
+    Python::find().map_or(ptr::null_mut(), |python| unsafe { python.new_none() })
+}
+
+/// `enter(code, ...)`: it begins to run.
+unsafe extern "C" fn enter(_: Object, arguments: *const Object, count: isize) -> Object {
+    // SAFETY: as Python calls it.
+    if let Some([code]) = unsafe { taken(arguments, count) }
+        && let Some(number) = codes::number(code.addr())
+    {
+        open::enter(number);
+    }
+    none()
+}
+
+/// `leave(code, ...)`: it does not run any more.
+unsafe extern "C" fn leave(_: Object, arguments: *const Object, count: isize) -> Object {
+    // SAFETY: as Python calls it.
+    if let Some([code]) = unsafe { taken(arguments, count) }
+        && let Some(number) = codes::number(code.addr())
+    {
+        open::leave(number);
+    }
+    none()
+}
+
+/// `collected(phase, info)`, of `gc.callbacks`.
+unsafe extern "C" fn collected(_: Object, arguments: *const Object, count: isize) -> Object {
+    // SAFETY: as Python calls it.
+    let taken = unsafe { taken(arguments, count) };
+    if let Some(python) = Python::find()
+        && let Some([phase, info]) = taken
+    {
+        // SAFETY: as above; `info` is a dict with a number.
+        unsafe {
+            if text(python, phase).as_deref() == Some("start") {
+                open::collection_begins();
+            } else {
+                let generation = (python.PyDict_GetItemString)(info, c"generation".as_ptr());
+                let number = if generation.is_null() { 0 } else { (python.PyLong_AsLong)(generation) };
+                (python.PyErr_Clear)();
+                open::collection_ends(u16::try_from(number).unwrap_or(0));
+            }
+        }
+    }
+    none()
+}
+
+/// `watch(code, number)`
+unsafe extern "C" fn watch(_: Object, arguments: *const Object, count: isize) -> Object {
+    // SAFETY: as Python calls it.
+    let taken = unsafe { taken(arguments, count) };
+    if let Some(python) = Python::find()
+        && let Some([code, number]) = taken
+    {
+        // SAFETY: as above.
+        let number = unsafe { (python.PyLong_AsLong)(number) };
+        if let Ok(number) = u16::try_from(number) {
+            codes::watch(code.addr(), number);
+        }
+    }
+    none()
+}
+
+/// `forget()`
+unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
+    codes::forget();
+    none()
+}
+
+/// `profile(on)`: sets a profile function on all threads there are, or takes it away where it is still the hook's. Answers with
+/// why it could not, or nothing.
+unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(python) = Python::find() else { return ptr::null_mut() };
+    // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none ends.
+    unsafe {
+        let on = taken(arguments, count).is_some_and(|[on]| (python.PyLong_AsLong)(on) != 0);
+        let mark = MARK.load(Relaxed);
+        let ask = (python.PySys_GetObject)(c"getprofile".as_ptr());
+        let own = (python.PyThreadState_Get)();
+        let mut theirs = 0;
+        let mut thread = (python.PyInterpreterState_ThreadHead)((python.PyInterpreterState_Get)());
+        while !thread.is_null() {
+            (python.PyThreadState_Swap)(thread);
+            let set = (python.PyObject_CallObject)(ask, ptr::null_mut());
+            if set.is_null() {
+                (python.PyErr_Clear)();
+            } else {
+                if on && set == python.none {
+                    (python.PyEval_SetProfile)(Some(profiled), mark);
+                } else if !on && set == mark {
+                    (python.PyEval_SetProfile)(None, ptr::null_mut());
+                }
+                theirs += u32::from(on && set != python.none && set != mark);
+                (python.Py_DecRef)(set);
+            }
+            thread = (python.PyThreadState_Next)(thread);
+        }
+        (python.PyThreadState_Swap)(own);
+        let why = match theirs {
+            0 => String::new(),
+            _ => format!(
+                "{theirs} threads have a profile function already (sys.setprofile, or a profiler); Python 3.12 has room for several"
+            ),
+        };
+        (python.PyUnicode_FromStringAndSize)(why.as_ptr().cast(), why.len() as isize)
+    }
+}
+
+/// The profile function, for all that a thread runs.
+unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Object) -> c_int {
+    if what != CALL && what != RETURN {
+        return 0;
+    }
+    let Some(python) = Python::find() else { return 0 };
+    // SAFETY: Python calls this with its lock held and a frame that runs; the code outlives its frame.
+    unsafe {
+        if WANTED.load(Relaxed) == 0 {
+            // Nobody has taken it away yet, or this is a child that was forked meanwhile.
+            if mark == MARK.load(Relaxed) {
+                (python.PyEval_SetProfile)(None, ptr::null_mut());
+            }
+            return 0;
+        }
+        let code = (python.PyFrame_GetCode)(frame);
+        let number = codes::number(code.addr());
+        (python.Py_DecRef)(code);
+        match number {
+            Some(number) if what == CALL => open::enter(number),
+            Some(number) => open::leave(number),
+            None => {}
+        }
+    }
+    0
+}

@@ -1,0 +1,161 @@
+"""Has functions of the program watched, and its garbage collector.
+
+The hook runs this on the main thread, between two of its instructions, in a namespace of its own that holds what the hook
+does for it: FORMS are the functions asked for, of which the first BUILT_IN always are; `enter` and `leave` record, `collected` is told of garbage collections, `watch(code, number)` and `forget()` say
+which code counts, and `profile(on)` is for Pythons without `sys.monitoring`. Attributes are looked up where they are kept:
+no code of the program runs for it.
+"""
+
+import gc
+import sys
+from types import FunctionType, MethodType, ModuleType
+
+OWN_FILE = "<xpu-top>"
+# The standard ones are those of debuggers, coverage, profilers and optimizers.
+FREE_TOOLS = (4, 3)
+# A function that decorators stand around.
+LAYERS = 32
+
+# A code object is known by its address, so it must live.
+held = []
+tool = None
+
+
+def begin():
+    """Lines: why functions are not watched, or nothing; then which are not."""
+    try:
+        missing = watch_all(FORMS.splitlines())
+        gc.callbacks.append(collected)
+        # Nothing is attached for nothing.
+        return "\n".join([attach() if held else "", *missing])
+    except BaseException as error:
+        end()
+        if not is_own(error):
+            raise
+        return repr(error)
+
+
+def end():
+    """Everything is as it was. Does the rest when it is called again."""
+    global tool
+    gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not collected]
+    if tool is not None:
+        detach()
+        tool = None
+    elif held and not hasattr(sys, "monitoring"):
+        profile(False)
+    forget()
+    held.clear()
+
+
+def is_own(error):
+    """Whether it comes from here, and not from a signal's handler that ran meanwhile."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return isinstance(error, Exception) and trace is not None and trace.tb_frame.f_code.co_filename == OWN_FILE
+
+
+def watch_all(forms):
+    missing = []
+    for number, form in enumerate(forms):
+        code = code_of(form)
+        if not isinstance(code, str):
+            held.append(code)
+            watch(code, number)
+        # The first are built in, and nobody misses a library that is not used.
+        elif number >= BUILT_IN or form.split("@")[0] in sys.modules:
+            missing.append(f"{form}: {code}")
+    return missing
+
+
+def code_of(form):
+    """The code of `module@Class@function`, or why there is none."""
+    place, *names = form.split("@")
+    found = sys.modules.get(place)
+    if found is None:
+        return f"{place} is not imported"
+    for name in names:
+        found = member(found, name)
+        if found is None:
+            return f"{place} has no {name}"
+        place = name
+    for _ in range(LAYERS):
+        inner = unwrapped(found)
+        if inner is None:
+            break
+        found = inner
+    return found.__code__ if isinstance(found, FunctionType) else f"{place} is no function written in Python"
+
+
+def member(of, name):
+    if isinstance(of, type):
+        for base in type.__getattribute__(of, "__mro__"):
+            found = type.__getattribute__(base, "__dict__").get(name)
+            if found is not None:
+                return found
+        return None
+    found = kept_in(of).get(name)
+    if found is None and isinstance(of, ModuleType):
+        found = sys.modules.get(f"{kept_in(of).get('__name__')}.{name}")
+    if found is None and not isinstance(of, ModuleType):
+        found = member(type(of), name)
+    return found
+
+
+def unwrapped(found):
+    if isinstance(found, (staticmethod, classmethod, MethodType)):
+        return found.__func__
+    if isinstance(found, property):
+        return found.fget
+    return kept_in(found).get("__wrapped__")
+
+
+def kept_in(of):
+    try:
+        return object.__getattribute__(of, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def attach():
+    """Why functions cannot be watched, or nothing."""
+    global tool
+    if not hasattr(sys, "monitoring"):
+        return profile(True)
+    monitoring, events = sys.monitoring, sys.monitoring.events
+    free = [number for number in FREE_TOOLS if monitoring.get_tool(number) is None]
+    if not free:
+        return "no tool of sys.monitoring is free: " + ", ".join(map(monitoring.get_tool, FREE_TOOLS))
+    tool = free[0]
+    monitoring.use_tool_id(tool, "xpu-top")
+    for event in (events.PY_START, events.PY_RESUME, events.PY_THROW):
+        monitoring.register_callback(tool, event, enter)
+    for event in (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND):
+        monitoring.register_callback(tool, event, leave)
+    for code in held:
+        monitoring.set_local_events(
+            tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
+        )
+    # These two are told of all code or of none. Only exceptions come this way.
+    monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
+    return ""
+
+
+def detach():
+    monitoring, events = sys.monitoring, sys.monitoring.events
+    if monitoring.get_tool(tool) != "xpu-top":
+        return
+    monitoring.set_events(tool, 0)
+    for code in held:
+        monitoring.set_local_events(tool, code, 0)
+    for event in (
+        events.PY_START,
+        events.PY_RESUME,
+        events.PY_THROW,
+        events.PY_RETURN,
+        events.PY_YIELD,
+        events.PY_UNWIND,
+    ):
+        monitoring.register_callback(tool, event, None)
+    monitoring.free_tool_id(tool)
