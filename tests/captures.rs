@@ -97,7 +97,10 @@ fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
                 "gemm": 3, "collective": 3, "group": 1, "copy": 1, "set": 1, "blocked": 1,
                 "activity_kernel": 5, "activity_copy": 1, "activity_set": 1,
             });
-            assert_eq!(step["operations"], all, "{report:#}");
+            let mut operations = step["operations"].clone();
+            // Python collects garbage when it likes.
+            operations.as_object_mut().expect("kinds").remove("function");
+            assert_eq!(operations, all, "{report:#}");
             assert!(step["on_gpu_ns"]["gemm"].as_u64() > Some(0), "{step:#}");
         }
         assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!("Marked")));

@@ -166,7 +166,12 @@ def state():
     """What the hook may not leave behind."""
     monitoring = getattr(sys, "monitoring", None)
     tools = [monitoring.get_tool(tool) for tool in range(6)] if monitoring else None
-    return {"tools": tools, "profile": repr(sys.getprofile()), "gc": len(gc.callbacks), "main": "watch_all" in globals()}
+    return {
+        "tools": tools,
+        "profile": repr(sys.getprofile()),
+        "gc": len(gc.callbacks),
+        "main": "watch_all" in globals(),
+    }
 
 
 exec(os.environ.get("BEFORE", ""))

@@ -1,10 +1,13 @@
 """Has functions of the program watched, and its garbage collector.
 
-The hook runs this on the main thread, between two of its instructions, in a namespace of its own that holds what the hook
-does for it: FORMS are the functions asked for, of which the first BUILT_IN always are; `enter` and `leave` record, `collected` is told of garbage collections, `watch(code, number)` and `forget()` say
-which code counts, and `profile(on)` is for Pythons without `sys.monitoring`. Attributes are looked up where they are kept:
-no code of the program runs for it.
+The hook runs this on the main thread, between two of its instructions, in a namespace of its own that holds what the
+hook does for it. FORMS are the functions, of which the first BUILT_IN are watched without being asked for; `enter` and
+`leave` record, `collected` is told of garbage collections, `watch(code, number)` and `forget()` say which code counts,
+and `profile(on)` is for Pythons without `sys.monitoring`. Attributes are looked up where they are kept: no code of the
+program runs for it.
 """
+
+# ruff: noqa: F821
 
 import gc
 import sys
@@ -134,9 +137,7 @@ def attach():
     for event in (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND):
         monitoring.register_callback(tool, event, leave)
     for code in held:
-        monitoring.set_local_events(
-            tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
-        )
+        monitoring.set_local_events(tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD)
     # These two are told of all code or of none. Only exceptions come this way.
     monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
     return ""
