@@ -1,4 +1,5 @@
 use super::*;
+use crate::record::{HostCall, Record};
 
 #[test]
 fn numbers_have_names() {
@@ -39,11 +40,8 @@ fn a_process_without_python_says_so_and_calls_that_were_not_left_are_forgotten()
     let lane = || crate::lane::Lane::mine().expect("this thread has one");
     let numbers = || {
         let next = || loop {
-            match lane().ring.pop()? {
-                crate::record::Record::Host { call: crate::record::HostCall::Function(number), .. } => {
-                    return Some(number);
-                }
-                _ => {}
+            if let Record::Host { call: HostCall::Function(number), .. } = lane().ring.pop()? {
+                return Some(number);
             }
         };
         std::iter::from_fn(next).collect::<Vec<_>>()
