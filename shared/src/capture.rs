@@ -3,8 +3,10 @@
 //! Frames may come from anybody: nothing in them is believed that would lead out of what came with it.
 
 mod clock;
+mod diff;
 #[cfg(test)]
 pub(crate) mod example;
+mod groups;
 pub mod kernel;
 mod meeting;
 mod report;
@@ -31,10 +33,12 @@ use crate::{
 use clock::ends_together;
 
 pub use clock::Clocks;
+pub use diff::{Change, CostKind, Diff, Side};
+pub use groups::{Groups, Only};
 pub use meeting::{Attendance, Meeting, Meetings};
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
-    Report, Spread, StepReport, Summary, bucket, host_function, transposed,
+    Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
 };
 pub use spans::{Spans, union};
 pub use whole::{Seen, WholeStep, Work};

@@ -44,17 +44,21 @@ def test_perfetto_reads_it(capture, report, tmp_path):
     trace = perfetto.Trace()
     trace.ParseFromString(path.read_bytes())
     tracks, open_slices, last = {}, collections.defaultdict(list), collections.defaultdict(int)
-    slices, flows = collections.Counter(), collections.defaultdict(list)
+    slices, flows, curves = collections.Counter(), collections.defaultdict(list), collections.defaultdict(list)
     for packet in trace.packet:
         assert packet.trusted_packet_sequence_id == 1
         if packet.HasField("track_descriptor"):
+            assert packet.track_descriptor.uuid not in tracks
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor
             continue
         event = packet.track_event
         assert event.track_uuid in tracks, "every slice is on a declared track"
         assert packet.timestamp >= last[event.track_uuid], "times of a track never go back"
         last[event.track_uuid] = packet.timestamp
-        if event.type == BEGIN:
+        if event.type == perfetto.TrackEvent.TYPE_COUNTER:
+            track = tracks[event.track_uuid]
+            curves[track.name, track.counter.unit_name].append(event.double_counter_value)
+        elif event.type == BEGIN:
             open_slices[event.track_uuid].append(event.name)
             slices[event.name.split(" ")[0]] += 1
             for flow in [*event.flow_ids, *event.terminating_flow_ids]:
@@ -70,6 +74,9 @@ def test_perfetto_reads_it(capture, report, tmp_path):
     assert slices["AllReduce"] == of_all_steps(report, "collective")
     assert slices["step"] == RANKS * STEPS
     assert len(flows) == STEPS * 4
+    assert set(curves) == {("products", "TFLOPS"), ("NCCL bus", "GB/s")}
+    assert max(curves["products", "TFLOPS"]) == pytest.approx(report["gemms"][0]["tflops"], rel=0.01)
+    assert all(min(values) == 0 for values in curves.values()), "nothing runs at the end"
     assert all(sorted(ranks) == sorted(names) for ranks in flows.values()), "each collective meets all ranks"
 
 

@@ -13,7 +13,7 @@ use xpu_shared::{
 };
 
 use crate::{command::demo::DemoArgs, hosts::Hosts, replay::time};
-pub use reading::{ExportArgs, ReportArgs};
+pub use reading::{DiffArgs, ExportArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
 ///
@@ -45,7 +45,9 @@ pub enum Command {
     Capture(CaptureArgs),
     /// Print what a capture holds: steps, operations, how the time was spent
     Report(ReportArgs),
-    /// Write a capture as a timeline that Perfetto or Chrome draws
+    /// Compare two captures: what costs more, and whether that is more than chance
+    Diff(DiffArgs),
+    /// Write a capture as a timeline that Perfetto or Chrome draws, as tables, or as folded lines
     Export(ExportArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),

@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod ctl;
 pub mod demo;
+pub mod diff;
 pub mod export;
 pub mod keygen;
 mod living;

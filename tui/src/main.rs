@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Capture(args)) => command::capture::capture(args),
         Some(Command::Report(args)) => command::report::report(args),
+        Some(Command::Diff(args)) => command::diff::diff(args),
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::Status(args)) => command::status::status(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),

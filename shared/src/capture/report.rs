@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Capture, Clocks, Kind, Meetings, RankCapture, Seen, WholeStep};
+use super::{Capture, Clocks, Groups, Kind, Meetings, RankCapture, Seen, WholeStep};
 use crate::{
     frame::{CaptureEnd, StepSource, Tracing},
     id::{HostName, JobName, Rank, Step},
@@ -26,7 +26,7 @@ pub use arrival::{ArrivalRow, NOISE_NS};
 pub(super) use breakdown::Busy;
 pub use breakdown::Summary;
 pub use collective::{CollectiveRow, bucket};
-pub use copy::CopyRow;
+pub use copy::{CopyRow, what as copied};
 pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
@@ -78,6 +78,9 @@ pub struct Clock {
 pub struct RankReport {
     pub rank: Rank,
     pub host: HostName,
+    /// Its place along each axis of the groups that were named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, u32>,
     pub ended: CaptureEnd,
     pub source: Option<StepSource>,
     pub steps: Vec<StepReport>,
@@ -112,6 +115,15 @@ pub struct StepReport {
 }
 
 impl Report {
+    /// Says of each rank where it stands.
+    pub fn place(&mut self, groups: Option<&Groups>) {
+        for rank in &mut self.ranks {
+            let axes = groups.into_iter().flat_map(Groups::axes).map(ToOwned::to_owned);
+            let at = groups.map(|groups| groups.coordinates(rank.rank)).unwrap_or_default();
+            rank.groups = axes.zip(at).collect();
+        }
+    }
+
     pub fn of(capture: &Capture) -> Self {
         let clocks = Clocks::of(capture);
         let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
@@ -188,6 +200,7 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> Ra
     RankReport {
         rank,
         host: of.host.clone(),
+        groups: BTreeMap::new(),
         ended: of.account.ended,
         source: of.account.source,
         steps,

@@ -3,6 +3,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use xpu_shared::capture::{CostKind, Groups, Only};
+
+/// Which ranks, by their places in the parallel groups.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SelectArgs {
+    /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
+    #[arg(long, value_name = "AXES")]
+    pub groups: Option<Groups>,
+    /// Only ranks of these places: `tp=0,pp=1`
+    #[arg(long, value_name = "PLACES", requires = "groups")]
+    pub only: Option<Only>,
+}
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -15,6 +27,8 @@ pub struct ReportArgs {
     /// So many rows of each table of text
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub top: usize,
+    #[command(flatten)]
+    pub select: SelectArgs,
 }
 
 #[derive(Debug, Args)]
@@ -28,4 +42,59 @@ pub struct ExportArgs {
     /// Write Chrome's JSON
     #[arg(long, value_name = "OUT")]
     pub chrome: Option<PathBuf>,
+    /// Write a table for each kind of what happened, DIR/gemms.csv and so on
+    #[arg(long, value_name = "DIR")]
+    pub csv: Option<PathBuf>,
+    /// The same as Parquet, DIR/gemms.parquet and so on
+    #[arg(long, value_name = "DIR")]
+    pub parquet: Option<PathBuf>,
+    /// Write folded lines, for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`
+    #[arg(long, value_name = "OUT")]
+    pub folded: Option<PathBuf>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// What it was before
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// What it is now
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// So many rows of text
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub top: usize,
+    /// End with 1 if steps take so much longer, `3%`, or a part of them: `exposed=10%`; parts are step, compute, exposed, memory and gap
+    #[arg(long, value_name = "[PART=]PERCENT", value_parser = limit)]
+    pub fail_on: Vec<Limit>,
+    #[command(flatten)]
+    pub select: SelectArgs,
+}
+
+/// More than that is too much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    pub part: CostKind,
+    /// 0.03 is 3 %.
+    pub most: f64,
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let (part, most) = text.split_once('=').unwrap_or(("step", text));
+    let part = match part {
+        "step" => CostKind::Step,
+        "compute" => CostKind::Compute,
+        "exposed" => CostKind::Exposed,
+        "memory" => CostKind::Memory,
+        "gap" => CostKind::Gap,
+        _ => return Err("parts are step, compute, exposed, memory and gap".to_owned()),
+    };
+    let most = most.strip_suffix('%').unwrap_or(most).trim().parse::<f64>().ok();
+    let most = most.filter(|most| most.is_finite() && *most >= 0.0).map(|percent| percent / 100.0);
+    most.map(|most| Limit { part, most }).ok_or_else(|| "write percent, like 3% or exposed=10%".to_owned())
 }

@@ -1,45 +1,78 @@
-//! `xpu-top export`: a capture in the forms that other programs draw.
+//! `xpu-top export`: a capture in the forms that other programs read.
 
 mod chrome;
+mod counter;
+mod csv;
+mod folded;
+mod parquet;
 mod perfetto;
+mod sheet;
 mod timeline;
 mod words;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufWriter, Write},
     path::Path,
     process::ExitCode,
 };
 
 use anyhow::Context as _;
+use xpu_shared::capture::Clocks;
 
 use super::report::read;
 use crate::args::{ExportArgs, UsageError};
+use sheet::{SHEETS, Sheet, Source};
 use timeline::Timeline;
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    if args.chrome.is_none() && args.perfetto.is_none() {
-        return Err(
-            UsageError::Value("say what to write: --perfetto FILE or --chrome FILE".to_owned()).into()
-        );
+    let ExportArgs { file, perfetto, chrome, csv, parquet, folded, select } = args;
+    if [perfetto, chrome, csv, parquet, folded].iter().all(|out| out.is_none()) {
+        let forms = "say what to write: --perfetto, --chrome or --folded FILE, --csv or --parquet DIR";
+        return Err(UsageError::Value(forms.to_owned()).into());
     }
-    let capture = read(&args.file)?;
-    let timeline = Timeline::of(&capture);
-    if let Some(path) = &args.chrome {
-        write_to(path, |out| chrome::write(&timeline, out))?;
+    let mut capture = read(file)?;
+    let groups = select.apply(&mut capture)?;
+    if perfetto.is_some() || chrome.is_some() {
+        let timeline = Timeline::of(&capture);
+        if let Some(path) = chrome {
+            write_to(path, |out| Ok(chrome::write(&timeline, out)?))?;
+        }
+        if let Some(path) = perfetto {
+            write_to(path, |out| Ok(perfetto::write(&timeline, out)?))?;
+        }
     }
-    if let Some(path) = &args.perfetto {
-        write_to(path, |out| perfetto::write(&timeline, out))?;
+    if let Some(path) = folded {
+        write_to(path, |out| Ok(folded::write(&capture, out)?))?;
+    }
+    let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
+    if let Some(place) = csv {
+        sheets(place, "csv", |sheet, out| csv::write(sheet, &source, out))?;
+    }
+    if let Some(place) = parquet {
+        sheets(place, "parquet", |sheet, out| parquet::write(sheet, &source, out))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// A file for each table, in a directory that is made if it is not there.
+fn sheets(
+    place: &Path,
+    kind: &str,
+    write: impl Fn(&Sheet, &mut BufWriter<File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    SHEETS.iter().try_for_each(|sheet| {
+        write_to(&place.join(format!("{}.{kind}", sheet.name)), |out| write(sheet, out))
+    })
+}
+
 fn write_to(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let mut out = BufWriter::new(File::create(path).with_context(failed)?);
-    write(&mut out).and_then(|()| out.flush()).with_context(failed)
+    write(&mut out).with_context(failed)?;
+    out.flush().with_context(failed)
 }

@@ -1,6 +1,7 @@
 //! `xpu-top report`: what a capture holds.
 
 mod read;
+mod select;
 mod table;
 mod tables;
 mod text;
@@ -15,7 +16,10 @@ pub(super) use read::read;
 pub(super) use table::Table;
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let report = Report::of(&read(&args.file)?);
+    let mut capture = read(&args.file)?;
+    let groups = args.select.apply(&mut capture)?;
+    let mut report = Report::of(&capture);
+    report.place(groups);
     print(&if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {

@@ -31,7 +31,7 @@ pub struct CopyRow {
 }
 
 /// What a copy or a fill is called, and its bytes, where `seen` counts it.
-pub(in crate::capture) fn what(label: &CapturedLabel, seen: Seen) -> Option<(String, u64)> {
+pub fn what(label: &CapturedLabel, seen: Seen) -> Option<(String, u64)> {
     let name = |direction: Direction| format!("{direction:?}");
     match (seen, label) {
         (Seen::Kernels, CapturedLabel::Activity(Activity::Copy { direction, bytes }))

@@ -1,6 +1,6 @@
 //! What threads did on the host: Python's functions, its garbage collector, data loaders, and calls that wait for the GPU.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
@@ -18,6 +18,17 @@ pub enum HostKind {
     DataLoader,
     /// A call that waits for the GPU.
     Blocked,
+}
+
+impl fmt::Display for HostKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Function => "function",
+            Self::GarbageCollection => "garbage_collection",
+            Self::DataLoader => "data_loader",
+            Self::Blocked => "blocked",
+        })
+    }
 }
 
 /// One function or call, of all ranks and whole steps.

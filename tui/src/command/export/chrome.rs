@@ -23,7 +23,7 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
             json!({ "ph": "M", "pid": pid, "name": "process_sort_index", "args": { "sort_index": pid } }),
         )?;
         for track in &process.tracks {
-            let (tid, name) = (track.place.number(), track.place.name());
+            let (tid, name) = (track.number, track.place.name());
             put(
                 out,
                 json!({ "ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": { "name": name } }),
@@ -54,6 +54,14 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
                     json!({ "ph": letter, "bp": "e", "pid": pid, "tid": tid, "ts": ts, "id": id, "name": name,
                             "cat": "collective" }),
                 )?;
+            }
+        }
+        for counter in &process.counters {
+            let name = format!("{}, {}", counter.name, counter.unit);
+            for &(at, value) in &counter.points {
+                let ts = at.saturating_sub(timeline.begin.0) as f64 / 1e3;
+                let args = json!({ counter.unit: value });
+                put(out, json!({ "ph": "C", "pid": pid, "ts": ts, "name": name, "args": args }))?;
             }
         }
     }

@@ -5,7 +5,10 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use super::timeline::{Part, Process, Slice, Timeline, Track};
+use super::{
+    counter::Counter,
+    timeline::{Part, Process, Slice, Timeline, Track},
+};
 
 /// All that is written comes from one sequence of packets.
 const SEQUENCE: u64 = 1;
@@ -13,6 +16,10 @@ const SEQUENCE: u64 = 1;
 /// `TrackEvent.Type`
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
+const COUNTER: u64 = 4;
+
+/// Numbers of counters in a process: above those of all tracks.
+const FIRST_COUNTER: u64 = 1 << 31;
 
 pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
     for process in &timeline.processes {
@@ -20,6 +27,17 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
         for track in &process.tracks {
             packet(out, |packet| packet.message(60, &track_descriptor(process, track)))?;
             slices(track, track_uuid(process, track), out)?;
+        }
+        for (counter, number) in process.counters.iter().zip(FIRST_COUNTER..) {
+            let track = uuid(process, number);
+            packet(out, |packet| packet.message(60, &counter_descriptor(process, track, counter)))?;
+            for &(at, value) in &counter.points {
+                let fill = |event: &mut Message| {
+                    event.number(9, COUNTER);
+                    event.double(44, value);
+                };
+                event(out, at, fill, track)?;
+            }
         }
     }
     Ok(())
@@ -89,7 +107,7 @@ fn uuid(process: &Process, number: u64) -> u64 {
 }
 
 fn track_uuid(process: &Process, track: &Track) -> u64 {
-    uuid(process, u64::from(track.place.number()) + 1)
+    uuid(process, u64::from(track.number) + 1)
 }
 
 fn process_descriptor(process: &Process) -> Message {
@@ -107,6 +125,17 @@ fn track_descriptor(process: &Process, track: &Track) -> Message {
     descriptor.number(1, track_uuid(process, track));
     descriptor.number(5, uuid(process, 0));
     descriptor.text(2, &track.place.name());
+    descriptor
+}
+
+fn counter_descriptor(process: &Process, uuid_of_it: u64, counter: &Counter) -> Message {
+    let mut inner = Message::default();
+    inner.text(6, counter.unit);
+    let mut descriptor = Message::default();
+    descriptor.number(1, uuid_of_it);
+    descriptor.number(5, uuid(process, 0));
+    descriptor.text(2, counter.name);
+    descriptor.message(8, &inner);
     descriptor
 }
 

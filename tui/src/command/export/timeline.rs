@@ -8,12 +8,15 @@ use std::{
 use serde_json::{Map, Value};
 use xpu_shared::{
     capture::{Capture, Clocks, Kind, RankCapture, Single},
-    frame::CapturedSpan,
+    frame::{CapturedLabel, CapturedSpan},
     id::{HostName, Rank},
     unit::Moment,
 };
 
-use super::words;
+use super::{
+    counter::{self, Counter},
+    words,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
@@ -28,18 +31,23 @@ pub(super) struct Process {
     pub(super) rank: Rank,
     pub(super) host: HostName,
     pub(super) tracks: Vec<Track>,
+    pub(super) counters: Vec<Counter>,
 }
 
-/// Its steps, a thread of it, or a stream.
+/// Its steps, a thread of it and Python's functions there, a stream and what CUPTI recorded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Place {
     Steps,
     Thread(u32),
+    Functions(u32),
     Stream(u32),
+    Activity(u32),
 }
 
 #[derive(Debug)]
 pub(super) struct Track {
+    /// Different for each of a process.
+    pub(super) number: u32,
     pub(super) place: Place,
     /// In order of their beginnings; each is within the one that it begins in, or after it.
     pub(super) slices: Vec<Slice>,
@@ -76,16 +84,9 @@ impl Place {
         match self {
             Self::Steps => "steps".to_owned(),
             Self::Thread(number) => format!("thread {number}"),
+            Self::Functions(number) => format!("thread {number}, Python"),
             Self::Stream(number) => format!("stream {number}"),
-        }
-    }
-
-    /// Different for each of a process.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::Steps => 0,
-            Self::Thread(number) => 1 + number.min(999),
-            Self::Stream(number) => 1001 + number,
+            Self::Activity(number) => format!("stream {number}, by CUPTI"),
         }
     }
 }
@@ -119,10 +120,13 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
         let (place, from, to) = match single.span {
             CapturedSpan::Gpu { stream, .. } => {
                 let Some((from, to)) = single.on_gpu() else { continue };
-                (Place::Stream(stream), from, to)
+                let by_cupti = matches!(*single.label, CapturedLabel::Activity(_));
+                (if by_cupti { Place::Activity(stream) } else { Place::Stream(stream) }, from, to)
             }
             CapturedSpan::Host { took } => {
-                (Place::Thread(single.thread), single.at, Moment(single.at.0.saturating_add(took.0)))
+                let python = matches!(*single.label, CapturedLabel::Function { .. });
+                let place = if python { Place::Functions } else { Place::Thread };
+                (place(single.thread), single.at, Moment(single.at.0.saturating_add(took.0)))
             }
             CapturedSpan::Unknown | CapturedSpan::Timed { .. } => {
                 (Place::Thread(single.thread), single.at, single.at)
@@ -130,8 +134,14 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
         };
         tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
     }
-    let tracks = tracks.into_iter().map(|(place, slices)| Track { place, slices: nested(slices) }).collect();
-    Process { rank, host: of.host.clone(), tracks }
+    let tracks = tracks.into_iter().zip(0..);
+    let tracks = tracks.map(|((place, slices), number)| Track { number, place, slices: nested(slices) });
+    Process {
+        rank,
+        host: of.host.clone(),
+        tracks: tracks.collect(),
+        counters: counter::of(&of.operations, at),
+    }
 }
 
 fn slice(single: &Single, begin: u64, end: u64) -> Slice {

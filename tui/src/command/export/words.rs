@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use xpu_shared::{
-    capture::Single,
+    capture::{Single, kernel},
     frame::{Activity, BlockingCall, CapturedLabel},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn name(single: &Single) -> String {
         CapturedLabel::Blocked(BlockingCall::StreamSynchronize) => "cudaStreamSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::DeviceSynchronize) => "cudaDeviceSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::EventSynchronize) => "cudaEventSynchronize".to_owned(),
-        CapturedLabel::Activity(Activity::Kernel(name)) => name.clone(),
+        CapturedLabel::Activity(Activity::Kernel(name)) => kernel::short(&kernel::demangled(name)),
         CapturedLabel::Activity(Activity::Copy { direction, .. }) => format!("memcpy {direction:?}"),
         CapturedLabel::Activity(Activity::Set { .. }) => "memset".to_owned(),
         CapturedLabel::Function { name, .. } => name.clone(),
@@ -58,10 +58,10 @@ pub(super) fn details(single: &Single) -> Map<String, Value> {
         | CapturedLabel::Activity(Activity::Copy { bytes, .. } | Activity::Set { bytes }) => {
             say("bytes", json!(bytes));
         }
+        CapturedLabel::Activity(Activity::Kernel(name)) => say("name", json!(kernel::demangled(name))),
         CapturedLabel::Graph(_)
         | CapturedLabel::Kernel(_)
         | CapturedLabel::Blocked(_)
-        | CapturedLabel::Activity(Activity::Kernel(_))
         | CapturedLabel::Function { .. } => {}
     }
     if let Some(sequence) = single.sequence {

@@ -115,13 +115,17 @@ fn breakdown(report: &Report, top: usize) -> Table {
     }
     Table::new(format!("{title}; means"), &HEAD, &report.ranks, 3 * top, |rank| {
         let whole = rank.steps.iter().filter(|step| step.summary.is_some()).count();
-        let name = format!("{} ({})", rank.rank, counted(whole, "step", "steps"));
+        let name = format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank));
         cells(name, &rank.summary, whole.max(1) as f64)
     })
 }
 
+fn place(rank: &RankReport) -> String {
+    rank.groups.iter().fold(String::new(), |said, (axis, at)| format!("{said} {axis}{at}"))
+}
+
 fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
-    let name = format!("{:<4} {}", rank.rank.0, step.step);
+    let name = format!("{:<4} {}{}", rank.rank.0, step.step, place(rank));
     match &step.summary {
         Some(summary) => cells(name, summary, 1.0),
         None => vec![name + " sampled", format!("{:.2}", milliseconds(step.took_ns))],

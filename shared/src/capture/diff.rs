@@ -1,0 +1,111 @@
+//! Two captures of the same work: what costs more in the second, and whether that is more than steps differ anyway.
+
+mod cost;
+mod noise;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use super::Capture;
+use crate::id::Rank;
+use cost::Costs;
+
+/// `xpu-top diff --json`. Times are of a step of a rank, the mean over both.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    pub before: Side,
+    pub after: Side,
+    /// The step and its parts, in the order of [`CostKind`]; then all else, what changed most first.
+    pub rows: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Side {
+    pub ranks: usize,
+    /// Steps recorded whole, of all ranks.
+    pub steps: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostKind {
+    Step,
+    Compute,
+    Exposed,
+    Memory,
+    Gap,
+    Gemm,
+    /// Of collectives, without waiting for other ranks.
+    Transfer,
+    Waiting,
+    Kernel,
+    Copy,
+    Host,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    pub kind: CostKind,
+    pub name: String,
+    pub before_ns: f64,
+    pub after_ns: f64,
+    pub change_ns: f64,
+    /// Of what it was before; `null` of what was not there.
+    pub relative: Option<f64>,
+    /// So much it may differ by chance, in 99 of 100; `null` where steps and ranks are too few to tell.
+    pub noise_ns: Option<f64>,
+    /// It is more than noise, and than a microsecond.
+    pub real: bool,
+    pub before_count: f64,
+    pub after_count: f64,
+    /// The rank of both files that it changed most for, and by how much.
+    pub most: Option<(Rank, f64)>,
+}
+
+/// Less nobody looks for.
+const LEAST_NS: f64 = 1000.0;
+
+impl Diff {
+    pub fn of(before: &Capture, after: &Capture) -> Self {
+        let (a, b) = (Costs::of(before), Costs::of(after));
+        let mut rows: Vec<_> = a.keys(&b).into_iter().map(|key| change(&a, &b, &key)).collect();
+        let size = |row: &Change| if row.kind <= CostKind::Gap { f64::INFINITY } else { row.change_ns.abs() };
+        rows.sort_by(|one, other| {
+            size(other)
+                .total_cmp(&size(one))
+                .then_with(|| (one.kind, &one.name).cmp(&(other.kind, &other.name)))
+        });
+        let side =
+            |capture: &Capture, costs: &Costs| Side { ranks: capture.ranks.len(), steps: costs.steps() };
+        Self { before: side(before, &a), after: side(after, &b), rows }
+    }
+
+    /// The step, or a part of it.
+    pub fn row(&self, kind: CostKind) -> Option<&Change> {
+        self.rows.iter().find(|row| row.kind == kind)
+    }
+}
+
+fn change(a: &Costs, b: &Costs, (kind, name): &(CostKind, String)) -> Change {
+    let key = (*kind, name.clone());
+    let (before, after) = (a.samples(&key), b.samples(&key));
+    let (before_ns, after_ns) = (noise::mean(&before), noise::mean(&after));
+    let change_ns = after_ns - before_ns;
+    let noise_ns = noise::noise(&before, &after);
+    Change {
+        kind: *kind,
+        name: name.clone(),
+        before_ns,
+        after_ns,
+        change_ns,
+        relative: (before_ns > 0.0).then(|| change_ns / before_ns),
+        noise_ns,
+        real: change_ns.abs() >= LEAST_NS && noise_ns.is_some_and(|noise| change_ns.abs() > noise),
+        before_count: a.count(&key),
+        after_count: b.count(&key),
+        most: noise::by_rank(&before, &after)
+            .into_iter()
+            .max_by(|one, other| one.1.abs().total_cmp(&other.1.abs())),
+    }
+}

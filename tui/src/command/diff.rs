@@ -1,0 +1,90 @@
+//! `xpu-top diff`: what costs more in one capture than in another.
+
+use std::process::ExitCode;
+
+use xpu_shared::{
+    capture::{Change, CostKind, Diff},
+    status::ExitCode as Code,
+};
+
+use super::{
+    report::{Table, read},
+    stacks::print,
+};
+use crate::{
+    args::{DiffArgs, Limit},
+    figure::counted,
+};
+
+/// Something took longer than `--fail-on` allows.
+const WORSE: u8 = 1;
+
+pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let (mut before, mut after) = (read(&args.before)?, read(&args.after)?);
+    args.select.apply(&mut before)?;
+    args.select.apply(&mut after)?;
+    let diff = Diff::of(&before, &after);
+    print(&if args.json { serde_json::to_string_pretty(&diff)? + "\n" } else { text(&diff, args.top) })?;
+    if diff.before.steps == 0 || diff.after.steps == 0 {
+        eprintln!("xpu-top: no step was recorded whole in one of the files: there is nothing to compare");
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    let worse: Vec<_> = args.fail_on.iter().filter_map(|limit| exceeds(limit, &diff)).collect();
+    for line in &worse {
+        eprintln!("xpu-top: {line}");
+    }
+    Ok(ExitCode::from(if worse.is_empty() { 0 } else { WORSE }))
+}
+
+/// What is within noise does not fail; where nobody knows the noise, the figure decides.
+fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
+    let row = diff.row(limit.part)?;
+    let more = row.relative.unwrap_or(if row.change_ns > 0.0 { f64::INFINITY } else { 0.0 });
+    let beyond_noise = row.noise_ns.is_none_or(|noise| row.change_ns > noise);
+    (more > limit.most && beyond_noise).then(|| {
+        format!("{} takes {:.1} % longer, and {:.1} % is allowed", row.name, more * 100.0, limit.most * 100.0)
+    })
+}
+
+fn text(diff: &Diff, top: usize) -> String {
+    let side = |side: &xpu_shared::capture::Side| {
+        let (ranks, steps) = (counted(side.ranks, "rank", "ranks"), counted(side.steps, "step", "steps"));
+        format!("{ranks}, {steps} of a rank")
+    };
+    let mut out = format!(
+        "before: {}; after: {}; times are ms of a step of a rank; ! changed by more than noise\n",
+        side(&diff.before),
+        side(&diff.after)
+    );
+    let head = ["what", "", "before", "after", "change", "noise", "%", "", "most"];
+    let (parts, others): (Vec<_>, Vec<_>) = diff.rows.iter().partition(|row| row.kind <= CostKind::Gap);
+    Table::new("the step and its parts", &head, &parts, usize::MAX, |row| line(row)).write(&mut out);
+    Table::new("what changed most", &head, &others, top, |row| line(row)).write(&mut out);
+    out
+}
+
+fn line(row: &Change) -> Vec<String> {
+    let ms = |nanoseconds: f64| format!("{:.3}", nanoseconds / 1e6);
+    let kind = match row.kind {
+        CostKind::Gemm => "gemm",
+        CostKind::Transfer => "transfer",
+        CostKind::Waiting => "waiting",
+        CostKind::Kernel => "kernel",
+        CostKind::Copy => "copy",
+        CostKind::Host => "host",
+        _ => "",
+    };
+    vec![
+        row.name.clone(),
+        kind.to_owned(),
+        ms(row.before_ns),
+        ms(row.after_ns),
+        format!("{:+.3}", row.change_ns / 1e6),
+        row.noise_ns.map_or_else(|| "?".to_owned(), ms),
+        row.relative.map_or_else(|| "new".to_owned(), |part| format!("{:+.1}", part * 100.0)),
+        if row.real { "!" } else { "" }.to_owned(),
+        row.most
+            .filter(|_| row.real)
+            .map_or_else(String::new, |(rank, by)| format!("rank {rank} {:+.2}", by / 1e6)),
+    ]
+}

@@ -1,0 +1,61 @@
+//! Rates over time, which are drawn as curves: of products that run, and over the bus.
+
+use xpu_shared::{
+    capture::Single,
+    frame::CapturedLabel,
+    unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
+};
+
+#[derive(Debug)]
+pub(super) struct Counter {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    /// In order of time; each holds until the next.
+    pub(super) points: Vec<(u64, f64)>,
+}
+
+/// Those of which there is something. Of a collective the rate is that of its whole time there, waiting included.
+pub(super) fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Counter> {
+    let gemm = |single: &Single, took| match &*single.label {
+        CapturedLabel::Gemm(shape) => Tflops::from_work(shape.flops(), took).map(|rate| rate.0),
+        _ => None,
+    };
+    let bus = |single: &Single, took| match *single.label {
+        CapturedLabel::Collective { bus_bytes, .. } | CapturedLabel::Group { bus_bytes, .. } => {
+            GigabytesPerSecond::from_work(bus_bytes as f64, took).map(|rate| rate.0)
+        }
+        _ => None,
+    };
+    let all = [
+        Counter { name: "products", unit: "TFLOPS", points: points(operations, &at, gemm) },
+        Counter { name: "NCCL bus", unit: "GB/s", points: points(operations, &at, bus) },
+    ];
+    all.into_iter().filter(|counter| !counter.points.is_empty()).collect()
+}
+
+/// What runs at the same time is added.
+fn points(
+    operations: &[Single],
+    at: impl Fn(Moment) -> u64,
+    rate: impl Fn(&Single, Nanoseconds) -> Option<f64>,
+) -> Vec<(u64, f64)> {
+    let mut changes: Vec<(u64, i64, f64)> = Vec::new();
+    for single in operations {
+        let (Some((from, to)), Some(took)) = (single.on_gpu(), single.took_on_gpu()) else { continue };
+        if let Some(rate) = rate(single, Nanoseconds(took)) {
+            changes.extend([(at(from), 1, rate), (at(to), -1, -rate)]);
+        }
+    }
+    changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)));
+    let (mut points, mut running, mut sum): (Vec<(u64, f64)>, i64, f64) = (Vec::new(), 0, 0.0);
+    for (at, more, rate) in changes {
+        running += more;
+        // Adding and taking away again leaves a little.
+        sum = if running == 0 { 0.0 } else { (sum + rate).max(0.0) };
+        match points.last_mut() {
+            Some(last) if last.0 == at => last.1 = sum,
+            _ => points.push((at, sum)),
+        }
+    }
+    points
+}

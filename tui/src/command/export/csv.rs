@@ -1,0 +1,25 @@
+//! Tables as CSV (RFC 4180), what is unknown empty.
+
+use std::io::Write;
+
+use super::sheet::{Cell, Sheet, Source};
+
+pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+    let names: Vec<_> = sheet.columns(source).into_iter().map(|(name, _)| name).collect();
+    writeln!(out, "{}", names.join(","))?;
+    sheet.rows(source, &mut |row| {
+        for (place, cell) in row.iter().enumerate() {
+            if place > 0 {
+                out.write_all(b",")?;
+            }
+            match cell {
+                Cell::None => {}
+                Cell::Number(number) => write!(out, "{number}")?,
+                Cell::Real(number) => write!(out, "{number}")?,
+                Cell::Flag(is) => write!(out, "{is}")?,
+                Cell::Text(text) => write!(out, "\"{}\"", text.replace('"', "\"\""))?,
+            }
+        }
+        Ok(out.write_all(b"\n")?)
+    })
+}

@@ -1,0 +1,53 @@
+//! Folded lines, as flame graphs are made of: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use xpu_shared::{
+    capture::{Capture, Kind, Seen, Single, Work},
+    frame::CapturedSpan,
+};
+
+use super::words;
+
+/// Times of the GPU and of the host stand beside each other: they are of the same time.
+pub(super) fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
+    for (rank, of) in &capture.ranks {
+        for (step, from, to) in of.steps() {
+            let mut sums: BTreeMap<(&str, String), u64> = BTreeMap::new();
+            for single in of.between(from, to) {
+                let Some((kind, took)) = kind(single, of.seen()) else { continue };
+                let sum = sums.entry((kind, name(single))).or_default();
+                *sum = sum.saturating_add(took);
+            }
+            for ((kind, name), took) in sums {
+                let microseconds = took.div_ceil(1000);
+                writeln!(out, "rank {rank};step {step};{kind};{name} {microseconds}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kind(single: &Single, seen: Seen) -> Option<(&'static str, u64)> {
+    if let CapturedSpan::Host { took } = single.span {
+        return Some(("host", took.0));
+    }
+    let kind = match single.work(seen)? {
+        Work::Compute if single.kind() == Kind::Gemm => "gemm",
+        Work::Compute => "kernel",
+        Work::Communication => "communication",
+        Work::Memory => "memory",
+    };
+    Some((kind, single.took_on_gpu()?))
+}
+
+/// Without what would end a frame or a line.
+fn name(single: &Single) -> String {
+    words::name(single)
+        .chars()
+        .map(|letter| if letter == ';' || letter.is_control() { '_' } else { letter })
+        .collect()
+}

@@ -1,0 +1,153 @@
+//! A capture as tables, one for each kind of what happened and a row for each time: for CSV and Parquet alike.
+
+mod rows;
+
+use xpu_shared::capture::{Capture, Clocks, Groups};
+
+/// One value of a row. All integers are signed: none here needs the 64th bit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    None,
+    Number(i64),
+    Real(f64),
+    Text(String),
+    Flag(bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Number,
+    Real,
+    Text,
+    Flag,
+}
+
+/// A table without its rows. Of columns there are first those of [`RANK`], then one for each axis of the groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sheet {
+    pub(super) name: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    rows: fn(&Source<'_>, &mut Put<'_>) -> anyhow::Result<()>,
+}
+
+pub(super) type Put<'a> = dyn FnMut(Vec<Cell>) -> anyhow::Result<()> + 'a;
+
+/// What rows are made of.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) capture: &'a Capture,
+    pub(super) clocks: &'a Clocks,
+    pub(super) groups: Option<&'a Groups>,
+}
+
+use Kind::{Flag, Number, Real, Text};
+
+const RANK: [(&str, Kind); 3] = [("rank", Number), ("host", Text), ("step", Number)];
+
+pub(super) const SHEETS: [Sheet; 6] = [
+    Sheet {
+        name: "steps",
+        columns: &[
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("sampled", Flag),
+            ("compute_ns", Number),
+            ("communication_ns", Number),
+            ("exposed_ns", Number),
+            ("memory_ns", Number),
+            ("gap_ns", Number),
+            ("blocked_ns", Number),
+        ],
+        rows: rows::steps,
+    },
+    Sheet {
+        name: "gemms",
+        columns: &[
+            ("launched_ns", Number),
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("stream", Number),
+            ("thread", Number),
+            ("sampled", Flag),
+            ("m", Number),
+            ("n", Number),
+            ("k", Number),
+            ("batch", Number),
+            ("datatype", Text),
+            ("transposed", Text),
+            ("flops", Real),
+        ],
+        rows: rows::gemms,
+    },
+    Sheet {
+        name: "collectives",
+        columns: &[
+            ("launched_ns", Number),
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("stream", Number),
+            ("thread", Number),
+            ("sampled", Flag),
+            ("communicator", Text),
+            ("operation", Text),
+            ("sequence", Number),
+            ("group_launch", Flag),
+            ("bytes", Number),
+            ("bus_bytes", Number),
+        ],
+        rows: rows::collectives,
+    },
+    Sheet {
+        name: "kernels",
+        columns: &[
+            ("launched_ns", Number),
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("stream", Number),
+            ("thread", Number),
+            ("sampled", Flag),
+            ("name", Text),
+            ("work", Text),
+        ],
+        rows: rows::kernels,
+    },
+    Sheet {
+        name: "copies",
+        columns: &[
+            ("launched_ns", Number),
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("stream", Number),
+            ("thread", Number),
+            ("sampled", Flag),
+            ("what", Text),
+            ("bytes", Number),
+            ("held_ns", Number),
+        ],
+        rows: rows::copies,
+    },
+    Sheet {
+        name: "host",
+        columns: &[
+            ("begin_ns", Number),
+            ("took_ns", Number),
+            ("thread", Number),
+            ("sampled", Flag),
+            ("kind", Text),
+            ("name", Text),
+        ],
+        rows: rows::host,
+    },
+];
+
+impl Sheet {
+    pub(super) fn columns(&self, source: &Source<'_>) -> Vec<(String, Kind)> {
+        let axes = source.groups.into_iter().flat_map(Groups::axes).map(|axis| (axis.to_owned(), Number));
+        let owned = |&(name, kind): &(&str, Kind)| (name.to_owned(), kind);
+        RANK.iter().map(owned).chain(axes).chain(self.columns.iter().map(owned)).collect()
+    }
+
+    pub(super) fn rows(&self, source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()> {
+        (self.rows)(source, put)
+    }
+}

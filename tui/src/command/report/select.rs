@@ -1,0 +1,38 @@
+//! Which ranks of a capture are looked at.
+
+use xpu_shared::{
+    capture::{Capture, Groups},
+    id::Rank,
+};
+
+use crate::args::{SelectArgs, UsageError};
+
+impl SelectArgs {
+    /// Leaves out the ranks that were not asked for.
+    pub(in crate::command) fn apply(&self, capture: &mut Capture) -> Result<Option<&Groups>, UsageError> {
+        let Some(groups) = &self.groups else { return Ok(None) };
+        check(groups, capture).map_err(UsageError::Value)?;
+        if let Some(only) = &self.only {
+            groups.check(only).map_err(UsageError::Value)?;
+            capture.ranks.retain(|&rank, _| groups.takes(only, rank));
+            if capture.ranks.is_empty() {
+                return Err(UsageError::Value("--only: no such rank is in the file".to_owned()));
+            }
+        }
+        Ok(Some(groups))
+    }
+}
+
+/// The product of the sizes is the number of ranks.
+fn check(groups: &Groups, capture: &Capture) -> Result<(), String> {
+    let product = groups.world_size();
+    let told = capture.world_size.map(u64::from).filter(|&told| told != product);
+    let beyond = capture.ranks.keys().next_back().filter(|&&Rank(last)| u64::from(last) >= product);
+    match (told, beyond) {
+        (Some(told), _) => Err(format!("--groups has places for {product} ranks, and the job has {told}")),
+        (None, Some(last)) => {
+            Err(format!("--groups has places for {product} ranks, and rank {last} is in the file"))
+        }
+        (None, None) => Ok(()),
+    }
+}
