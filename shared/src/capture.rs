@@ -8,6 +8,7 @@ mod diff;
 pub(crate) mod example;
 mod groups;
 pub mod kernel;
+mod lane;
 mod meeting;
 mod report;
 mod spans;
@@ -35,6 +36,7 @@ use clock::ends_together;
 pub use clock::Clocks;
 pub use diff::{Change, CostKind, Diff, Side};
 pub use groups::{Groups, Only};
+pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,

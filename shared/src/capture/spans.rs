@@ -22,6 +22,14 @@ pub fn union(intervals: impl IntoIterator<Item = (Moment, Moment)>) -> Spans {
 }
 
 impl Spans {
+    pub fn iter(&self) -> impl Iterator<Item = (Moment, Moment)> {
+        self.0.iter().map(|&(from, to)| (Moment(from), Moment(to)))
+    }
+
+    pub fn end(&self) -> Option<Moment> {
+        self.0.last().map(|&(_, to)| Moment(to))
+    }
+
     pub fn length(&self) -> Nanoseconds {
         Nanoseconds(self.0.iter().map(|(from, to)| to - from).sum())
     }

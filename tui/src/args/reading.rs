@@ -24,7 +24,10 @@ pub struct ReportArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// So many rows of each table of text
+    /// Write a page with plots, which needs no network; `-`: to standard output
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+    /// So many rows of each table
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub top: usize,
     #[command(flatten)]

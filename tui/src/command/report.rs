@@ -1,5 +1,6 @@
 //! `xpu-top report`: what a capture holds.
 
+mod html;
 mod read;
 mod select;
 mod table;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use xpu_shared::{capture::Report, status::ExitCode as Code};
 
-use super::stacks::print;
+use super::stacks::{print, write_to};
 use crate::args::ReportArgs;
 pub(super) use read::read;
 pub(super) use table::Table;
@@ -20,10 +21,13 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let groups = args.select.apply(&mut capture)?;
     let mut report = Report::of(&capture);
     report.place(groups);
-    print(&if args.json {
-        serde_json::to_string_pretty(&report)? + "\n"
-    } else {
-        text::text(&report, args.top)
-    })?;
+    if let Some(path) = &args.html {
+        write_to(path, html::html(&capture, &report, args.top).as_bytes())?;
+    }
+    if args.json {
+        print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
+    } else if args.html.is_none() {
+        print(&text::text(&report, args.top))?;
+    }
     Ok(ExitCode::from(if report.ranks.is_empty() { Code::NoData as u8 } else { 0 }))
 }

@@ -14,7 +14,7 @@ use crate::args::UsageError;
 pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
     let wrong = |why: String| UsageError::Value(format!("cannot read {}: {why}", path.display()));
     let mut recording = Recording::open_file(path).map_err(|error| wrong(error.to_string()))?;
-    let mut capture = Capture::default();
+    let (mut capture, mut unread) = (Capture::default(), 0_u64);
     for entry in recording.entries().to_vec() {
         if entry.kind != BlockKind::Overview {
             continue;
@@ -22,13 +22,19 @@ pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
         let Some(block) = recording.block(&entry).map_err(|error| wrong(error.to_string()))? else {
             continue;
         };
-        for frame in block.records().filter_map(|record| codec::decode(record.frame).ok()) {
-            capture.take(&frame);
+        for record in block.records() {
+            match codec::decode(record.frame) {
+                Ok(frame) => capture.take(&frame),
+                Err(_) => unread += 1,
+            }
         }
     }
     if capture.is_empty() {
         let why = "it is a recording, and no capture is in it; `xpu-top capture -o FILE` makes one";
         return Err(wrong(why.to_owned()));
+    }
+    if unread > 0 {
+        eprintln!("xpu-top: {}: {unread} frames in it are of another version of xpu-top", path.display());
     }
     for damage in recording.damage() {
         eprintln!("xpu-top: {}: {damage}", path.display());

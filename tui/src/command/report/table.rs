@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::html::escaped;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 const WIDEST: usize = 100;
@@ -27,6 +28,29 @@ impl Table {
         let rows =
             all.iter().take(top).map(|one| row(one).iter().map(|cell| plain(cell)).collect()).collect();
         Self { title: title.into(), head: head.to_vec(), rows, more: all.len().saturating_sub(top) }
+    }
+
+    pub(in crate::command) fn write_html(&self, out: &mut String) {
+        if self.rows.is_empty() {
+            return;
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(out, "<h2>{}</h2>\n<div class=\"wide\"><table><thead><tr>", escaped(&self.title));
+        for head in &self.head {
+            let _ = write!(out, "<th>{}</th>", escaped(head));
+        }
+        out.push_str("</tr></thead><tbody>\n");
+        for row in &self.rows {
+            out.push_str("<tr>");
+            for cell in row {
+                let _ = write!(out, "<td>{}</td>", escaped(cell));
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody></table></div>\n");
+        if self.more > 0 {
+            let _ = writeln!(out, "<p>and {} more</p>", self.more);
+        }
     }
 
     pub(in crate::command) fn write(&self, out: &mut String) {

@@ -103,7 +103,7 @@ fn by_ranks(all: impl Iterator<Item = (Rank, String)>, word: &str) -> Vec<String
 }
 
 /// A line for each step of each rank, or where these are many one for each rank.
-fn breakdown(report: &Report, top: usize) -> Table {
+pub(super) fn breakdown(report: &Report, top: usize) -> Table {
     const HEAD: [&str; 9] =
         ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
     let title =

@@ -1,0 +1,242 @@
+//! Files of captures that were cut, flipped, or written by a stranger: every command that reads one says so with 64 or makes the best of it,
+//! and none panics.
+
+use std::{fs, path::Path};
+
+use xpu_shared::{
+    codec,
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        Activity, Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
+        CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, StepMark, StepSource, Tracing,
+    },
+    gemm::{ComputeType, GemmShape},
+    id::{CommunicatorId, Rank, Sequence, Step},
+    recording::{Header, Packer, Writer},
+    unit::{Moment, Nanoseconds},
+};
+use xpu_tests::place::Place;
+use xpu_top::{
+    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError},
+    command::{diff::diff, export::export, report::report},
+    replay::Tape,
+};
+
+const MS: u64 = 1_000_000;
+const HOSTILE: &str = "<script>alert(1)</script>\"'&;\u{1b}[31m\n,=1+1";
+
+/// Numbers that look like chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 as usize % most.max(1)
+    }
+}
+
+fn sheet() -> CaptureSheet {
+    let order = CaptureOrder {
+        number: 7,
+        first: Step(1),
+        steps: 2,
+        limit: Nanoseconds(60_000 * MS),
+        before: 0,
+        activity: true,
+        functions: true,
+    };
+    CaptureSheet { order, job: "j".into(), ranks: vec![Rank(0), Rank(1)], closed: true, missing: Vec::new() }
+}
+
+fn labels() -> Vec<CapturedLabel> {
+    let shape = GemmShape {
+        m: 8,
+        n: 4,
+        k: 2,
+        batch: 1,
+        datatype: DataType::Bfloat16,
+        compute: ComputeType::Float32,
+        transposed: (true, false),
+    };
+    let (communicator, operation) = (CommunicatorId(9), Operation::AllReduce);
+    vec![
+        CapturedLabel::Gemm(shape),
+        CapturedLabel::Collective {
+            communicator,
+            operation,
+            datatype: DataType::Bfloat16,
+            bytes: 1000,
+            bus_bytes: 1000,
+        },
+        CapturedLabel::Group { communicator, operation, bytes: 7, bus_bytes: 7, collectives: 2 },
+        CapturedLabel::Activity(Activity::Kernel(HOSTILE.to_owned())),
+        CapturedLabel::Activity(Activity::Kernel("_ZN2my11gemm_kernelILi4EEEvPf".to_owned())),
+        CapturedLabel::Activity(Activity::Copy { direction: Direction::HostToDevice, bytes: 3 }),
+        CapturedLabel::Function { kind: FunctionKind::Named, name: HOSTILE.to_owned() },
+        CapturedLabel::Copy { direction: Direction::PeerToPeer, bytes: 5 },
+    ]
+}
+
+fn part(rank: u32) -> CapturePart {
+    let labels = labels();
+    let mark = |step: u64| StepMark { completed: Step(step), at: Moment(1000 * MS + step * 20 * MS) };
+    let operation = |label: u32| CapturedOperation {
+        label: label % labels.len() as u32,
+        after: Nanoseconds(MS),
+        thread: label % 3,
+        sequence: (label % 8 < 3).then_some(Sequence(label.into())),
+        span: match label % 8 {
+            6 | 7 => CapturedSpan::Host { took: Nanoseconds(MS) },
+            _ => CapturedSpan::Gpu { stream: label % 3, late: MS as i64, took: Nanoseconds(3 * MS) },
+        },
+    };
+    CapturePart {
+        number: 7,
+        job: "j".into(),
+        rank: Rank(rank),
+        part: 0,
+        parts: 1,
+        account: Some(CaptureAccount {
+            marks: (0..3).map(mark).collect(),
+            source: Some(StepSource::Marked),
+            ended: CaptureEnd::Done,
+            operations: 32,
+            activity: Tracing::Recorded { records: 12, dropped: 0 },
+            functions: Tracing::Refused { why: HOSTILE.to_owned() },
+            ..CaptureAccount::default()
+        }),
+        since: Moment(1000 * MS),
+        operations: (0..32).map(operation).collect(),
+        labels,
+    }
+}
+
+/// A file of those frames, each as `change` leaves it.
+fn file(mut change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bodies = vec![Body::CaptureSheet(sheet())];
+    bodies.extend((0..2).map(part).map(Body::CapturePart));
+    let header = Header {
+        job: "j".to_owned(),
+        hosts: vec!["a".to_owned()],
+        made: Moment(1000 * MS),
+        by: "a test".to_owned(),
+    };
+    let mut writer = Writer::begin(Vec::new(), &header).expect("memory takes it");
+    let mut packer = Packer::default();
+    for body in bodies {
+        let frame = Frame { host: "a".into(), number: 0, now: Moment(1000 * MS), lost: 0, body };
+        let mut bytes = codec::encode(&frame);
+        change(&mut bytes);
+        let sealed = packer.push_encoded(Moment(1000 * MS), None, &bytes).expect("it is not too large");
+        sealed.iter().for_each(|block| writer.write(block).expect("memory takes it"));
+    }
+    for block in packer.rest().expect("it can be packed") {
+        writer.write(&block).expect("memory takes it");
+    }
+    writer.finish().expect("memory takes it").0
+}
+
+fn flip(bytes: &mut [u8], chance: &mut Chance, from: usize) {
+    for _ in 0..=chance.below(4) {
+        let at = from + chance.below(bytes.len().saturating_sub(from));
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= 1 << chance.below(8);
+        }
+    }
+}
+
+/// Every command that reads captures; what each says.
+fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
+    let path = place.join("mutated");
+    fs::write(&path, bytes).expect("the place takes it");
+    let (file, select) = (path.clone(), SelectArgs::default);
+    let out = |name: &str| Some(place.join(name));
+    let looked = report(&ReportArgs { file, json: true, html: out("html"), top: 3, select: select() });
+    let (file, fail_on) = (path.clone(), Vec::new());
+    let written = export(&ExportArgs {
+        file,
+        perfetto: out("perfetto"),
+        chrome: out("chrome"),
+        csv: out("csv"),
+        parquet: out("parquet"),
+        folded: out("folded"),
+        select: select(),
+    });
+    let (before, after) = (path.clone(), path.clone());
+    let compared = diff(&DiffArgs { before, after, json: false, top: 9, fail_on, select: select() });
+    // A recording may be empty, and its screen says so.
+    let _ = Tape::open_file(&path);
+    [looked, written, compared].into_iter().map(|said| said.map(drop)).collect()
+}
+
+#[test]
+fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
+    let place = Place::new();
+    let (whole, mut refused) = (file(|_| {}), 0);
+    for seed in 1..=150 {
+        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut bytes = whole.clone();
+        match seed % 3 {
+            0 => bytes.truncate(chance.below(whole.len())),
+            1 => flip(&mut bytes, &mut chance, 0),
+            _ => {
+                let (at, from) = (chance.below(whole.len()), chance.below(whole.len()));
+                bytes.splice(at..at, whole[from..].iter().copied());
+            }
+        }
+        for said in all_read(&place.path("run"), &bytes) {
+            if let Err(error) = said {
+                assert!(error.is::<UsageError>(), "seed {seed}: {error:#}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "some are beyond reading");
+}
+
+#[test]
+fn frames_of_a_stranger_lead_nobody_astray() {
+    let place = Place::new();
+    for seed in 1..=150 {
+        let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
+        // The checksums are right, and what is under them is not.
+        let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
+        for said in all_read(&place.path("run"), &bytes) {
+            assert!(
+                said.as_ref().err().is_none_or(|error| error.is::<UsageError>()),
+                "seed {seed}: {said:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_capture_is_refused_by_all() {
+    let place = Place::new();
+    for bytes in [&b""[..], b"something else", &file(|_| {})[..9], &[0; 4096]] {
+        for said in all_read(&place.path("run"), bytes) {
+            let error = said.expect_err("it is none");
+            assert!(error.is::<UsageError>() && error.to_string().contains("cannot read "), "{error:#}");
+        }
+    }
+}
+
+#[test]
+fn names_are_nothing_but_names() {
+    let place = Place::new();
+    for said in all_read(&place.path("run"), &file(|_| {})) {
+        said.expect("the file is whole");
+    }
+    let read = |name: &str| fs::read_to_string(place.path("run").join(name)).expect("it was written");
+    let page = read("html");
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{page}");
+    assert!(!page.contains("<script") && !page.contains('\u{1b}') && !page.contains("http"), "{page}");
+    for line in read("folded").lines() {
+        let (frames, value) = line.rsplit_once(' ').expect("frames and a value");
+        assert!(frames.split(';').count() == 4 && value.parse::<u64>().is_ok(), "{line:?}");
+    }
+    assert!(read("csv/host.csv").contains("<script>alert(1)</script>\"\"'&;"), "quotes are doubled");
+}
