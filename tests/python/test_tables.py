@@ -24,7 +24,9 @@ def asked(tables, query):
 
 
 def test_sums_are_those_of_the_report(tables, report):  # noqa: F811
-    of_steps = asked(tables, "SELECT count(*), sum(took_ns), sum(compute_ns), sum(exposed_ns), sum(gap_ns) FROM {steps}")
+    of_steps = asked(
+        tables, "SELECT count(*), sum(took_ns), sum(compute_ns), sum(exposed_ns), sum(gap_ns) FROM {steps}"
+    )
     names = ("took_ns", "compute_ns", "exposed_ns", "gap_ns")
     assert of_steps == [(RANKS * STEPS, *(sum(rank["summary"][name] for rank in report["ranks"]) for name in names))]
     gemms = asked(

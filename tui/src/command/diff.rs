@@ -81,7 +81,11 @@ fn line(row: &Change) -> Vec<String> {
         ms(row.after_ns),
         format!("{:+.3}", row.change_ns / 1e6),
         row.noise_ns.map_or_else(|| "?".to_owned(), ms),
-        row.relative.map_or_else(|| "new".to_owned(), |part| format!("{:+.1}", part * 100.0)),
+        match row.relative {
+            Some(part) => format!("{:+.1}", part * 100.0),
+            None if row.after_ns > 0.0 => "new".to_owned(),
+            None => "-".to_owned(),
+        },
         if row.real { "!" } else { "" }.to_owned(),
         row.most
             .filter(|_| row.real)

@@ -9,7 +9,7 @@ use super::{
     spread::{Spread, share},
 };
 use crate::{
-    frame::CapturedLabel,
+    frame::{CapturedLabel, CapturedSpan},
     gemm::GemmShape,
     unit::{Nanoseconds, Tflops},
 };
@@ -80,6 +80,9 @@ fn row(shape: &GemmShape, (count, took): (u64, Vec<u64>), all: u64) -> GemmRow {
 
 impl Single {
     pub fn took_on_gpu(&self) -> Option<u64> {
-        self.on_gpu().map(|(from, to)| to.0.saturating_sub(from.0))
+        match self.span {
+            CapturedSpan::Gpu { took, .. } | CapturedSpan::Timed { took } => Some(took.0),
+            CapturedSpan::Unknown | CapturedSpan::Host { .. } => None,
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Rates over time, which are drawn as curves: of products that run, and over the bus.
 
+use std::collections::BTreeMap;
+
 use xpu_shared::{
     capture::Single,
-    frame::CapturedLabel,
+    frame::{CapturedLabel, CapturedSpan},
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
 
@@ -33,17 +35,25 @@ pub(super) fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Count
     all.into_iter().filter(|counter| !counter.points.is_empty()).collect()
 }
 
-/// What runs at the same time is added.
+/// What runs at the same time is added. On a stream one runs after another: that times are read to half a microsecond is no overlap.
 fn points(
     operations: &[Single],
     at: impl Fn(Moment) -> u64,
     rate: impl Fn(&Single, Nanoseconds) -> Option<f64>,
 ) -> Vec<(u64, f64)> {
-    let mut changes: Vec<(u64, i64, f64)> = Vec::new();
+    let mut streams: BTreeMap<u32, Vec<(u64, u64, f64)>> = BTreeMap::new();
     for single in operations {
-        let (Some((from, to)), Some(took)) = (single.on_gpu(), single.took_on_gpu()) else { continue };
-        if let Some(rate) = rate(single, Nanoseconds(took)) {
-            changes.extend([(at(from), 1, rate), (at(to), -1, -rate)]);
+        let CapturedSpan::Gpu { stream, took, .. } = single.span else { continue };
+        if let (Some((from, to)), Some(rate)) = (single.on_gpu(), rate(single, took)) {
+            streams.entry(stream).or_default().push((at(from), at(to), rate));
+        }
+    }
+    let mut changes: Vec<(u64, i64, f64)> = Vec::new();
+    for of in streams.values_mut() {
+        of.sort_by_key(|&(from, ..)| from);
+        let next = of.iter().skip(1).map(|&(from, ..)| from).chain([u64::MAX]).collect::<Vec<_>>();
+        for (&(from, to, rate), next) in of.iter().zip(next) {
+            changes.extend([(from, 1, rate), (to.min(next), -1, -rate)]);
         }
     }
     changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)));

@@ -58,12 +58,12 @@ pub(super) fn preface(report: &Report) -> Vec<String> {
             "the file was not closed: who wrote it was ended, and what came later is missing".to_owned(),
         );
     }
-    let missing = report.missing.iter().map(|missing| (missing.rank, missing.why.clone()));
-    lines.extend(by_ranks(missing, "missing"));
+    let missing = report.missing.iter().map(|missing| (missing.rank, format!("missing: {}", missing.why)));
+    lines.extend(by_ranks(missing));
     let cut = report.ranks.iter().filter(|rank| rank.parts_missing > 0);
-    lines.extend(by_ranks(cut.map(|rank| (rank.rank, format!("{} parts", rank.parts_missing))), "missing"));
-    lines.extend(by_ranks(said(report, "kernels from CUPTI", |rank| &rank.activity), "no"));
-    lines.extend(by_ranks(said(report, "Python functions", |rank| &rank.functions), "no"));
+    lines.extend(by_ranks(cut.map(|rank| (rank.rank, format!("{} parts are missing", rank.parts_missing)))));
+    lines.extend(by_ranks(said(report, "kernels from CUPTI", |rank| &rank.activity)));
+    lines.extend(by_ranks(said(report, "Python functions", |rank| &rank.functions)));
     let unseen = report.ranks.iter().filter(|rank| rank.seen == Seen::Operations).count();
     if unseen > 0 && !report.ranks.is_empty() {
         let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
@@ -81,23 +81,23 @@ fn said<'a>(
     of: impl Fn(&RankReport) -> &Tracing + 'a,
 ) -> impl Iterator<Item = (Rank, String)> + 'a {
     report.ranks.iter().filter_map(move |rank| match of(rank) {
-        Tracing::Refused { why } => Some((rank.rank, format!("{what}: {why}"))),
+        Tracing::Refused { why } => Some((rank.rank, format!("no {what}: {why}"))),
         Tracing::Recorded { dropped, .. } if *dropped > 0 => {
-            Some((rank.rank, format!("{dropped} of the {what}: they were dropped")))
+            Some((rank.rank, format!("{dropped} of the {what} were dropped")))
         }
         Tracing::NotAsked | Tracing::Recorded { .. } => None,
     })
 }
 
 /// One line for all ranks of which the same is said.
-fn by_ranks(all: impl Iterator<Item = (Rank, String)>, word: &str) -> Vec<String> {
+fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
     let mut texts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (rank, text) in all {
         texts.entry(text).or_default().push(rank.0.into());
     }
     let line = |(text, ranks): (String, Vec<u64>)| {
         let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-        format!("{noun} {}: {word}: {text}", runs(&ranks))
+        format!("{noun} {}: {text}", runs(&ranks))
     };
     texts.into_iter().map(line).collect()
 }

@@ -42,7 +42,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
             ("gap", "gap", spent.gap_ns),
         ] {
             let time = mean(rank, time);
-            let width = time / longest * (WIDE - 60.0);
+            let width = time / longest * (WIDE - 80.0);
             let said = format!("rank {}: {word} {:.2} ms", rank.rank, time / 1e6);
             rectangle(out, class, (at, top + 2.0), (width, 13.0), &said);
             at += width;
