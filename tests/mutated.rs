@@ -207,10 +207,7 @@ fn frames_of_a_stranger_lead_nobody_astray() {
         // The checksums are right, and what is under them is not.
         let bytes = file(|frame| flip(frame, &mut chance, codec::HEADER));
         for said in all_read(&place.path("run"), &bytes) {
-            assert!(
-                said.as_ref().err().is_none_or(anyhow::Error::is::<UsageError>),
-                "seed {seed}: {said:?}"
-            );
+            assert!(said.as_ref().err().is_none_or(anyhow::Error::is::<UsageError>), "seed {seed}: {said:?}");
         }
     }
 }
