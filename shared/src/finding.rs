@@ -136,9 +136,9 @@ impl Finding {
     }
 }
 
-/// Digests of a rank, a second apart, after which it would be known if it were slow: those in which it must be so, and those that
-/// wait for what the others say of the same collectives.
-pub const WATCHED: u32 = cohort::PERSISTENT as u32 + 3;
+/// Digests of a rank, a second apart, after which it would be known if it were slow: those over which arithmetic and lateness are
+/// summed where few collectives are timed, and the one before them.
+pub const WATCHED: u32 = 13;
 
 /// All that is wrong with `job` at `now`, worst first.
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {

@@ -56,7 +56,7 @@ impl Jobs {
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
                         known.with_rank(rank.info.rank, |view| view.remember(rank.earlier, &rank.advance));
-                        known.digest(&frame.host, &rank.digest);
+                        known.digest(frame, &rank.digest);
                     }
                 }
             }
@@ -64,13 +64,13 @@ impl Jobs {
                 let known = self.job_mut(job);
                 known.turned_away.insert(frame.host.clone(), *turned_away);
                 for rank in ranks {
-                    known.digest(&frame.host, rank);
+                    known.digest(frame, rank);
                 }
             }
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
             Body::Event(Event::Joined(info)) => self.job_mut(&info.job).introduce(&frame.host, info),
             Body::Event(Event::Life { job, rank, pid, life }) => {
-                self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life));
+                self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life, frame.now));
             }
             Body::Stacks(stacks) => self.jobs.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Hello(_)
@@ -144,10 +144,11 @@ impl Job {
         view.introduce(host, info);
     }
 
-    fn digest(&mut self, host: &HostName, digest: &RankDigest) {
+    fn digest(&mut self, frame: &Frame, digest: &RankDigest) {
         self.revision += 1;
+        let Frame { host, now, .. } = frame;
         let view = self.ranks.entry(digest.rank).or_insert_with(|| RankView::new(host.clone(), digest.pid));
-        view.digest(host, digest, &mut self.joins, &mut self.transfers);
+        view.digest(host, *now, digest, &mut self.joins, &mut self.transfers);
     }
 
     fn detail(&mut self, rank: Rank, detail: &crate::frame::RankDetail) {

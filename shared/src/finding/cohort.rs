@@ -18,7 +18,7 @@ pub(super) const RECENT: usize = 5;
 pub(super) const PERSISTENT: usize = 3;
 
 /// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
-const LONG: usize = 3 * RECENT;
+pub(super) const LONG: usize = 3 * RECENT;
 
 /// Digests whose arithmetic is that of now.
 const LATELY: usize = RECENT;
@@ -60,8 +60,6 @@ pub(super) struct Member<'a> {
     pub since_last: f64,
     /// Its own waiting, likewise, in all of them.
     pub waited: f64,
-    /// Milliseconds behind the first, of a collective at the mean.
-    pub late_ms: f64,
     /// Share of the collectives it came last to.
     pub last: f64,
 }
@@ -106,7 +104,6 @@ impl<'a> Member<'a> {
             since_last: view.arrivals().take_while(|window| mostly_last(window)).count() as f64,
             always_last: arrivals.iter().filter(|window| mostly_last(window)).count() >= ALWAYS,
             waited: mean(2 * RECENT, |window| window.waited) * per_second,
-            late_ms: mean(RECENT, |window| window.late) / 1e6,
             last: mean(RECENT, |window| f64::from(window.last) / f64::from(window.joined)),
         }
     }

@@ -30,6 +30,9 @@ const STEPS: u32 = 5;
 /// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches works.
 const LONG_PATIENCE: Duration = Duration::from_mins(1);
 
+/// Once each rank has done a whole step it has loaded and compiled most of what it needs.
+const EARLY_PATIENCE: Duration = Duration::from_secs(12);
+
 /// How long some of a job may go on while others stand.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -72,7 +75,12 @@ fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
 }
 
 fn deadline(job: &Job) -> Duration {
-    patience(has_begun(job), job.ranks().filter_map(|(_, view)| view.pace()).max())
+    let usual = patience(has_begun(job) || has_stepped(job), slowest(job));
+    if has_begun(job) { usual } else { usual.max(EARLY_PATIENCE) }
+}
+
+fn slowest(job: &Job) -> Option<Nanoseconds> {
+    job.ranks().filter_map(|(_, view)| view.pace()).max()
 }
 
 /// How long a job may stand, by whether its first step is done and by its slowest rank's step.
@@ -92,6 +100,13 @@ fn has_begun(job: &Job) -> bool {
         Some(step) => step.0 > FIRST,
         None => digest.communicators.iter().any(|state| state.completed >= WARM),
     })
+}
+
+/// Whether every rank has done a step.
+fn has_stepped(job: &Job) -> bool {
+    let mut digests = job.ranks().filter_map(|(_, view)| view.latest());
+    job.ranks().len() >= job.world_size() as usize
+        && digests.all(|digest| digest.step.is_some_and(|step| step.0 > 0))
 }
 
 /// A finding of a communicator that stands.

@@ -23,11 +23,30 @@ const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
 
+/// The share of what is lost by which threads of who is to blame wait less: in all, and in either half.
+const MOST: f64 = 0.6;
+const HALF: f64 = 0.35;
+
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
-    let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view)).collect();
+    let changes = |of: fn(&Beat) -> f32| -> Vec<Change> {
+        let changes: Vec<_> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
+        if changes.len() * 2 > asked.len() { changes } else { Vec::new() }
+    };
     // Where steps changed for good, those before are no measure for those after.
-    if changes.len() * 2 > asked.len() { regression(&changes) } else { pauses(job, &asked) }
+    let middle = changes(|beat| beat.pace);
+    if !middle.is_empty() {
+        return regression(&middle, Measure::Median);
+    }
+    // Pauses in every digest leave the step in the middle as it was.
+    pauses(job, &asked).or_else(|| regression(&changes(|beat| beat.span / beat.steps), Measure::Mean))
+}
+
+/// Which step of a digest is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Median,
+    Mean,
 }
 
 /// Living ranks, evenly spread.
@@ -58,22 +77,22 @@ struct Change {
     since_s: f64,
 }
 
-fn change(view: &RankView) -> Option<Change> {
+fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
     let beats: Vec<Beat> = view.beats().copied().collect();
     let most = beats.len().checked_sub(BEFORE)?;
     let at = |after: usize| {
         let (before, after) = beats.split_at(beats.len() - after);
-        let usual = middle(before, |beat| beat.pace);
-        let spread = median(before.iter().map(|beat| (f64::from(beat.pace) - usual).abs()).collect())?;
-        let now = middle(after, |beat| beat.pace);
+        let usual = middle(before, of);
+        let spread = median(before.iter().map(|beat| (f64::from(of(beat)) - usual).abs()).collect())?;
+        let now = middle(after, of);
         let longer = now / usual - 1.0;
         let clear = longer > LONGER && (now - usual) > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
-        let slow = after.iter().filter(|beat| f64::from(beat.pace) > (1.0 + 0.7 * LONGER) * usual).count();
-        let was = before.iter().filter(|beat| f64::from(beat.pace) > (1.0 + 0.7 * LONGER) * usual).count();
+        let slow = after.iter().filter(|beat| f64::from(of(beat)) > (1.0 + 0.7 * LONGER) * usual).count();
+        let was = before.iter().filter(|beat| f64::from(of(beat)) > (1.0 + 0.7 * LONGER) * usual).count();
         let lasts = slow * 10 >= after.len() * 9 && was * 5 <= before.len();
-        let ratio = |of: fn(&[Beat]) -> f64| {
-            let usual = of(before);
-            if usual > 0.0 { of(after) / usual - 1.0 } else { 0.0 }
+        let ratio = |figure: fn(&[Beat]) -> f64| {
+            let usual = figure(before);
+            if usual > 0.0 { figure(after) / usual - 1.0 } else { 0.0 }
         };
         (clear && lasts).then(|| Change {
             before: usual,
@@ -87,7 +106,10 @@ fn change(view: &RankView) -> Option<Change> {
     (AFTER..=most.min(AFTER * 20)).rev().find_map(at)
 }
 
-fn regression(changes: &[Change]) -> Option<Finding> {
+fn regression(changes: &[Change], measure: Measure) -> Option<Finding> {
+    if changes.is_empty() {
+        return None;
+    }
     let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
     let (before, after, since_s) = (of(|c| c.before), of(|c| c.after), of(|c| c.since_s));
     let (longer, work, rate) = (after / before - 1.0, of(|c| c.work), of(|c| c.rate));
@@ -98,8 +120,9 @@ fn regression(changes: &[Change]) -> Option<Finding> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let slower = rate < -0.5 * longer / (1.0 + longer);
     let evidence = format!(
-        "steps take {:.1} ms since {since_s:.0} s, {} more than the {:.1} ms before, with {} arithmetic; products run at {}",
+        "steps take {:.1} ms{} since {since_s:.0} s, {} more than the {:.1} ms before, with {} arithmetic; products run at {}",
         after * 1e3,
+        if measure == Measure::Mean { " at the mean, single ones much longer," } else { "" },
         percent(longer),
         before * 1e3,
         if work.abs() < 0.03 { "the same".to_owned() } else { format!("{:+.0} %", 100.0 * work) },
@@ -126,8 +149,18 @@ fn regression(changes: &[Change]) -> Option<Finding> {
     })
 }
 
-/// What a rank lost in its last digests in single long steps: the share of time, and in how many of them.
-fn lost(view: &RankView) -> Option<(f64, usize, f64)> {
+/// What a rank lost in its last digests in single long steps.
+struct Lost {
+    /// Share of the time.
+    share: f64,
+    /// Pauses apart, and digests since the first.
+    pauses: usize,
+    since: usize,
+    /// Seconds.
+    span: f64,
+}
+
+fn lost(view: &RankView) -> Option<Lost> {
     let beats: Vec<Beat> = view.beats().rev().take(WINDOW).copied().collect();
     if beats.len() < WINDOW / 2 {
         return None;
@@ -140,7 +173,8 @@ fn lost(view: &RankView) -> Option<(f64, usize, f64)> {
     // Digests in a row that all hold one are no pauses: steps are just longer.
     let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
     let sum: f64 = hits.iter().map(|&at| over(&beats[at])).sum();
-    Some((sum / span, apart, span))
+    let since = hits.first().map_or(0, |first| beats.len() - first);
+    Some(Lost { share: sum / span, pauses: apart, since, span })
 }
 
 /// The usual step, by those digests that hold no pause.
@@ -153,13 +187,12 @@ fn quarter(beats: &[Beat]) -> Option<f64> {
 
 fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     let lost: Vec<_> = asked.iter().filter_map(|(_, view)| lost(view)).collect();
-    let share = median(lost.iter().map(|&(share, ..)| share).collect())?;
-    let hits = median(lost.iter().map(|&(_, hits, _)| hits as f64).collect())?;
-    let since_s = median(lost.iter().map(|&(.., span)| span).collect())?;
+    let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
+    let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.span)?);
     if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
         return None;
     }
-    let ranks = who_waits_less(job, share);
+    let ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
     let whose = match ranks.as_slice() {
         [] => "no rank alone is to blame".to_owned(),
         ranks => format!("{} waited so much less than the others", phrase::ranks(ranks)),
@@ -181,12 +214,18 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
     })
 }
 
-/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time: they had
-/// something else to do.
-fn who_waits_less(job: &Job, share: f64) -> Vec<Rank> {
-    let waits: Vec<_> = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked()?))).collect();
-    let Some(usual) = median(waits.iter().map(|&(_, wait)| wait).collect()) else { return Vec::new() };
-    let fewer = waits.iter().filter(|&&(_, wait)| usual - wait > 0.6 * share);
-    let fewer: Vec<Rank> = fewer.map(|&(rank, _)| rank).collect();
-    if fewer.len() * 5 > waits.len() { Vec::new() } else { fewer }
+/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time, and in both halves
+/// of the digests since the first pause: they had something else to do, and not once.
+fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
+    let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
+        let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
+        let waits: Vec<_> = waits.collect();
+        let Some(usual) = median(waits.iter().map(|&(_, wait)| wait).collect()) else { return Vec::new() };
+        waits.iter().filter(|&&(_, wait)| usual - wait > than * share).map(|&(rank, _)| rank).collect()
+    };
+    let half = since / 2;
+    let (later, earlier) = (less(0, half, HALF), less(half, half, HALF));
+    let mut ranks = less(0, WINDOW, MOST);
+    ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
+    if ranks.len() * 5 > job.ranks().len() { Vec::new() } else { ranks }
 }

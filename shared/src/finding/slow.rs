@@ -83,9 +83,8 @@ fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
         member.past.is_some_and(|past| (1..PERSISTENT).contains(&low(past)))
     };
     let undecided = cohorts.iter().flatten().filter(is_undecided).count();
-    let all = cohorts.iter().flatten().count();
     let longest = slow.iter().map(|suspect| suspect.since_s).fold(0.0, f64::max);
-    undecided > 1 && undecided * 4 > slow.len() && undecided * 50 > all && longest < FOLLOWED
+    undecided > 0 && undecided + slow.len() > 2 && longest < FOLLOWED
 }
 
 fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {

@@ -68,6 +68,14 @@ impl<'a> Still<'a> {
         self.places.iter().filter(move |place| place.state.entered > least)
     }
 
+    /// Whether its ranks waited there for as long before, and went on: a checkpoint, an evaluation. No habit excuses one that is
+    /// stopped or gone.
+    fn is_usual(&self) -> bool {
+        let living = || self.places.iter().filter(|place| place.is_alive());
+        let usual = living().map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
+        living().count() == self.places.len() && self.stands_for < usual.unwrap_or_default() * 3 / 2
+    }
+
     /// Whether every rank of it is known.
     pub(super) fn is_whole(&self) -> bool {
         let size = self.places.iter().map(|place| place.state.size).max().unwrap_or(0);
@@ -83,7 +91,10 @@ impl<'a> Still<'a> {
             name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
             number,
             operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
-            bytes: told.map_or(0, |place| place.state.last_bytes),
+            // Of the same kind, but of any size: only the last one's is known.
+            bytes: told
+                .filter(|place| place.state.entered <= number + 1)
+                .map_or(0, |place| place.state.last_bytes),
         }
     }
 }
@@ -98,6 +109,7 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         }
     }
     let mut still = Vec::new();
+    let mut excused: BTreeSet<Rank> = BTreeSet::new();
     for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
@@ -105,13 +117,15 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         if !seen || stands_for < deadline {
             continue;
         }
-        // It has waited there for as long before, and went on: a checkpoint, an evaluation. The others wait for the same.
-        let learnt = living().map(|place| place.view.longest_stall(id, place.state.last_operation)).max();
-        if stands_for < learnt.unwrap_or_default() * 3 / 2 {
-            return Vec::new();
+        let one = Still { id, places, stands_for };
+        if one.is_usual() {
+            excused.extend(one.places.iter().map(|place| place.rank));
+        } else {
+            still.push(one);
         }
-        still.push(Still { id, places, stands_for });
     }
+    // Who waits for a rank that is at a checkpoint waits for the checkpoint.
+    still.retain(|still| !still.laggards().any(|place| excused.contains(&place.rank)));
     still
 }
 

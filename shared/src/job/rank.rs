@@ -1,22 +1,21 @@
 //! What is known of one rank.
 
+mod detail;
 mod rates;
+mod stalls;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
+
+use detail::Detail;
+use stalls::Stalls;
 
 use super::{Arrivals, Beat, Joins, Punctuality, Rhythm, Transfers, median};
 use crate::{
     collective::Operation,
-    datatype::DataType,
     frame::{
-        Advance, CollectiveTotals, CommunicatorState, DeviceReading, GemmTotals, GraphTotals, KernelTotals,
-        Life, Progress, RankDigest, RankInfo, Summary, Work,
+        Advance, CollectiveTotals, CommunicatorState, DeviceReading, Life, Progress, RankDigest, RankInfo,
+        Summary, Work,
     },
-    gemm::GemmShape,
-    histogram::Histogram,
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
     unit::{Moment, Nanoseconds, Tflops},
 };
@@ -30,11 +29,6 @@ const SETTLED: usize = 3;
 /// Timed collectives remembered of a rank.
 const SAMPLES: usize = 64;
 
-/// Standing for so long is remembered, of the last few times, once so many steps are done.
-const STALL: Duration = Duration::from_secs(3);
-const STALLS: usize = 16;
-const WARM: u64 = 3;
-
 /// Rates remembered for a sparkline: ten minutes at the usual rate.
 pub(super) const HISTORY: usize = 600;
 
@@ -46,27 +40,21 @@ pub struct RankView {
     info: Option<RankInfo>,
     latest: Option<RankDigest>,
     life: Life,
+    /// When it was seen to be gone, where that was seen.
+    gone: Option<Moment>,
     window: VecDeque<Interval>,
+    /// Of the digests in which it got on, or timed a product: while it stands, nothing new is known of how fast it is.
+    active: VecDeque<Interval>,
     progress: VecDeque<Progress>,
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
     rhythm: Rhythm,
-    stalls: VecDeque<(CommunicatorId, Option<Operation>, Duration)>,
+    stalls: Stalls,
     advance: Advance,
     devices: VecDeque<DeviceReading>,
     history: VecDeque<f32>,
-    summary: Option<Summary>,
-    gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
-    collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
-    graphs: BTreeMap<u32, Option<GraphTotals>>,
-    kernels: BTreeMap<String, Option<KernelTotals>>,
+    detail: Detail,
 }
-
-/// What collectives are told apart by.
-type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
-
-/// Shapes, and collectives, remembered of a rank that is looked at.
-const KEYS: usize = 16_384;
 
 /// What one digest added.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +67,8 @@ struct Interval {
     gemm_flops: f64,
     gemm_time: Nanoseconds,
     step: Option<(Nanoseconds, u32)>,
+    /// Time threads waited for the GPU since the rank started.
+    blocked: Nanoseconds,
 }
 
 /// One timed collective of the rank.
@@ -99,20 +89,18 @@ impl RankView {
             info: None,
             latest: None,
             life: Life::Alive,
+            gone: None,
             window: VecDeque::new(),
+            active: VecDeque::new(),
             progress: VecDeque::new(),
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
             rhythm: Rhythm::default(),
-            stalls: VecDeque::new(),
+            stalls: Stalls::default(),
             advance: Advance::default(),
             devices: VecDeque::new(),
             history: VecDeque::new(),
-            summary: None,
-            gemms: BTreeMap::new(),
-            collectives: BTreeMap::new(),
-            graphs: BTreeMap::new(),
-            kernels: BTreeMap::new(),
+            detail: Detail::default(),
         }
     }
 
@@ -143,6 +131,7 @@ impl RankView {
     pub(super) fn digest(
         &mut self,
         host: &HostName,
+        now: Moment,
         digest: &RankDigest,
         joins: &mut Joins,
         transfers: &mut Transfers,
@@ -153,7 +142,6 @@ impl RankView {
         if before.is_some_and(|before| digest.heard < before.heard) {
             return;
         }
-        self.life = digest.life;
         // A snapshot repeats the last digest: its interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
         if fresh {
@@ -166,6 +154,7 @@ impl RankView {
                     digest.gemm_timed_for.0.saturating_sub(before.map_or(0, |b| b.gemm_timed_for.0)),
                 ),
                 step: digest.step_median.map(|median| (median, digest.step_count)),
+                blocked: digest.blocked_for,
             };
             push_bounded(&mut self.window, interval, WINDOW);
             push_bounded(&mut self.progress, Progress::of(digest), WINDOW + 1);
@@ -173,9 +162,13 @@ impl RankView {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
             self.take_motion(digest);
-            self.rhythm.take(self.latest.as_ref(), digest);
+            if self.advance.moved == digest.heard || interval.gemm_time.0 > 0 {
+                push_bounded(&mut self.active, interval, WINDOW + 1);
+            }
+            self.rhythm.take(digest);
             self.take_samples(digest, joins, transfers);
         }
+        self.live(digest.life, now);
         self.latest = Some(digest.clone());
         self.take_device(digest.device.as_ref());
     }
@@ -194,29 +187,15 @@ impl RankView {
     fn take_motion(&mut self, digest: &RankDigest) {
         // A snapshot has told of its first digest too.
         if self.latest.is_some() || self.advance == Advance::default() {
-            self.remember_stall(digest);
+            let stood = self.stands_for();
+            self.stalls.take(self.latest.as_ref(), digest, stood);
             self.advance.take(self.latest.as_ref(), digest);
         }
     }
 
-    /// What it waited in, if it stood for long before this digest and goes on now.
-    fn remember_stall(&mut self, digest: &RankDigest) {
-        let stood = self.stands_for();
-        let Some(before) = self.latest.as_ref().filter(|_| stood >= STALL) else { return };
-        // The first steps compile: that says nothing of the later ones.
-        let warm = digest.step.is_none_or(|step| step.0 > WARM);
-        if warm && before.communicators != digest.communicators {
-            let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
-            for state in waited {
-                push_bounded(&mut self.stalls, (state.id, state.last_operation, stood), STALLS);
-            }
-        }
-    }
-
-    /// The longest it ever waited in such an operation of this communicator and then went on.
-    pub fn longest_stall(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
-        let alike = self.stalls.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
-        alike.map(|&(.., stood)| stood).max().unwrap_or_default()
+    /// How long it may be expected to wait in such an operation of this communicator, having waited in it before and gone on.
+    pub fn usual_stall(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
+        self.stalls.usual(id, operation)
     }
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
@@ -246,9 +225,20 @@ impl RankView {
         self.punctuality.take(all, joins);
     }
 
-    pub(super) fn set_life(&mut self, pid: Pid, life: Life) {
+    /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.
+    fn live(&mut self, life: Life, now: Moment) {
+        let is_over = |life| matches!(life, Life::Ended | Life::Died);
+        match is_over(life) {
+            true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
+            true => {}
+            false => self.gone = None,
+        }
+        self.life = life;
+    }
+
+    pub(super) fn set_life(&mut self, pid: Pid, life: Life, now: Moment) {
         if self.pid == pid {
-            self.life = life;
+            self.live(life, now);
             if let Some(latest) = &mut self.latest {
                 latest.life = life;
             }
@@ -256,28 +246,7 @@ impl RankView {
     }
 
     pub(super) fn detail(&mut self, summary: &Summary) {
-        for gemm in &summary.gemms {
-            if let Some(known) = room(&mut self.gemms, gemm.shape) {
-                add_detail(known, gemm, |totals| &mut totals.durations);
-            }
-        }
-        for collective in &summary.collectives {
-            let key = (collective.communicator, collective.operation, collective.datatype, collective.bytes);
-            if let Some(known) = room(&mut self.collectives, key) {
-                add_detail(known, collective, |totals| &mut totals.durations);
-            }
-        }
-        for graph in &summary.graphs {
-            if let Some(known) = room(&mut self.graphs, graph.graph) {
-                add_detail(known, graph, |totals| &mut totals.durations);
-            }
-        }
-        for kernel in &summary.kernels {
-            if let Some(known) = room(&mut self.kernels, kernel.pattern.clone()) {
-                add_detail(known, kernel, |totals| &mut totals.durations);
-            }
-        }
-        self.summary = Some(summary.clone());
+        self.detail.take(summary);
     }
 
     pub fn host(&self) -> &HostName {
@@ -296,32 +265,13 @@ impl RankView {
         self.latest.as_ref()
     }
 
-    /// The whole summary, of a rank somebody looks at.
-    pub fn summary(&self) -> Option<&Summary> {
-        self.summary.as_ref()
-    }
-
-    /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.
-    pub fn gemms(&self) -> impl Iterator<Item = &GemmTotals> {
-        self.gemms.values().flatten()
-    }
-
-    /// Likewise by communicator, operation and size.
-    pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
-        self.collectives.values().flatten()
-    }
-
-    /// Likewise CUDA graphs, and kernels of the names asked for.
-    pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
-        self.graphs.values().flatten()
-    }
-
-    pub fn kernels(&self) -> impl Iterator<Item = &KernelTotals> {
-        self.kernels.values().flatten()
-    }
-
     pub fn life(&self) -> Life {
         self.life
+    }
+
+    /// When its process ended, by its host's clock; `None` while it lives, or where it had ended before it was first heard of.
+    pub fn gone(&self) -> Option<Moment> {
+        self.gone
     }
 
     pub fn is_alive(&self) -> bool {
@@ -428,21 +378,6 @@ fn part(digest: &RankDigest) -> Option<CommunicatorId> {
         digest.communicators.iter().filter(|state| state.entered > 0 && state.size < digest.world_size);
     let largest = some.max_by_key(|state| (state.size, state.id)).map(|state| state.id);
     largest.filter(|_| digest.launches.point_to_point > 0)
-}
-
-/// The place for `key`, while there is room for new ones.
-fn room<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
-    let fits = map.len() < KEYS || map.contains_key(&key);
-    fits.then(|| map.entry(key).or_default())
-}
-
-/// Newer totals replace older ones; durations add up.
-fn add_detail<T: Clone>(known: &mut Option<T>, newer: &T, durations: impl Fn(&mut T) -> &mut Histogram) {
-    let mut merged = newer.clone();
-    if let Some(before) = known {
-        durations(&mut merged).merge(durations(before));
-    }
-    *known = Some(merged);
 }
 
 pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {

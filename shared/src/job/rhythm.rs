@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 
 use super::rank::push_bounded;
-use crate::frame::RankDigest;
+use crate::{
+    frame::RankDigest,
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
 
 /// Digests with steps that are remembered: four minutes of short ones.
 const REMEMBERED: usize = 240;
@@ -25,30 +29,53 @@ pub struct Beat {
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
     beats: VecDeque<Beat>,
+    /// Where the last beat ended.
+    from: Option<Mark>,
+}
+
+/// Totals at a step.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    step: Step,
+    at: Moment,
+    flops: f64,
+    timed_flops: f64,
+    timed_for: Nanoseconds,
+}
+
+impl Mark {
+    fn of(digest: &RankDigest) -> Option<Self> {
+        Some(Self {
+            step: digest.step?,
+            at: digest.step_at,
+            flops: digest.gemm_flops,
+            timed_flops: digest.gemm_timed_flops,
+            timed_for: digest.gemm_timed_for,
+        })
+    }
 }
 
 impl Rhythm {
-    /// Takes a digest, and the one before it.
-    pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest) {
-        let (Some(before), Some(median)) = (before, digest.step_median) else { return };
-        let (Some(from), Some(to)) = (before.step, digest.step) else { return };
-        let steps = to.0.saturating_sub(from.0);
-        let span = digest.step_at.since(before.step_at).as_secs_f64();
-        if steps == 0 || span <= 0.0 || digest.step_count == 0 {
+    /// Takes a digest. Steps it counted and did not time are the next one's.
+    pub(super) fn take(&mut self, digest: &RankDigest) {
+        let Some(to) = Mark::of(digest) else { return };
+        let Some(from) = self.from else { return self.from = Some(to) };
+        let steps = to.step.0.saturating_sub(from.step.0);
+        let span = to.at.since(from.at).as_secs_f64();
+        let Some(median) = digest.step_median.filter(|_| steps > 0 && span > 0.0 && digest.step_count > 0)
+        else {
             return;
-        }
-        let (flops, time) = (
-            digest.gemm_timed_flops - before.gemm_timed_flops,
-            digest.gemm_timed_for.0.saturating_sub(before.gemm_timed_for.0) as f64,
-        );
+        };
+        let time = to.timed_for.0.saturating_sub(from.timed_for.0) as f64;
         let beat = Beat {
             pace: median.seconds() as f32,
             steps: steps as f32,
             span: span as f32,
-            work: ((digest.gemm_flops - before.gemm_flops) / 1e12) as f32,
-            rate: if time > 0.0 { (flops / time / 1e3) as f32 } else { 0.0 },
+            work: ((to.flops - from.flops) / 1e12) as f32,
+            rate: if time > 0.0 { ((to.timed_flops - from.timed_flops) / time / 1e3) as f32 } else { 0.0 },
         };
         push_bounded(&mut self.beats, beat, REMEMBERED);
+        self.from = Some(to);
     }
 
     /// Oldest first.

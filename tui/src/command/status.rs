@@ -31,7 +31,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long to watch at most: ranks that say too little to be judged are not waited for.
-const WATCH: Duration = Duration::from_secs(10);
+const WATCH: Duration = Duration::from_secs(18);
 
 /// Ranks that a command is written out for; of more, all are shown.
 const NAMED: usize = 4;

@@ -13,6 +13,9 @@ const LEAST_SPREAD: f64 = 0.01;
 /// Above this share of its own past one has not changed.
 const STEADY: f64 = 0.95;
 
+/// Who is late by so much of the time is waited for, and not by chance.
+const WAITED_FOR: f64 = 0.05;
+
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     if cohort.len() < COHORT {
         return Vec::new();
@@ -65,7 +68,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let latest = all().filter(stayed).filter_map(Member::lateness).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();
-        late.is_some_and(|late| late < 0.5 * latest) && holds_nobody_up(member, late)
+        latest > WAITED_FOR && late.is_some_and(|late| late < 0.5 * latest) && holds_nobody_up(member, late)
     };
     let new = fallen
         .into_iter()

@@ -1,6 +1,7 @@
 //! What is said of slow ranks.
 
 use super::{Class, Finding, Kind, Member, Rank, Suspect, phrase};
+use crate::unit::Nanoseconds;
 
 pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
     suspects.sort_by_key(|suspect| suspect.member.rank);
@@ -17,8 +18,8 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let waiting = match late {
-        None => "how late it comes to collectives is not known".to_owned(),
-        Some(_) => waiting(member),
+        None => format!("how late it comes to collectives is not known{}", held_over(member)),
+        Some(late) => waiting(member, *late),
     };
     let (evidence, advice) = match (class, held) {
         (Class::Clocks, Some(held)) => (
@@ -37,7 +38,8 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         ),
         _ => (
             format!(
-                "{who} is what the others wait for: {waiting}, while its GEMMs run at {rate:.1} TFLOPS, as fast as the {usual:.1} {against}"
+                "{who} is what the others wait for: {waiting}, while its GEMMs run at {rate:.1} TFLOPS, {} the {usual:.1} {against}",
+                compared(rate / usual)
             ),
             "look at what its Python does between launches: data loader, garbage collection, logging, a busy CPU",
         ),
@@ -58,9 +60,37 @@ fn cost(suspect: &Suspect<'_>) -> f64 {
     suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
 }
 
-/// How it comes to its collectives.
-pub(super) fn waiting(member: &Member<'_>) -> String {
-    let steps = member.view.pace().map(|pace| format!(", in steps of {:.1} ms", pace.milliseconds()));
-    let (last, late_ms, steps) = (100.0 * member.last, member.late_ms, steps.unwrap_or_default());
-    format!("it comes last to {last:.0} % of its collectives, {late_ms:.1} ms late at the mean{steps}")
+/// How it comes to its collectives, and what that takes of the time.
+pub(super) fn waiting(member: &Member<'_>, late: f64) -> String {
+    let last = 100.0 * member.last;
+    let late = late.max(0.0);
+    let cost = member.view.pace().map_or_else(
+        || format!("{:.0} % of the time late", 100.0 * late),
+        |pace| {
+            let pace = pace.milliseconds();
+            format!("{:.1} ms late in a step of {pace:.1} ms", late * pace)
+        },
+    );
+    format!("it comes last to {last:.0} % of its collectives, {cost}{}", held_over(member))
+}
+
+/// Two rates that are alike, or nearly.
+fn compared(ratio: f64) -> &'static str {
+    match ratio {
+        1.03.. => "faster than",
+        0.97.. => "as fast as",
+        _ => "a little less than",
+    }
+}
+
+/// Seconds after which what is known of a rank that stands is said to be old.
+const OLD: f64 = 5.0;
+
+/// A job that stands tells nothing new of who was slow: that it is not seen any more is no health.
+fn held_over(member: &Member<'_>) -> String {
+    let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
+    let old = quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)));
+    old.map_or_else(String::new, |quiet| {
+        format!(" (as of {quiet:.0} s ago: since then it has not got on, and nothing new is known)")
+    })
 }

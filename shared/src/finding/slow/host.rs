@@ -1,7 +1,7 @@
 //! Ranks whose host keeps the others waiting, while their GPUs are as fast.
 
 use super::{
-    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cohort, excess, median, usual_lateness,
+    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cohort::{self, LONG}, excess, median, usual_lateness,
 };
 
 /// Share of the time that others must lose by a rank that is late.
@@ -15,6 +15,11 @@ const OFTEN: f64 = 4.0;
 
 /// And so many where its threads wait for the GPU less than the others'.
 const SEEN: usize = 3;
+
+/// Where threads wait for the GPU for so much of the time, one whose host is late waits less than the others', by this share of its
+/// lateness. Who only waited for a slower neighbour, or has more to do, waits as long as they do.
+const TELLING: f64 = 0.2;
+const SPARED: f64 = 0.35;
 
 /// Digests with steps before lateness is judged: the first steps compile.
 const BEGUN: usize = 8;
@@ -34,27 +39,36 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     }
     let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
     let on_time = usual_lateness(cohort.iter().copied());
-    let blocked = median(cohort.iter().filter_map(|member| member.view.blocked_for(LATELY)).collect());
+    let waits = |digests: usize| {
+        median(cohort.iter().filter_map(|member| member.view.blocked_for(digests)).collect())
+    };
+    let (blocked, blocked_lately, blocked_long) = (waits(LATELY), waits(PERSISTENT), waits(LONG));
+    let telling = blocked.is_some_and(|blocked| blocked > TELLING);
+    // What its threads waited less than the others'.
+    let less = |member: &Member<'_>, digests: usize, usual: Option<f64>| {
+        member.view.blocked_for(digests).zip(usual).map_or(0.0, |(blocked, usual)| usual - blocked)
+    };
     let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
     let busy_lately = median(cohort.iter().filter_map(|member| member.busy_lately).collect()).unwrap_or(0.0);
     let often =
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
+    // Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
+    let guessed = |member: &Member<'_>| point_to_point(member) && !telling;
     let late = cohort.iter().filter_map(|&member| {
         let (rate, usual) = (member.rate?, usual?);
         let begun = member.view.step().is_none() || has_begun(member);
         let late = excess(member, on_time)?;
         let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
-        let persistent = late > LATE && count >= if point_to_point(member) { RECENT } else { PERSISTENT };
+        let persistent = late > LATE && count >= if guessed(member) { RECENT } else { PERSISTENT };
         // Where few collectives are timed, most digests do not hold the one that waits.
         let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
         let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
         // Its threads had so much less to wait for: that is counted, not sampled.
-        let less =
-            member.view.blocked_for(LATELY).zip(blocked).map_or(0.0, |(blocked, usual)| usual - blocked);
+        let own = less(member, LATELY, blocked);
         let warm = member.view.beats().len() > WARM;
         let seen = member.always_last && member.late_summed > LATE;
-        let spared = warm && less > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
-        let late = if spared { late.max(less) } else { late };
+        let spared = warm && own > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
+        let late = if spared { late.max(own) } else { late };
         // Or all its collectives are a little late, and what that adds up to is the same in all digests.
         let steadily = member.always_last && member.late_pooled - on_time > LATE;
         let late = if steadily { late.max(member.late_pooled - on_time) } else { late };
@@ -64,15 +78,21 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let waited = member.waited > 0.5 * (late + on_time);
         // Nor that it has more to do.
         let more_lately = member.busy_lately.map_or(0.0, |own| own - busy_lately);
+        let spares = if persistent {
+            own.max(less(member, PERSISTENT, blocked_lately))
+        } else {
+            less(member, LONG, blocked_long)
+        };
+        let elsewhere = telling && spares < SPARED * late;
         let busier = late < 2.0 * (member.busy? - busy).max(more_lately);
-        ((persistent || sporadic || spared || steadily) && matters && by_host && !waited && !busier).then(
+        ((persistent || sporadic || spared || steadily) && matters && by_host && !waited && !elsewhere && !busier).then(
             || Suspect {
                 member,
                 rate,
                 usual,
                 cohort: cohort.len(),
                 late: Some(late),
-                confidence: if point_to_point(member) { Confidence::Guess } else { Confidence::Likely },
+                confidence: if guessed(member) { Confidence::Guess } else { Confidence::Likely },
                 since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
                 held: None,
             },
@@ -81,7 +101,6 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     late.collect()
 }
 
-/// Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
 fn point_to_point(member: &Member<'_>) -> bool {
     member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
 }

@@ -103,7 +103,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
         worst.times,
         all().count() - busy.len(),
         member.rate.unwrap_or(usual),
-        super::evidence::waiting(member),
+        super::evidence::waiting(member, excess(member, on_time).unwrap_or(0.0)),
     );
     Some(Finding {
         kind: Kind::SlowRank,

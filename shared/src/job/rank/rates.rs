@@ -1,18 +1,25 @@
 //! What a rank does in a second, and how much of it.
 
-use super::{Moment, Nanoseconds, RankView, Tflops, WINDOW, Work};
+use std::time::Duration;
+
+use super::{Moment, Nanoseconds, RankView, Tflops, Work};
 
 impl RankView {
-    /// TFLOPS of each digest of the last half minute that timed products, newest first, and when it was heard.
+    /// TFLOPS of each of the last digests that timed products, newest first, and when it was heard.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
-        self.window.iter().rev().filter_map(|interval| {
+        self.active.iter().rev().filter_map(|interval| {
             Some((interval.heard, Tflops::from_work(interval.gemm_flops, interval.gemm_time)?))
         })
     }
 
-    /// Arithmetic of its products a second over `digests`, the last `skip` of them left out, and the seconds between them.
+    /// When it was last heard to get on: what is known of how fast it is, is of then.
+    pub fn active_at(&self) -> Option<Moment> {
+        self.active.back().map(|interval| interval.heard)
+    }
+
+    /// Arithmetic of its products a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.
     pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
-        let mut latest_first = self.window.iter().rev().skip(skip);
+        let mut latest_first = self.active.iter().rev().skip(skip);
         let last = latest_first.next()?;
         let first = latest_first.nth(digests.checked_sub(1)?)?;
         let seconds = last.heard.since(first.heard).as_secs_f64();
@@ -78,15 +85,23 @@ impl RankView {
     /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
     /// it more than one.
     pub fn blocked(&self) -> Option<f64> {
-        self.blocked_for(WINDOW)
+        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// The same over the last `digests`.
-    pub fn blocked_for(&self, digests: usize) -> Option<f64> {
-        let last = self.progress.back()?;
-        let first = self.progress.get(self.progress.len().saturating_sub(digests + 1))?;
-        let passed = last.heard.since(first.heard).as_nanos() as f64;
-        let blocked = last.blocked_for.0.checked_sub(first.blocked_for.0)?;
-        (passed > 0.0).then(|| blocked as f64 / passed)
+    /// The same over `digests` in which it got on, the last `skip` of them left out.
+    pub fn blocked_before(&self, skip: usize, digests: usize) -> Option<f64> {
+        let at = self.active.len().checked_sub(skip + 1)?;
+        let (first, last) = (self.active.get(at.saturating_sub(digests))?, self.active.get(at)?);
+        share(last.blocked.0.checked_sub(first.blocked.0)?, last.heard.since(first.heard))
     }
+
+    /// The same over the last `digests` of them.
+    pub fn blocked_for(&self, digests: usize) -> Option<f64> {
+        self.blocked_before(0, digests)
+    }
+}
+
+fn share(of: u64, passed: Duration) -> Option<f64> {
+    (!passed.is_zero()).then(|| of as f64 / passed.as_nanos() as f64)
 }

@@ -1,0 +1,46 @@
+//! How long a rank stood in its collectives before it went on: a checkpoint, an evaluation. What took long before may again.
+
+use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+
+use super::push_bounded;
+use crate::{collective::Operation, frame::RankDigest, id::CommunicatorId};
+
+/// Standing for so long is remembered, of the last few times, once so many steps are done.
+const STALL: Duration = Duration::from_secs(3);
+const REMEMBERED: usize = 16;
+const WARM: u64 = 3;
+
+/// What was seen once may have been a debugger: it excuses no more than this. What was seen twice is a habit.
+const ONCE: Duration = Duration::from_secs(40);
+const TWICE: Duration = Duration::from_mins(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    known: VecDeque<(CommunicatorId, Option<Operation>, Duration)>,
+}
+
+impl Stalls {
+    /// What it waited in, if it `stood` for long before this digest and goes on now.
+    pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stood: Duration) {
+        let Some(before) = before.filter(|_| stood >= STALL) else { return };
+        // The first steps compile: that says nothing of the later ones.
+        let warm = digest.step.is_none_or(|step| step.0 > WARM);
+        if warm && before.communicators != digest.communicators {
+            let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
+            for state in waited {
+                push_bounded(&mut self.known, (state.id, state.last_operation, stood), REMEMBERED);
+            }
+        }
+    }
+
+    /// How long it may be expected to wait in such an operation of this communicator.
+    pub(super) fn usual(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
+        let alike = self.known.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
+        let mut longest_first: Vec<_> = alike.map(|&(.., stood)| stood).collect();
+        longest_first.sort_unstable_by_key(|&stood| Reverse(stood));
+        let of = |nth: usize, most: Duration| {
+            longest_first.get(nth).map_or(Duration::ZERO, |stood| (*stood).min(most))
+        };
+        of(0, ONCE).max(of(1, TWICE))
+    }
+}
