@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 43] = [
+pub(crate) const NAMES: [&str; 44] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -54,6 +54,7 @@ pub(crate) const NAMES: [&str; 43] = [
     "hang: ending a communicator",
     "hang: not sent",
     "hang: jittery network, on the CPU",
+    "hang: in the first steps",
 ];
 
 const LAYOUTS: [Layout; 5] =
@@ -300,6 +301,12 @@ fn fill(
         "hang: jittery network, on the CPU" => {
             stall(setting, Stall::OnCpu);
             setting.noise = Noise::JITTERY;
+            hang(Class::NotEntered)
+        }
+        "hang: in the first steps" => {
+            stall(setting, Stall::OnCpu);
+            // Of three steps the first is done by all.
+            setting.from = 3.0 + setting.step * chance.between(10, 1.2, 1.8);
             hang(Class::NotEntered)
         }
         "hang: behind its own GPU" => {

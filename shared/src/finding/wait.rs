@@ -68,12 +68,11 @@ impl<'a> Still<'a> {
         self.places.iter().filter(move |place| place.state.entered > least)
     }
 
-    /// Whether its ranks waited there for as long before, and went on: a checkpoint, an evaluation. No habit excuses one that is
-    /// stopped or gone.
+    /// Whether its ranks waited there for as long before, and went on: a checkpoint, an evaluation.
     fn is_usual(&self) -> bool {
-        let living = || self.places.iter().filter(|place| place.is_alive());
-        let usual = living().map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
-        living().count() == self.places.len() && self.stands_for < usual.unwrap_or_default() * 3 / 2
+        let living = self.places.iter().filter(|place| place.is_alive());
+        let usual = living.map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
+        self.stands_for < usual.unwrap_or_default() * 3 / 2
     }
 
     /// Whether every rank of it is known.
@@ -109,7 +108,6 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         }
     }
     let mut still = Vec::new();
-    let mut excused: BTreeSet<Rank> = BTreeSet::new();
     for (id, places) in places {
         let living = || places.iter().filter(|place| place.is_alive());
         let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
@@ -117,16 +115,26 @@ pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
         if !seen || stands_for < deadline {
             continue;
         }
-        let one = Still { id, places, stands_for };
-        if one.is_usual() {
-            excused.extend(one.places.iter().map(|place| place.rank));
-        } else {
-            still.push(one);
-        }
+        still.push(Still { id, places, stands_for });
     }
-    // Who waits for a rank that is at a checkpoint waits for the checkpoint.
-    still.retain(|still| !still.laggards().any(|place| excused.contains(&place.rank)));
-    still
+    // No habit excuses a rank that is stopped or gone.
+    if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
+}
+
+/// Leaves out those that stood for as long before and went on, and those that stand with them: who waits for a rank at a checkpoint
+/// waits for the checkpoint.
+fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
+    let mut excused: BTreeSet<Rank> = BTreeSet::new();
+    loop {
+        let is_excused =
+            |one: &Still<'_>| one.is_usual() || one.places.iter().any(|place| excused.contains(&place.rank));
+        let (with, without): (Vec<_>, Vec<_>) = still.into_iter().partition(is_excused);
+        if with.is_empty() {
+            return without;
+        }
+        excused.extend(with.iter().flat_map(|one| &one.places).map(|place| place.rank));
+        still = without;
+    }
 }
 
 /// The call that has held the rank the longest.

@@ -276,3 +276,43 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
     assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
     assert_eq!(view.pace(), Some(Nanoseconds(7)));
 }
+
+/// A digest may repeat what was summed up last while the ledger went on: its steps are the next beat's.
+#[test]
+fn steps_counted_between_two_summaries_are_not_lost() {
+    let simulation = Simulation::new(3, 1, 1);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut repeated = simulation.digests(10);
+    let Body::Digest(digest) = &mut repeated[0].body else { unreachable!() };
+    digest.ranks[0].heard = Moment(simulation.started.0 + 9_000_000_000);
+    jobs.fold(&repeated[0]);
+    jobs.fold(&simulation.digests(11)[0]);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(view.beats().map(|beat| beat.steps).collect::<Vec<_>>(), [9.0, 9.0, 9.0, 9.0, 18.0]);
+}
+
+/// Its last word may be old when it goes; who comes later cannot know when that was.
+#[test]
+fn when_a_process_went_is_told_where_it_was_seen() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut frame = simulation.digests(9).remove(0);
+    frame.now = Moment(simulation.started.0 + 15_000_000_000);
+    frame.body = Body::Event(Event::Life {
+        job: simulation.job.clone(),
+        rank: Rank(1),
+        pid: crate::id::Pid(4001),
+        life: Life::Died,
+    });
+    jobs.fold(&frame);
+    let now = Moment(simulation.started.0 + 17_000_000_000);
+    let found = |jobs: &Jobs| crate::finding::examine(jobs.foremost().unwrap(), now).remove(0);
+    assert!(found(&jobs).evidence.contains("exit 2 s ago"), "{}", found(&jobs).evidence);
+    let mut jobs = Jobs::default();
+    for mut frame in simulation.snapshots(9) {
+        let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
+        snapshot.jobs[0].ranks[1].digest.life = Life::Died;
+        jobs.fold(&frame);
+    }
+    assert!(found(&jobs).evidence.contains("exit and was last heard 8 s ago"), "{}", found(&jobs).evidence);
+}

@@ -16,6 +16,9 @@ const STEADY: f64 = 0.95;
 /// Who is late by so much of the time is waited for, and not by chance.
 const WAITED_FOR: f64 = 0.05;
 
+/// Seconds after which it is known who is late meanwhile: the others tell of the same collectives two digests later.
+const LATENESS_KNOWN: f64 = 4.5;
+
 pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     if cohort.len() < COHORT {
         return Vec::new();
@@ -57,8 +60,12 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     };
     let stayed =
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);
-    let fallen: Vec<_> = all().filter_map(fallen).collect();
+    let mut fallen: Vec<_> = all().filter_map(fallen).collect();
     let steady = all().filter(stayed).count();
+    // Where most fell, they may have for the sake of one that did not.
+    if fallen.len() > steady {
+        fallen.retain(|&(member, _, usual)| low_since(member, SLOW * usual) > LATENESS_KNOWN);
+    }
     // Some that neither fell nor stayed are between two digests.
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();

@@ -89,7 +89,8 @@ const OLD: f64 = 5.0;
 /// A job that stands tells nothing new of who was slow: that it is not seen any more is no health.
 fn held_over(member: &Member<'_>) -> String {
     let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
-    let old = quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)));
+    let old =
+        quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)));
     old.map_or_else(String::new, |quiet| {
         format!(" (as of {quiet:.0} s ago: since then it has not got on, and nothing new is known)")
     })

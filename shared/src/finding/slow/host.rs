@@ -1,7 +1,9 @@
 //! Ranks whose host keeps the others waiting, while their GPUs are as fast.
 
 use super::{
-    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cohort::{self, LONG}, excess, median, usual_lateness,
+    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect,
+    cohort::{self, LONG},
+    excess, median, usual_lateness,
 };
 
 /// Share of the time that others must lose by a rank that is late.
@@ -85,8 +87,13 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         };
         let elsewhere = telling && spares < SPARED * late;
         let busier = late < 2.0 * (member.busy? - busy).max(more_lately);
-        ((persistent || sporadic || spared || steadily) && matters && by_host && !waited && !elsewhere && !busier).then(
-            || Suspect {
+        ((persistent || sporadic || spared || steadily)
+            && matters
+            && by_host
+            && !waited
+            && !elsewhere
+            && !busier)
+            .then(|| Suspect {
                 member,
                 rate,
                 usual,
@@ -95,8 +102,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
                 confidence: if guessed(member) { Confidence::Guess } else { Confidence::Likely },
                 since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
                 held: None,
-            },
-        )
+            })
     });
     late.collect()
 }

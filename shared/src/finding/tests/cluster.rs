@@ -39,9 +39,20 @@ pub(super) enum Fault {
     Spread { share: f64 },
     /// A stage's products run at this share of the others' rate, being of other shapes, and it is late to the communicator of all.
     SlowStage { stage: u32, share: f64, ms: f64 },
+    /// Its products run beside kernels that wait for others, and take so many times longer; it is late for nobody.
+    Crowded { rank: u32, factor: f64 },
+    /// Threads wait for the GPU for half of the time, those of this rank for so much less.
+    Waits { rank: u32, less: f64 },
+    /// Transfers take up to this share longer, by chance and for two seconds each.
+    Scatter { share: f64 },
+    /// Transfers take so many times longer.
+    Link { factor: f64 },
     /// A rank with more products than the others, late by so much: its work, not its fault.
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
+
+/// The second from which on a slow link is slow: it has a past.
+pub(super) const LINK_FROM: u64 = 30;
 
 /// What a rank says once the job stands.
 type Standing = Box<dyn Fn(u32, &mut RankDigest)>;
@@ -54,6 +65,7 @@ pub(super) struct Cluster {
     pub from: u64,
     stands: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
+    blocked: Vec<f64>,
     jobs: Jobs,
     pub second: u64,
 }
@@ -70,6 +82,7 @@ impl Cluster {
             from: 0,
             stands: None,
             timed: vec![(0.0, 0.0); ranks as usize],
+            blocked: vec![0.0; ranks as usize],
             jobs: Jobs::default(),
             second: 0,
         }
@@ -129,6 +142,7 @@ impl Cluster {
             (digest.step_median, digest.step_count) = (None, 0);
             digest.samples.clear();
             (digest.gemm_timed_flops, digest.gemm_timed_for) = self.timed(rank);
+            digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
             if let Some((_, standing)) = &self.stands {
                 standing(rank, digest);
             }
@@ -140,7 +154,9 @@ impl Cluster {
         *seconds += 0.045;
         digest.gemm_flops = digest.launches.gemms as f64 * 5.5e11 * work;
         (digest.gemm_timed_flops, digest.gemm_timed_for) = self.timed(rank);
-        let size = self.simulation.world_size();
+        self.blocked[rank as usize] += self.waits(rank);
+        digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
+        let (size, transfer) = (self.simulation.world_size(), self.transfer());
         for sample in &mut digest.samples {
             let sequence = sample.sequence.0;
             // Every second collective is of the stage, where there are stages.
@@ -152,7 +168,7 @@ impl Cluster {
             let members = (0..size).filter(|&other| !of_stage || self.stage(other) == self.stage(rank));
             let last = members.map(|other| self.lateness(other, sequence, of_stage)).fold(0.0, f64::max);
             let waits = last - self.lateness(rank, sequence, of_stage);
-            sample.duration = Nanoseconds((1.2e6 + waits * 1e6) as u64);
+            sample.duration = Nanoseconds((transfer * 1e6 + waits * 1e6) as u64);
         }
     }
 
@@ -188,12 +204,34 @@ impl Cluster {
 
     fn rate(&self, rank: u32) -> f64 {
         let share = self.present().map(|fault| match fault {
-            Fault::Compute { rank: slow, factor } if slow == rank => 1.0 / factor,
+            Fault::Compute { rank: slow, factor } | Fault::Crowded { rank: slow, factor } if slow == rank => {
+                1.0 / factor
+            }
             Fault::Spread { share } => 1.0 - share * self.chance(rank, self.second),
             Fault::SlowStage { stage, share, .. } if stage == self.stage(rank) => share,
             _ => 1.0,
         });
         640.0 * share.product::<f64>() * (0.99 + 0.02 * self.chance(rank, self.second ^ 0x5555))
+    }
+
+    /// Seconds of a second that its threads wait for the GPU.
+    fn waits(&self, rank: u32) -> f64 {
+        let waits = self.present().map(|fault| match fault {
+            Fault::Waits { rank: busy, less } if busy == rank => 0.5 - less,
+            Fault::Waits { .. } => 0.5,
+            _ => 0.0,
+        });
+        waits.sum()
+    }
+
+    /// Milliseconds of an undisturbed transfer.
+    fn transfer(&self) -> f64 {
+        let longer = self.present().map(|fault| match fault {
+            Fault::Link { factor } if self.second > LINK_FROM => factor,
+            Fault::Scatter { share } => 1.0 + share * self.chance(0, self.second / 2 + (1 << 20)),
+            _ => 1.0,
+        });
+        1.2 * longer.product::<f64>()
     }
 
     /// Arithmetic of a product, in the usual one's.

@@ -58,7 +58,12 @@ fn the_first_divergence_is_told() {
         }
     });
     assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
-    assert_eq!(finding.collective.unwrap().number, STALL * 36);
+    let missed = finding.collective.unwrap();
+    // It is of the same kind as the later ones; how large it is they do not tell.
+    assert_eq!(
+        (missed.number, missed.operation.as_deref(), missed.bytes),
+        (STALL * 36, Some("AllReduce"), 0)
+    );
 }
 
 /// Rank 0 misses a collective of its stage; its stage waits there, the others in the communicator of all.
@@ -215,4 +220,42 @@ fn a_hang_is_an_exit_code_and_a_state() {
     assert_eq!(status.exit_code(), ExitCode::Hang);
     assert_eq!(status.ranks[6].state, RankState::Hung);
     assert_eq!(status.ranks[5].state, RankState::Waiting);
+}
+
+/// All have done a step: what there was to load and compile is.
+#[test]
+fn a_hang_in_the_first_steps_is_named() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, |rank, digest| {
+        digest.step = Some(crate::id::Step(1));
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    let (found, seconds) = cluster.until_found(30);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotEntered, &only(6)));
+    assert!((11..=BUDGET).contains(&seconds), "{seconds} s");
+}
+
+/// One long stall is a debugger: it does not keep the next hang from being told for longer than a minute, nor one that is stopped.
+#[test]
+fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
+    let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
+    let stands = move |stopped: bool| {
+        move |rank: u32, digest: &mut RankDigest| {
+            // It stood for five minutes, and then went on by one collective.
+            let later = second(digest) >= 320;
+            if rank != 6 || later {
+                wait(digest, 0, if rank == 6 { 1 } else { 1 + u64::from(later) });
+            }
+            if stopped && later && rank == 6 {
+                silent(digest, crate::unit::Moment(1_800_000_000_000_000_000 + 320 * 1_000_000_000));
+            }
+        }
+    };
+    for (stopped, least, most) in [(false, 55, 66), (true, 9, 15)] {
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, stands(stopped));
+        assert_eq!(cluster.run(320).findings(), [], "it goes on");
+        let seconds = (1..200).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
+        assert!((least..=most).contains(&seconds), "stopped {stopped}: {seconds} s");
+    }
 }

@@ -5,7 +5,7 @@ use crate::{frame::Life, id::Step, ledger::Call, unit::Nanoseconds};
 
 const SEEDS: std::ops::Range<u64> = 0..10;
 
-const HEALTHY: [(&str, Layout, &[Fault]); 11] = [
+const HEALTHY: [(&str, Layout, &[Fault]); 12] = [
     ("a little late", Layout::Data, &[Fault::Host { rank: 2, ms: 3.0 }]),
     ("equal ranks", Layout::Data, &[]),
     ("chance", Layout::Data, &[Fault::Jitter { ms: 15.0 }, Fault::Spread { share: 0.06 }]),
@@ -24,6 +24,11 @@ const HEALTHY: [(&str, Layout, &[Fault]); 11] = [
     ),
     ("more to do, and nobody waits", Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.5, ms: 0.0 }]),
     ("a pause now and then", Layout::Data, &[Fault::Pauses { rank: 2, ms: 80.0, every: 6 }]),
+    (
+        "late, and it waits for its GPU as long as the others",
+        Layout::Data,
+        &[Fault::Host { rank: 3, ms: 40.0 }, Fault::Waits { rank: 3, less: 0.05 }],
+    ),
     ("a slightly slower GPU", Layout::Data, &[Fault::Compute { rank: 5, factor: 1.05 }]),
 ];
 
@@ -158,4 +163,29 @@ fn what_took_long_before_may_take_as_long_again() {
         assert_eq!(found, [], "second {}", cluster.second);
     }
     assert_eq!(cluster.run(8).findings().len(), 1);
+}
+
+/// Compilers work without a CUDA call for longer than a job would stand: until all have done a step, a minute.
+#[test]
+fn who_has_done_no_step_may_still_compile() {
+    let standing = |rank: u32, digest: &mut crate::frame::RankDigest| {
+        digest.step = Some(Step(u64::from(rank != 6)));
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[]).stand(0, standing);
+    assert_eq!(cluster.run(55).findings(), []);
+}
+
+/// Bandwidth that wavers by itself proves nothing by being low.
+#[test]
+fn a_link_that_wavers_is_not_slow() {
+    let faults = [Fault::Scatter { share: 0.9 }, Fault::Link { factor: 1.5 }];
+    for seed in 0..4 {
+        let mut cluster = Cluster::new(seed, 8, Layout::Data, &faults);
+        for _ in 0..60 {
+            assert_eq!(cluster.run(1).findings(), [], "seed {seed}, second {}", cluster.second);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-use super::cluster::{Cluster, Fault, Layout, only};
+use super::cluster::{Cluster, Fault, Layout, only, wait};
 use crate::{
     finding::{Class, Confidence, Finding, Kind},
     job::Jobs,
@@ -108,4 +108,74 @@ fn slow_is_an_exit_code_and_a_state() {
     assert_eq!(status.exit_code(), ExitCode::Slow);
     let slow = status.ranks.iter().filter(|rank| rank.state == RankState::Slow);
     assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
+}
+
+/// A little late in every collective: no digest shows it alone, and together they do.
+#[test]
+fn who_is_always_a_little_late_is_named() {
+    let faults = [Fault::Host { rank: 3, ms: 5.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    let alone = Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings();
+    assert_eq!(alone, []);
+}
+
+/// Its lateness is too small to be seen in the few collectives that are timed; what its threads waited less is counted.
+#[test]
+fn who_waits_less_for_its_gpu_is_named() {
+    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.15 }];
+    let (found, seconds) = Cluster::new(1, 8, Layout::Data, &faults).until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
+}
+
+/// Kernels that wait for rank 3 take room from the products beside them.
+#[test]
+fn whose_products_slow_down_while_it_waits_is_not_slow() {
+    let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });
+    let faults: Vec<_> = crowded.chain([Fault::Host { rank: 3, ms: 40.0 }]).collect();
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
+    cluster.from = 20;
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    for _ in 0..10 {
+        let found = cluster.run(1).findings();
+        assert!(is(&found, Class::Host, 3), "second {}: {found:#?}", cluster.second);
+    }
+}
+
+#[test]
+fn a_link_that_slows_down_is_named() {
+    let (found, _) = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]).until_found(60);
+    assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
+}
+
+/// That nothing more is seen of it is no health.
+#[test]
+fn who_was_slow_before_a_standstill_is_named_all_through_it() {
+    let stands = |rank: u32, digest: &mut crate::frame::RankDigest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    };
+    for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, stands);
+        cluster.run(20);
+        for _ in 0..100 {
+            let found = cluster.run(1).findings();
+            let slow = found.iter().find(|one| one.kind == Kind::SlowRank);
+            assert!(slow.is_some_and(|slow| slow.ranks == only(5)), "second {}: {found:#?}", cluster.second);
+        }
+        let found = cluster.findings();
+        assert_eq!((found[0].kind, found[0].ranks.clone()), (Kind::Hang, only(6)));
+        assert!(found[1].evidence.contains("as of 99 s ago"), "{}", found[1].evidence);
+    }
+}
+
+/// What it costs is told of a step, and not of one of its collectives: of four of 30 ms that overlap, at least a third of the sum.
+#[test]
+fn lateness_is_told_by_the_step() {
+    let found = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]).run(15).findings();
+    assert!(found[0].evidence.contains("40.0 ms late in a step of 102.3 ms"), "{}", found[0].evidence);
 }

@@ -44,3 +44,22 @@ impl Stalls {
         of(0, ONCE).max(of(1, TWICE))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_once_excuses_less_than_a_habit() {
+        let id = CommunicatorId(1);
+        let of = |seconds: &[u64]| {
+            let known = seconds.iter().map(|&seconds| (id, None, Duration::from_secs(seconds)));
+            Stalls { known: known.collect() }.usual(id, None).as_secs()
+        };
+        assert_eq!(
+            [of(&[]), of(&[20]), of(&[600]), of(&[100, 600]), of(&[600, 600, 3])],
+            [0, 20, 40, 100, 300]
+        );
+        assert_eq!(Stalls::default().usual(CommunicatorId(2), None), Duration::ZERO);
+    }
+}
