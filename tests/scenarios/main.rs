@@ -24,7 +24,7 @@ use verdict::play;
 
 /// Seeds that rules may be tuned on, and those held out.
 const TUNING: u64 = 1_000;
-const HELD_OUT: u64 = 900_000;
+const HELD_OUT: u64 = 910_000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     Row::head();
     let mut good = true;
     for name in NAMES.into_iter().filter(|name| name.contains(&class)) {
-        let runs = [(8, seeds), (64, seeds.div_ceil(2)), (1024, seeds.div_ceil(10))];
+        let runs = [(8, seeds), (64, seeds.div_ceil(2)), (1024, seeds.div_ceil(20))];
         let runs: Vec<_> = runs
             .into_iter()
             .filter(|(ranks, _)| only.is_none_or(|only| only == *ranks))

@@ -31,7 +31,8 @@ pub(super) fn collective(of: &Standstill) -> String {
     let operation = of.operation.as_deref().unwrap_or("collective");
     let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
     let (number, communicator) = (of.number, &of.communicator);
-    let size = if of.operation.is_none() { String::new() } else { format!(", {}", bytes(of.bytes)) };
+    let unknown = of.operation.is_none() || of.bytes == 0;
+    let size = if unknown { String::new() } else { format!(", {}", bytes(of.bytes)) };
     format!("{operation} number {number} of communicator {communicator}{name}{size}")
 }
 
