@@ -207,7 +207,7 @@ fn silence_of_all_hosts_is_not_live() {
 fn a_rank_that_died_is_a_finding_in_words() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     let job = lab.simulation().job.clone();
-    let mut frame = lab.simulation().digests(1).remove(2);
+    let mut frame = lab.simulation().digests(1_841).remove(2);
     frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
     lab.arrive(vec![frame]);
     let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
