@@ -9,7 +9,7 @@ use crate::{
 
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let dead: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Died).collect();
-    let gone = |view: &RankView| view.gone().unwrap_or(view.heard());
+    let gone = |view: &RankView| view.gone().unwrap_or_else(|| view.heard());
     let (first, view) = dead.iter().min_by_key(|(_, view)| gone(view))?;
     let since = now.since(gone(view)).as_secs_f64();
     let when = match view.gone() {
