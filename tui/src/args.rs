@@ -315,7 +315,7 @@ impl JobArgs {
             ("key-file", self.way.key_file.as_ref().map(path)),
         ];
         let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given.map(|(name, value)| format!(" --{name} {}", quoted(&value))).collect()
+        given.map(|(name, value)| format!(" --{name} {}", quoted(&value))).collect::<Vec<_>>().concat()
     }
 
     pub fn hosts(&self) -> Result<Hosts, UsageError> {

@@ -69,9 +69,9 @@ fn next(status: &Status, of: &JobArgs) -> String {
     // Who is gone has no stack: where the others are says what they wait for.
     let ranks = standstill.filter(|finding| finding.kind == Kind::Hang).map(|finding| &finding.ranks[..]);
     let ranks = ranks.filter(|ranks| ranks.len() <= NAMED).unwrap_or_default();
-    let mut command = "xpu-top stacks".to_owned();
-    ranks.iter().for_each(|rank| command += &format!(" --rank {rank}"));
-    format!("next: {command}{}\n", of.line())
+    let mut words = vec!["xpu-top stacks".to_owned()];
+    words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
+    format!("next: {}{}\n", words.join(" "), of.line())
 }
 
 /// The same of a recording.
