@@ -14,7 +14,7 @@ use crate::symbol::foreign;
 
 pub(crate) use buffers::{Records, What, memory};
 pub(crate) use clock::Scale;
-pub(crate) use session::{Session, forget};
+pub(crate) use session::{Session, forget, rest};
 
 /// Sonames of CUPTI, newest first.
 const CUPTI: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];

@@ -22,6 +22,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    cupti,
     fold::Fold,
     governor::Governor,
     guard,
@@ -132,6 +133,7 @@ impl Publisher {
             if Instant::now() >= due {
                 due = Instant::now() + PUBLISH_EVERY;
                 self.observer.lanes().for_each(Lane::reclaim);
+                cupti::rest();
                 self.publish();
             }
             thread::park_timeout(if self.fold.is_waiting() || self.fold.capture.is_active() {

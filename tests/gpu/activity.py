@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 WIDTH, BLOCKS, TOKENS, BATCH = (int(size) for size in os.environ.get("SIZES", "2048,8,1024,4").split(","))
-STEPS = 3
+STEPS = 10
 LONG = int(os.environ.get("LONG", "60"))
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 # A share of what torch.profiler sees.
@@ -107,9 +107,9 @@ class Capture:
         return json.loads(answer.stdout)
 
     def kernels(self):
-        """Count and milliseconds of rank 0's step in the middle, NCCL's kernels and the others apart.
+        """Count and milliseconds of a step of rank 0, NCCL's kernels and the others apart.
 
-        Every tenth step is followed by a flag that is sent, which counts to the next.
+        Every tenth step is followed by a flag that is sent, which counts to the next: that one is left out.
         """
         chrome = self.path.replace(".bin", ".json")
         subprocess.run([xpu_top, "export", self.path, "--chrome", chrome], capture_output=True, check=True)
@@ -122,7 +122,12 @@ class Capture:
                 e for e in events if e["cat"] in KINDS and begin <= e["ts"] - e["args"]["after_launch_us"] < end
             )
             each.append(summed(((KINDS[e["cat"]], e["name"], e["dur"]) for e in launched), 1))
-        return min(each, key=lambda step: sum(of["count"] for of in step.values()), default={})
+        counts = [sum(of["count"] for of in step.values()) for step in each]
+        each = [step for step, count in zip(each, counts) if count == min(counts)]
+        return {
+            what: {"count": of["count"], "ms": round(statistics.fmean(step[what]["ms"] for step in each), 3)}
+            for what, of in (each[0] if each else {}).items()
+        }
 
 
 def summed(events, steps):

@@ -56,13 +56,15 @@ impl Activity {
     }
 
     /// The steps, which are these, have ended, and the GPU has done what the hook timed. Whether all else of them is there too.
+    ///
+    /// What was launched meanwhile is waited for too: nothing is flushed by force that the GPU still works on.
     pub(super) fn is_whole(&mut self, (begin, end): (u64, u64), pace: Option<u64>) -> bool {
         let Self::On { session, switched_off, looked, .. } = self else { return true };
         let now = monotonic();
         let Some(off) = *switched_off else {
             if now.saturating_sub(end) >= AFTER.min(pace.unwrap_or(AFTER)) {
                 session.switch_off();
-                *switched_off = Some(now);
+                (*switched_off, *looked) = (Some(now), now);
             }
             return false;
         };
@@ -74,7 +76,7 @@ impl Activity {
         }
         *looked = now;
         Session::flush();
-        session.has_all(begin, end)
+        session.has_all(begin)
     }
 
     /// Nobody wants it any more.

@@ -1,7 +1,10 @@
 //! What CUPTI writes its records into, and what is kept of them.
 //!
-//! CUPTI asks for buffers and gives them back on threads of its own and of the program. No lock is held here while CUPTI is called, since
-//! it may hold one of its own when it asks.
+//! CUPTI asks for buffers and gives them back on threads of its own and of the program; from CUDA 13 on each thread that launches has one. No
+//! lock is held here while CUPTI is called, since it may hold one of its own when it asks.
+//!
+//! A buffer is never unmapped: one that was flushed by force may be written to yet, when the GPU ends what is in it, or the call returns
+//! that is in it. Its memory is given back when the next recording begins, or the hook's own thread finds it long unused.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +13,10 @@ use std::{
     ptr,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU8, AtomicUsize,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
     },
 };
 
@@ -22,8 +28,11 @@ use super::{
 };
 
 /// Bytes of a buffer, and how many CUPTI has at once.
-const BUFFER: usize = 1 << 20;
-const BUFFERS: usize = 8;
+const BUFFER: usize = 256 << 10;
+const BUFFERS: usize = 32;
+
+/// Where CUPTI may not be refused one there are more.
+const PLACES: usize = 8 * BUFFERS;
 
 /// What the GPU ran, and launches, that are kept of one capture.
 pub(crate) const RAN: usize = 64 << 10;
@@ -36,7 +45,16 @@ const NAME: usize = 16 << 10;
 /// Records taken over at once.
 const CHUNK: usize = 64;
 
-static OUT: AtomicUsize = AtomicUsize::new(0);
+/// Those that were ever made, and what each is now.
+static ADDRESSES: [AtomicPtr<u8>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
+static STATES: [AtomicU8; PLACES] = [const { AtomicU8::new(FREE) }; PLACES];
+const FREE: u8 = 0;
+const GIVEN: u8 = 1;
+/// Free, and with memory.
+const USED: u8 = 2;
+
+/// Buffers with memory.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 /// Whether CUPTI bears it to get none: before CUDA 12.9 (version 27) it may crash.
 static MAY_REFUSE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Records> = Mutex::new(Records::new());
@@ -113,13 +131,18 @@ impl Records {
                 }
             }
             Record::Ran { begin, end, correlation, stream, what } => {
-                let room = self.ran.len() < RAN && self.ran.try_reserve(1).is_ok();
+                // The name of what has not ended may not be there yet.
+                let whole = begin > 0 && end >= begin;
+                if !whole || self.ran.len() >= RAN || self.ran.try_reserve(1).is_err() {
+                    self.dropped += 1;
+                    return;
+                }
                 let what = match what {
                     record::What::Kernel(name) => self.name(name).map(What::Kernel),
                     record::What::Copy { direction, bytes } => Some(What::Copy { direction, bytes }),
                     record::What::Set { bytes } => Some(What::Set { bytes }),
                 };
-                match what.filter(|_| room && begin > 0 && end >= begin) {
+                match what {
                     Some(what) => self.ran.push(Ran { begin, end, correlation, stream, what }),
                     None => self.dropped += 1,
                 }
@@ -158,8 +181,20 @@ pub(super) fn begin(version: u32) -> Option<()> {
     let mut records = RECORDS.try_lock().ok()?;
     *records = Records { wanted: true, ..Records::new() };
     MAY_REFUSE.store(version >= 27, Relaxed);
-    OUT.store(0, Relaxed);
+    rest();
     Some(())
+}
+
+/// Gives the memory of those back that CUPTI does not have. Only long after it gave them back.
+pub(super) fn rest() {
+    for (address, state) in ADDRESSES.iter().zip(&STATES) {
+        if state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok() {
+            // SAFETY: a mapping of `make`; it stays one, and whatever is written to it later is nobody's.
+            unsafe { libc::madvise(address.load(Acquire).cast(), BUFFER, libc::MADV_DONTNEED) };
+            HELD.fetch_sub(1, Relaxed);
+            state.store(FREE, Release);
+        }
+    }
 }
 
 /// Those that came; what comes from now on is nobody's.
@@ -173,7 +208,7 @@ pub(super) fn records() -> MutexGuard<'static, Records> {
 
 /// Bytes held now, about.
 pub(crate) fn memory() -> usize {
-    OUT.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
+    HELD.load(Relaxed) * BUFFER + RECORDS.try_lock().map_or(0, |records| records.memory())
 }
 
 /// CUPTI wants a buffer.
@@ -191,19 +226,34 @@ pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
 }
 
 fn give() -> *mut u8 {
-    if OUT.load(Relaxed) >= BUFFERS && MAY_REFUSE.load(Relaxed) {
-        return ptr::null_mut();
+    let places = if MAY_REFUSE.load(Relaxed) { BUFFERS } else { PLACES };
+    for (address, state) in ADDRESSES.iter().zip(&STATES).take(places) {
+        let used = state.compare_exchange(USED, GIVEN, AcqRel, Relaxed).is_ok();
+        if !used && state.compare_exchange(FREE, GIVEN, AcqRel, Relaxed).is_err() {
+            continue;
+        }
+        let mut at = address.load(Acquire);
+        if at.is_null() {
+            at = make();
+            address.store(at, Release);
+        }
+        if at.is_null() {
+            state.store(FREE, Release);
+        } else if !used {
+            HELD.fetch_add(1, Relaxed);
+        }
+        return at;
     }
+    ptr::null_mut()
+}
+
+fn make() -> *mut u8 {
     // SAFETY: a new mapping at an address the kernel chooses touches nothing.
     let at = unsafe {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         libc::mmap(ptr::null_mut(), BUFFER, access, flags, -1, 0)
     };
-    if at == libc::MAP_FAILED {
-        return ptr::null_mut();
-    }
-    OUT.fetch_add(1, Relaxed);
-    at.cast()
+    if at == libc::MAP_FAILED { ptr::null_mut() } else { at.cast() }
 }
 
 /// CUPTI gives a buffer back.
@@ -211,16 +261,14 @@ fn give() -> *mut u8 {
 /// # Safety
 /// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    if buffer.is_null() {
+    // Of another who had CUPTI before: it is not ours to read.
+    let Some(place) = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer) else {
         return;
-    }
-    let taken = catch_unwind(|| take(buffer, valid));
-    if taken.is_err() {
+    };
+    if catch_unwind(|| take(buffer, valid.min(BUFFER))).is_err() {
         crate::switch::panicked();
     }
-    // SAFETY: a mapping of `give`, which CUPTI has no more.
-    unsafe { libc::munmap(buffer.cast(), BUFFER) };
-    let _ = OUT.fetch_update(Relaxed, Relaxed, |out| out.checked_sub(1));
+    STATES[place].store(USED, Release);
 }
 
 fn take(buffer: *mut u8, valid: usize) {
@@ -279,18 +327,27 @@ mod tests {
     }
 
     #[test]
-    fn buffers_have_an_end_where_cupti_bears_it() {
+    fn buffers_have_an_end_where_cupti_bears_it_and_are_never_unmapped() {
         MAY_REFUSE.store(true, Relaxed);
-        OUT.store(0, Relaxed);
         let given: Vec<_> = (0..BUFFERS).map(|_| give()).collect();
         assert!(given.iter().all(|buffer| !buffer.is_null()) && give().is_null());
         MAY_REFUSE.store(false, Relaxed);
         let more = give();
         assert!(!more.is_null());
+        let mut others = [0_u8; 64];
+        // SAFETY: nothing of it is read: it is none of ours.
+        unsafe { completed(ptr::null_mut(), 0, others.as_mut_ptr(), 64, 64) };
         for buffer in given.into_iter().chain([more]) {
             // SAFETY: a buffer of `give` without a record in it.
             unsafe { completed(ptr::null_mut(), 0, buffer, BUFFER, 0) };
+            // SAFETY: it is still there.
+            unsafe { buffer.write(1) };
         }
-        assert_eq!(OUT.load(Relaxed), 0);
+        assert_eq!(HELD.load(Relaxed), BUFFERS + 1);
+        rest();
+        assert_eq!(HELD.load(Relaxed), 0);
+        // SAFETY: as above.
+        unsafe { more.write(1) };
+        assert_eq!(give(), ADDRESSES[0].load(Relaxed), "it is used again");
     }
 }

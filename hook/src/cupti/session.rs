@@ -5,7 +5,7 @@ use std::{
     ptr,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -48,6 +48,21 @@ struct Switched {
 static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, narrow: false, overtaken: false });
 /// The same as `on`, for who only looks.
 static ON: AtomicBool = AtomicBool::new(false);
+
+/// When the last recording ended; 0 if its memory was given back.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How long afterwards nothing is written to it any more.
+const QUIET: u64 = 5_000_000_000;
+
+/// Gives memory back that is not used any more.
+pub(crate) fn rest() {
+    let ended = ENDED.load(Relaxed);
+    if ended != 0 && !ON.load(Relaxed) && monotonic().saturating_sub(ended) > QUIET {
+        ENDED.store(0, Relaxed);
+        buffers::rest();
+    }
+}
 
 /// In a forked child: CUPTI is of no use there.
 pub(crate) fn forget() {
@@ -107,14 +122,13 @@ impl Session {
         flush(0);
     }
 
-    /// Whether all that was launched between these moments is there.
-    pub(crate) fn has_all(&self, begin: u64, end: u64) -> bool {
+    /// Whether all that was launched since this moment is there.
+    pub(crate) fn has_all(&self, begin: u64) -> bool {
         let Some(scale) = Scale::new(self.first, self.last) else { return true };
         let records = buffers::records();
         let mut came: Vec<_> = records.ran.iter().map(|ran| ran.correlation).collect();
         came.sort_unstable();
-        let wanted = begin as i64..end as i64;
-        let mut launches = records.launches.iter().filter(|launch| wanted.contains(&scale.ours(launch.at)));
+        let mut launches = records.launches.iter().filter(|launch| scale.ours(launch.at) >= begin as i64);
         launches.all(|launch| came.binary_search(&launch.correlation).is_ok())
     }
 
@@ -128,6 +142,7 @@ impl Session {
             unsafe { cuptiActivityGetNumDroppedRecords(ptr::null_mut(), 0, &raw mut dropped) };
         }
         ON.store(false, Relaxed);
+        ENDED.store(monotonic(), Relaxed);
         let mut records = buffers::end();
         records.dropped += dropped as u64;
         if SWITCHED.lock().is_ok_and(|switched| switched.overtaken) {
@@ -148,6 +163,7 @@ pub(super) fn yield_to() {
         let mut switched = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
         if switched.on {
             disable(&mut switched);
+            flush(0);
             flush(FORCED);
             switched.overtaken = true;
         }

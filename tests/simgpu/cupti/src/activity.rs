@@ -105,6 +105,7 @@ fn switch(change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Er
 fn work() {
     loop {
         thread::sleep(LOOK_EVERY);
+        buffer::write_late(Moment::now().ns());
         if lock(&STATE).pending.len() >= MANY {
             hand_out(false);
         }

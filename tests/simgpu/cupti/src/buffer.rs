@@ -27,6 +27,22 @@ struct Buffer {
     left: usize,
 }
 
+/// Records that were handed out by force before their ends: they are written to where they are once those have come, whoever has the buffer
+/// by then.
+static LATE: Mutex<Vec<(usize, usize, Event)>> = Mutex::new(Vec::new());
+
+pub(crate) fn write_late(now: u64) {
+    lock(&LATE).retain(|&(at, size, event)| {
+        if event.end > now {
+            return true;
+        }
+        // SAFETY: what CUPTI documents nowhere and does: a client keeps its buffers mapped.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(at), size) };
+        record::write(&event, true, bytes);
+        false
+    });
+}
+
 /// Who hands out records, one at a time.
 static DELIVERING: Mutex<()> = Mutex::new(());
 
@@ -50,6 +66,9 @@ pub(crate) fn deliver(events: &[(Event, bool)], callbacks: Callbacks) -> usize {
         // SAFETY: the client's buffer, which it gave us, has so much room behind what is used.
         let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.at.add(buffer.used), size) };
         record::write(event, *whole, bytes);
+        if !whole {
+            lock(&LATE).push((bytes.as_mut_ptr().expose_provenance(), size, *event));
+        }
         buffer.used += size;
         buffer.left -= 1;
     }

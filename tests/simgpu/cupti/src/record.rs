@@ -35,7 +35,7 @@ pub(crate) fn kind(event: &Event) -> u32 {
     }
 }
 
-/// `whole` is not while it has not ended: then it has no times.
+/// `whole` is not while it has not ended: then it has no times, and nothing else that could be relied on.
 pub(crate) fn write(event: &Event, whole: bool, bytes: &mut [u8]) {
     bytes.fill(0xff);
     let mut word = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -68,7 +68,8 @@ pub(crate) fn write(event: &Event, whole: bool, bytes: &mut [u8]) {
     long(times, begin);
     long(times + 8, end);
     match event.what {
-        What::Kernel => long(104, event.name as u64),
+        What::Kernel if whole => long(104, event.name as u64),
+        What::Kernel => {}
         What::Copy | What::Set => long(8, event.bytes),
         What::DriverCall | What::RuntimeCall => {}
     }
