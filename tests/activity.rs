@@ -206,7 +206,7 @@ end()
 print('records', came, file=sys.stderr, flush=True)
 while True: work()
 ";
-    let job = Job::new(&[], &format!("{ANOTHER}{script}"));
+    let job = Job::new(&[("XPU_TOP_SAMPLE", "gemm=64,collective=16")], &format!("{ANOTHER}{script}"));
     let at = format!("{}:{}", job.host.address, xpu_tests::host::BASE);
     let mut command =
         job.host.xpu_top(&format!("capture --job train --steps 200 --wait 40 -o {}", job.file().display()));
