@@ -158,7 +158,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     let job = Job::new(ENDLESS);
     let stranger = job.capture("--steps 3 --ranks 0-7");
     assert_eq!(stranger.status.code(), Some(64), "{stranger:?}");
-    assert!(stranger.stderr.contains("no rank 2, 3, 4, 5, 6, 7 lives in this job"), "{stranger:?}");
+    assert!(stranger.stderr.contains("no rank 2, 3, 4, 5, 6, 7 is in this job"), "{stranger:?}");
     assert!(!job.file().exists());
     for line in ["--steps 0", "--steps 1001", "", "--steps 3 --ranks 3-1", "--steps 3 --ranks a"] {
         assert_eq!(job.capture(line).status.code(), Some(64), "{line}");

@@ -70,6 +70,23 @@ pub enum Kind {
     Device,
 }
 
+impl Kind {
+    pub const ALL: [Self; 6] =
+        [Self::Exited, Self::Hang, Self::SlowRank, Self::SlowLink, Self::Regression, Self::Device];
+
+    /// As documents have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Exited => "exited",
+            Self::Hang => "hang",
+            Self::SlowRank => "slow_rank",
+            Self::SlowLink => "slow_link",
+            Self::Regression => "regression",
+            Self::Device => "device",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {

@@ -12,6 +12,7 @@ use xpu_shared::{
 use crate::{
     app::Page,
     arrival::Arrival,
+    capturer,
     recorder::Standing,
     replay::{Control, Mark},
 };
@@ -26,6 +27,10 @@ pub enum Action {
     Saved(Result<PathBuf, String>),
     /// How the recorder does.
     Recorded(Standing),
+    /// How the capture does.
+    Captured(capturer::Standing),
+    /// Capture the next steps of all ranks, or end that.
+    Capture,
     /// A frame of a replay, and when it came in.
     Show(Moment, Box<Frame>),
     /// A replay has come so far.
@@ -122,6 +127,8 @@ pub enum Effect {
     Step,
     /// Begin a recording, or end it.
     Record,
+    /// Begin a capture, or end it.
+    Capture,
 }
 
 /// How stacks are to be read.

@@ -36,6 +36,7 @@ use xpu_shared::{
 
 use crate::{
     arrival::Endpoint,
+    capturer,
     inquiry::Inquiry,
     keymap::Scope,
     palette::{Depth, Palette},
@@ -82,6 +83,8 @@ pub struct App {
     /// What goes on while the past is shown.
     pub(crate) parked: Option<Parked>,
     pub(crate) recording: Recording,
+    /// The capture that was begun last.
+    pub(crate) capture: capturer::Standing,
     /// Lines the help page is scrolled by.
     pub(crate) help: usize,
     pub(crate) palette: Palette,
@@ -150,6 +153,7 @@ impl App {
             playback: None,
             parked: None,
             recording: Recording::default(),
+            capture: capturer::Standing::default(),
             help: 0,
             palette: Palette::new(depth),
         }
@@ -182,6 +186,22 @@ impl App {
             self.warnings.pop_front();
         }
         self.warnings.push_back(warning);
+    }
+
+    /// Says once what came of a capture.
+    pub(crate) fn captured(&mut self, standing: capturer::Standing) {
+        if self.capture == standing {
+            return;
+        }
+        match &standing {
+            capturer::Standing::Done(outcome) => {
+                self.note = Some(Note::Done(outcome.to_string()));
+                outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
+            }
+            capturer::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),
+            _ => {}
+        }
+        self.capture = standing;
     }
 
     pub fn invite(&mut self, how: String) {

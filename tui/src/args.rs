@@ -7,6 +7,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use xpu_shared::{
     endpoint::BasePort,
+    finding::Kind,
     frame::CaptureOrder,
     id::{JobName, Rank},
     key::{Key, KeyError},
@@ -159,11 +160,25 @@ pub struct CaptureArgs {
     /// Only what the hook times itself: no other kernels and copies (CUPTI), no functions of Python
     #[arg(long)]
     pub light: bool,
+    /// Of so many steps before those, what was seen without asking: 64 at most, for which a rank has 4,096 operations' room
+    /// [default: 0, with --on-finding 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub before: Option<u32>,
+    /// Wait until something is found: any finding, or one of these: `hang,slow_rank`
+    #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
+    pub on_finding: Option<KindList>,
+    /// Give up waiting for that after so long: `90s`, `10m`, `12h` [default: with Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "on_finding")]
+    pub length: Option<Duration>,
 }
 
 /// Ranks named one by one or as ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankList(pub Vec<Rank>);
+
+/// Kinds of findings; any of them if there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindList(pub Vec<Kind>);
 
 #[derive(Debug, Args)]
 pub struct CtlArgs {
@@ -254,6 +269,15 @@ fn ranks(text: &str) -> Result<RankList, String> {
         all.extend((from..=to).map(Rank));
     }
     Ok(RankList(all.into_iter().collect()))
+}
+
+fn kinds(text: &str) -> Result<KindList, String> {
+    let all = text.split(',').filter(|word| !word.is_empty()).map(|word| {
+        Kind::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
+            format!("no finding is called {word}: write {}", Kind::ALL.map(Kind::word).join(", "))
+        })
+    });
+    all.collect::<Result<_, _>>().map(KindList)
 }
 
 fn length(text: &str) -> Result<Duration, String> {

@@ -15,6 +15,9 @@ pub const STALE: &str = "◷";
 pub const OFF: &str = "◌";
 /// Good to know.
 pub const HINT: &str = "›";
+/// What has come of something, and what has not.
+pub const FULL: &str = "▰";
+pub const EMPTY: &str = "▱";
 /// A value that is not known.
 pub const UNKNOWN: &str = "·";
 /// A value well below its fellows.

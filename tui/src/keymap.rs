@@ -227,6 +227,13 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Findings, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(
+        Anywhere,
+        &[char('c')],
+        Action::Capture,
+        "capture 3 steps of all ranks to a file, or end that",
+        Some("capture"),
+    ),
     bind(Anywhere, &[char('S')], Action::Save, "save the screen as an SVG file here", Some("save SVG")),
     bind(Help, &[code(KeyCode::Esc)], Action::Close, "back", Some("back")),
     bind(Time, &[char(' ')], Action::Control(Control::Pause), "stop time, let it go on", None),

@@ -6,6 +6,7 @@ use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
 use xpu_top::{
     args::{Command, CommandLine, JobArgs, UsageError},
+    capturer::{Capturer, Ways},
     command, live,
     replay::{Tape, time},
     watch::{WatchOptions, watch},
@@ -64,10 +65,16 @@ fn replay(path: &Path, at: Option<&str>, args: &JobArgs) -> anyhow::Result<ExitC
 fn show(args: &JobArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.hosts()?;
     let key = args.way.key()?;
+    let capturer = Capturer::new(Ways { endpoints: hosts.endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
     let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
-    let options =
-        WatchOptions { job: args.job.clone(), warnings, live: Some(live), ..WatchOptions::default() };
+    let options = WatchOptions {
+        job: args.job.clone(),
+        warnings,
+        live: Some(live),
+        capturer: Some(capturer),
+        ..WatchOptions::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(watch(arrivals, hosts.endpoints, options))?;
     Ok(ExitCode::SUCCESS)

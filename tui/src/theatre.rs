@@ -16,9 +16,11 @@ use crate::{
     action::Action,
     app::App,
     arrival::Arrival,
+    capturer::Capturer,
     figure,
     live::Live,
     recorder::Recorder,
+    reel,
     replay::{Of, Playback, Projector, Search, Tape},
     update::update,
 };
@@ -27,6 +29,7 @@ use crate::{
 pub(crate) struct Theatre {
     live: Option<Live>,
     recorder: Option<Recorder>,
+    capturer: Option<Capturer>,
     projector: Option<Projector>,
     watched: Option<(JobName, Rank)>,
 }
@@ -34,11 +37,12 @@ pub(crate) struct Theatre {
 impl Theatre {
     pub(crate) fn new(
         live: Option<Live>,
+        capturer: Option<Capturer>,
         tape: Option<(Tape, Option<Moment>)>,
         app: &mut App,
     ) -> anyhow::Result<Self> {
         let recorder = live.is_some().then(Recorder::start);
-        let mut new = Self { live, recorder, projector: None, watched: None };
+        let mut new = Self { live, recorder, capturer, projector: None, watched: None };
         if let Some((tape, begin)) = tape {
             // Read by two: by the screen, and by who looks for findings.
             let search = tape.again();
@@ -62,10 +66,13 @@ impl Theatre {
         }
     }
 
-    /// Tells the app how the recorder does.
+    /// Tells the app how the recorder and the capture do.
     pub(crate) fn tell(&self, app: &mut App) {
         if let Some(recorder) = &self.recorder {
             update(app, Action::Recorded(recorder.standing()));
+        }
+        if let Some(capturer) = &self.capturer {
+            update(app, Action::Captured(capturer.standing()));
         }
     }
 
@@ -141,24 +148,36 @@ impl Theatre {
             recorder.end();
             update(app, Action::Saved(Ok(file.path.clone())));
         } else {
-            let name = app.job().map(|job| JobName::cleaned(job.name().as_str()));
-            let name = name.map(|name| format!("{name}-")).unwrap_or_default();
-            let path = PathBuf::from(format!("xpu-top-{name}{}.xpurec", figure::stamp(Moment::now())));
-            recorder.begin(path, header(app));
+            recorder.begin(file(app, "xpurec"), header(app));
         }
         if let Some(live) = &self.live {
             live.watch_all(records.is_none());
         }
         self.tell(app);
     }
+
+    /// Begins a capture of the job that is shown, or ends it.
+    pub(crate) fn capture(&mut self, app: &mut App) {
+        let job = app.job().map(|job| job.name().clone());
+        let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(|_| !app.is_past()), job) else {
+            let why = "what is past cannot be captured; `xpu-top capture --before 64` has the last steps";
+            update(app, Action::Saved(Err(why.to_owned())));
+            return;
+        };
+        capturer.begin_or_end(job, file(app, "xpucap"));
+        self.tell(app);
+    }
+}
+
+/// A new file here.
+fn file(app: &App, ending: &str) -> PathBuf {
+    let name = app.job().map(|job| JobName::cleaned(job.name().as_str()));
+    let name = name.map(|name| format!("{name}-")).unwrap_or_default();
+    PathBuf::from(format!("xpu-top-{name}{}.{ending}", figure::stamp(Moment::now())))
 }
 
 /// What a recording made here says of itself.
 fn header(app: &App) -> Header {
-    Header {
-        job: app.job().map(Job::name).map_or_else(String::new, ToString::to_string),
-        hosts: app.roads.iter().map(|(endpoint, _)| endpoint.to_string()).collect(),
-        made: Moment::now(),
-        by: xpu_shared::VERSION.to_owned(),
-    }
+    let endpoints: Vec<_> = app.roads.iter().map(|(endpoint, _)| endpoint.clone()).collect();
+    reel::header(app.job().map(Job::name), &endpoints)
 }

@@ -30,6 +30,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             | Action::Reach(_)
             | Action::Found(..)
             | Action::Recorded(_)
+            | Action::Captured(_)
     ) {
         app.note = None;
     }
@@ -59,6 +60,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Found(marks, searched) => app.found(marks, searched),
         Action::Control(what) => return control(app, what),
         Action::Recorded(standing) => app.recording = standing,
+        Action::Captured(standing) => app.captured(standing),
+        Action::Capture => return Some(Effect::Capture),
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),

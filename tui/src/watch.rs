@@ -22,6 +22,7 @@ use crate::{
     action::{Action, Effect, Reading},
     app::App,
     arrival::{Arrivals, Endpoint},
+    capturer::Capturer,
     keymap,
     live::Live,
     palette::Depth,
@@ -50,6 +51,8 @@ pub struct WatchOptions {
     pub depth: Depth,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
+    /// Which makes captures; a recording has none.
+    pub capturer: Option<Capturer>,
     /// What is replayed, in place of a job, and from when on.
     pub tape: Option<(Tape, Option<Moment>)>,
 }
@@ -62,6 +65,7 @@ impl Default for WatchOptions {
             invitation: None,
             depth: Depth::detect(|name| std::env::var(name).ok()),
             live: None,
+            capturer: None,
             tape: None,
         }
     }
@@ -89,7 +93,7 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     options.invitation.into_iter().for_each(|how| app.invite(how));
-    let mut theatre = Theatre::new(options.live, options.tape, &mut app)?;
+    let mut theatre = Theatre::new(options.live, options.capturer, options.tape, &mut app)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut screen =
@@ -201,6 +205,7 @@ fn carry_out(
         Effect::Seek(to) => theatre.seek(app, to)?,
         Effect::Step => theatre.step(app)?,
         Effect::Record => theatre.record(app),
+        Effect::Capture => theatre.capture(app),
     }
     Ok(false)
 }

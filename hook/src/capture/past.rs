@@ -60,17 +60,21 @@ impl Past {
     /// Adds to a capture the steps before its first, as many as were ordered and are here whole.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
+        if capture.order.before == 0 {
+            return;
+        }
         let from = first.saturating_sub(u64::from(capture.order.before));
         let steps = self.marks.iter().copied().filter(|&(completed, at)| {
             completed >= from && completed < first && at < begin && at > self.lost
         });
         let mut marks: Vec<_> = steps.collect();
-        let Some(&(_, since)) = marks.first() else { return };
+        let since = marks.first().map_or(begin, |&(_, at)| at);
         marks.append(&mut capture.marks);
         capture.marks = marks;
         capture.sampled = Some(first);
         for Operation { single, thread, span } in self.operations.drain(..) {
-            if (since..begin).contains(&single.at) {
+            // Of a step that never ended also what was launched before anybody asked.
+            if (since..capture.end()).contains(&single.at) {
                 capture.keep(thread as usize, single, span);
             }
         }

@@ -151,6 +151,7 @@ fn a_step_that_never_ends_is_given_with_what_was_before_it() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..10);
+    capture.launched(observer, 3, &waited(1010));
     capture.order(CaptureOrder { before: 2, limit: Nanoseconds(0), ..order(13, 1) }, 10);
     capture.launched(observer, 3, &waited(1050));
     let part = take_part_of(&mut capture);
@@ -158,7 +159,7 @@ fn a_step_that_never_ends_is_given_with_what_was_before_it() {
     assert_eq!(account.marks.iter().map(|mark| mark.completed.0).collect::<Vec<_>>(), [8, 9, 10]);
     assert_eq!(
         (account.ended, account.sampled, part.operations.len()),
-        (CaptureEnd::TimeUp, Some(Step(10)), 3)
+        (CaptureEnd::TimeUp, Some(Step(10)), 4)
     );
 }
 

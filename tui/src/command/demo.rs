@@ -19,6 +19,7 @@ use xpu_shared::{endpoint::BasePort, key::Key};
 use crate::{
     args::{UsageError, base_port},
     arrival::Endpoint,
+    capturer::{Capturer, Ways},
     command::stacks::check_writable,
     live,
     parts::Parts,
@@ -156,6 +157,7 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let mut cast = Cast::start(&plan, args.base_port)?;
     let endpoints = cast.endpoints();
     eprintln!("{}", port::invitation(plan.nodes, cast.base));
+    let capturer = Capturer::new(Ways { endpoints: endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(endpoints.clone(), key, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.is_headless() {
@@ -167,6 +169,7 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         endpoints,
         WatchOptions {
             live: Some(live),
+            capturer: Some(capturer),
             // The line above is gone with the first picture.
             invitation: Some(format!("join from another terminal: {}", port::viewer(plan.nodes, cast.base))),
             ..WatchOptions::default()

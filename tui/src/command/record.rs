@@ -1,6 +1,6 @@
 //! `xpu-top record`: writes what all collectors say to a file, until told to end.
 
-use std::{collections::BTreeSet, fs::File, path::Path, process::ExitCode, time::Duration};
+use std::{fs::File, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -10,23 +10,22 @@ use tokio::{
 };
 use xpu_shared::{
     finding,
-    frame::{Body, Frame},
-    id::{HostName, Rank},
-    recording::{Header, Packer, SealedBlock, Totals, Writer},
+    frame::Body,
+    recording::{Totals, Writer},
     status::ExitCode as Code,
     unit::Moment,
 };
 
 use super::living::tell_unreachable;
 use crate::{
-    args::{JobArgs, RecordArgs, UsageError},
+    args::{RecordArgs, UsageError},
     arrival::Arrival,
     figure,
     follow::Following,
-    hosts::Hosts,
     inquiry::Inquiry,
     live::{self, Live},
     recorder::create_new,
+    reel::{Reel, Seen, header},
 };
 
 /// How often it is looked whether a block is old enough to be written.
@@ -42,7 +41,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    let header = header(&args.of, &hosts);
+    let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let path = &args.output;
     let file = fresh(path)?;
     let failed = || format!("cannot record to {}", path.display());
@@ -105,16 +104,6 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a file made now begins with.
-pub(super) fn header(of: &JobArgs, hosts: &Hosts) -> Header {
-    Header {
-        job: of.job.as_ref().map_or_else(String::new, ToString::to_string),
-        hosts: hosts.endpoints.iter().map(ToString::to_string).collect(),
-        made: Moment::now(),
-        by: xpu_shared::VERSION.to_owned(),
-    }
-}
-
 fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     let Some(job) = following.job() else { return };
     let now = Moment::now();
@@ -133,46 +122,6 @@ pub(super) fn fresh(path: &Path) -> Result<File, UsageError> {
         };
         UsageError::Value(format!("cannot record to {}: {what}", path.display()))
     })
-}
-
-/// The file, and what goes into it.
-pub(super) struct Reel {
-    writer: Writer<File>,
-    pub(super) packer: Packer,
-    seen: Seen,
-}
-
-#[derive(Default)]
-pub(super) struct Seen {
-    ranks: BTreeSet<Rank>,
-    hosts: BTreeSet<HostName>,
-}
-
-impl Reel {
-    pub(super) fn new(writer: Writer<File>) -> Self {
-        Self { writer, packer: Packer::default(), seen: Seen::default() }
-    }
-
-    pub(super) fn take(&mut self, frame: &Frame) -> std::io::Result<()> {
-        self.seen.hosts.insert(frame.host.clone());
-        if let Body::Digest(digest) = &frame.body {
-            self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
-        }
-        let full = self.packer.push(Moment::now(), frame)?;
-        self.write(full.into_iter().collect())
-    }
-
-    pub(super) fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {
-        blocks.iter().try_for_each(|block| self.writer.write(block))
-    }
-
-    pub(super) fn close(mut self) -> std::io::Result<(Totals, Seen)> {
-        let rest = self.packer.rest()?;
-        self.write(rest)?;
-        let (file, totals) = self.writer.finish()?;
-        file.sync_all()?;
-        Ok((totals, self.seen))
-    }
 }
 
 /// `night.xpurec: 12.4 MiB, 4,321 frames of 8 ranks on 2 hosts in 600 s (26 B a rank and second, 9 times compressed); no frame lost`

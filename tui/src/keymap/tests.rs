@@ -13,6 +13,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::GoLive
         | Action::Found(..)
         | Action::Recorded(_)
+        | Action::Captured(_)
         | Action::Control(Control::Type(_)) => false,
         Action::Move(_)
         | Action::SortNext
@@ -29,6 +30,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::NextMetric
         | Action::SaveFlame
         | Action::Report
+        | Action::Capture
         | Action::Help
         | Action::Close
         | Action::Save
@@ -82,6 +84,7 @@ fn meant() -> Vec<Action> {
         Action::NextMetric,
         Action::SaveFlame,
         Action::Report,
+        Action::Capture,
         Action::Help,
         Action::Close,
         Action::Save,

@@ -84,6 +84,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::NextMetric
         | Action::SortNext
         | Action::Reverse
+        | Action::Capture
         | Action::Report => app.standing() == Standing::Running,
         Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
             !app.stacks.rows().is_empty()

@@ -51,7 +51,7 @@ pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer)
         left.push(Span::styled(text, palette.of(Role::Muted)));
     }
     let (glyph, words, role) = status(app);
-    let mut right: Vec<_> = timebar::recording(app).into_iter().collect();
+    let mut right: Vec<_> = timebar::recording(app).into_iter().chain(timebar::capture(app)).collect();
     let down = app.roads.down().count();
     if down > 0 {
         let text = format!("{} {} down", glyph::ALARM, figure::counted(down, "host", "hosts"));

@@ -11,11 +11,16 @@ use xpu_shared::unit::Moment;
 
 use crate::{
     app::App,
+    capture::Progress,
+    capturer::Standing,
     figure, glyph,
     palette::Role,
     replay::{Mark, Of, Playback, time},
     widget::ends,
 };
+
+/// Cells of a capture's bar.
+const BAR: usize = 8;
 
 pub(super) fn height(app: &App) -> u16 {
     u16::from(app.playback().is_some())
@@ -35,6 +40,22 @@ pub(super) fn recording(app: &App) -> Option<Span<'static>> {
     let name = file.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let text = format!("{} REC {name} {}   ", glyph::GOOD, figure::bytes(file.bytes));
     Some(Span::styled(text, app.palette.of(Role::Alarm)))
+}
+
+/// `CAPTURE steps 812 to 814 ▰▰▰▱▱ 5/8`, for the header, while it comes in.
+pub(super) fn capture(app: &App) -> Option<Span<'static>> {
+    let text = match &app.capture {
+        Standing::Beginning => "CAPTURE ...".to_owned(),
+        Standing::UnderWay(Progress { first, last, ranks, agreed, whole }) => {
+            // Until ranks send, it is told who will.
+            let (done, of) = if *whole > 0 { (*whole, "here") } else { (*agreed, "agreed") };
+            let full = (BAR * done).checked_div(*ranks).unwrap_or(0);
+            let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
+            format!("CAPTURE {first}-{last} {bar} {done}/{ranks} {of}")
+        }
+        _ => return None,
+    };
+    Some(Span::styled(format!("{} {text}   ", glyph::GOOD), app.palette.of(Role::Accent)))
 }
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {

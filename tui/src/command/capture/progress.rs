@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use super::Tally;
+use crate::capture::News;
 
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -10,16 +10,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn tell(&mut self, tally: &Tally) {
-        let (all, order) = (tally.ranks().count(), tally.order());
-        let line = format!(
-            "steps {} to {}: {} of {all} ranks agreed, {} of {all} are here",
-            order.first,
-            order.last(),
-            tally.agreed(),
-            tally.whole()
-        );
-        self.say(&line);
+    pub(super) fn tell(&mut self, news: News) {
+        match news {
+            News::Far(far) => self.say(&far.to_string()),
+            News::Word(word) => self.say(&word),
+        }
     }
 
     pub(super) fn say(&mut self, line: &str) {

@@ -12,6 +12,7 @@ use xpu_shared::{
     unit::Nanoseconds,
 };
 
+use super::Progress;
 use crate::{figure, follow::Following};
 
 /// What a rank sent before it ended, or its host went out of reach, may still be on its way for so long.
@@ -230,8 +231,14 @@ impl Tally {
         self.ranks.values().filter(|state| state.is_whole()).count()
     }
 
-    pub(super) fn agreed(&self) -> usize {
-        self.ranks.values().filter(|state| state.agreed).count()
+    pub(super) fn progress(&self) -> Progress {
+        Progress {
+            first: self.order.first,
+            last: self.order.last(),
+            ranks: self.ranks.len(),
+            agreed: self.ranks.values().filter(|state| state.agreed).count(),
+            whole: self.whole(),
+        }
     }
 
     fn accounts(&self) -> impl Iterator<Item = (Rank, &CaptureAccount)> {

@@ -1,0 +1,143 @@
+//! Captures made from the screen, one at a time: a thread of its own with its own way to the collectors takes each.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::time::{Instant, timeout_at};
+use xpu_shared::{
+    id::{JobName, Rank},
+    key::Key,
+};
+
+use crate::{
+    arrival::{Arrivals, Endpoint},
+    capture::{News, Outcome, Plan, Progress, Stop, Taking},
+    follow::Following,
+    live,
+    reel::header,
+};
+
+/// Steps that a key captures, and what was seen of those before.
+pub const STEPS: u32 = 3;
+pub const STEPS_BEFORE: u32 = 20;
+
+/// How long hosts may take to say what lives there, and a capture may take in all.
+const LOOK: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_mins(2);
+
+/// How the capture does that was begun last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    #[default]
+    None,
+    /// The hosts are asked what lives there.
+    Beginning,
+    UnderWay(Progress),
+    Done(Outcome),
+    Failed(String),
+}
+
+impl Standing {
+    pub fn is_under_way(&self) -> bool {
+        matches!(self, Self::Beginning | Self::UnderWay(_))
+    }
+}
+
+/// Which hosts, and the key to them.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    pub endpoints: Vec<Endpoint>,
+    pub key: Option<Key>,
+}
+
+#[derive(Debug)]
+pub struct Capturer {
+    ways: Ways,
+    standing: Arc<Mutex<Standing>>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Capturer {
+    pub fn new(ways: Ways) -> Self {
+        Self { ways, standing: Arc::default(), stop: Stop::default(), thread: None }
+    }
+
+    /// Captures the next steps of all ranks, unless one is under way: then that is ended, with what there is.
+    pub fn begin_or_end(&mut self, job: JobName, path: PathBuf) {
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            self.stop.store(true, Relaxed);
+            return;
+        }
+        self.stop.store(false, Relaxed);
+        *lock(&self.standing) = Standing::Beginning;
+        let (ways, standing, stop) = (self.ways.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
+        self.thread = Some(thread::spawn(move || {
+            let mut tell = |news| {
+                if let News::Far(progress) = news {
+                    *lock(&standing) = Standing::UnderWay(progress);
+                }
+            };
+            let outcome = take(ways, job, path, stop, &mut tell);
+            *lock(&standing) = match outcome {
+                Ok(outcome) => Standing::Done(outcome),
+                Err(why) => Standing::Failed(format!("not captured: {why:#}")),
+            };
+        }));
+    }
+
+    pub fn standing(&self) -> Standing {
+        lock(&self.standing).clone()
+    }
+}
+
+/// A capture under way is ended, and its file closed.
+impl Drop for Capturer {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
+    standing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(
+    ways: Ways,
+    job: JobName,
+    path: PathBuf,
+    stop: Stop,
+    tell: &mut dyn FnMut(News),
+) -> anyhow::Result<Outcome> {
+    let header = header(Some(&job), &ways.endpoints);
+    let mut following = Following::new(ways.endpoints.iter().cloned(), Some(job.clone()));
+    let (live, mut arrivals) = live::connect(ways.endpoints, ways.key, Some(job.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let ranks = living(&mut following, &mut arrivals, &job).await;
+        anyhow::ensure!(!ranks.is_empty(), "no rank of {job} lives");
+        let plan = Plan { steps: STEPS, before: STEPS_BEFORE, activity: true, functions: true, wait: WAIT };
+        let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;
+        taking.take(&mut arrivals).await
+    })
+}
+
+/// The ranks that live, once all hosts have answered or had time to.
+async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobName) -> Vec<Rank> {
+    let deadline = Instant::now() + LOOK;
+    while !following.is_complete() {
+        match timeout_at(deadline, arrivals.recv()).await {
+            Ok(Some(arrival)) => following.take(arrival),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_shared::job::Job::ranks);
+    ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
+}

@@ -1,0 +1,62 @@
+//! A recording that is written as frames come in.
+
+use std::{collections::BTreeSet, fs::File};
+
+use xpu_shared::{
+    frame::{Body, Frame},
+    id::{HostName, JobName, Rank},
+    recording::{Header, Packer, SealedBlock, Totals, Writer},
+    unit::Moment,
+};
+
+use crate::arrival::Endpoint;
+
+/// The file, and what goes into it.
+pub(crate) struct Reel {
+    writer: Writer<File>,
+    pub(crate) packer: Packer,
+    seen: Seen,
+}
+
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) ranks: BTreeSet<Rank>,
+    pub(crate) hosts: BTreeSet<HostName>,
+}
+
+impl Reel {
+    pub(crate) fn new(writer: Writer<File>) -> Self {
+        Self { writer, packer: Packer::default(), seen: Seen::default() }
+    }
+
+    pub(crate) fn take(&mut self, frame: &Frame) -> std::io::Result<()> {
+        self.seen.hosts.insert(frame.host.clone());
+        if let Body::Digest(digest) = &frame.body {
+            self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
+        }
+        let full = self.packer.push(Moment::now(), frame)?;
+        self.write(full.into_iter().collect())
+    }
+
+    pub(crate) fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {
+        blocks.iter().try_for_each(|block| self.writer.write(block))
+    }
+
+    pub(crate) fn close(mut self) -> std::io::Result<(Totals, Seen)> {
+        let rest = self.packer.rest()?;
+        self.write(rest)?;
+        let (file, totals) = self.writer.finish()?;
+        file.sync_all()?;
+        Ok((totals, self.seen))
+    }
+}
+
+/// What a file made now begins with.
+pub(crate) fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
+    Header {
+        job: job.map_or_else(String::new, ToString::to_string),
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        made: Moment::now(),
+        by: xpu_shared::VERSION.to_owned(),
+    }
+}
