@@ -185,3 +185,47 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         assert!(refused.status.code() == Some(64) && refused.stderr.contains("cannot read "), "{refused:?}");
     }
 }
+
+#[test]
+fn steps_before_it_was_asked_for_are_added() {
+    let job = Job::new(ENDLESS);
+    until("some steps to be there", || (job.host.status()["steps"]["min"].as_u64()? >= 30).then_some(()));
+    let done = job.capture("--steps 2 --before 20 --wait 25");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(done.stdout.contains("with what was sampled since step "), "{done:?}");
+    let report = job.report();
+    assert_eq!(report["steps"].as_array().map(Vec::len), Some(22), "{report:#}");
+    let steps = report["ranks"][0]["steps"].as_array().expect("steps").clone();
+    for step in &steps {
+        assert_eq!(step["operations"]["collective"], 3, "every collective is kept: {step:#}");
+    }
+    assert_eq!(steps[21]["operations"]["gemm"], 3, "and of those that were asked for all: {report:#}");
+}
+
+#[test]
+fn a_finding_fires_a_capture_of_what_was_before_it() {
+    let job = Job::new(ENDLESS);
+    let idle = job.capture("--on-finding=regression --for 1s --steps 2");
+    assert!(idle.status.code() == Some(3) && idle.stderr.contains("nothing was found"), "{idle:?}");
+    assert!(!job.file().exists(), "then there is no file");
+    let strange = job.capture("--on-finding=slow --steps 2");
+    assert!(strange.status.code() == Some(64) && strange.stderr.contains("exited, hang, "), "{strange:?}");
+
+    let mut command = job
+        .host
+        .xpu_top(&format!("capture --on-finding --steps 2 --before 5 --wait 4 -o {}", job.file().display()));
+    let at = format!("{}:{BASE}", job.host.address);
+    let waiting = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
+    until("it to wait", || waiting.said().contains("waiting for a finding").then_some(()));
+    job.ranks[1].signal("STOP");
+    let done = waiting.end();
+    job.ranks[1].signal("CONT");
+    assert_eq!(done.status.code(), Some(1), "the stopped one cannot give anything: {done:?}");
+    assert!(done.stderr.contains("hang: rank 1 "), "{done:?}");
+    let report = job.report();
+    let first = &report["ranks"][0];
+    assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
+    assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
+    let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));
+    assert!(stacks.stdout.contains("\"hang\""), "the same is found in the file: {stacks:?}");
+}

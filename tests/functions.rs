@@ -71,8 +71,8 @@ impl Job {
     fn written(&self, step: u64) -> Value {
         until("a step's line", || {
             let text = fs::read_to_string(self.host.place.path("counts")).ok()?;
-            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            lines.filter(|line| line["step"] == step).next_back()
+            let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.rfind(|line| line["step"] == step)
         })
     }
 

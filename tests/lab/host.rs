@@ -47,12 +47,17 @@ impl Host {
         let [_, _, high, low] = id().to_be_bytes();
         let mut new = Self { address: format!("127.90.{high}.{}", low.max(1)), place, collector: None };
         assert!(run(new.xpu_top("keygen").arg("-o").arg(new.key())).status.success());
-        let mut collector = new.place.command(built::artifact("xpu-collector"));
-        collector.env("XPU_TOP_PEAK_TFLOPS", "bf16=500");
-        collector.args(["--base-port", BASE, "--bind", &new.address, "--host-name", "sim", "--key-file"]);
-        new.collector = Some(Program::start(collector.arg(new.key())));
-        until("the collector to listen", || new.socket().exists().then_some(()));
+        new.begin_collector();
         new
+    }
+
+    pub fn begin_collector(&mut self) {
+        let _ = fs::remove_file(self.socket());
+        let mut collector = self.place.command(built::artifact("xpu-collector"));
+        collector.env("XPU_TOP_PEAK_TFLOPS", "bf16=500");
+        collector.args(["--base-port", BASE, "--bind", &self.address, "--host-name", "sim", "--key-file"]);
+        self.collector = Some(Program::start(collector.arg(self.key())));
+        until("the collector to listen", || self.socket().exists().then_some(()));
     }
 
     pub fn key(&self) -> PathBuf {

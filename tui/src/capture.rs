@@ -322,3 +322,6 @@ impl<'a> Taking<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

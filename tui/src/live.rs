@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 #[derive(Debug)]
-enum Order {
+pub(crate) enum Order {
     WatchRank(Option<(JobName, Rank)>),
     WatchAll(bool),
     Switch { job: JobName, on: bool },
@@ -95,6 +95,15 @@ impl Live {
     /// The same of a job that stands or has died, with native frames: what was read since it last moved is not read again.
     pub fn kept_stacks(&self, job: JobName, ranks: Vec<Rank>) {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: true, natively: true });
+    }
+}
+
+#[cfg(test)]
+impl Live {
+    /// One that asks nobody; what it would ask comes out here.
+    pub(crate) fn deaf() -> (Self, mpsc::Receiver<Order>) {
+        let (orders, ordered) = mpsc::channel();
+        (Self { orders }, ordered)
     }
 }
 

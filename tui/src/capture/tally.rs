@@ -298,18 +298,41 @@ impl Tally {
         })
     }
 
-    /// `steps 812-814 of 8 of 8 ranks, 2,160 operations, none dropped`
+    /// `steps 812 to 814 of 8 of 8 ranks, with what was sampled since step 793, 2,160 operations, none dropped`
     pub(super) fn summary(&self) -> String {
         let operations = self.accounts().map(|(_, account)| account.operations).sum::<u64>();
         let dropped = self.accounts().map(|(_, account)| account.dropped).sum::<u64>();
         format!(
-            "steps {} to {} of {} of {}, {}, {}",
-            self.order.first,
-            self.order.last(),
+            "{} of {} of {}{}, {}, {}",
+            self.steps(),
             self.whole(),
             figure::counted(self.ranks.len(), "rank", "ranks"),
+            self.sampled(),
             figure::counted(operations as usize, "operation", "operations"),
             if dropped == 0 { "none dropped".to_owned() } else { format!("{dropped} dropped") },
         )
+    }
+
+    /// The steps that were asked for, as far as all have them who sent anything.
+    fn steps(&self) -> String {
+        let CaptureOrder { first, .. } = self.order;
+        let ends =
+            self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
+        match ends.min() {
+            Some(end) if end < first => format!("nothing after step {end}"),
+            Some(end) => format!("steps {first} to {}", end.min(self.order.last())),
+            None => format!("steps {first} to {}", self.order.last()),
+        }
+    }
+
+    /// Of which steps before those there is something.
+    fn sampled(&self) -> String {
+        let sampled = self.accounts().filter(|(_, account)| account.sampled.is_some());
+        // The first mark is the begin of the first step.
+        match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
+        {
+            Some(since) => format!(", with what was sampled since step {since}"),
+            None => String::new(),
+        }
     }
 }

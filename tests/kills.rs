@@ -1,0 +1,111 @@
+//! Whoever takes part in a capture is killed, again and again: the recorder beside it loses nothing, and every file opens.
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use serde_json::Value;
+use xpu_shared::recording::Recording;
+use xpu_tests::{
+    host::{BASE, Host},
+    program::{Program, run, until},
+};
+
+const KILLS: u64 = 25;
+
+/// Ranks that need no other, so that one can die alone.
+const TRAINS: &str = "
+while True:
+    for side in (256, 512): ok(gemm_ex(side, side, side))
+    sync()
+    step()
+    time.sleep(0.01)
+";
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Capturer,
+    Worker,
+    Collector,
+}
+
+fn command(host: &Host, line: &str, file: &Path) -> Program {
+    let mut command = host.xpu_top(line);
+    command.arg("-o").arg(file).args(["--hosts", &format!("{}:{BASE}", host.address), "--key-file"]);
+    Program::start(command.arg(host.key()))
+}
+
+fn wait_for_both(host: &Host) {
+    until("both ranks to train", || {
+        let status = host.status();
+        let alive = status["ranks"].as_array()?.iter().filter(|rank| rank["state"] == "ok").count();
+        (alive == 2 && status["steps"]["min"].as_u64()? >= 3).then_some(())
+    });
+}
+
+/// So many, or as many as `XPU_TOP_KILLS` says.
+fn kills() -> u64 {
+    std::env::var("XPU_TOP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
+}
+
+#[test]
+fn whoever_is_killed_the_files_open() {
+    let mut host = Host::new();
+    let rank = |host: &Host, rank| host.rank(rank, TRAINS);
+    let mut ranks: Vec<_> = (0..2).map(|number| rank(&host, number)).collect();
+    wait_for_both(&host);
+    let all = host.place.path("all.xpurec");
+    let recorder = command(&host, "record", &all);
+    let (mut whole, mut captured) = (0, 0);
+    let kills = kills();
+    for number in 0..kills {
+        let file = host.place.path(&format!("{number}.bin"));
+        let capturing = command(&host, "capture --steps 30 --wait 6", &file);
+        until("the capture to begin", || file.exists().then_some(()));
+        // From before the ranks agree to after the last step.
+        thread::sleep(Duration::from_millis(number * 389 % 1_500));
+        let victim = [Victim::Capturer, Victim::Worker, Victim::Capturer, Victim::Worker, Victim::Collector]
+            [number as usize % 5];
+        match victim {
+            Victim::Capturer => capturing.signal("KILL"),
+            Victim::Worker => ranks[number as usize % 2].signal("KILL"),
+            Victim::Collector => host.end_collector(),
+        }
+        let ended = capturing.end();
+        let report = run(host.xpu_top("report --json").arg(&file));
+        match report.status.code() {
+            // Something came, or it is known who did not give anything.
+            Some(0 | 3) => {
+                let report: Value = serde_json::from_str(&report.stdout).expect("a document");
+                let of_a_rank = report["ranks"].as_array().expect("a list").len();
+                let missing = report["missing"].as_array().expect("a list").len();
+                assert_eq!(of_a_rank + missing, 2, "{number} {victim:?} {ended:?} {report:#}");
+                whole += u64::from(missing == 0);
+                captured += 1;
+            }
+            // Killed before its first block was written.
+            Some(64) => assert!(matches!(victim, Victim::Capturer), "{victim:?} {ended:?} {report:?}"),
+            code => panic!("{number} {victim:?}: {code:?} {report:?}"),
+        }
+        let _ = fs::remove_file(&file);
+        match victim {
+            Victim::Capturer => {}
+            Victim::Worker => {
+                let number = number as usize % 2;
+                ranks[number] = rank(&host, number);
+                wait_for_both(&host);
+            }
+            Victim::Collector => {
+                host.begin_collector();
+                wait_for_both(&host);
+            }
+        }
+    }
+    assert!(captured > kills / 2, "{captured} of {kills} captures told something, {whole} had all");
+    println!("{captured} of {kills} captures told something, {whole} had all");
+    recorder.signal("INT");
+    let outcome = recorder.end();
+    assert!(outcome.status.success(), "{outcome:?}");
+    let recording = Recording::open_file(&all).expect("it opens");
+    assert!(recording.is_closed() && recording.damage().is_empty(), "{:?}", recording.damage());
+    let (from, to) = recording.span();
+    println!("recorded {:?}: {outcome:?}", to.since(from));
+}

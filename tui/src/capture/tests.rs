@@ -1,0 +1,111 @@
+use std::sync::mpsc;
+
+use xpu_shared::{
+    frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, StepMark},
+    simulation::Simulation,
+};
+
+use super::*;
+use crate::live::Order;
+
+const PLAN: Plan =
+    Plan { steps: 2, before: 0, activity: false, functions: false, wait: Duration::from_secs(20) };
+
+/// A rank that says what `outcome` has for each order, and sends what it agreed to.
+fn answer(
+    ordered: &mpsc::Receiver<Order>,
+    arrivals: &tokio::sync::mpsc::Sender<Arrival>,
+    outcome: impl Fn(usize) -> CaptureOutcome,
+) -> Vec<CaptureOrder> {
+    let send = |body| {
+        let frame = Frame { host: "a".into(), number: 0, now: Moment::now(), lost: 0, body };
+        arrivals.blocking_send(Arrival::Frame(Box::new(frame))).is_ok()
+    };
+    let mut orders: Vec<CaptureOrder> = Vec::new();
+    while let Ok(asked) = ordered.recv() {
+        let Order::Capture { job, order, .. } = asked else { continue };
+        if orders.contains(&order) {
+            continue;
+        }
+        let outcome = outcome(orders.len());
+        orders.push(order);
+        let completed = Step(order.first.0 + 50);
+        let (number, rank) = (order.number, Rank(0));
+        send(Body::CaptureAnswer(CaptureAnswer { number, job: job.clone(), rank, completed, outcome }));
+        if outcome != CaptureOutcome::Agreed {
+            continue;
+        }
+        let mark = |completed| StepMark { completed: Step(completed), at: Moment(completed) };
+        let marks = (order.first.0 - 1..=order.last().0).map(mark).collect();
+        let account = CaptureAccount { marks, ended: CaptureEnd::Done, ..CaptureAccount::default() };
+        let part = CapturePart {
+            number,
+            job,
+            rank,
+            part: 0,
+            parts: 1,
+            account: Some(account),
+            since: Moment(0),
+            labels: Vec::new(),
+            operations: Vec::new(),
+        };
+        send(Body::CapturePart(part));
+    }
+    orders
+}
+
+/// What came of a capture of one rank, and what it was told.
+fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<CaptureOrder>, Vec<News>) {
+    let mut following = Following::new([], None);
+    for frame in Simulation::new(1, 1, 1).snapshots(4) {
+        following.take(Arrival::Frame(Box::new(frame)));
+    }
+    let job = following.jobs().iter().next().expect("a job").name().clone();
+    let (live, ordered) = Live::deaf();
+    let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
+    let path = std::env::temp_dir().join(format!("xpu-top-taking-{:?}", std::thread::current().id()));
+    let _ = std::fs::remove_file(&path);
+    let header = crate::reel::header(Some(&job), &[]);
+    let mut news = Vec::new();
+    let mut tell = |one| news.push(one);
+    let (outcome, orders) = std::thread::scope(|scope| {
+        let rank = scope.spawn(move || answer(&ordered, &sender, outcome));
+        let taking = Taking::begin(
+            &path,
+            &header,
+            (job, vec![Rank(0)]),
+            (&mut following, &live),
+            PLAN,
+            Stop::default(),
+            &mut tell,
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let taken = runtime.expect("a runtime").block_on(taking.expect("a new file").take(&mut arrivals));
+        // The rank hears no more.
+        drop(live);
+        (taken.expect("it was written"), rank.join().expect("it ended"))
+    });
+    let _ = std::fs::remove_file(&path);
+    (outcome, orders, news)
+}
+
+#[test]
+fn who_is_past_the_step_is_told_a_later_one_once() {
+    let (outcome, orders, news) = take(|tries| match tries {
+        0 => CaptureOutcome::TooLate,
+        _ => CaptureOutcome::Agreed,
+    });
+    assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
+    let [first, second] = orders[..] else { panic!("{orders:?}") };
+    assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
+    assert!(
+        news.contains(&News::Word("a rank is past that step already: all are told a later one".to_owned()))
+    );
+}
+
+#[test]
+fn who_is_always_past_it_is_missing() {
+    let (outcome, orders, _) = take(|_| CaptureOutcome::TooLate);
+    assert_eq!((outcome.whole, orders.len()), (0, 2));
+    assert!(outcome.complaints[0].starts_with("rank 0: it had completed step "), "{outcome:?}");
+}
