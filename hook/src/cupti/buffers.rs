@@ -8,9 +8,9 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::{CStr, c_void},
+    ffi::{c_char, c_void},
     panic::catch_unwind,
-    ptr,
+    ptr, slice,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -41,6 +41,9 @@ const LAUNCHES: usize = 128 << 10;
 /// Bytes of all names, and of one.
 const NAMES: usize = 1 << 20;
 const NAME: usize = 16 << 10;
+
+/// The smallest there are.
+const PAGE: usize = 4096;
 
 /// Records taken over at once.
 const CHUNK: usize = 64;
@@ -97,6 +100,8 @@ pub(crate) struct Records {
     pub(crate) ran: Vec<Ran>,
     pub(crate) launches: Vec<Launch>,
     names: BTreeMap<Box<[u8]>, u32>,
+    /// The places of names by where CUPTI has them: it keeps each once.
+    known: BTreeMap<usize, u32>,
     name_bytes: usize,
     /// Of what the GPU ran: no room was left, or it had no times.
     pub(crate) dropped: u64,
@@ -109,6 +114,7 @@ impl Records {
             ran: Vec::new(),
             launches: Vec::new(),
             names: BTreeMap::new(),
+            known: BTreeMap::new(),
             name_bytes: 0,
             dropped: 0,
         }
@@ -150,22 +156,22 @@ impl Records {
         }
     }
 
-    fn name(&mut self, at: *const std::ffi::c_char) -> Option<u32> {
-        let name: &[u8] = if at.is_null() {
-            b"?"
-        } else {
-            // SAFETY: CUPTI's own C string, which it keeps for as long as it gives records.
-            unsafe { CStr::from_ptr(at) }.to_bytes()
-        };
-        if let Some(&place) = self.names.get(name) {
+    fn name(&mut self, at: *const c_char) -> Option<u32> {
+        if let Some(&place) = self.known.get(&at.addr()) {
             return Some(place);
         }
-        if name.len() > NAME || self.name_bytes + name.len() > NAMES {
-            return None;
-        }
-        self.name_bytes += name.len();
-        let place = self.names.len() as u32;
-        self.names.insert(name.into(), place);
+        let name = readable(at)?;
+        let place = match self.names.get(name) {
+            Some(&place) => place,
+            None if self.name_bytes + name.len() > NAMES => return None,
+            None => {
+                self.name_bytes += name.len();
+                let place = self.names.len() as u32;
+                self.names.insert(name.into(), place);
+                place
+            }
+        };
+        self.known.insert(at.addr(), place);
         Some(place)
     }
 
@@ -173,6 +179,32 @@ impl Records {
         self.ran.capacity() * size_of::<Ran>()
             + self.launches.capacity() * size_of::<Launch>()
             + self.name_bytes
+    }
+}
+
+/// The C string there, if there is one and it is no longer than a name may be. Whoever wrote the record is not trusted so far that the program
+/// would end over it.
+fn readable(at: *const c_char) -> Option<&'static [u8]> {
+    let mut end = at.addr();
+    loop {
+        let page = end & !(PAGE - 1);
+        // SAFETY: it changes nothing, and fails where nothing is mapped.
+        let mapped = unsafe { libc::msync(ptr::without_provenance_mut(page), PAGE, libc::MS_ASYNC) == 0 };
+        if page == 0 || !mapped {
+            return None;
+        }
+        let next = page + PAGE;
+        while end < next {
+            // SAFETY: within a page that is mapped.
+            if unsafe { at.byte_add(end - at.addr()).read() } == 0 {
+                // SAFETY: so many bytes have just been read; CUPTI keeps names for as long as it gives records.
+                return Some(unsafe { slice::from_raw_parts(at.cast(), end - at.addr()) });
+            }
+            end += 1;
+            if end - at.addr() > NAME {
+                return None;
+            }
+        }
     }
 }
 
@@ -261,10 +293,9 @@ fn make() -> *mut u8 {
 /// # Safety
 /// As CUPTI documents for this callback.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    // Of another who had CUPTI before: it is not ours to read.
-    let Some(place) = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer) else {
-        return;
-    };
+    // Of another who had CUPTI before, or given back before: it is not ours to read.
+    let place = ADDRESSES.iter().position(|at| !buffer.is_null() && at.load(Acquire) == buffer);
+    let Some(place) = place.filter(|&place| STATES[place].load(Acquire) == GIVEN) else { return };
     if catch_unwind(|| take(buffer, valid.min(BUFFER))).is_err() {
         crate::switch::panicked();
     }
@@ -298,7 +329,29 @@ fn take(buffer: *mut u8, valid: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CStr;
+
     use super::*;
+
+    #[test]
+    fn what_is_no_name_is_not_read() {
+        assert_eq!(readable(c"_Z1fv".as_ptr()), Some(&b"_Z1fv"[..]));
+        for wild in [0, 1, 0xffff_ffff_ffff_fff0, 0x5555_0000_0000_0000] {
+            assert_eq!(readable(ptr::without_provenance(wild)), None, "{wild:#x}");
+        }
+        // Up to the end of what is mapped.
+        let at = make();
+        // SAFETY: a mapping of that length.
+        unsafe { libc::munmap(at.add(2 * PAGE).cast(), BUFFER - 2 * PAGE) };
+        // SAFETY: within what is left.
+        unsafe { at.add(PAGE - 3).write_bytes(b'x', PAGE + 3) };
+        // SAFETY: as above.
+        let inside = unsafe { at.add(PAGE - 3) };
+        assert_eq!(readable(inside.cast()), None);
+        // SAFETY: as above.
+        unsafe { at.add(PAGE + 1).write(0) };
+        assert_eq!(readable(inside.cast()), Some(&b"xxxx"[..]));
+    }
 
     #[test]
     fn what_finds_no_room_or_has_no_times_is_counted() {
