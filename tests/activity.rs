@@ -73,8 +73,9 @@ impl Job {
 
     fn capture(&self, more: &str) -> Outcome {
         let _ = std::fs::remove_file(self.file());
-        let done =
-            self.host.ask(&format!("capture --job train --wait 30 -o {} {more}", self.file().display()));
+        let done = self
+            .host
+            .ask(&format!("capture --job train --wait 30 --kernels -o {} {more}", self.file().display()));
         assert_eq!(done.status.code(), Some(0), "{done:?}");
         done
     }
@@ -124,7 +125,9 @@ fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
     let recorded = step["activity_kernel"].as_u64().expect("kernels");
     assert!((5_500..=5_000 + hooks.expect("both were timed")).contains(&recorded), "{step:#}");
 
-    job.capture("--steps 2 --light");
+    let _ = std::fs::remove_file(job.file());
+    let without = job.host.ask(&format!("capture --job train --steps 2 -o {}", job.file().display()));
+    assert_eq!(without.status.code(), Some(0), "{without:?}");
     job.every_step_has(&timed());
     job.capture("--steps 2");
     job.every_step_has(&all());
@@ -208,8 +211,9 @@ while True: work()
 ";
     let job = Job::new(&[("XPU_TOP_SAMPLE", "gemm=64,collective=16")], &format!("{ANOTHER}{script}"));
     let at = format!("{}:{}", job.host.address, xpu_tests::host::BASE);
-    let mut command =
-        job.host.xpu_top(&format!("capture --job train --steps 200 --wait 40 -o {}", job.file().display()));
+    let mut command = job
+        .host
+        .xpu_top(&format!("capture --job train --kernels --steps 200 --wait 40 -o {}", job.file().display()));
     let capturing = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
     until("both to agree", || capturing.said().contains("2 of 2 ranks agreed").then_some(()));
     // CUPTI is on from 0.3 s before the first step; the steps take 2 s.
@@ -231,8 +235,9 @@ while True: work()
 fn a_rank_that_ends_or_is_killed_meanwhile_harms_nobody() {
     let job = Job::new(&[], "\nwhile counter('steps') < 400: work()\nsync()\nprint('ended', flush=True)");
     let at = format!("{}:{}", job.host.address, xpu_tests::host::BASE);
-    let mut command =
-        job.host.xpu_top(&format!("capture --job train --steps 900 --wait 30 -o {}", job.file().display()));
+    let mut command = job
+        .host
+        .xpu_top(&format!("capture --job train --kernels --steps 900 --wait 30 -o {}", job.file().display()));
     let capturing = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
     let done = capturing.end();
     assert!(done.stderr.contains("rank 0: it ended before the last step did"), "{done:?}");

@@ -65,7 +65,7 @@ fn why(code: c_int) -> String {
         NOT_INITIALIZED => "the driver is older than CUPTI: install the nvidia-cuda-cupti of the job's CUDA",
         OUT_OF_MEMORY => "it needs some memory of the GPU: leave it some",
         35 | 40 => "it needs a permission: see developer.nvidia.com/ERR_NVGPUCTRPERM",
-        _ => "`capture --light` goes without it",
+        _ => "`capture` without --kernels goes without it",
     };
     format!("CUPTI refuses ({code} {name}): {what_to_do}")
 }

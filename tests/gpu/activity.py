@@ -140,7 +140,7 @@ def summed(events, steps):
 
 
 def whole(name, *more):
-    capture = Capture(name, STEPS, *more)
+    capture = Capture(name, STEPS, "--kernels", *more)
     train_until(capture.is_over)
     return capture
 
@@ -196,7 +196,7 @@ def while_capturing():
     global refused, counted
     before = completed
     train(2)
-    refused = Capture("refused", STEPS)
+    refused = Capture("refused", STEPS, "--kernels")
     train_until(refused.is_over)
     return completed - before
 
@@ -204,7 +204,7 @@ def while_capturing():
 within = profiled(while_capturing, "refused")
 
 # torch.profiler begins in the middle of a capture.
-overtaken = Capture("overtaken", LONG * 4)
+overtaken = Capture("overtaken", LONG * 4, "--kernels")
 for_seconds(3)
 overtaking = profiled(some_steps, "overtaking")
 train_until(overtaken.is_over)
@@ -213,7 +213,7 @@ ratios = collections.defaultdict(list)
 for number in range(ROUNDS):
     for mode in ("full", "light") if number % 2 == 0 else ("light", "full"):
         for_seconds(1.5)
-        capture = Capture(f"cost-{mode}", LONG, *(["--light"] if mode == "light" else []))
+        capture = Capture(f"cost-{mode}", LONG, *(["--light"] if mode == "light" else ["--kernels"]))
         train_until(capture.is_over)
         for_seconds(1.5)
         if rank == 0 and capture.done.returncode == 0:

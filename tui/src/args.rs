@@ -157,7 +157,10 @@ pub struct CaptureArgs {
     /// How long all of it may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub wait: u32,
-    /// Only what the hook times itself: no other kernels and copies (CUPTI), no functions of Python
+    /// All kernels, copies and fills of the GPU too, through CUPTI
+    #[arg(long)]
+    pub kernels: bool,
+    /// No functions of Python
     #[arg(long)]
     pub light: bool,
     /// Of so many steps before those, what was seen without asking: 64 at most, for which a rank has 4,096 operations' room

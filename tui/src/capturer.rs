@@ -123,7 +123,7 @@ fn take(
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} lives");
-        let plan = Plan { steps: STEPS, before: STEPS_BEFORE, activity: true, functions: true, wait: WAIT };
+        let plan = Plan { steps: STEPS, before: STEPS_BEFORE, activity: false, functions: true, wait: WAIT };
         let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;
         taking.take(&mut arrivals).await
     })

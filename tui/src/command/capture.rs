@@ -93,7 +93,7 @@ async fn take(
     let plan = Plan {
         steps: args.steps,
         before: args.before.unwrap_or(before),
-        activity: !args.light,
+        activity: args.kernels,
         functions: !args.light,
         wait: Duration::from_secs(args.wait.into()),
     };
