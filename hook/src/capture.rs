@@ -289,7 +289,7 @@ impl Capture {
         let whole = under_way.closed
             && under_way.settled
             && waiting.min().is_none_or(|first| first >= end)
-            && under_way.activity.is_whole((under_way.begin(), end), self.pace);
+            && under_way.activity.is_whole(end, self.pace);
         // What other threads launched before the mark is taken in with the next look at the latest.
         under_way.settled = under_way.closed;
         if whole {

@@ -1,7 +1,6 @@
 //! CUPTI: what the GPU ran, whoever launched it. Opened by name, and only when a capture asks for it.
 
 mod buffers;
-mod calls;
 mod clock;
 mod library;
 pub mod others;
@@ -36,14 +35,6 @@ foreign! { fn cuptiUnsubscribe(subscriber: *mut c_void) -> c_int in CUPTI }
 foreign! { fn cuptiActivityRegisterCallbacks(requested: Requested, completed: Completed) -> c_int in CUPTI }
 foreign! { fn cuptiActivityEnable(kind: c_int) -> c_int in CUPTI }
 foreign! { fn cuptiActivityDisable(kind: c_int) -> c_int in CUPTI }
-foreign! {
-    /// Since CUDA 12.5.
-    fn cuptiActivityEnableRuntimeApi(call: u32, enable: u8) -> c_int in CUPTI
-}
-foreign! {
-    /// Since CUDA 12.5.
-    fn cuptiActivityEnableDriverApi(call: u32, enable: u8) -> c_int in CUPTI
-}
 foreign! { fn cuptiActivityFlushAll(flag: u32) -> c_int in CUPTI }
 foreign! { fn cuptiActivityGetNextRecord(buffer: *mut u8, bytes: usize, record: *mut *mut u8) -> c_int in CUPTI }
 foreign! { fn cuptiActivityGetNumDroppedRecords(context: *mut c_void, stream: u32, dropped: *mut usize) -> c_int in CUPTI }

@@ -57,8 +57,6 @@ pub(crate) struct Lane {
     /// As the group.
     layouts: Layouts,
     ledger_line: AtomicU32,
-    /// The lower half of its thread's `pthread_t`, by which CUPTI knows it.
-    handle: AtomicU32,
     /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
     costs: [AtomicU32; COSTS],
     observer: &'static Observer,
@@ -174,7 +172,6 @@ impl Lane {
             group: UnsafeCell::new(Group::default()),
             layouts: Layouts::new()?,
             ledger_line: AtomicU32::new(NO_LINE),
-            handle: AtomicU32::new(0),
             costs: [const { AtomicU32::new(0) }; COSTS],
             observer,
         })
@@ -211,8 +208,6 @@ impl Lane {
             let lines = &self.observer.ledger().threads;
             let line = lines.iter().position(|line| line.claim(thread)).map_or(NO_LINE, |line| line as u32);
             self.ledger_line.store(line, Relaxed);
-            // SAFETY: pthread_self has no precondition.
-            self.handle.store(unsafe { libc::pthread_self() } as u32, Relaxed);
         }
         taken
     }
@@ -239,10 +234,6 @@ impl Lane {
     #[inline]
     pub(crate) fn layouts(&self) -> &Layouts {
         &self.layouts
-    }
-
-    pub(crate) fn handle(&self) -> u32 {
-        self.handle.load(Relaxed)
     }
 
     pub(crate) fn observer(&self) -> &'static Observer {

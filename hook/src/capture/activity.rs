@@ -14,16 +14,19 @@ use crate::{
 /// How long CUPTI stays on after the last step, if a step is not shorter: what is switched off while the GPU works on it may be lost.
 const AFTER: u64 = 300_000_000;
 
-/// How long the GPU may then take to end what it has. What is launched into a graph that is being captured never ends.
+/// How long the GPU may then take to end what it has.
 const GRACE: u64 = 1_000_000_000;
 
 const LOOK_EVERY: u64 = 50_000_000;
 
-/// A call that the hook timed launches its work so soon, if it launches any.
-const SOON: u64 = 1_000_000;
+/// How often it is to be seen that nothing more comes.
+const QUIET: u32 = 3;
 
-/// Threads that the hook does not know are numbered from here.
-const STRANGERS: u32 = 1 << 10;
+/// How far the times of CUDA's events and of CUPTI may be off each other, nanoseconds.
+const APART: i64 = 5_000;
+
+/// Nobody knows the thread.
+const THREAD: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(super) enum Activity {
@@ -36,6 +39,8 @@ pub(super) enum Activity {
         launched: u64,
         switched_off: Option<u64>,
         looked: u64,
+        /// What had come then, and how often in turn that was all.
+        came: (usize, u32),
     },
     Refused(String),
 }
@@ -49,17 +54,19 @@ impl Activity {
     pub(super) fn begin(&mut self) {
         if matches!(self, Self::Asked) {
             *self = match Session::begin() {
-                Ok(session) => Self::On { session, launched: launched(), switched_off: None, looked: 0 },
+                Ok(session) => {
+                    Self::On { session, launched: launched(), switched_off: None, looked: 0, came: (0, 0) }
+                }
                 Err(why) => Self::Refused(why),
             };
         }
     }
 
-    /// The steps, which are these, have ended, and the GPU has done what the hook timed. Whether all else of them is there too.
+    /// The last step ended then, and the GPU has done what the hook timed. Whether all else is there too.
     ///
     /// What was launched meanwhile is waited for too: nothing is flushed by force that the GPU still works on.
-    pub(super) fn is_whole(&mut self, (begin, end): (u64, u64), pace: Option<u64>) -> bool {
-        let Self::On { session, switched_off, looked, .. } = self else { return true };
+    pub(super) fn is_whole(&mut self, end: u64, pace: Option<u64>) -> bool {
+        let Self::On { session, switched_off, looked, came, .. } = self else { return true };
         let now = monotonic();
         let Some(off) = *switched_off else {
             if now.saturating_sub(end) >= AFTER.min(pace.unwrap_or(AFTER)) {
@@ -76,7 +83,9 @@ impl Activity {
         }
         *looked = now;
         Session::flush();
-        session.has_all(begin)
+        let all = Session::came();
+        *came = (all, if all == came.0 { came.1 + 1 } else { 0 });
+        came.1 >= QUIET
     }
 
     /// Nobody wants it any more.
@@ -118,26 +127,34 @@ fn launched() -> u64 {
 /// One record, by the hook's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Work {
-    /// When it was launched, as far as that is known, else when it began.
-    at: u64,
-    thread: u32,
-    /// CUPTI's.
-    stream: u32,
     begin: i64,
     took: u64,
+    /// CUPTI's.
+    stream: u32,
     what: What,
 }
 
-fn add(capture: &mut UnderWay, mut records: Records, scale: &Scale) -> Tracing {
+fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
     let names = records.names();
-    let works = joined(&mut records, scale);
-    let streams = streams(&capture.operations, &works);
     let mut dropped = records.dropped;
+    let works: Vec<_> = records
+        .ran
+        .iter()
+        .map(|ran| Work {
+            begin: scale.ours(ran.begin),
+            took: scale.nanoseconds(ran.end - ran.begin),
+            stream: ran.stream,
+            what: ran.what,
+        })
+        .collect();
     drop(records);
+    let streams = streams(&capture.operations, &works);
+    let marks: Vec<_> = capture.marks.iter().map(|&(_, at)| at).collect();
+    let cuts = cuts(&marks, &capture.operations);
     capture.error = capture.error.max(Some(scale.error()));
     let mut kept = 0;
-    let (from, to) = (capture.begin(), capture.end());
-    for work in works.iter().filter(|work| from <= work.at && work.at < to) {
+    for work in &works {
+        let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
         let label = CapturedLabel::Activity(match work.what {
             What::Kernel(name) => Label::Kernel(names.get(name as usize).cloned().unwrap_or_default()),
             What::Copy { direction, bytes } => Label::Copy { direction, bytes },
@@ -148,13 +165,7 @@ fn add(capture: &mut UnderWay, mut records: Records, scale: &Scale) -> Tracing {
         let span = Span::Gpu { stream, begin: work.begin, took: work.took };
         match capture.label(label).filter(|_| capture.operations.try_reserve(1).is_ok()) {
             Some(label) => {
-                capture.operations.push(Kept {
-                    at: work.at,
-                    label,
-                    thread: work.thread,
-                    sequence: None,
-                    span,
-                });
+                capture.operations.push(Kept { at, label, thread: THREAD, sequence: None, span });
                 kept += 1;
             }
             None => dropped += 1,
@@ -165,55 +176,60 @@ fn add(capture: &mut UnderWay, mut records: Records, scale: &Scale) -> Tracing {
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// Work with its launch.
-fn joined(records: &mut Records, scale: &Scale) -> Vec<Work> {
-    // The runtime's call and the driver's within it may both be there: the first is the program's.
-    records.launches.sort_unstable_by_key(|launch| (launch.correlation, launch.at));
-    let threads = threads();
-    let mut strangers = HashMap::new();
-    let mut works = Vec::new();
-    if works.try_reserve_exact(records.ran.len()).is_err() {
-        records.dropped += records.ran.len() as u64;
-        return works;
-    }
-    for ran in &records.ran {
-        let first = records.launches.partition_point(|launch| launch.correlation < ran.correlation);
-        let launch = records.launches.get(first).filter(|launch| launch.correlation == ran.correlation);
-        let begin = scale.ours(ran.begin);
-        let at = launch.map_or(begin, |launch| scale.ours(launch.at));
-        let handle = launch.map_or(0, |launch| launch.thread);
-        let next = STRANGERS + strangers.len() as u32;
-        let known = threads.get(&handle).copied();
-        let thread = known.unwrap_or_else(|| *strangers.entry(handle).or_insert(next));
-        let took = scale.nanoseconds(ran.end - ran.begin);
-        works.push(Work { at: at.max(0) as u64, thread, stream: ran.stream, begin, took, what: ran.what });
-    }
-    works
+/// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
+/// after it, or, where nothing was, as far behind the mark as it mostly is.
+fn cuts(marks: &[u64], operations: &[Kept]) -> Vec<i64> {
+    let spans = |from: u64, to: u64| {
+        operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
+            match kept.span {
+                Span::Gpu { begin, took, .. } => Some((begin, begin + took as i64)),
+                _ => None,
+            }
+        })
+    };
+    let cut = |index: usize| {
+        let mark = marks[index];
+        let busy = spans(0, mark).map(|(_, end)| end).max().is_some_and(|end| end > mark as i64);
+        if !busy {
+            return Some(mark as i64);
+        }
+        let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
+        spans(mark, next).map(|(begin, _)| begin.max(mark as i64)).min()
+    };
+    let found: Vec<_> = (0..marks.len()).map(cut).collect();
+    let mut behind: Vec<_> =
+        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - mark as i64)).collect();
+    behind.sort_unstable();
+    let mostly = behind.get(behind.len() / 2).copied().unwrap_or(0);
+    found.iter().zip(marks).map(|(cut, &mark)| cut.unwrap_or(mark as i64 + mostly)).collect()
 }
 
-/// Numbers of threads, by how CUPTI knows them.
-fn threads() -> HashMap<u32, u32> {
-    let lanes = Observer::get().into_iter().flat_map(Observer::lanes);
-    lanes.zip(0..).map(|(lane, number)| (lane.handle(), number)).collect()
+/// When in its step it was launched, at the latest; `None` if it is in none.
+fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
+    let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
+    let end = *marks.get(step + 1)?;
+    Some((begin.max(0) as u64).clamp(marks[step], end.saturating_sub(1).max(marks[step])))
 }
 
-/// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed launches comes next on its thread. No
-/// call of CUDA tells that safely, since a stream may be gone.
+/// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed launches runs within its time. No call of
+/// CUDA tells that safely, since a stream may be gone.
 fn streams(operations: &[Kept], works: &[Work]) -> HashMap<u32, usize> {
-    let mut launches: Vec<_> = works.iter().map(|work| (work.thread, work.at, work.stream)).collect();
-    launches.sort_unstable();
+    let mut works: Vec<_> =
+        works.iter().map(|work| (work.begin, work.begin + work.took as i64, work.stream)).collect();
+    works.sort_unstable();
     let mut votes: HashMap<(usize, u32), u32> = HashMap::new();
     for kept in operations {
-        let Span::Gpu { stream, .. } = kept.span else { continue };
-        let next = launches.partition_point(|&(thread, at, _)| (thread, at) < (kept.thread, kept.at));
-        if let Some(&(_, _, theirs)) =
-            launches.get(next).filter(|&&(thread, at, _)| thread == kept.thread && at - kept.at < SOON)
+        let Span::Gpu { stream, begin, took } = kept.span else { continue };
+        let first = works.partition_point(|&(at, _, _)| at < begin - APART);
+        let last = begin + took as i64 + APART;
+        for &(_, _, theirs) in
+            works[first..].iter().take_while(|work| work.0 < last).filter(|work| work.1 < last)
         {
             *votes.entry((stream, theirs)).or_default() += 1;
         }
     }
     let mut votes: Vec<_> = votes.into_iter().collect();
-    votes.sort_unstable_by_key(|&(_, votes)| votes);
+    votes.sort_unstable_by_key(|&(pair, votes)| (votes, pair));
     // The most votes come last, and stay.
     votes.into_iter().map(|((stream, theirs), _)| (theirs, stream)).collect()
 }
@@ -222,25 +238,44 @@ fn streams(operations: &[Kept], works: &[Work]) -> HashMap<u32, usize> {
 mod tests {
     use super::*;
 
-    fn work(thread: u32, at: u64, stream: u32) -> Work {
-        Work { at, thread, stream, begin: at as i64 + 10, took: 5, what: What::Set { bytes: 1 } }
+    fn work(begin: i64, stream: u32) -> Work {
+        Work { begin, took: 5, stream, what: What::Set { bytes: 1 } }
     }
 
-    fn timed(thread: u32, at: u64, stream: usize) -> Kept {
-        Kept { at, label: 0, thread, sequence: None, span: Span::Gpu { stream, begin: 0, took: 1 } }
+    fn timed(at: u64, begin: i64, stream: usize) -> Kept {
+        Kept { at, label: 0, thread: 0, sequence: None, span: Span::Gpu { stream, begin, took: 10_000 } }
     }
 
     #[test]
-    fn streams_are_known_by_what_is_launched_next() {
-        let operations = [timed(0, 100, 0xa0), timed(0, 300, 0xb0), timed(0, 500, 0xa0), timed(1, 100, 0xc0)];
+    fn streams_are_known_by_what_runs_within_what_was_timed() {
+        let operations = [timed(0, 100_000, 0xa0), timed(0, 200_000, 0xb0), timed(0, 300_000, 0xa0)];
         let works = [
-            work(0, 110, 7),
-            work(0, 200, 13),
-            work(0, 310, 13),
-            work(0, 510, 7),
-            work(1, 101 + SOON, 20),
-            work(2, 105, 21),
+            work(105_000, 7),
+            work(203_000, 13),
+            work(204_000, 7),
+            work(206_000, 13),
+            work(302_000, 7),
+            work(900_000, 20),
         ];
         assert_eq!(streams(&operations, &works), HashMap::from([(7, 0xa0), (13, 0xb0)]));
+    }
+
+    #[test]
+    fn a_gpu_that_is_behind_begins_its_steps_later() {
+        let marks = [100_000, 200_000, 300_000];
+        // It had done all at the first mark, and is 60 us behind at the others.
+        let operations = [
+            timed(110_000, 120_000, 1),
+            timed(150_000, 195_000, 1),
+            timed(210_000, 260_000, 1),
+            timed(280_000, 350_000, 1),
+        ];
+        let cuts = cuts(&marks, &operations);
+        assert_eq!(cuts, [100_000, 260_000, 360_000]);
+        let at = |begin| launched_at(begin, &marks, &cuts);
+        assert_eq!(
+            [99_999, 100_000, 259_999, 260_000, 359_999, 360_000].map(at),
+            [None, Some(100_000), Some(199_999), Some(260_000), Some(299_999), None]
+        );
     }
 }

@@ -34,9 +34,8 @@ const BUFFERS: usize = 32;
 /// Where CUPTI may not be refused one there are more.
 const PLACES: usize = 8 * BUFFERS;
 
-/// What the GPU ran, and launches, that are kept of one capture.
-pub(crate) const RAN: usize = 64 << 10;
-const LAUNCHES: usize = 128 << 10;
+/// What the GPU ran that is kept of one capture.
+const RAN: usize = 64 << 10;
 
 /// Bytes of all names, and of one.
 const NAMES: usize = 1 << 20;
@@ -67,7 +66,6 @@ static RECORDS: Mutex<Records> = Mutex::new(Records::new());
 pub(crate) struct Ran {
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    pub(crate) correlation: u32,
     pub(crate) stream: u32,
     pub(crate) what: What,
 }
@@ -85,20 +83,10 @@ pub(crate) enum What {
     },
 }
 
-/// A call that launched something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Launch {
-    pub(crate) correlation: u32,
-    /// The lower half of its `pthread_t`.
-    pub(crate) thread: u32,
-    pub(crate) at: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Records {
     wanted: bool,
     pub(crate) ran: Vec<Ran>,
-    pub(crate) launches: Vec<Launch>,
     names: BTreeMap<Box<[u8]>, u32>,
     /// The places of names by where CUPTI has them: it keeps each once.
     known: BTreeMap<usize, u32>,
@@ -112,7 +100,6 @@ impl Records {
         Self {
             wanted: false,
             ran: Vec::new(),
-            launches: Vec::new(),
             names: BTreeMap::new(),
             known: BTreeMap::new(),
             name_bytes: 0,
@@ -129,30 +116,21 @@ impl Records {
         names
     }
 
-    fn take(&mut self, record: Record) {
-        match record {
-            Record::Called { at, thread, correlation } => {
-                if self.launches.len() < LAUNCHES && self.launches.try_reserve(1).is_ok() {
-                    self.launches.push(Launch { correlation, thread, at });
-                }
-            }
-            Record::Ran { begin, end, correlation, stream, what } => {
-                // The name of what has not ended may not be there yet.
-                let whole = begin > 0 && end >= begin;
-                if !whole || self.ran.len() >= RAN || self.ran.try_reserve(1).is_err() {
-                    self.dropped += 1;
-                    return;
-                }
-                let what = match what {
-                    record::What::Kernel(name) => self.name(name).map(What::Kernel),
-                    record::What::Copy { direction, bytes } => Some(What::Copy { direction, bytes }),
-                    record::What::Set { bytes } => Some(What::Set { bytes }),
-                };
-                match what {
-                    Some(what) => self.ran.push(Ran { begin, end, correlation, stream, what }),
-                    None => self.dropped += 1,
-                }
-            }
+    fn take(&mut self, Record { begin, end, stream, what }: Record) {
+        // The name of what has not ended may not be there yet.
+        let whole = begin > 0 && end >= begin;
+        if !whole || self.ran.len() >= RAN || self.ran.try_reserve(1).is_err() {
+            self.dropped += 1;
+            return;
+        }
+        let what = match what {
+            record::What::Kernel(name) => self.name(name).map(What::Kernel),
+            record::What::Copy { direction, bytes } => Some(What::Copy { direction, bytes }),
+            record::What::Set { bytes } => Some(What::Set { bytes }),
+        };
+        match what {
+            Some(what) => self.ran.push(Ran { begin, end, stream, what }),
+            None => self.dropped += 1,
         }
     }
 
@@ -176,9 +154,7 @@ impl Records {
     }
 
     fn memory(&self) -> usize {
-        self.ran.capacity() * size_of::<Ran>()
-            + self.launches.capacity() * size_of::<Launch>()
-            + self.name_bytes
+        self.ran.capacity() * size_of::<Ran>() + self.name_bytes
     }
 }
 
@@ -357,10 +333,9 @@ mod tests {
     fn what_finds_no_room_or_has_no_times_is_counted() {
         let mut records = Records::new();
         let names = [c"one", c"two", c"one"];
-        let ran = |name: &CStr, begin, end| Record::Ran {
+        let ran = |name: &CStr, begin, end| Record {
             begin,
             end,
-            correlation: 1,
             stream: 7,
             what: record::What::Kernel(name.as_ptr()),
         };

@@ -1,8 +1,8 @@
 //! One record of CUPTI.
 //!
-//! Newer CUPTIs only add at the end of a record: kinds, times, correlations, streams and names lie at the same places from CUDA 11.8
+//! Newer CUPTIs only add at the end of a record: kinds, times, streams and names lie at the same places from CUDA 11.8
 //! to 13.5, as `offsetof` on the `cupti_activity.h` of 11.8.87, 12.1.105, 12.4.127, 12.8.90, 13.0.85 and 13.5.25 has shown
-//! (`CUpti_ActivityKernel8` to `13`, `Memcpy5` to `7`, `Memset4` and `5`, `API`).
+//! (`CUpti_ActivityKernel8` to `13`, `Memcpy5` to `7`, `Memset4` and `5`).
 
 use std::ffi::c_char;
 
@@ -14,17 +14,17 @@ pub(super) const TOO_NEW: u32 = 140_000;
 
 pub(super) const COPY: u32 = 1;
 pub(super) const SET: u32 = 2;
-pub(super) const DRIVER: u32 = 4;
-pub(super) const RUNTIME: u32 = 5;
 pub(super) const KERNEL: u32 = 10;
 /// As [`KERNEL`], where kernels never overlap.
 const SERIAL_KERNEL: u32 = 3;
 
-/// Times are CUPTI's.
+/// Work of the GPU. Times are CUPTI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
-    Ran { begin: u64, end: u64, correlation: u32, stream: u32, what: What },
-    Called { at: u64, thread: u32, correlation: u32 },
+pub(super) struct Record {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) stream: u32,
+    pub(super) what: What,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,24 +41,17 @@ pub(super) unsafe fn read(at: *const u8) -> Option<Record> {
     let word = |offset: usize| unsafe { at.add(offset).cast::<u32>().read_unaligned() };
     // SAFETY: as above.
     let long = |offset: usize| unsafe { at.add(offset).cast::<u64>().read_unaligned() };
-    let ran = |stream, correlation, what| Record::Ran {
-        begin: long(16),
-        end: long(24),
-        correlation: word(correlation),
-        stream: word(stream),
-        what,
-    };
+    let ran = |stream, what| Record { begin: long(16), end: long(24), stream: word(stream), what };
     // SAFETY: as above.
     let byte = |offset: usize| unsafe { at.add(offset).read() };
     match word(0) {
         KERNEL | SERIAL_KERNEL => {
             // SAFETY: as above.
             let name = unsafe { at.add(104).cast::<*const c_char>().read_unaligned() };
-            Some(ran(48, 92, What::Kernel(name)))
+            Some(ran(48, What::Kernel(name)))
         }
-        COPY => Some(ran(40, 44, What::Copy { direction: direction(byte(4)), bytes: long(8) })),
-        SET => Some(ran(40, 44, What::Set { bytes: long(8) })),
-        DRIVER | RUNTIME => Some(Record::Called { at: long(8), thread: word(28), correlation: word(32) }),
+        COPY => Some(ran(40, What::Copy { direction: direction(byte(4)), bytes: long(8) })),
+        SET => Some(ran(40, What::Set { bytes: long(8) })),
         _ => None,
     }
 }
@@ -107,27 +100,23 @@ mod tests {
                 &[(16, 1_000), (24, 1_500), (104, name.addr() as u64)],
             );
             let what = What::Kernel(name);
-            let expected = Record::Ran { begin: 1_000, end: 1_500, correlation: 77, stream: 13, what };
+            let expected = Record { begin: 1_000, end: 1_500, stream: 13, what };
             assert_eq!(read_of(&bytes), Some(expected), "{size}");
         }
     }
 
     #[test]
-    fn copies_fills_and_calls_are_read() {
+    fn copies_and_fills_are_read() {
         for size in [88, 96, 112] {
             let mut bytes = made(size, &[(0, COPY), (40, 7), (44, 9)], &[(8, 4096), (16, 50), (24, 60)]);
             bytes[4] = 2;
             let what = What::Copy { direction: Direction::DeviceToHost, bytes: 4096 };
-            let expected = Record::Ran { begin: 50, end: 60, correlation: 9, stream: 7, what };
+            let expected = Record { begin: 50, end: 60, stream: 7, what };
             assert_eq!(read_of(&bytes), Some(expected));
             bytes[0..4].copy_from_slice(&SET.to_ne_bytes());
             let what = What::Set { bytes: 4096 };
-            let expected = Record::Ran { begin: 50, end: 60, correlation: 9, stream: 7, what };
+            let expected = Record { begin: 50, end: 60, stream: 7, what };
             assert_eq!(read_of(&bytes), Some(expected));
-        }
-        for kind in [DRIVER, RUNTIME] {
-            let bytes = made(40, &[(0, kind), (28, 5), (32, 6)], &[(8, 10), (16, 20)]);
-            assert_eq!(read_of(&bytes), Some(Record::Called { at: 10, thread: 5, correlation: 6 }));
         }
         assert_eq!(read_of(&made(64, &[(0, 17)], &[])), None, "overhead, of which nothing is kept");
     }

@@ -14,12 +14,10 @@ use std::{
 use super::{
     NOT_INITIALIZED, SUCCESS, TAKEN,
     buffers::{self, Records},
-    calls,
     clock::{self, Reading, Scale},
-    cuptiActivityDisable, cuptiActivityEnable, cuptiActivityEnableDriverApi, cuptiActivityEnableRuntimeApi,
-    cuptiActivityFlushAll, cuptiActivityGetNumDroppedRecords, cuptiActivityRegisterCallbacks, cuptiSubscribe,
-    cuptiUnsubscribe, library, others,
-    record::{COPY, DRIVER, KERNEL, RUNTIME, SET},
+    cuptiActivityDisable, cuptiActivityEnable, cuptiActivityFlushAll, cuptiActivityGetNumDroppedRecords,
+    cuptiActivityRegisterCallbacks, cuptiSubscribe, cuptiUnsubscribe, library, others,
+    record::{COPY, KERNEL, SET},
     why,
 };
 use crate::lane::monotonic;
@@ -40,12 +38,10 @@ const PATIENCE: u64 = 200_000_000;
 #[derive(Debug)]
 struct Switched {
     on: bool,
-    /// Calls that launch one by one, not all calls.
-    narrow: bool,
     overtaken: bool,
 }
 
-static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, narrow: false, overtaken: false });
+static SWITCHED: Mutex<Switched> = Mutex::new(Switched { on: false, overtaken: false });
 /// The same as `on`, for who only looks.
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -92,9 +88,9 @@ impl Session {
             if rc != Some(SUCCESS) {
                 return Err(why(rc.unwrap_or(NOT_INITIALIZED)));
             }
-            *switched = Switched { on: true, narrow: true, overtaken: false };
+            *switched = Switched { on: true, overtaken: false };
             ON.store(true, Relaxed);
-            if let Err(code) = enable(&mut switched) {
+            if let Err(code) = enable() {
                 disable(&mut switched);
                 return Err(why(code));
             }
@@ -122,14 +118,9 @@ impl Session {
         flush(0);
     }
 
-    /// Whether all that was launched since this moment is there.
-    pub(crate) fn has_all(&self, begin: u64) -> bool {
-        let Some(scale) = Scale::new(self.first, self.last) else { return true };
-        let records = buffers::records();
-        let mut came: Vec<_> = records.ran.iter().map(|ran| ran.correlation).collect();
-        came.sort_unstable();
-        let mut launches = records.launches.iter().filter(|launch| scale.ours(launch.at) >= begin as i64);
-        launches.all(|launch| came.binary_search(&launch.correlation).is_ok())
+    /// How much came so far.
+    pub(crate) fn came() -> usize {
+        buffers::records().ran.len()
     }
 
     /// All that came. `orderly` is not while the process ends: CUPTI may be gone already, and is asked nothing any more.
@@ -198,14 +189,8 @@ fn is_free() -> Result<(), String> {
 
 extern "C" fn nothing(_: *mut c_void, _: c_int, _: u32, _: *const c_void) {}
 
-fn enable(switched: &mut Switched) -> Result<(), c_int> {
-    // Launches first: what ran without one is not placed in its step.
-    switched.narrow = calls::runtime().map(|call| narrow(call, true)).filter(|&done| done).count() > 0
-        && calls::driver().map(|call| narrow_driver(call, true)).filter(|&done| done).count() > 0;
-    if !switched.narrow {
-        kind(RUNTIME, true)?;
-        kind(DRIVER, true)?;
-    }
+/// Not the calls of CUDA: threads are in them while this is switched, and what CUPTI then thinks of them is not right for who comes after.
+fn enable() -> Result<(), c_int> {
     KINDS.into_iter().try_for_each(|which| kind(which, true))
 }
 
@@ -213,18 +198,6 @@ fn enable(switched: &mut Switched) -> Result<(), c_int> {
 fn disable(switched: &mut Switched) {
     for which in KINDS.into_iter().filter(|&which| !others::have(which)) {
         let _ = kind(which, false);
-    }
-    if switched.narrow {
-        if !others::have(RUNTIME) {
-            calls::runtime().for_each(|call| _ = narrow(call, false));
-        }
-        if !others::have(DRIVER) {
-            calls::driver().for_each(|call| _ = narrow_driver(call, false));
-        }
-    } else {
-        for which in [RUNTIME, DRIVER].into_iter().filter(|&which| !others::have(which)) {
-            let _ = kind(which, false);
-        }
     }
     switched.on = false;
     ON.store(false, Relaxed);
@@ -238,16 +211,6 @@ fn kind(which: u32, on: bool) -> Result<(), c_int> {
         SUCCESS => Ok(()),
         code => Err(code),
     }
-}
-
-fn narrow(call: u32, on: bool) -> bool {
-    // SAFETY: a number that CUPTI does not know is refused.
-    unsafe { cuptiActivityEnableRuntimeApi(call, on.into()) == Some(SUCCESS) }
-}
-
-fn narrow_driver(call: u32, on: bool) -> bool {
-    // SAFETY: as above.
-    unsafe { cuptiActivityEnableDriverApi(call, on.into()) == Some(SUCCESS) }
 }
 
 fn flush(flag: u32) {
