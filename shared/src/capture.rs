@@ -12,6 +12,7 @@ mod lane;
 mod meeting;
 mod report;
 mod spans;
+mod standalone;
 mod whole;
 
 use std::{
@@ -43,6 +44,7 @@ pub use report::{
     Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
 };
 pub use spans::{Spans, union};
+pub use standalone::{Alone, Products, RankRate, RankRow, ShapeRow, Standalone, StandsOut, Total};
 pub use whole::{Seen, WholeStep, Work};
 
 /// One capture.

@@ -4,11 +4,11 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device capture activity; of four or more: faults
+# hang overhead memory device capture activity replay; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts kernels same hang overhead memory device capture activity}
+parts=${*:-watch agree counts kernels same hang overhead memory device capture activity replay}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -189,6 +189,30 @@ capture() {
 activity() {
     for kind in ${ACTIVITIES:-ddp fsdp}; do
         run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
+    done
+}
+
+# The products of a captured job again, each by itself, when the job has ended: with the CUDA libraries that PyTorch loads.
+replay() {
+    libraries=$(python3 -c 'import torch; torch.cuda.init(); torch.mm(*[torch.ones(8, 8, device="cuda")] * 2)
+print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open("/proc/self/maps") if "/libcu" in line)))')
+    for kind in ${REPLAYED:-ddp fsdp}; do
+        run replay "$train" "$kind" 2000 >"$out/train-replay-$kind.log" 2>&1 &
+        when_busy replay
+        xpu-top capture --job replay --light --steps 5 --wait 60 -o "$out/replay-$kind.bin"
+        pkill -TERM -f torch.distributed.run
+        wait
+        for _ in $(seq 60); do [ -z "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader)" ] && break; sleep 0.5; done
+        for device in 0 1; do
+            echo "$kind on GPU $device"
+            # Without the libraries named: does it find PyTorch's by itself?
+            xpu-top gemm-replay "$out/replay-$kind.bin" --device $device >/dev/null 2>"$out/replay-$kind-found.err"
+            echo "without LD_LIBRARY_PATH it ends with $?: $(head -c 300 "$out/replay-$kind-found.err")"
+            time LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} \
+                xpu-top gemm-replay "$out/replay-$kind.bin" --device $device --json >"$out/replay-$kind-$device.json"
+            LD_LIBRARY_PATH=$libraries:${LD_LIBRARY_PATH:-} \
+                xpu-top gemm-replay "$out/replay-$kind.bin" --device $device | tee "$out/replay-$kind-$device.txt"
+        done
     done
 }
 

@@ -14,7 +14,7 @@ use xpu_shared::{
 };
 
 use crate::{command::demo::DemoArgs, hosts::Hosts, replay::time};
-pub use reading::{DiffArgs, ExportArgs, Limit, ReportArgs, SelectArgs};
+pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
 ///
@@ -50,6 +50,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Write a capture as a timeline that Perfetto or Chrome draws, as tables, or as folded lines
     Export(ExportArgs),
+    /// Do the products of a capture again on a GPU of this machine, each by itself: was the job as fast?
+    GemmReplay(GemmReplayArgs),
     /// Try it without a GPU: a pretend job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged

@@ -5,6 +5,7 @@ pub mod ctl;
 pub mod demo;
 pub mod diff;
 pub mod export;
+pub mod gemm_replay;
 pub mod keygen;
 mod living;
 pub mod record;

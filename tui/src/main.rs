@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Some(Command::Report(args)) => command::report::report(args),
         Some(Command::Diff(args)) => command::diff::diff(args),
         Some(Command::Export(args)) => command::export::export(args),
+        Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
         Some(Command::Status(args)) => command::status::status(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),

@@ -31,6 +31,7 @@ pub use gemm::{GemmRow, transposed};
 pub use host::{HostKind, HostRow, what as host_function};
 pub use kernel::KernelRow;
 pub use spread::Spread;
+pub(super) use spread::share;
 
 /// `xpu-top report --json`
 #[derive(Clone, Debug, Serialize)]

@@ -79,6 +79,30 @@ pub struct DiffArgs {
     pub select: SelectArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct GemmReplayArgs {
+    /// A file that `xpu-top capture` wrote
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// So many shapes, those that took the job longest
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub top: usize,
+    /// The GPU, as CUDA numbers them here
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub device: u32,
+    /// Time each shape so often [default: for a fifth of a second, 5 to 500 times]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub iterations: Option<u32>,
+    /// Also on a GPU that somebody works on: both are slowed down
+    #[arg(long)]
+    pub shared: bool,
+    #[command(flatten)]
+    pub select: SelectArgs,
+}
+
 /// More than that is too much.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {

@@ -13,7 +13,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub(super) fn of(mut all: Vec<u64>) -> Self {
+    pub(in crate::capture) fn of(mut all: Vec<u64>) -> Self {
         all.sort_unstable();
         let at =
             |of_hundred: usize| all.get((all.len().saturating_sub(1) * of_hundred).div_ceil(100)).copied();
@@ -28,6 +28,6 @@ impl Spread {
 }
 
 /// What of a whole it is, unknown without one.
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+pub(in crate::capture) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

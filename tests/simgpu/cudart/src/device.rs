@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use simgpu_engine::machine;
+use simgpu_engine::{gauge, machine, settings};
 
 use crate::call::{call, call_without_context, put};
 use crate::error::Error;
@@ -61,6 +61,21 @@ pub(crate) unsafe extern "C" fn cudaDeviceGetPCIBusId(
         // SAFETY: CUDA asks its callers for `length` writable bytes, and `id` with its NUL is no longer.
         unsafe { text.copy_from_nonoverlapping(id.as_ptr().cast(), id.len()) };
         Ok(())
+    })
+}
+
+/// What other processes hold is a setting.
+#[unsafe(no_mangle)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand MiB")]
+pub(crate) unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
+    call(|gpu| {
+        let foreign = (settings::FOREIGN_MIB.read() as u64) << 20;
+        let held = gpu.memory.held(gpu.device()?) + gauge::CONTEXT_BYTES + foreign;
+        // SAFETY: CUDA asks its callers for two writable pointers.
+        unsafe {
+            put(free, gauge::MEMORY.saturating_sub(held) as usize)?;
+            put(total, gauge::MEMORY as usize)
+        }
     })
 }
 

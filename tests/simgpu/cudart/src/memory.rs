@@ -61,6 +61,11 @@ impl Memory {
         Ok(())
     }
 
+    /// Bytes of a device.
+    pub(crate) fn held(&self, device: c_int) -> u64 {
+        lock(&self.0).values().filter(|given| given.device == Some(device)).map(|given| given.bytes).sum()
+    }
+
     fn take_back(&self, address: *mut c_void) -> Result<(), Error> {
         if address.is_null() {
             return Ok(());

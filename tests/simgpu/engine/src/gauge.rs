@@ -18,6 +18,9 @@ use crate::settings;
 /// What every GPU of the pretended machine can do at most, in MHz.
 pub const HIGHEST_MHZ: f64 = 1980.0;
 
+/// Bytes of memory of each of them, an H200's.
+pub const MEMORY: u64 = 150_754_820_096;
+
 /// What a process that uses a device takes of its memory before it asks for any.
 pub const CONTEXT_BYTES: u64 = 512 << 20;
 

@@ -4,13 +4,12 @@ use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::sync::Mutex;
 
 use simgpu_engine::clock::Moment;
-use simgpu_engine::gauge::{self, HIGHEST_MHZ, Look, Page};
+use simgpu_engine::gauge::{self, HIGHEST_MHZ, Look, MEMORY, Page};
 use simgpu_engine::lock;
 
 use crate::call::{Error, Handle, on, put};
 
-/// An H200's, in bytes, MHz, milliwatts and degrees.
-const MEMORY: u64 = 150_754_820_096;
+/// An H200's, in MHz, milliwatts and degrees.
 const MEMORY_MHZ: u32 = 3201;
 const REST_MHZ: u32 = 345;
 const LIMIT_MW: u32 = 700_000;

@@ -1,0 +1,73 @@
+//! `xpu-top gemm-replay`: the products of a capture again, each by itself, on a GPU of this machine.
+
+mod device;
+mod library;
+mod product;
+mod text;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use xpu_shared::{
+    capture::{Products, Standalone},
+    id::JobName,
+    status::ExitCode as Code,
+};
+
+use super::{report::read, stacks::print};
+use crate::args::GemmReplayArgs;
+use device::Gpu;
+use product::Product;
+
+#[derive(Debug, Serialize)]
+struct Document {
+    job: JobName,
+    gpu: On,
+    #[serde(flatten)]
+    standalone: Standalone,
+}
+
+#[derive(Debug, Serialize)]
+struct On {
+    device: u32,
+    name: Option<String>,
+    /// Its version: `13.0.0`.
+    cublas: String,
+}
+
+pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
+    let mut capture = read(&args.file)?;
+    args.select.apply(&mut capture)?;
+    let all = Products::of(&capture);
+    let timed = all.iter().filter(|products| products.took.timed > 0).count();
+    if timed == 0 {
+        eprintln!("xpu-top: nothing to replay: no product with a time is in a step that was recorded whole");
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    let chosen = |place: usize| match place {
+        _ if place >= timed => Err("it has no time in the capture".to_owned()),
+        _ if place >= args.top => Err(format!("it is not among the {} costliest (--top)", args.top)),
+        _ => Product::of(&all[place].shape),
+    };
+    let products: Vec<_> = (0..all.len()).map(chosen).collect();
+    let asked: Vec<_> = products.iter().flatten().copied().collect();
+    if asked.is_empty() {
+        eprintln!("xpu-top: nothing to replay: {}", products[0].as_ref().err().map_or("", String::as_str));
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    library::open()?;
+    let mut gpu = Gpu::open(args.device, args.shared, &asked)?;
+    let alone: Vec<_> = products.into_iter().map(|product| gpu.time(&product?, args.iterations)).collect();
+    let standalone = Standalone::of(&capture, &all, &alone);
+    let job = capture.sheet.map(|sheet| sheet.job).unwrap_or_default();
+    let cublas = format!("{}.{}.{}", gpu.cublas / 10_000, gpu.cublas / 100 % 100, gpu.cublas % 100);
+    let document =
+        Document { job, gpu: On { device: args.device, name: gpu.name.clone(), cublas }, standalone };
+    let replayed = alone.iter().any(Result::is_ok);
+    print(&if args.json {
+        serde_json::to_string_pretty(&document)? + "\n"
+    } else {
+        text::text(&document, args.top)
+    })?;
+    Ok(ExitCode::from(if replayed { 0 } else { Code::NoData as u8 }))
+}
