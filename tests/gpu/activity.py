@@ -142,6 +142,8 @@ def summed(events, steps):
 def whole(name, *more):
     capture = Capture(name, STEPS, "--kernels", *more)
     train_until(capture.is_over)
+    if rank == 0 and capture.done.returncode != 0:
+        raise SystemExit(capture.said())
     return capture
 
 
@@ -165,17 +167,19 @@ def some_steps():
     return STEPS
 
 
-def compare(ours, theirs, when):
+def compare(ours, readings, when):
+    """With what torch.profiler saw the first time; of times, which differ from one reading to the next, any will do."""
+    theirs = readings[0]
     for what in sorted(set(ours) | set(theirs)):
         nothing = {"count": 0, "ms": 0}
         mine, other = ours.get(what, nothing), theirs.get(what, nothing)
-        expect(
-            mine["count"] == other["count"], f"{when}: {what}: {mine['count']} a step, torch.profiler {other['count']}"
-        )
+        same = mine["count"] == other["count"]
+        expect(same, f"{when}: {what}: {mine['count']} a step, torch.profiler {other['count']}")
         # What NCCL's kernels take is how long ranks wait for each other, and differs from step to step.
         if what in ("kernel", "copy"):
-            near = abs(mine["ms"] - other["ms"]) <= NEAR * other["ms"] + 0.01
-            expect(near, f"{when}: {what}: {mine['ms']} ms a step, torch.profiler {other['ms']}")
+            seen = [reading.get(what, nothing)["ms"] for reading in readings]
+            near = min(seen) * (1 - NEAR) - 0.01 <= mine["ms"] <= max(seen) * (1 + NEAR) + 0.01
+            expect(near, f"{when}: {what}: {mine['ms']} ms a step, torch.profiler {seen}")
 
 
 def middle(numbers):
@@ -235,7 +239,7 @@ if rank == 0:
     say({"kind": kind, "sizes": [WIDTH, BLOCKS, TOKENS, BATCH], "torch": torch.__version__})
     for name, capture in (("before torch.profiler ever ran", first), ("after it", second)):
         say({name: capture.said(), "a step": capture.kernels(), "clock": capture.report()["clock"]})
-        compare(capture.kernels(), theirs, name)
+        compare(capture.kernels(), [theirs, within, overtaking], name)
     say({"torch.profiler, a step": theirs})
     say({"while torch.profiler records": refused.said(), "torch.profiler, a step": within})
     expect("torch.profiler" in refused.said(), "a capture while torch.profiler records does not say so")
