@@ -48,9 +48,9 @@ pub struct Standstill {
     pub name: String,
     /// Counted from 0, alike on every rank.
     pub number: u64,
-    /// The operation and its bytes; `None` and 0 where those that came went on to others, and it cannot be told.
+    /// The operation and its bytes; `None` where those that came went on to others, and it cannot be told.
     pub operation: Option<String>,
-    pub bytes: u64,
+    pub bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

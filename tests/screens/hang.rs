@@ -83,6 +83,20 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
 }
 
 /// What a branch ends in is what is asked; the way there gives way.
+/// Half a minute on no step is of now, and lateness is still a share of one: differences of a millisecond mean nothing.
+#[test]
+fn a_hang_does_not_turn_noise_into_lateness() {
+    let mut lab = hung().run(45);
+    lab.read_stacks(0..8);
+    lab.keys("<Esc>m")
+        .screen(132, 40)
+        .shows("lateness ms")
+        .shows("THE JOB HANGS")
+        .hides("▲")
+        .hides("highest rank");
+    lab.screen(132, 40).shows("median 0.");
+}
+
 #[test]
 fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     let mut lab = hung();

@@ -31,8 +31,8 @@ pub(super) fn collective(of: &Standstill) -> String {
     let operation = of.operation.as_deref().unwrap_or("collective");
     let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
     let (number, communicator) = (of.number, &of.communicator);
-    let unknown = of.operation.is_none() || of.bytes == 0;
-    let size = if unknown { String::new() } else { format!(", {}", bytes(of.bytes)) };
+    let known = of.bytes.filter(|&bytes| of.operation.is_some() && bytes > 0);
+    let size = known.map_or_else(String::new, |known| format!(", {}", bytes(known)));
     format!("{operation} number {number} of communicator {communicator}{name}{size}")
 }
 

@@ -91,9 +91,7 @@ impl<'a> Still<'a> {
             number,
             operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
             // Of the same kind, but of any size: only the last one's is known.
-            bytes: told
-                .filter(|place| place.state.entered <= number + 1)
-                .map_or(0, |place| place.state.last_bytes),
+            bytes: told.filter(|place| place.state.entered <= number + 1).map(|place| place.state.last_bytes),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Survey {
     pub hosts: usize,
     pub steps: Option<(Step, Step)>,
     pub step_time: Option<Nanoseconds>,
+    /// As it was when it was last known: in a job that stands, lateness is still a share of a step.
+    usual_step: Option<Nanoseconds>,
     /// Who says where steps end.
     pub step_sign: Option<StepSign>,
     /// Of all current ranks that say so, together.
@@ -180,6 +182,7 @@ impl Survey {
         self.steps = steps().min().zip(steps().max());
         self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
             .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
+        self.usual_step = self.step_time.or(self.usual_step);
         self.scales = Metric::ALL.map(|metric| self.measure(metric));
         self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
         self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
@@ -238,7 +241,7 @@ impl Survey {
         match metric {
             Metric::Gemm | Metric::Bus | Metric::Clock | Metric::Power | Metric::Busy => Scale::of(values),
             // The usual lateness is next to nothing: what counts is its share of a step.
-            Metric::Lateness => Scale::of_times(values, self.step_time.map(Nanoseconds::milliseconds)),
+            Metric::Lateness => Scale::of_times(values, self.usual_step.map(Nanoseconds::milliseconds)),
             Metric::StepTime | Metric::Memory => Scale::of_times(values, None),
         }
     }

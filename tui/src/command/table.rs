@@ -110,7 +110,9 @@ fn work(status: &Status) -> String {
 /// What is missing in the figures above, and why.
 fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
     let coverage = &status.coverage;
-    if coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none()) {
+    let partly_seen = coverage.ranks_seen < status.world_size;
+    if partly_seen && coverage.joined_pct.is_some() && status.ranks.iter().any(|rank| rank.bus_gb_s.is_none())
+    {
         writeln!(to, "! bus GB/s and late ms need all ranks of a communicator: name all hosts of the job")?;
     }
     if coverage.ranks_off > 0 {
@@ -227,6 +229,9 @@ mod tests {
         status.coverage.turned_away = 2;
         status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
         status.coverage.joined_pct = Some(0.0);
+        // All are there: it is not for want of hosts.
+        assert!(!of(&status).contains("name all hosts"));
+        status.world_size = 16;
         let text = of(&status);
         for said in ["cuBLAS was not found", "2 processes claim ranks", "need all ranks of a communicator"] {
             assert!(text.contains(said), "{said}: {text}");

@@ -130,11 +130,11 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
     if let Some(of) = &finding.collective {
         let operation = of.operation.as_deref().unwrap_or("a collective");
         let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
+        let size = of.bytes.map_or_else(String::new, |bytes| format!(", {}", figure::bytes(bytes)));
         let text = format!(
-            "{operation} number {} of communicator {}{name}, {}",
+            "{operation} number {} of communicator {}{name}{size}",
             figure::count(of.number),
             of.communicator,
-            figure::bytes(of.bytes)
         );
         lines.push(entry(app, "stands at", Span::raw(text)));
     }

@@ -3,6 +3,7 @@
 use std::{
     io,
     mem::{MaybeUninit, zeroed},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -54,15 +55,23 @@ impl Copied {
 }
 
 /// Holds a thread and copies it; `None` if it ended or does not stop.
+///
+/// A thread that does not stop in time would do so later, once it is out of the kernel, and stay held for as long as its
+/// tracer lives: the tracer is a thread that ends with this.
 pub(super) fn copy(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
+    thread::scope(|scope| scope.spawn(|| trace(pid, number)).join())
+        .unwrap_or_else(|_| Err(io::Error::other("it could not be copied")))
+}
+
+fn trace(pid: Pid, number: u32) -> io::Result<Option<Copied>> {
     let thread = number as libc::pid_t;
     request(libc::PTRACE_SEIZE, thread, 0)?;
     let begun = Instant::now();
-    // From here on this process has the thread: should it end in between, the kernel lets go of it.
+    // From here on this thread has the other: should it end in between, the kernel lets go of it.
     request(libc::PTRACE_INTERRUPT, thread, 0)?;
     let Some(signal) = wait(thread, begun + PATIENCE)? else { return Ok(None) };
     let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
-    // SAFETY: the thread is stopped and this process its tracer; the kernel fills the whole struct.
+    // SAFETY: the thread is stopped and this one its tracer; the kernel fills the whole struct.
     let read = unsafe { libc::ptrace(libc::PTRACE_GETREGS, thread, 0, registers.as_mut_ptr()) };
     let copied = (read == 0).then(|| {
         // SAFETY: the kernel said that it filled it.
@@ -90,7 +99,7 @@ fn wait(thread: libc::pid_t, until: Instant) -> io::Result<Option<libc::c_int>> 
         // SAFETY: the pointer is to a live integer.
         let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::WNOHANG) };
         match waited {
-            0 if Instant::now() < until => std::thread::yield_now(),
+            0 if Instant::now() < until => thread::yield_now(),
             0 => return Ok(None),
             -1 => return Err(io::Error::last_os_error()),
             _ if !libc::WIFSTOPPED(status) => return Ok(None),
@@ -135,3 +144,7 @@ fn stack(pid: Pid, from: u64) -> Vec<u8> {
     bytes.truncate(usize::try_from(read).unwrap_or(0));
     bytes
 }
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+use std::{
+    fs,
+    process::{Child, Command},
+};
+
+use super::*;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Starts a process and waits, with its parent stopped in the kernel by `vfork`, for somebody to write to standard input.
+const IN_THE_KERNEL: &str = "import os, sys
+os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
+input()";
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(number: u32, what: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_default().trim().to_owned()
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < DEADLINE, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_thread_that_does_not_stop_is_let_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = Command::new("python3").args(["-c", IN_THE_KERNEL]).arg(&pipe).spawn().unwrap();
+    let number = child.id();
+    let child = Ended(child);
+    until("it waits in the kernel", || said(number, "State:").starts_with('D'));
+    assert!(copy(Pid(number), number).unwrap().is_none());
+    until("it is let go", || said(number, "TracerPid:") == "0");
+    // What it started goes on, and with it the thread: it does not stop then.
+    fs::write(&pipe, "").unwrap();
+    until("it goes on", || !said(number, "State:").starts_with('D'));
+    assert!(!said(number, "State:").starts_with('t'));
+    drop(child);
+}
