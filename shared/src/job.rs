@@ -221,12 +221,8 @@ impl Job {
 
     /// The most ranks seen of a communicator that is only seen in part.
     ///
-    /// A rank that has just come is left out: the other hosts' words may be on their way. With every rank of the job
-    /// known it is not for want of hosts that words are missing: a rank died, or stands.
+    /// A rank that has just come is left out: the other hosts' words may be on their way.
     pub fn partly_seen(&self) -> Option<PartlySeen> {
-        if self.ranks.len() >= self.world_size() as usize {
-            return None;
-        }
         self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
             let mut most = None;
             for join in view.samples().filter_map(|sample| self.join(sample)) {

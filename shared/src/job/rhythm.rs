@@ -83,3 +83,29 @@ impl Rhythm {
         self.beats.iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{frame::Body, simulation::Simulation};
+
+    /// Steps that were counted and not timed are in the beat of the next that were, with the time they took.
+    #[test]
+    fn steps_that_were_not_timed_are_the_next_beats() {
+        let digest = |second: u64, step: u64, timed: bool| {
+            let mut frames = Simulation::new(1, 1, 1).digests(second);
+            let Body::Digest(digest) = frames.remove(0).body else { panic!("no digest") };
+            let mut digest = digest.ranks[0].clone();
+            (digest.step, digest.step_at) = (Some(Step(step)), Moment(second * 1_000_000_000));
+            let median = timed.then_some(Nanoseconds(250_000_000));
+            (digest.step_median, digest.step_count) = (median, u32::from(timed));
+            digest
+        };
+        let mut rhythm = Rhythm::default();
+        for (second, step, timed) in [(10, 40, true), (11, 44, true), (12, 45, false), (14, 52, true)] {
+            rhythm.take(&digest(second, step, timed));
+        }
+        let beats: Vec<_> = rhythm.beats().map(|beat| (beat.steps, beat.span)).collect();
+        assert_eq!(beats, [(4.0, 1.0), (8.0, 3.0)]);
+    }
+}

@@ -107,7 +107,8 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     let mut all: Vec<_> = others.map(found).collect();
     all.extend(odd(app));
     all.extend(unreachable(app));
-    all.extend(partly_seen(app));
+    // Of a job that stands, words are missing for want of ranks that go on, not of hosts.
+    all.extend(partly_seen(app).filter(|_| standstill.is_none()));
     all.extend(switched(app));
     all.extend(blind(app));
     all.extend(turned_away(app));

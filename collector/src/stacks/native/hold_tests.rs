@@ -1,5 +1,6 @@
 use std::{
     fs,
+    path::PathBuf,
     process::{Child, Command},
 };
 
@@ -12,12 +13,14 @@ const IN_THE_KERNEL: &str = "import os, sys
 os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
 input()";
 
-struct Ended(Child);
+struct Ended(Child, PathBuf);
 
 impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        // What it started may wait for a writer still; to open both ends waits for nobody.
+        let _ = fs::OpenOptions::new().read(true).write(true).open(&self.1);
     }
 }
 
@@ -41,8 +44,11 @@ fn a_thread_that_does_not_stop_is_let_go() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let child = Command::new("python3").args(["-c", IN_THE_KERNEL]).arg(&pipe).spawn().unwrap();
     let number = child.id();
-    let child = Ended(child);
-    until("it waits in the kernel", || said(number, "State:").starts_with('D'));
+    let child = Ended(child, pipe.clone());
+    let has_child = || {
+        fs::read_to_string(format!("/proc/{number}/task/{number}/children")).is_ok_and(|all| !all.is_empty())
+    };
+    until("it waits in the kernel", || has_child() && said(number, "State:").starts_with('D'));
     assert!(copy(Pid(number), number).unwrap().is_none());
     until("it is let go", || said(number, "TracerPid:") == "0");
     // What it started goes on, and with it the thread: it does not stop then.
