@@ -99,7 +99,7 @@ if rank == 0:
     for seen in report["ranks"]:
         for each in seen["steps"]:
             names = ("took", "compute", "communication", "exposed")
-            shown = {name: round(each[f"{name}_ns"] / 1e6, 3) for name in names}
+            shown = {name: round(each["summary"][f"{name}_ns"] / 1e6, 3) for name in names}
             on_gpu = {kind: round(spent / 1e6, 3) for kind, spent in each["on_gpu_ns"].items()}
             line = {"rank": seen["rank"], "step": each["step"], "operations": each["operations"]}
             print(json.dumps(line | {"ms": shown, "on the GPU, ms": on_gpu}))

@@ -163,7 +163,7 @@ fn native_frames_below_those_of_python_are_one_line_until_they_are_asked_for() {
     stacks.next_thread();
     stacks.next_thread();
     stacks.fold(Folding::Turn);
-    assert_eq!(names(&stacks)[6..], ["worker", "start_thread", "poll"]);
+    assert_eq!(names(&stacks)[6..], ["thread pin (no Python)", "start_thread", "poll"]);
     stacks.turn_natives();
     assert_eq!(names(&stacks)[2..5], ["step", "ffi_call", "poll"]);
 }
