@@ -58,7 +58,8 @@ struct Job {
 impl Job {
     fn new(set: &[(&str, &str)], script: &str) -> Self {
         let host = Host::new();
-        let start = |rank| host.rank_where(rank, set, &format!("{WORK}{script}"));
+        let set: Vec<_> = [("XPU_TOP_CUPTI", "1")].iter().chain(set).copied().collect();
+        let start = |rank| host.rank_where(rank, &set, &format!("{WORK}{script}"));
         let ranks = (0..2).map(start).collect();
         until("both ranks to train", || {
             let status = host.status();
@@ -146,6 +147,7 @@ fn records_of_all_versions_are_read() {
 #[test]
 fn what_cannot_be_had_is_said_and_the_rest_is_captured() {
     for (set, why) in [
+        (("XPU_TOP_CUPTI", "0"), "who starts the job has to allow it: start it with XPU_TOP_CUPTI=1"),
         (("SIMGPU_CUPTI_FAULT", "refused"), "35 CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"),
         (("SIMGPU_CUPTI_FAULT", "held"), "Nsight, a debugger or another profiler holds it"),
         (("SIMGPU_CUPTI_FAULT", "silent"), "CUPTI gives no records though there are launches"),

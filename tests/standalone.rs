@@ -113,10 +113,13 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     assert!(text.stdout.contains("it is not among the 2 costliest (--top)"), "{text:?}");
 }
 
+/// The command line, the environment, the exit code, and what is said.
+type Refused = (&'static str, &'static [(&'static str, &'static str)], i32, &'static str);
+
 #[test]
 fn where_it_cannot_be_done_it_says_what_to_do() {
     let job = Job::captured();
-    let cases: [(&str, &[(&str, &str)], i32, &str); 5] = [
+    let cases: [Refused; 5] = [
         ("", &[("LD_LIBRARY_PATH", "/nowhere")], 1, "no NVIDIA driver"),
         ("", &[("SIMGPU_DEVICES", "0")], 1, "CUDA finds no GPU"),
         ("--device 8", &[], 64, "CUDA sees 8 here, from 0 on"),

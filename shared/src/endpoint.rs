@@ -66,6 +66,8 @@ pub mod variable {
     pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
     /// `1`: they are recorded all the time, so that a capture has them of the steps before it too.
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
+    /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
+    pub const CUPTI: &str = "XPU_TOP_CUPTI";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

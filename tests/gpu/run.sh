@@ -188,7 +188,7 @@ capture() {
 # All kernels of captured steps beside those torch.profiler sees, who gives way to whom, and what it costs.
 activity() {
     for kind in ${ACTIVITIES:-ddp fsdp}; do
-        run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
+        XPU_TOP_CUPTI=1 run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
     done
 }
 
@@ -199,6 +199,7 @@ print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open
     for kind in ${REPLAYED:-ddp fsdp}; do
         run replay "$train" "$kind" 2000 >"$out/train-replay-$kind.log" 2>&1 &
         when_busy replay
+        for _ in $(seq 60); do xpu-top status --now --job replay --json 2>/dev/null | grep -q '"min": [1-9]' && break; sleep 0.5; done
         xpu-top capture --job replay --light --steps 5 --wait 60 -o "$out/replay-$kind.bin"
         pkill -TERM -f torch.distributed.run
         wait

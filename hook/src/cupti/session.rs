@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use xpu_shared::endpoint::variable;
+
 use super::{
     NOT_INITIALIZED, SUCCESS, TAKEN,
     buffers::{self, Records},
@@ -27,6 +29,7 @@ const KINDS: [u32; 3] = [KERNEL, COPY, SET];
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: what is not complete too.
 const FORCED: u32 = 1;
 
+const NOT_ALLOWED: &str = "CUPTI has ended ranks on real jobs, so who starts the job has to allow it: start it with XPU_TOP_CUPTI=1";
 const OTHERS: &str =
     "torch.profiler, or another user of CUPTI, records in this process: capture again when it has ended";
 const OVERTAKEN: &str = "torch.profiler, or another user of CUPTI, began to record in the middle of it: capture again when it has ended";
@@ -74,6 +77,9 @@ pub(crate) struct Session {
 impl Session {
     /// Says what to do if it cannot be had.
     pub(crate) fn begin() -> Result<Self, String> {
+        if std::env::var_os(variable::CUPTI).is_none_or(|value| value != "1") {
+            return Err(NOT_ALLOWED.to_owned());
+        }
         others::ours(|| {
             let version = library::open()?;
             let Ok(mut switched) = SWITCHED.try_lock() else { return Err(OTHERS.to_owned()) };
