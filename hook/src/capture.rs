@@ -7,19 +7,17 @@ mod activity;
 mod base;
 mod parts;
 mod past;
+mod under_way;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     ffi::c_int,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use xpu_shared::{
-    frame::{
-        CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepMark, StepSource,
-        Tracing,
-    },
-    id::{Sequence, Step},
+    frame::{CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepSource},
+    id::Step,
     unit::Nanoseconds,
 };
 
@@ -29,7 +27,7 @@ use crate::{
     lane::{Lane, monotonic},
     observer::Observer,
     rate,
-    record::{Record, Single},
+    record::Record,
     switch,
     timer::TimerId,
 };
@@ -37,22 +35,11 @@ use activity::Activity;
 use base::Bases;
 pub(crate) use parts::Part;
 use past::Past;
-
-/// Operations kept of one capture.
-const OPERATIONS: usize = 64 << 10;
-
-/// Functions of Python among them: they must not keep out what the GPU does.
-const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
-
-/// Different operations among them.
-const LABELS: usize = 16 << 10;
+use under_way::{Kept, Span, UnderWay};
 
 /// Everything is timed from so long before the first step, and from at least so many steps before.
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
-
-/// Marks kept of steps: more than an order may have.
-const MARKS: usize = CaptureOrder::STEPS as usize + 2;
 
 /// Whether everything is timed now.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -85,60 +72,6 @@ pub(crate) struct Capture {
     /// The last step that ended, and how long it took.
     last: Option<(u64, u64)>,
     pace: Option<u64>,
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    order: CaptureOrder,
-    /// Monotonic nanoseconds, as all times here.
-    deadline: u64,
-    marks: Vec<(u64, u64)>,
-    source: Option<StepSource>,
-    /// The last step has ended, and all that was launched before was taken in.
-    closed: bool,
-    settled: bool,
-    operations: Vec<Kept>,
-    labels: HashMap<CapturedLabel, u32>,
-    dropped: u64,
-    untimed: u64,
-    error: Option<u64>,
-    /// Up to this step there is only what was sampled.
-    sampled: Option<u64>,
-    activity: Activity,
-    /// Operations that it may keep.
-    room: usize,
-    /// Functions of Python among the operations, and those there was no room for.
-    functions: u64,
-    lost_functions: u64,
-    functions_came: Tracing,
-}
-
-/// One operation.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    at: u64,
-    label: u32,
-    thread: u32,
-    sequence: Option<Sequence>,
-    span: Span,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Span {
-    Unknown,
-    Host {
-        took: u64,
-    },
-    /// On the GPU, nobody knows when.
-    Timed {
-        took: u64,
-    },
-    /// `begin` in monotonic nanoseconds.
-    Gpu {
-        stream: usize,
-        begin: i64,
-        took: u64,
-    },
 }
 
 impl Capture {
@@ -333,117 +266,6 @@ impl Capture {
                 + under_way.labels.capacity() * size_of::<(CapturedLabel, u32)>()
         });
         kept + cupti::memory() + self.past.memory() + self.sending.iter().map(Part::memory).sum::<usize>()
-    }
-}
-
-impl UnderWay {
-    fn new(order: CaptureOrder, deadline: u64) -> Self {
-        Self {
-            order,
-            deadline,
-            marks: Vec::new(),
-            source: None,
-            closed: false,
-            settled: false,
-            operations: Vec::new(),
-            labels: HashMap::new(),
-            dropped: 0,
-            untimed: 0,
-            error: None,
-            sampled: None,
-            activity: Activity::asked(order.activity),
-            room: OPERATIONS,
-            functions: 0,
-            lost_functions: 0,
-            functions_came: Tracing::NotAsked,
-        }
-    }
-
-    /// When the first step began, or the last that ended before it.
-    fn begin(&self) -> u64 {
-        self.marks.first().map_or(0, |&(_, at)| at)
-    }
-
-    /// When the last step ended; none has, before it is closed.
-    fn end(&self) -> u64 {
-        self.marks.last().filter(|_| self.closed).map_or(u64::MAX, |&(_, at)| at)
-    }
-
-    fn mark(&mut self, (completed, at): (u64, u64), source: StepSource) {
-        if self.closed {
-            return;
-        }
-        self.source = Some(source);
-        if completed < self.order.first.0 {
-            self.marks.clear();
-            (self.dropped, self.untimed, self.lost_functions) = (0, 0, 0);
-        }
-        if self.marks.len() < MARKS {
-            self.marks.push((completed, at));
-        }
-        self.closed = completed >= self.order.last().0;
-    }
-
-    /// Hands over what was launched before. What is kept is in the order it was taken in, not that of time.
-    fn leave_before(&mut self, at: u64, past: &mut Past) {
-        let labels: HashMap<u32, CapturedLabel> =
-            self.labels.drain().map(|(label, place)| (place, label)).collect();
-        self.functions = 0;
-        for Kept { at: launched, label, thread, sequence, span } in std::mem::take(&mut self.operations) {
-            let Some(label) = labels.get(&label).cloned() else { continue };
-            let single = Single { label, at: launched, sequence, held: None, timeable: false };
-            if launched < at {
-                past.keep(thread as usize, single, span);
-            } else {
-                self.keep(thread as usize, single, span);
-            }
-        }
-    }
-
-    fn keep(&mut self, thread: usize, single: Single, span: Span) {
-        let is_function = single.label.is_function();
-        if is_function && self.functions >= FUNCTIONS {
-            self.lost_functions += 1;
-            return;
-        }
-        let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
-        let Some(label) = Some(single.label).filter(|_| room).and_then(|label| self.label(label)) else {
-            self.dropped += 1;
-            self.lost_functions += u64::from(is_function);
-            return;
-        };
-        let kept = Kept { at: single.at, label, thread: thread as u32, sequence: single.sequence, span };
-        self.operations.push(kept);
-        self.functions += u64::from(is_function);
-    }
-
-    /// Its place; `None` if there are too many.
-    fn label(&mut self, label: CapturedLabel) -> Option<u32> {
-        let next = self.labels.len();
-        if let Some(&known) = self.labels.get(&label) {
-            return Some(known);
-        }
-        (next < LABELS).then(|| {
-            self.labels.insert(label, next as u32);
-            next as u32
-        })
-    }
-
-    fn account(&self, ended: CaptureEnd, moment: impl Fn(u64) -> xpu_shared::unit::Moment) -> CaptureAccount {
-        let marks =
-            self.marks.iter().map(|&(completed, at)| StepMark { completed: Step(completed), at: moment(at) });
-        CaptureAccount {
-            marks: marks.collect(),
-            source: self.source,
-            ended,
-            operations: self.operations.len() as u64,
-            dropped: self.dropped,
-            untimed: self.untimed,
-            clock_error: self.error.map(Nanoseconds),
-            sampled: self.sampled.map(Step),
-            functions: self.functions_came.clone(),
-            ..CaptureAccount::default()
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 use xpu_shared::frame::{BlockingCall, CapturedSpan};
 
-use super::*;
+use super::{under_way::OPERATIONS, *};
 use crate::record::HostCall;
 
 const MS: u64 = 1_000_000;

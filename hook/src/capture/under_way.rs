@@ -1,0 +1,193 @@
+//! A capture while it is under way: which steps have ended, and what was kept of them.
+
+use std::collections::HashMap;
+
+use xpu_shared::{
+    frame::{CaptureAccount, CaptureEnd, CaptureOrder, CapturedLabel, StepMark, StepSource, Tracing},
+    id::{Sequence, Step},
+    unit::Nanoseconds,
+};
+
+use super::{Activity, Past};
+use crate::record::Single;
+
+/// Operations kept of one capture.
+pub(super) const OPERATIONS: usize = 64 << 10;
+
+/// Functions of Python among them: they must not keep out what the GPU does.
+const FUNCTIONS: u64 = (OPERATIONS / 2) as u64;
+
+/// Different operations among them.
+const LABELS: usize = 16 << 10;
+
+/// Marks kept of steps: more than an order may have.
+const MARKS: usize = CaptureOrder::STEPS as usize + 2;
+
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) order: CaptureOrder,
+    /// Monotonic nanoseconds, as all times here.
+    pub(super) deadline: u64,
+    pub(super) marks: Vec<(u64, u64)>,
+    pub(super) source: Option<StepSource>,
+    /// The last step has ended, and all that was launched before was taken in.
+    pub(super) closed: bool,
+    pub(super) settled: bool,
+    pub(super) operations: Vec<Kept>,
+    pub(super) labels: HashMap<CapturedLabel, u32>,
+    pub(super) dropped: u64,
+    pub(super) untimed: u64,
+    pub(super) error: Option<u64>,
+    /// Up to this step there is only what was sampled.
+    pub(super) sampled: Option<u64>,
+    pub(super) activity: Activity,
+    /// Operations that it may keep.
+    pub(super) room: usize,
+    /// Functions of Python among the operations, and those there was no room for.
+    pub(super) functions: u64,
+    pub(super) lost_functions: u64,
+    pub(super) functions_came: Tracing,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) at: u64,
+    pub(super) label: u32,
+    pub(super) thread: u32,
+    pub(super) sequence: Option<Sequence>,
+    pub(super) span: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Span {
+    Unknown,
+    Host {
+        took: u64,
+    },
+    /// On the GPU, nobody knows when.
+    Timed {
+        took: u64,
+    },
+    /// `begin` in monotonic nanoseconds.
+    Gpu {
+        stream: usize,
+        begin: i64,
+        took: u64,
+    },
+}
+
+impl UnderWay {
+    pub(super) fn new(order: CaptureOrder, deadline: u64) -> Self {
+        Self {
+            order,
+            deadline,
+            marks: Vec::new(),
+            source: None,
+            closed: false,
+            settled: false,
+            operations: Vec::new(),
+            labels: HashMap::new(),
+            dropped: 0,
+            untimed: 0,
+            error: None,
+            sampled: None,
+            activity: Activity::asked(order.activity),
+            room: OPERATIONS,
+            functions: 0,
+            lost_functions: 0,
+            functions_came: Tracing::NotAsked,
+        }
+    }
+
+    /// When the first step began, or the last that ended before it.
+    pub(super) fn begin(&self) -> u64 {
+        self.marks.first().map_or(0, |&(_, at)| at)
+    }
+
+    /// When the last step ended; none has, before it is closed.
+    pub(super) fn end(&self) -> u64 {
+        self.marks.last().filter(|_| self.closed).map_or(u64::MAX, |&(_, at)| at)
+    }
+
+    pub(super) fn mark(&mut self, (completed, at): (u64, u64), source: StepSource) {
+        if self.closed {
+            return;
+        }
+        self.source = Some(source);
+        if completed < self.order.first.0 {
+            self.marks.clear();
+            (self.dropped, self.untimed, self.lost_functions) = (0, 0, 0);
+        }
+        if self.marks.len() < MARKS {
+            self.marks.push((completed, at));
+        }
+        self.closed = completed >= self.order.last().0;
+    }
+
+    /// Hands over what was launched before. What is kept is in the order it was taken in, not that of time.
+    pub(super) fn leave_before(&mut self, at: u64, past: &mut Past) {
+        let labels: HashMap<u32, CapturedLabel> =
+            self.labels.drain().map(|(label, place)| (place, label)).collect();
+        self.functions = 0;
+        for Kept { at: launched, label, thread, sequence, span } in std::mem::take(&mut self.operations) {
+            let Some(label) = labels.get(&label).cloned() else { continue };
+            let single = Single { label, at: launched, sequence, held: None, timeable: false };
+            if launched < at {
+                past.keep(thread as usize, single, span);
+            } else {
+                self.keep(thread as usize, single, span);
+            }
+        }
+    }
+
+    pub(super) fn keep(&mut self, thread: usize, single: Single, span: Span) {
+        let is_function = single.label.is_function();
+        if is_function && self.functions >= FUNCTIONS {
+            self.lost_functions += 1;
+            return;
+        }
+        let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
+        let Some(label) = Some(single.label).filter(|_| room).and_then(|label| self.label(label)) else {
+            self.dropped += 1;
+            self.lost_functions += u64::from(is_function);
+            return;
+        };
+        let kept = Kept { at: single.at, label, thread: thread as u32, sequence: single.sequence, span };
+        self.operations.push(kept);
+        self.functions += u64::from(is_function);
+    }
+
+    /// Its place; `None` if there are too many.
+    pub(super) fn label(&mut self, label: CapturedLabel) -> Option<u32> {
+        let next = self.labels.len();
+        if let Some(&known) = self.labels.get(&label) {
+            return Some(known);
+        }
+        (next < LABELS).then(|| {
+            self.labels.insert(label, next as u32);
+            next as u32
+        })
+    }
+
+    pub(super) fn account(
+        &self,
+        ended: CaptureEnd,
+        moment: impl Fn(u64) -> xpu_shared::unit::Moment,
+    ) -> CaptureAccount {
+        let marks =
+            self.marks.iter().map(|&(completed, at)| StepMark { completed: Step(completed), at: moment(at) });
+        CaptureAccount {
+            marks: marks.collect(),
+            source: self.source,
+            ended,
+            operations: self.operations.len() as u64,
+            dropped: self.dropped,
+            untimed: self.untimed,
+            clock_error: self.error.map(Nanoseconds),
+            sampled: self.sampled.map(Step),
+            functions: self.functions_came.clone(),
+            ..CaptureAccount::default()
+        }
+    }
+}
