@@ -307,13 +307,20 @@ pub(crate) fn register_exit() {
     unsafe { libc::atexit(at_exit) };
 }
 
-/// A thread inherits the mask of the one that makes it: with all signals blocked it never takes one that the program waits for.
+/// Those that a thread brings upon itself. Where they are blocked the process dies without its crash handlers having been asked.
+const OWN_FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// A thread inherits the mask of the one that makes it: with all others blocked it never takes a signal that the program waits for.
 fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
-    // SAFETY: an all-zero sigset_t is valid storage; sigfillset and pthread_sigmask write within it.
+    // SAFETY: an all-zero sigset_t is valid storage; these functions write within it.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        for fault in OWN_FAULTS {
+            libc::sigdelset(&raw mut all, fault);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let made = make();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());

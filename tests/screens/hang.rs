@@ -103,7 +103,7 @@ fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
     lab.read_stacks(0..8);
     let screen = lab.screen(80, 24);
     screen.shows("in cudaStreamSynchronize").shows("py __getitem__").hides("next: ");
-    screen.shows("w flame SVG").shows("y report").shows("Esc back");
+    screen.shows("w flame").shows("y report").shows("Esc back");
     // Lower still, the middle of a branch is counted; who goes through it sees it.
     lab.screen(80, 21)
         .shows("in cudaStreamSynchronize")

@@ -105,9 +105,28 @@ pub enum Page {
     Overview,
     /// The selected rank alone.
     Rank,
+    Gemms,
     Collectives,
+    Steps,
     Stacks,
     Findings,
+    Captures,
+    Hosts,
+}
+
+impl Page {
+    /// As they are numbered.
+    pub const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Rank,
+        Self::Gemms,
+        Self::Collectives,
+        Self::Steps,
+        Self::Stacks,
+        Self::Findings,
+        Self::Captures,
+        Self::Hosts,
+    ];
 }
 
 /// What is open over the screen.
@@ -175,9 +194,13 @@ impl App {
         match self.page {
             Page::Overview => Scope::Overview,
             Page::Rank => Scope::Rank,
+            Page::Gemms => Scope::Gemms,
             Page::Collectives => Scope::Collectives,
+            Page::Steps => Scope::Steps,
             Page::Stacks => Scope::Stacks,
             Page::Findings => Scope::Findings,
+            Page::Captures => Scope::Captures,
+            Page::Hosts => Scope::Hosts,
         }
     }
 

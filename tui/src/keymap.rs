@@ -78,9 +78,13 @@ pub enum Scope {
     Overview,
     /// One rank alone.
     Rank,
+    Gemms,
     Collectives,
+    Steps,
     Stacks,
     Findings,
+    Captures,
+    Hosts,
     Help,
 }
 
@@ -93,19 +97,23 @@ impl Scope {
             Self::Entry => "A time being typed",
             Self::Overview => "Overview",
             Self::Rank => "Rank",
+            Self::Gemms => "GEMM",
             Self::Collectives => "Collectives",
+            Self::Steps => "Steps",
             Self::Stacks => "Stacks",
             Self::Findings => "Findings",
+            Self::Captures => "Captures",
+            Self::Hosts => "Hosts",
             Self::Help => "This page",
         }
     }
 
     fn is_list(self) -> bool {
-        matches!(self, Self::Overview | Self::Collectives | Self::Stacks | Self::Findings | Self::Help)
+        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Entry | Self::Rank)
     }
 
     fn has_time(self) -> bool {
-        matches!(self, Self::Overview | Self::Rank | Self::Collectives | Self::Findings)
+        self == Self::Rank || (self.is_list() && !matches!(self, Self::Stacks | Self::Help))
     }
 }
 
@@ -130,7 +138,10 @@ const fn bind(
     Binding { scope, keys, action, help, short }
 }
 
-use Scope::{Anywhere, Collectives, Entry, Findings, Help, List, Overview, Rank, Stacks, Time};
+use Scope::{
+    Anywhere, Captures, Collectives, Entry, Findings, Gemms, Help, Hosts, List, Overview, Rank, Stacks,
+    Steps, Time,
+};
 
 const fn go(keys: &'static [Key], page: Page, help: &'static str, short: &'static str) -> Binding {
     bind(Anywhere, keys, Action::Go(page), help, Some(short))
@@ -153,9 +164,13 @@ const fn shifted(code: KeyCode) -> Key {
 pub const BINDINGS: &[Binding] = &[
     go(&[char('1')], Page::Overview, "all ranks, and what is wrong", "overview"),
     bind(Anywhere, &[char('2')], Action::Inspect, "the selected rank alone, by shape and size", Some("rank")),
+    go(&[char('3')], Page::Gemms, "products by shape: how fast, and where they are slow", "gemm"),
     go(&[char('4')], Page::Collectives, "communicators: who entered, who waits", "collectives"),
+    go(&[char('5')], Page::Steps, "how long steps take, since when, and what they are made of", "steps"),
     go(&[char('6'), char('s')], Page::Stacks, "where every rank is in its code", "stacks"),
     go(&[char('7'), char('f')], Page::Findings, "all that is and was wrong", "findings"),
+    go(&[char('8')], Page::Captures, "captures and recordings, under way and in this folder", "captures"),
+    go(&[char('9')], Page::Hosts, "hosts, their collectors and links, drops and cost", "hosts"),
     bind(Anywhere, &[char('?'), char('h')], Action::Help, "show or leave the help page", Some("help")),
     to(&[char('j'), code(KeyCode::Down)], Motion::Down, "next line"),
     to(&[char('k'), code(KeyCode::Up)], Motion::Up, "previous line"),
@@ -185,13 +200,7 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
     bind(Stacks, &[char('n')], Action::NextOdd, "to the next ranks that part from most", Some("odd one out")),
-    bind(
-        Stacks,
-        &[char('w')],
-        Action::SaveFlame,
-        "save a flame graph as an SVG file here",
-        Some("flame SVG"),
-    ),
+    bind(Stacks, &[char('w')], Action::SaveFlame, "save a flame graph as an SVG file here", Some("flame")),
     bind(
         Stacks,
         &[code(KeyCode::Esc)],
@@ -227,6 +236,10 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Findings, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(Collectives, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(Gemms, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(Steps, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(Captures, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
+    bind(Hosts, &[code(KeyCode::Esc)], Action::Close, "back to all ranks", Some("back")),
     bind(
         Anywhere,
         &[char('c')],

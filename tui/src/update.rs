@@ -128,6 +128,7 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
         }
         Page::Stacks => app.stacks.travel(motion),
         Page::Findings => app.finding = moved(app.finding, app.survey.findings.len(), motion),
+        Page::Gemms | Page::Steps | Page::Captures | Page::Hosts => {}
         Page::Collectives => app.communicator = moved(app.communicator, app.communicators.len(), motion),
     }
     None

@@ -1,20 +1,24 @@
 //! Draws the app. Nothing is changed here, so the same app and size always give the same screen.
 #![forbid(unsafe_code)]
 
+mod captures;
 mod collectives;
 mod cramped;
 mod findings;
 mod footer;
+mod gemms;
 mod header;
 mod headline;
 mod heatmaps;
 mod help;
+mod hosts;
 mod notices;
 mod panel;
 mod rank;
 mod ranks;
 mod rest;
 mod stacks;
+mod steps;
 mod timebar;
 
 use ratatui::{
@@ -43,9 +47,13 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     match app.standing() {
         Standing::Running => match app.page {
             Page::Overview | Page::Rank => overview(app, room, main, buffer),
+            Page::Gemms => gemms::draw(app, room, main, buffer),
             Page::Collectives => collectives::draw(app, room, main, buffer),
+            Page::Steps => steps::draw(app, room, main, buffer),
             Page::Stacks => stacks::draw(app, room, main, buffer),
             Page::Findings => findings::draw(app, room, main, buffer),
+            Page::Captures => captures::draw(app, room, main, buffer),
+            Page::Hosts => hosts::draw(app, room, main, buffer),
         },
         standing => rest::draw(app, room, standing, main, buffer),
     }

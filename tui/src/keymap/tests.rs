@@ -47,8 +47,7 @@ fn meant() -> Vec<Action> {
     use Motion::{Down, First, Last, PageDown, PageUp, Up};
     let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
     all.extend([Folding::Turn, Folding::Open, Folding::Close].map(Action::Fold));
-    let pages = [Page::Overview, Page::Collectives, Page::Stacks, Page::Findings];
-    all.extend(pages.map(Action::Go));
+    all.extend(Page::ALL.into_iter().filter(|page| *page != Page::Rank).map(Action::Go));
     let controls = [
         Pause,
         Back,
@@ -114,7 +113,7 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 
 #[test]
 fn no_scope_binds_a_key_twice() {
-    for scope in [Overview, Rank, Collectives, Stacks, Findings, Help] {
+    for scope in [Overview, Rank, Gemms, Collectives, Steps, Stacks, Findings, Captures, Hosts, Help] {
         let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");

@@ -32,10 +32,7 @@ const LONGEST: usize = 28;
 const LISTED: usize = 10;
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
-    let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
-    let below = headline::lines(&told, below, buffer);
+    let below = header::draw_brief(app, room, area, buffer);
     let frame = if room == Room::Wide { 3 } else { 2 };
     let listed = app.communicators.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
     let [list, rest] =

@@ -31,21 +31,26 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
             .filter(|(binding, _)| is_useful(binding, app))
     };
     let (views, others): (Vec<_>, Vec<_>) = keys().partition(|(binding, _)| page_of(binding).is_some());
-    // Where not all fits, the other views are known by their numbers alone; on the first page by their names.
-    let whole =
-        others.iter().chain(&views).map(|(binding, short)| word(binding, short).width() + 3).sum::<usize>();
-    let names = app.page == Page::Overview || whole <= usize::from(area.width);
+    // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
+    let whole = |keys: &[(&Binding, &str)]| {
+        keys.iter().map(|(binding, short)| word(binding, short).width() + 3).sum::<usize>()
+    };
+    let room = usize::from(area.width);
+    let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= room;
     let mut line = Line::default();
     for (binding, short) in &views {
         let here = page_of(binding) == Some(app.page);
         let text = if names || here { word(binding, short) } else { binding.keys[0].to_string() };
-        let gap = if names { "   " } else { "  " };
+        let gap = if names { "   " } else { " " };
         let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
         let (key, rest) = text.split_at(binding.keys[0].to_string().len());
         let loud = app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong));
         line.push_span(Span::styled(key.to_owned(), if here { style } else { loud }));
         line.push_span(Span::styled(rest.to_owned(), style));
         line.push_span(Span::raw(gap));
+    }
+    if !names {
+        line.push_span(Span::raw(" "));
     }
     let after = if names { "   " } else { "  " };
     for (binding, short) in &others {

@@ -17,7 +17,7 @@ use crate::{
     width::Room,
 };
 
-use super::timebar;
+use super::{headline, timebar};
 
 pub(super) fn height(room: Room) -> u16 {
     if room == Room::Wide { 5 } else { 2 }
@@ -32,6 +32,14 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     } else {
         row(&figures, app.palette, Rect { y: area.y + 1, height: 1, ..area }, buffer);
     }
+}
+
+/// The title, and the worst that is wrong on a line below it. Says what room is left.
+pub(super) fn draw_brief(app: &App, room: Room, area: Rect, buffer: &mut Buffer) -> Rect {
+    draw_title(app, room, Rect { height: 1, ..area }, buffer);
+    let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
+    headline::lines(&told, below, buffer)
 }
 
 pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
