@@ -31,6 +31,8 @@ pub struct Simulation {
 /// What a healthy rank does.
 const GEMM_TFLOPS: f64 = 640.0;
 const BUS_GB_S: f64 = 350.0;
+/// An H200's, in bf16.
+const PEAK_TFLOPS: f64 = 989.5;
 const STEP: Nanoseconds = Nanoseconds(102_400_000);
 const BUCKET: u64 = 64 << 20;
 
@@ -141,7 +143,7 @@ impl Simulation {
             gemm_timed_flops: tflops * 1e12 * timed * slowdown,
             gemm_timed_for: Nanoseconds((timed * slowdown * 1e9) as u64),
             gemm_flops: tflops * 1e12 * timed * slowdown * 16.0,
-            gemm_at_peak: None,
+            gemm_at_peak: Some(Nanoseconds((tflops * timed * slowdown * 16.0 / PEAK_TFLOPS * 1e9) as u64)),
             communicators: vec![CommunicatorState {
                 id: CommunicatorId(0x9ca7_92c9_0000_0001 ^ self.seed),
                 parent: None,

@@ -76,7 +76,6 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
             .hides("● ok");
     }
     golden_at_both("overview-hang", &mut lab);
-    lab.keys("m");
     let mut lab = lab.run(40);
     lab.screen(132, 40).shows("✖ rank 6   ◌ 7 wait").hides("nothing timed yet");
     golden_at_both("overview-hang-long", &mut lab);

@@ -2,8 +2,9 @@
 
 use xpu_shared::{frame::Body, id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
+use xpu_top::palette::Depth;
 
-use crate::golden;
+use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
 
 #[test]
 fn lateness_and_step_time_are_a_key_away() {
@@ -11,19 +12,26 @@ fn lateness_and_step_time_are_a_key_away() {
     let screen = lab.keys("m").screen(132, 40);
     screen.shows("lateness ms").shows("step time ms").shows("highest rank").hides("NCCL bus GB/s");
     golden("lateness", &screen);
-    lab.keys("mmm").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
+    lab.keys("mmmm").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
+    lab.keys("M").screen(132, 40).shows("GPU %").shows("memory GiB");
 }
 
 #[test]
 fn clocks_power_load_and_memory_of_the_gpus_are_too() {
-    let mut lab = Lab::new(Simulation::new(7, 8, 8));
-    let mut frames = lab.simulation().digests(1_841);
+    let mut lab = Lab::new(Simulation::new(7, 8, 8)).slow_down(Rank(37), 1.4).run(40);
+    let mut frames = lab.simulation().digests(1_881);
     let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
     digest.ranks[5].device.as_mut().unwrap().sm_clock = Some(1275);
     lab.arrive(frames);
     let screen = lab.keys("mm").screen(132, 40);
-    screen.shows("SM clock MHz").shows("power W").shows("lowest rank 37 at 1,275.0");
+    // At its clock it does as well as the others at theirs: it is the clock, not the program.
+    screen
+        .shows("% of peak")
+        .shows("SM clock MHz")
+        .shows("lowest rank 37 at 1,275.0")
+        .hides("lowest rank 37 at 7");
     golden("clocks", &screen);
+    lab.keys("m").screen(132, 40).shows("power W").shows("GPU °C");
     lab.keys("m").screen(132, 40).shows("GPU %").shows("memory GiB").hides("lowest rank");
 }
 
@@ -32,8 +40,59 @@ fn of_gpus_no_driver_tells_of_nothing_is_shown() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let mut frames = lab.simulation().digests(1_841);
     let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
-    digest.ranks.iter_mut().for_each(|rank| rank.device = None);
+    digest.ranks.iter_mut().for_each(|rank| (rank.device, rank.gemm_at_peak) = (None, None));
     lab.arrive(frames);
-    lab.screen(132, 40).shows("late ms").hides("SM MHz").hides("°C");
-    lab.keys("mm").screen(132, 40).shows("no driver tells of the GPUs");
+    lab.screen(132, 40).shows("late ms").shows("1 of 2, m").hides("SM MHz").hides("°C");
+    lab.keys("m").screen(132, 40).shows("lateness ms").shows("step time ms");
+    lab.keys("m").screen(132, 40).shows("GEMM TFLOPS").shows("NCCL bus GB/s");
+}
+
+#[test]
+fn the_past_says_since_when_a_rank_is_slow() {
+    let mut lab = one_slow();
+    lab.keys("x");
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        let screen = lab.screen(width, height);
+        screen.shows("lowest rank 37");
+        golden(&format!("past-{width}x{height}"), &screen);
+    }
+    let screen = lab.screen(132, 40);
+    screen
+        .shows("last 3 m")
+        .shows("5 s a cell")
+        .shows("4 ranks a row, the worst shown")
+        .shows("gpu-005 32-39▼");
+    // The metrics take turns as they do of now, and the same key leads back.
+    lab.keys("m").screen(132, 40).shows("lateness ms over time").shows("step time ms over time");
+    lab.keys("x").screen(132, 40).shows("lateness ms after the first rank");
+}
+
+#[test]
+fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
+    let mut lab = one_of_a_thousand(Depth::True);
+    lab.keys("x").screen(132, 40).shows("40 ranks a row, the worst shown").shows("480-559 ▼");
+    golden_at_both("past-1024-ranks", &mut lab);
+    let mut lab = Lab::new(Simulation::new(7, 1, 8)).run(1_000);
+    lab.keys("x").screen(132, 40).shows("last 17 m").shows("30 s a cell").hides("the worst shown");
+    // Half an hour is what is kept.
+    let mut lab = lab.run(2_000);
+    lab.screen(132, 40).shows("last 30 m");
+    let mut plain = one_slow_at(Depth::None);
+    let screen = plain.keys("x").screen(132, 40);
+    screen.shows("▼▼▼").shows("8 ranks a row");
+    golden("past-no-color", &screen);
+}
+
+/// Watching begins with nothing known of before; a job that stands is no gap.
+#[test]
+fn the_past_begins_with_the_watching() {
+    let mut lab = Lab::at_rest(Simulation::new(7, 8, 8), Depth::True);
+    (0..8).for_each(|host| lab.link(host, xpu_top::arrival::Link::Up));
+    let snapshots = lab.simulation().snapshots(1_800);
+    lab.arrive(snapshots);
+    lab.keys("x").screen(132, 40).shows("last 5 s").shows("not watched yet");
+    golden_at_both("past-begins", &mut lab);
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(30);
+    lab.keys("<Esc>x").screen(132, 40).shows("✖").shows("◌");
+    golden_at_both("past-hang", &mut lab);
 }

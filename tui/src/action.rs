@@ -65,8 +65,11 @@ pub enum Action {
     AskStacks,
     /// Show or fold native frames below those of Python.
     TurnNatives,
-    /// The next quantities on the heatmaps.
+    /// The next quantities on the heatmaps, or those before.
     NextMetric,
+    PreviousMetric,
+    /// The heatmaps as they are now, or over time.
+    TurnMaps,
     /// Save the stacks as a flame graph.
     SaveFlame,
     /// Copy what is known as text, and save it.

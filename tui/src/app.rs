@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod communicators;
+mod history;
 mod incident;
 mod log;
 mod metric;
@@ -17,6 +18,7 @@ mod whereabouts;
 use std::collections::{HashMap, VecDeque};
 
 pub use communicators::{Communicator, Traffic};
+pub use history::{COLUMNS, History, PERIOD, Told};
 pub use incident::Incident;
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
@@ -78,6 +80,7 @@ pub struct App {
     /// The selected one's index.
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
+    pub(crate) history: History,
     /// Where a replay stands, while there is one.
     pub(crate) playback: Option<Playback>,
     /// What goes on while the past is shown.
@@ -169,6 +172,7 @@ impl App {
             communicators: Vec::new(),
             communicator: 0,
             maps: Maps::default(),
+            history: History::default(),
             playback: None,
             parked: None,
             recording: Recording::default(),
@@ -283,6 +287,7 @@ impl App {
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
         self.survey.update(job, jobs.lost_frames(), there, self.sort, age);
+        self.history.take(job.name(), &self.survey, there);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.survey.findings, now);
         self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);

@@ -1,9 +1,11 @@
 //! Pieces of a screen that know nothing of jobs.
 #![forbid(unsafe_code)]
 
+pub mod cell;
 pub mod ends;
 pub mod grid;
 pub mod heatmap;
 pub mod scale;
 pub mod sparkline;
+pub mod timemap;
 pub mod wrap;

@@ -1,61 +1,79 @@
 //! The quantities a rank is compared by.
 
 use super::Row;
+use crate::widget::scale::Worse;
 
+/// In the order the heatmaps take turns: what belongs together is side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     Gemm,
     Bus,
     Lateness,
     StepTime,
+    Peak,
     Clock,
     Power,
+    Temperature,
     Busy,
     Memory,
 }
 
-/// What the two heatmaps show.
+/// Which quantities the heatmaps show. Those no rank has a figure of are passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Maps {
-    /// How fast the ranks compute, and move data.
-    #[default]
-    Rates,
-    /// Who keeps the others waiting.
-    Times,
-    /// What the GPUs run at, and draw.
-    Clocks,
-    /// How much of the GPUs is in use.
-    Use,
+pub struct Maps {
+    /// As an index among [`Metric::ALL`]; that page is shown on which it is.
+    at: usize,
+    /// Not as they are now but over the last minutes.
+    pub over_time: bool,
 }
 
+/// Maps side by side.
+const ABREAST: usize = 2;
+
 impl Maps {
-    pub fn next(self) -> Self {
-        match self {
-            Self::Rates => Self::Times,
-            Self::Times => Self::Clocks,
-            Self::Clocks => Self::Use,
-            Self::Use => Self::Rates,
-        }
+    pub fn next(self, told: &[Metric]) -> Self {
+        self.turned(told, 1)
     }
 
-    pub fn metrics(self) -> [Metric; 2] {
-        match self {
-            Self::Rates => [Metric::Gemm, Metric::Bus],
-            Self::Times => [Metric::Lateness, Metric::StepTime],
-            Self::Clocks => [Metric::Clock, Metric::Power],
-            Self::Use => [Metric::Busy, Metric::Memory],
-        }
+    pub fn previous(self, told: &[Metric]) -> Self {
+        self.turned(told, Self::pages(told).max(1) - 1)
+    }
+
+    fn turned(self, told: &[Metric], by: usize) -> Self {
+        let page = (self.page(told) + by) % Self::pages(told).max(1);
+        Self { at: told.get(page * ABREAST).map_or(0, |metric| *metric as usize), ..self }
+    }
+
+    /// How many there are to look at, one after the other.
+    pub fn pages(told: &[Metric]) -> usize {
+        told.len().div_ceil(ABREAST)
+    }
+
+    /// Which of them is shown.
+    pub fn page(self, told: &[Metric]) -> usize {
+        let passed = told.iter().take_while(|metric| **metric as usize <= self.at).count();
+        passed.saturating_sub(1) / ABREAST
+    }
+
+    /// An odd one out has the first beside it.
+    pub fn metrics(self, told: &[Metric]) -> [Metric; ABREAST] {
+        let from = self.page(told) * ABREAST;
+        std::array::from_fn(|nth| {
+            told.get((from + nth) % told.len().max(1)).copied().unwrap_or(Metric::ALL[nth])
+        })
     }
 }
 
 impl Metric {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Gemm,
         Self::Bus,
         Self::Lateness,
         Self::StepTime,
+        Self::Peak,
         Self::Clock,
         Self::Power,
+        Self::Temperature,
         Self::Busy,
         Self::Memory,
     ];
@@ -66,8 +84,10 @@ impl Metric {
             Self::Bus => "NCCL bus GB/s",
             Self::Lateness => "lateness ms",
             Self::StepTime => "step time ms",
+            Self::Peak => "% of peak",
             Self::Clock => "SM clock MHz",
             Self::Power => "power W",
+            Self::Temperature => "GPU °C",
             Self::Busy => "GPU %",
             Self::Memory => "memory GiB",
         }
@@ -80,7 +100,9 @@ impl Metric {
             Self::Bus => " while transferring ",
             Self::Lateness => " after the first rank ",
             Self::StepTime => " median ",
+            Self::Peak => " in GEMMs, at its clock ",
             Self::Clock | Self::Power => " of its GPU ",
+            Self::Temperature => " of its core ",
             Self::Busy => " with any kernel running ",
             Self::Memory => " of all processes ",
         }
@@ -91,16 +113,30 @@ impl Metric {
             Self::Gemm => "TFLOPS",
             Self::Bus => "GB/s",
             Self::Lateness | Self::StepTime => "ms",
+            Self::Peak | Self::Busy => "%",
             Self::Clock => "MHz",
             Self::Power => "W",
-            Self::Busy => "%",
+            Self::Temperature => "°C",
             Self::Memory => "GiB",
+        }
+    }
+
+    /// Which of its values are the bad ones.
+    pub fn worse(self) -> Worse {
+        match self {
+            Self::Gemm | Self::Bus | Self::Peak | Self::Clock | Self::Power | Self::Busy => Worse::Low,
+            Self::Lateness | Self::StepTime | Self::Temperature | Self::Memory => Worse::High,
         }
     }
 
     /// Told by the driver, not timed.
     pub fn is_of_device(self) -> bool {
-        matches!(self, Self::Clock | Self::Power | Self::Busy | Self::Memory)
+        matches!(self, Self::Clock | Self::Power | Self::Temperature | Self::Busy | Self::Memory)
+    }
+
+    /// What the job is about: shown even while nothing is known, for then it is said why.
+    pub fn is_always_shown(self) -> bool {
+        matches!(self, Self::Gemm | Self::Bus)
     }
 
     pub fn of(self, row: &Row) -> Option<f64> {
@@ -111,10 +147,42 @@ impl Metric {
             Self::Bus => row.status.bus_gb_s.map(|rate| rate.0),
             Self::Lateness => row.status.lateness_ms_p50,
             Self::StepTime => row.status.step_ms_p50,
+            Self::Peak => row.of_peak,
             Self::Clock => device?.sm_mhz.map(f64::from),
             Self::Power => device?.power_w,
+            Self::Temperature => device?.temperature_c.map(f64::from),
             Self::Busy => device?.gpu_pct.map(f64::from),
             Self::Memory => device?.memory_used_bytes.map(|bytes| bytes as f64 / f64::from(1 << 30)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_goes_through_all_that_is_known_and_comes_back() {
+        let told = Metric::ALL;
+        let mut maps = Maps::default();
+        let mut seen = Vec::new();
+        for _ in 0..Maps::pages(&told) {
+            seen.extend(maps.metrics(&told));
+            maps = maps.next(&told);
+        }
+        assert_eq!((seen, maps), (told.to_vec(), Maps::default()));
+        assert_eq!(maps.previous(&told).metrics(&told), [Metric::Busy, Metric::Memory]);
+        assert_eq!(maps.previous(&told).next(&told), maps);
+    }
+
+    #[test]
+    fn what_nobody_tells_of_is_passed_over_and_an_odd_one_out_has_the_first_beside_it() {
+        let told = [Metric::Gemm, Metric::Bus, Metric::Lateness, Metric::StepTime, Metric::Power];
+        let maps = Maps::default().next(&told).next(&told);
+        assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);
+        assert_eq!((maps.page(&told), Maps::pages(&told)), (2, 3));
+        // The driver falls silent while its map is looked at.
+        assert_eq!(maps.metrics(&told[..4]), [Metric::Lateness, Metric::StepTime]);
+        assert_eq!(Maps::default().metrics(&[]), [Metric::Gemm, Metric::Bus]);
     }
 }

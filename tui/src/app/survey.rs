@@ -28,12 +28,15 @@ pub struct Row {
     heard: Moment,
     /// Since it was last heard of.
     pub age: Duration,
+    /// What its products reach of what its GPU can do at the clock it has now, in percent.
+    pub of_peak: Option<f64>,
 }
 
 impl Row {
     fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
         let status = status::rank_status(job, rank);
-        Self { status, life: view.life(), heard: view.heard(), age: Duration::ZERO }
+        let of_peak = of_peak(&status, view);
+        Self { status, life: view.life(), heard: view.heard(), age: Duration::ZERO, of_peak }
     }
 
     fn is_of(&self, rank: Rank, view: &RankView) -> bool {
@@ -51,6 +54,16 @@ impl Row {
     pub fn is_fresh(&self) -> bool {
         self.life == Life::Alive && self.age < STALE
     }
+}
+
+/// Where the driver does not tell the clock, of the peak as the data sheet has it.
+fn of_peak(status: &RankStatus, view: &RankView) -> Option<f64> {
+    let share = status.gemm_tflops?.0 / view.gemm_peak()?.0;
+    let device = status.device.as_ref().filter(|device| !device.is_stale());
+    let clocks = device.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz));
+    let slower =
+        clocks.filter(|&(_, now)| now > 0).map_or(1.0, |(most, now)| f64::from(most) / f64::from(now));
+    Some(share * slower * 100.0)
 }
 
 #[derive(Debug, Default)]
@@ -238,12 +251,19 @@ impl Survey {
 
     fn measure(&self, metric: Metric) -> Option<Scale> {
         let values = self.current().filter_map(|row| metric.of(row)).collect();
-        match metric {
-            Metric::Gemm | Metric::Bus | Metric::Clock | Metric::Power | Metric::Busy => Scale::of(values),
-            // The usual lateness is next to nothing: what counts is its share of a step.
-            Metric::Lateness => Scale::of_times(values, self.usual_step.map(Nanoseconds::milliseconds)),
-            Metric::StepTime | Metric::Memory => Scale::of_times(values, None),
-        }
+        Scale::measured(values, metric.worse(), self.whole(metric))
+    }
+
+    /// What differences are measured against, if not the median: the usual lateness is next to nothing, and what counts is its
+    /// share of a step.
+    pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
+        self.usual_step.map(Nanoseconds::milliseconds).filter(|_| metric == Metric::Lateness)
+    }
+
+    /// The quantities of which any rank has a figure, and those whose absence is told.
+    pub fn told(&self) -> Vec<Metric> {
+        let told = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
+        Metric::ALL.into_iter().filter(told).collect()
     }
 
     pub fn row_of(&self, rank: Rank) -> Option<usize> {

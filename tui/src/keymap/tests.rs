@@ -28,6 +28,8 @@ fn is_meant(action: &Action) -> bool {
         | Action::AskStacks
         | Action::TurnNatives
         | Action::NextMetric
+        | Action::PreviousMetric
+        | Action::TurnMaps
         | Action::SaveFlame
         | Action::Report
         | Action::Capture
@@ -81,6 +83,8 @@ fn meant() -> Vec<Action> {
         Action::AskStacks,
         Action::TurnNatives,
         Action::NextMetric,
+        Action::PreviousMetric,
+        Action::TurnMaps,
         Action::SaveFlame,
         Action::Report,
         Action::Capture,

@@ -87,6 +87,8 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Go(_)
         | Action::Inspect
         | Action::NextMetric
+        | Action::PreviousMetric
+        | Action::TurnMaps
         | Action::SortNext
         | Action::Reverse
         | Action::Capture

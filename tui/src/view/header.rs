@@ -156,7 +156,7 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
     ];
     let mut all: Vec<_> = always.into();
-    all.splice(4..4, known.into_iter().flatten());
+    all.splice(5..5, known.into_iter().flatten());
     all
 }
 
@@ -180,7 +180,12 @@ fn step(survey: &Survey) -> Figure {
 
 /// Each figure under its label.
 fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
-    let columns = Layout::horizontal(figures.iter().map(|_| Constraint::Fill(1))).split(area);
+    // All alike, so that nothing moves when a figure gets longer, but for one that has no room then.
+    let share = |figure: &Figure| {
+        let width = figure.line(palette).width().max(figure.label.len()) as u16;
+        Constraint::Fill((width + 2).max(area.width / figures.len().max(1) as u16))
+    };
+    let columns = Layout::horizontal(figures.iter().map(share)).split(area);
     for (figure, column) in figures.iter().zip(columns.iter()) {
         let label = Line::styled(figure.label, palette.of(Role::Muted));
         buffer.set_line(column.x, column.y, &label, column.width);

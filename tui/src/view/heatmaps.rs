@@ -1,4 +1,7 @@
-//! Two quantities of every rank, hosts as rows, side by side.
+//! Two quantities of every rank side by side: now, hosts as rows; or over time, ranks as rows.
+
+mod past;
+mod places;
 
 use ratatui::{
     buffer::Buffer,
@@ -7,16 +10,17 @@ use ratatui::{
     widgets::{Block, BorderType, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{stack::Ranks, status::RankState};
+use xpu_shared::stack::Ranks;
+
+use past::Past;
+use places::Places;
 
 use crate::{
-    app::{App, Metric, Row, Seat, Survey},
+    app::{App, Maps, Metric, Survey},
     figure,
-    glyph::{ALARM, HIGH, LOW, RAMP, SWATCH, UNKNOWN, WAITING},
+    glyph::{ALARM, ELLIPSIS, RAMP, SWATCH, WAITING},
     palette::{Palette, Role},
     widget::{
-        grid::{Density, Grid},
-        heatmap::{Cell, Heatmap},
         scale::{STEPS, Scale, Worse},
         wrap::cut,
     },
@@ -26,124 +30,129 @@ use crate::{
 const BETWEEN: u16 = 2;
 /// From this width on a panel says what its figures mean.
 const ROOMY: u16 = 56;
-/// Columns between a host's name and its ranks.
+/// Columns between a name and what it stands for.
 const GAP: usize = 2;
 /// Runs of ranks named under a map.
 const RUNS: usize = 3;
-/// Columns a host's name may take.
+/// Columns a name may take.
 const LABEL: usize = 12;
+/// Columns of a panel that are no map: borders, and a blank on each side.
+const EDGES: usize = 4;
 
-/// Both panels: the same grid, so that a rank is in the same place of both.
-pub(super) struct Panels {
-    grid: Grid,
-    label: usize,
+/// Both panels: the same layout, so that a rank is in the same place of both.
+pub(super) enum Panels {
+    Places(Places),
+    Past(Past),
 }
 
 impl Panels {
-    /// Chooses the grid for `width` columns and at most `height` lines, borders included.
+    /// Chooses the layout for `width` columns and at most `height` lines, borders included.
     pub(super) fn plan(app: &App, width: u16, height: u16) -> Self {
-        let shape = app.survey.seats.shape();
-        let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
-        let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(4);
-        let label = names.max().unwrap_or(0).min(LABEL).min(each / 3);
-        let grid = Grid::fit(
-            shape,
-            each.saturating_sub(label + GAP),
-            usize::from(height).saturating_sub(2),
-            app.palette.has_colour(),
-        );
-        Self { grid, label }
+        let each = usize::from((width.saturating_sub(BETWEEN)) / 2).saturating_sub(EDGES);
+        let height = usize::from(height).saturating_sub(2);
+        if app.maps.over_time {
+            Self::Past(Past::plan(app, each, height))
+        } else {
+            Self::Places(Places::plan(app, each, height))
+        }
     }
 
     pub(super) fn height(&self) -> u16 {
-        self.grid.height() as u16 + 2
+        let lines = match self {
+            Self::Places(places) => places.height(),
+            Self::Past(past) => past.height(),
+        };
+        lines as u16 + 2
     }
 
     pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        let [first, second] = app.maps.metrics();
-        self.panel(app, first, left, buffer);
-        self.panel(app, second, right, buffer);
+        let told = app.survey.told();
+        let [first, second] = app.maps.metrics(&told);
+        // How much more there is, and what leads to it.
+        let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
+        match self {
+            Self::Places(places) => {
+                places.draw(app, first, "", left, buffer);
+                places.draw(app, second, &page, right, buffer);
+            }
+            Self::Past(past) => {
+                past.draw(app, first, "", left, buffer);
+                past.draw(app, second, &page, right, buffer);
+            }
+        }
     }
+}
 
-    fn panel(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
-        let palette = app.palette;
-        let scale = app.survey.scale(metric);
-        let mut block = Block::bordered()
-            .border_type(BorderType::Rounded)
-            .border_style(palette.of(Role::Faint))
-            .title_top(Line::from(vec![
-                Span::raw(" "),
-                Span::styled(metric.title(), palette.of(Role::Accent).patch(palette.of(Role::Strong))),
-                Span::styled(if area.width < ROOMY { " " } else { metric.means() }, palette.of(Role::Muted)),
-            ]));
-        if let Some(scale) = scale {
-            let legend = legend(scale, palette);
-            if metric.title().len() + legend.width() + 4 < usize::from(area.width) {
-                block = block.title_top(legend.right_aligned());
-            }
-        }
-        let caption = self.caption(app, metric, usize::from(area.width).saturating_sub(4));
-        block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
-        let inner = block.inner(area);
-        block.render(area, buffer);
-        let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
-        self.labels(app, inner, buffer);
-        let cells = |slot| cell(app, metric, scale, slot);
-        let selected = app.selected.and_then(|rank| app.survey.seats.slot_of(app.survey.row_of(rank)?));
-        let offset = (self.label + GAP) as u16;
-        let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
-        Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
-    }
+/// What stands on a panel's frame.
+struct Frame<'a> {
+    metric: Metric,
+    means: &'a str,
+    scale: Option<&'a Scale>,
+    /// What is said after the worst rank, as far as there is room: how much is folded.
+    notes: Vec<String>,
+    /// Right at the bottom, where there is room.
+    corner: &'a str,
+}
 
-    /// The host of the first rank of each line.
-    fn labels(&self, app: &App, area: Rect, buffer: &mut Buffer) {
-        let step = if self.grid.halves() { 2 } else { 1 };
-        let mut before = None;
-        for line in (0..self.grid.lines()).step_by(step) {
-            let Some(slots) = self.grid.slots_at(0, line) else { continue };
-            let group = slots.start / app.survey.seats.shape().size;
-            if before.replace(group) == Some(group) {
-                continue;
-            }
-            let y = area.y + (line * self.grid.tall() / step) as u16;
-            let text = label(app, slots.start);
-            buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
+/// Draws it, and says what room is left in it.
+fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
+    let palette = app.palette;
+    let metric = frame.metric;
+    let corner = if area.width < ROOMY { "" } else { frame.corner };
+    let mut block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(palette.of(Role::Faint))
+        .title_top(Line::from(vec![
+            Span::raw(" "),
+            Span::styled(metric.title(), palette.of(Role::Accent).patch(palette.of(Role::Strong))),
+            Span::styled(if area.width < ROOMY { " " } else { frame.means }, palette.of(Role::Muted)),
+        ]));
+    if let Some(scale) = frame.scale {
+        let legend = legend(scale, palette);
+        if metric.title().width() + legend.width() + EDGES < usize::from(area.width) {
+            block = block.title_top(legend.right_aligned());
         }
     }
+    let room =
+        usize::from(area.width).saturating_sub(EDGES + corner.width() + usize::from(!corner.is_empty()));
+    let caption = caption(&app.survey, metric, &frame.notes, room);
+    block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
+    if !corner.is_empty() {
+        block = block.title_bottom(Line::styled(corner, palette.of(Role::Muted)).right_aligned());
+    }
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
+}
 
-    /// The figures, so that nothing is said by colour alone: as many as there is room for.
-    fn caption(&self, app: &App, metric: Metric, width: usize) -> String {
-        let survey = &app.survey;
-        let mut parts = Vec::new();
-        if let Density::Folded { ranks } = self.grid.density {
-            parts.push(format!("{ranks} ranks a cell, the worst shown"));
-        }
-        match (survey.scale(metric), survey.worst(metric)) {
-            (Some(scale), Some((row, value))) => {
-                if scale.is_bad(value) {
-                    let worst = if scale.worse == Worse::Low { "lowest" } else { "highest" };
-                    parts.push(format!("{worst} rank {} at {}", row.status.rank, figure::tenths(value)));
-                }
-                if survey.is_frozen() {
-                    parts.push("last figures".to_owned());
-                }
-                parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
+/// The figures, so that nothing is said by colour alone: as many as there is room for, the worst rank first.
+fn caption(survey: &Survey, metric: Metric, notes: &[String], width: usize) -> String {
+    let mut parts = Vec::new();
+    match (survey.scale(metric), survey.worst(metric)) {
+        (Some(scale), Some((row, value))) => {
+            if scale.is_bad(value) {
+                let worst = if scale.worse == Worse::Low { "lowest" } else { "highest" };
+                parts.push(format!("{worst} rank {} at {}", row.status.rank, figure::tenths(value)));
             }
-            _ if survey.standstill().is_some() => parts.extend(standstill(survey)),
-            _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
-                parts.push("not all ranks of a communicator are seen".to_owned());
+            parts.extend(notes.iter().cloned());
+            if survey.is_frozen() {
+                parts.push("last figures".to_owned());
             }
-            _ if metric.is_of_device() => parts.push("no driver tells of the GPUs".to_owned()),
-            _ => parts.push("nothing timed yet".to_owned()),
+            parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
         }
-        while parts.len() > 1 && parts.join(" · ").width() > width {
-            parts.pop();
+        _ if survey.standstill().is_some() => parts.extend(standstill(survey)),
+        _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
+            parts.push("not all ranks of a communicator are seen".to_owned());
         }
-        cut(&parts.join(" · "), width)
+        _ => parts.push("nothing timed yet".to_owned()),
     }
+    while parts.len() > 1 && parts.join(" · ").width() > width {
+        parts.pop();
+    }
+    cut(&parts.join(" · "), width)
 }
 
 /// `480 ■■■■■■■■ 736`: the steps, and what the first and the last stand for.
@@ -159,31 +168,6 @@ fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
     spans.into()
 }
 
-fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
-    match app.survey.seats.at(slot) {
-        None => Cell::Absent,
-        Some(Seat::Unseen(_)) => Cell::Unknown,
-        Some(Seat::Seen(row)) => of_row(&app.survey.rows()[row], metric, scale),
-    }
-}
-
-fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
-    use xpu_shared::frame::Life;
-    match (row.life, metric.of(row), scale) {
-        (Life::Died, ..) => Cell::Alarm,
-        (Life::Alive, ..) if row.is_fresh() && row.status.state == RankState::Hung => Cell::Alarm,
-        (_, value, _) if !row.is_fresh() => Cell::Stale { value },
-        (_, Some(value), Some(scale)) => Cell::Value {
-            value,
-            step: scale.step(value),
-            badness: scale.badness(value),
-            sign: scale.is_bad(value).then_some(if scale.worse == Worse::Low { LOW } else { HIGH }),
-        },
-        _ if row.status.state == RankState::Waiting => Cell::Waits,
-        _ => Cell::Unknown,
-    }
-}
-
 /// What the signs on the cells say of a job that stands.
 fn standstill(survey: &Survey) -> Option<String> {
     let ranks: Ranks = survey.standstill()?.ranks.iter().copied().collect();
@@ -195,15 +179,11 @@ fn standstill(survey: &Survey) -> Option<String> {
     Some(format!("{ALARM} {}{waits}", ranks.named(RUNS)))
 }
 
-fn label(app: &App, slot: usize) -> String {
-    app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
-}
-
 /// The end of a name, which is what tells hosts apart.
 fn ending(name: &str, width: usize) -> String {
     if name.width() <= width {
         return name.to_owned();
     }
     let tail: Vec<_> = name.chars().rev().take(width.saturating_sub(1)).collect();
-    std::iter::once(crate::glyph::ELLIPSIS).chain(tail.into_iter().rev()).collect()
+    std::iter::once(ELLIPSIS).chain(tail.into_iter().rev()).collect()
 }

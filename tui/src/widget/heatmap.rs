@@ -6,52 +6,15 @@ use ratatui::{
     style::{Modifier, Style},
 };
 
-use super::grid::{Density, Grid, Place};
+use super::{
+    cell::{Cell, draw_halves},
+    grid::{Density, Grid, Place},
+};
 use crate::{
     figure,
-    glyph::{ALARM, RAMP, UNKNOWN, WAITING},
+    glyph::{ALARM, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
-
-/// What a cell shows, from harmless to worst: folded, the greatest decides.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell {
-    /// No rank belongs here.
-    Absent,
-    /// The rank has not said it.
-    Unknown,
-    /// It says nothing of it, because it waits for another.
-    Waits,
-    Value {
-        value: f64,
-        step: usize,
-        /// How much worse than its fellows.
-        badness: f64,
-        /// Drawn on it where it is bad enough.
-        sign: Option<&'static str>,
-    },
-    /// What it said is old.
-    Stale { value: Option<f64> },
-    /// The job stands for it.
-    Alarm,
-}
-
-impl Cell {
-    fn severity(self) -> (u8, f64) {
-        match self {
-            Self::Absent => (0, 0.0),
-            Self::Unknown => (1, 0.0),
-            Self::Waits => (2, 0.0),
-            Self::Value { badness, .. } => (3, badness),
-            Self::Stale { .. } => (4, 0.0),
-            Self::Alarm => (5, 0.0),
-        }
-    }
-
-    fn worse(self, other: Self) -> Self {
-        if other.severity() > self.severity() { other } else { self }
-    }
-}
 
 #[derive(Debug)]
 pub struct Heatmap<'a, Cells> {
@@ -156,48 +119,25 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         }
     }
 
-    /// A cell with nothing written on it.
+    /// A cell with nothing written on it; its figure stands for it where there is one.
     fn blank(&self, cell: Cell, width: usize) -> String {
-        match cell {
-            Cell::Value { step, .. }
-                if !self.palette.has_colour() && self.grid.density != Density::Figures =>
-            {
-                String::from(RAMP[step]).repeat(width)
-            }
-            _ => " ".repeat(width),
+        if self.grid.density == Density::Figures {
+            " ".repeat(width)
+        } else {
+            cell.blank(self.palette, width)
         }
     }
 
     fn ground(&self, cell: Cell) -> Style {
-        match cell {
-            Cell::Value { step, .. } => self.palette.heat(step),
-            Cell::Stale { .. } => self.palette.stale(),
-            Cell::Alarm => Style::new().bg(self.palette.of(Role::Alarm).fg.unwrap_or_default()),
-            Cell::Absent | Cell::Unknown | Cell::Waits => Style::new(),
-        }
+        cell.ground(self.palette)
     }
 
-    /// Two lines of cells to a terminal line: the upper half is the letter's colour, the lower half its ground.
     fn draw_halves(&self, area: Rect, buffer: &mut Buffer) {
         for row in 0..self.grid.height().min(usize::from(area.height)) {
             for x in 0..usize::from(area.width) {
                 let halves = (self.at(x, row * 2), self.at(x, row * 2 + 1));
-                let colour = |cell: Option<Cell>| self.ground(cell?).bg;
-                let (x, y) = (area.x + x as u16, area.y + row as u16);
-                let (symbol, style) = match (colour(halves.0), colour(halves.1)) {
-                    (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
-                    (Some(upper), None) => ("▀", Style::new().fg(upper)),
-                    (None, Some(lower)) => ("▄", Style::new().fg(lower)),
-                    (None, None) if halves == (None, None) => continue,
-                    (None, None) if matches!(halves, (Some(Cell::Waits), _) | (_, Some(Cell::Waits))) => {
-                        (WAITING, self.palette.of(Role::Muted))
-                    }
-                    (None, None) if matches!(halves, (Some(Cell::Unknown), _) | (_, Some(Cell::Unknown))) => {
-                        (UNKNOWN, self.palette.of(Role::Faint))
-                    }
-                    (None, None) => continue,
-                };
-                buffer.set_string(x, y, symbol, style);
+                let place = (area.x + x as u16, area.y + row as u16);
+                draw_halves(halves, place, self.palette, buffer);
             }
         }
     }

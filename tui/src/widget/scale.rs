@@ -47,10 +47,15 @@ impl Scale {
         Self::measured(values, Worse::High, whole)
     }
 
-    fn measured(values: Vec<f64>, worse: Worse, whole: Option<f64>) -> Option<Self> {
+    /// `None` while no value is known.
+    pub fn measured(values: Vec<f64>, worse: Worse, whole: Option<f64>) -> Option<Self> {
         let lowest = values.iter().copied().min_by(f64::total_cmp)?;
         let highest = values.iter().copied().max_by(f64::total_cmp)?;
-        let median = median(values)?;
+        Some(Self::reaching(median(values)?, (lowest, highest), worse, whole))
+    }
+
+    /// From the lowest value to the highest.
+    pub fn reaching(median: f64, (lowest, highest): (f64, f64), worse: Worse, whole: Option<f64>) -> Self {
         let alike = ALIKE * whole.unwrap_or(median);
         let step = |distance: f64, steps: usize| (distance / steps as f64).max(alike);
         let (to_bad, to_good) = match worse {
@@ -58,7 +63,7 @@ impl Scale {
             Worse::High => (highest - median, median - lowest),
         };
         let (bad, good) = (step(to_bad, MIDDLE), step(to_good, STEPS - 1 - MIDDLE));
-        Some(Self { median, lowest, highest, worse, alike, bad, good })
+        Self { median, lowest, highest, worse, alike, bad, good }
     }
 
     /// How far the ranks are apart, as a share of the median.

@@ -82,6 +82,12 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
+    /// What its GPU could do at best of products like these, since the rank started. `None` for a GPU whose peak is not known.
+    pub fn gemm_peak(&self) -> Option<Tflops> {
+        let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;
+        Tflops::from_work(latest.gemm_flops, latest.gemm_at_peak?)
+    }
+
     /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
     /// it more than one.
     pub fn blocked(&self) -> Option<f64> {

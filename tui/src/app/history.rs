@@ -1,0 +1,338 @@
+//! What each rank's figures were in the last half hour: a byte to a figure.
+//!
+//! The byte says how far the rank was from the median of its moment, finely near it and coarsely far away; what it was far from is kept
+//! whole, once for all ranks. So noise stays noise, a rank a thousand times slower still has its place, and of the ranks of one
+//! moment the worst is known by their bytes alone.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    id::{JobName, Rank},
+    job::median,
+    status::RankState,
+    unit::Moment,
+};
+
+use super::{Metric, Row, Survey};
+use crate::widget::scale::{Scale, Worse};
+
+/// What one column stands for.
+pub const PERIOD: Duration = Duration::from_secs(5);
+
+/// Half an hour. A rank takes 3.6 KB for it, ten thousand ranks 35 MiB.
+pub const COLUMNS: usize = 360;
+
+const METRICS: usize = Metric::ALL.len();
+
+/// Of a moment's worst values the scale reaches to the one that a quarter of the moments are worse than: one pause does not make all
+/// else look alike.
+const USUAL: f64 = 0.75;
+
+#[derive(Debug, Default)]
+pub struct History {
+    job: JobName,
+    /// In the order of the survey's rows.
+    tracks: Vec<Track>,
+    /// Column `n` has its place at `n % COLUMNS`.
+    moments: Vec<Column>,
+    /// The column that is shown last, and the second that was looked at last.
+    last: Option<u64>,
+    looked: u64,
+}
+
+#[derive(Debug)]
+struct Track {
+    rank: Rank,
+    /// By metric, and in that by column.
+    codes: Box<[u8]>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Column {
+    number: u64,
+    figures: [Option<Figures>; METRICS],
+}
+
+/// The ranks' figures of one moment, as far as bytes do not tell them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figures {
+    median: f32,
+    lowest: f32,
+    highest: f32,
+    /// What differences are measured against: the median, or a step.
+    whole: f32,
+    /// What is added to a value before it is compared: lateness is a share of a step.
+    offset: f32,
+}
+
+/// A rank's byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Code(u8);
+
+/// What a byte stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Told {
+    Unknown,
+    /// The rank waits for another.
+    Waits,
+    /// The job stands for it.
+    Alarm,
+    Value(f64),
+}
+
+impl Code {
+    const UNKNOWN: u8 = 0;
+    const ALARM: u8 = 1;
+    const WAITS: u8 = 2;
+    /// A value at the median.
+    const MIDDLE: u8 = 129;
+    /// Logarithm of a fine step, of which there are so many to each side, and of the coarse ones beyond them.
+    const FINE: f64 = 0.01;
+    const FINES: f64 = 60.0;
+    const COARSE: f64 = 0.08;
+
+    fn of(value: f64, figures: &Figures) -> Self {
+        let (value, reference) = (value + f64::from(figures.offset), figures.reference());
+        let far = if reference > 0.0 { (value / reference).max(0.0).ln() } else { 0.0 };
+        let near = far.abs() / Self::FINE;
+        let steps = if near <= Self::FINES {
+            near.round()
+        } else {
+            Self::FINES + ((far.abs() - Self::FINES * Self::FINE) / Self::COARSE).round()
+        };
+        Self((f64::from(Self::MIDDLE) + steps.copysign(far)).clamp(f64::from(Self::WAITS) + 1.0, 255.0) as u8)
+    }
+
+    fn told(self, figures: &Figures) -> Told {
+        match self.0 {
+            Self::UNKNOWN => Told::Unknown,
+            Self::ALARM => Told::Alarm,
+            Self::WAITS => Told::Waits,
+            code => {
+                let steps = f64::from(code) - f64::from(Self::MIDDLE);
+                let fine = steps.abs().min(Self::FINES) * Self::FINE;
+                let far = fine + (steps.abs() - Self::FINES).max(0.0) * Self::COARSE;
+                Told::Value(far.copysign(steps).exp() * figures.reference() - f64::from(figures.offset))
+            }
+        }
+    }
+
+    /// From harmless to worst, of the ranks of one moment.
+    fn severity(self, worse: Worse) -> u16 {
+        match self.0 {
+            Self::UNKNOWN => 0,
+            Self::WAITS => 1,
+            Self::ALARM => u16::MAX,
+            code if worse == Worse::High => u16::from(code),
+            code => 2 * 256 - u16::from(code),
+        }
+    }
+}
+
+impl Figures {
+    fn of(scale: &Scale, offset: f64) -> Self {
+        let whole = if offset > 0.0 { offset } else { scale.median };
+        let [median, lowest, highest, whole, offset] =
+            [scale.median, scale.lowest, scale.highest, whole, offset].map(|value| value as f32);
+        Self { median, lowest, highest, whole, offset }
+    }
+
+    /// The median; of a job most of whose ranks have none, something of the size of the others'.
+    fn reference(&self) -> f64 {
+        let [median, highest] = [self.median, self.highest].map(|value| f64::from(value + self.offset));
+        median.max(highest / 100.0)
+    }
+}
+
+impl History {
+    /// Takes down how the ranks do at `now`, by the clock of their hosts. At most once a second, for it takes all ranks.
+    pub(super) fn take(&mut self, job: &JobName, survey: &Survey, now: Moment) {
+        let second = now.0 / 1_000_000_000;
+        if self.job != *job {
+            *self = Self { job: job.clone(), ..Self::default() };
+        } else if self.looked == second && self.tracks.len() == survey.rows().len() {
+            return;
+        }
+        self.looked = second;
+        self.match_tracks(survey.rows());
+        self.moments.resize(COLUMNS, Column::default());
+        let number = second / PERIOD.as_secs();
+        self.last = Some(number);
+        let slot = slot(number);
+        let column = &mut self.moments[slot];
+        if column.number != number {
+            *column = Column { number, figures: [None; METRICS] };
+        }
+        for metric in Metric::ALL {
+            let known = column.figures[metric as usize].is_some();
+            let figures = survey.scale(metric).filter(|_| !survey.is_frozen());
+            let figures = figures.map(|scale| Figures::of(scale, survey.whole(metric).unwrap_or(0.0)));
+            // Who goes back in time begins with knowing less than was known then.
+            if figures.is_none() && known {
+                continue;
+            }
+            column.figures[metric as usize] = figures;
+            for (track, row) in self.tracks.iter_mut().zip(survey.rows()) {
+                track.codes[metric as usize * COLUMNS + slot] = code(row, metric, figures.as_ref()).0;
+            }
+        }
+    }
+
+    /// Ranks only ever come to a job, so both lists are in one order.
+    fn match_tracks(&mut self, rows: &[Row]) {
+        if self.tracks.len() == rows.len() {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.tracks).into_iter().peekable();
+        let empty = |rank| Track { rank, codes: vec![Code::UNKNOWN; METRICS * COLUMNS].into() };
+        let tracks = rows.iter().map(|row| {
+            let rank = row.status.rank;
+            old.next_if(|track| track.rank == rank).unwrap_or_else(|| empty(rank))
+        });
+        self.tracks = tracks.collect();
+    }
+
+    /// The column of now.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// The first column of which anything is known.
+    pub fn first(&self) -> Option<u64> {
+        let last = self.last?;
+        let from = last.saturating_sub(COLUMNS as u64 - 1);
+        (from..=last).find(|&number| self.column(number).is_some_and(|column| column.number > 0))
+    }
+
+    fn column(&self, number: u64) -> Option<&Column> {
+        let known = Some(number) <= self.last;
+        self.moments.get(slot(number)).filter(|column| known && column.number == number)
+    }
+
+    fn figures(&self, metric: Metric, number: u64) -> Option<&Figures> {
+        self.column(number)?.figures[metric as usize].as_ref()
+    }
+
+    /// A row's byte at a column.
+    fn code(&self, row: usize, metric: Metric, number: u64) -> Code {
+        let code = || {
+            self.column(number)?;
+            self.tracks.get(row)?.codes.get(metric as usize * COLUMNS + slot(number)).copied()
+        };
+        Code(code().unwrap_or(Code::UNKNOWN))
+    }
+
+    /// What the worst of these rows had, from column to column.
+    pub fn worst(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        metric: Metric,
+        columns: std::ops::RangeInclusive<u64>,
+    ) -> Vec<Told> {
+        let severities: [u16; 256] = std::array::from_fn(|code| Code(code as u8).severity(metric.worse()));
+        let slots: Vec<_> = columns.clone().map(|number| self.column(number).map(|_| slot(number))).collect();
+        let mut worst = vec![Code::UNKNOWN; slots.len()];
+        for track in rows.filter_map(|row| self.tracks.get(row)) {
+            let codes = &track.codes[metric as usize * COLUMNS..][..COLUMNS];
+            for (worst, slot) in worst.iter_mut().zip(&slots) {
+                let code = slot.map_or(Code::UNKNOWN, |slot| codes[slot]);
+                if severities[usize::from(code)] > severities[usize::from(*worst)] {
+                    *worst = code;
+                }
+            }
+        }
+        columns.zip(worst).map(|(number, code)| self.told(Code(code), metric, number)).collect()
+    }
+
+    /// What a byte of this column stands for.
+    fn told(&self, code: Code, metric: Metric, number: u64) -> Told {
+        match (code.0, self.figures(metric, number)) {
+            (Code::ALARM, _) => Told::Alarm,
+            (Code::WAITS, _) => Told::Waits,
+            (_, Some(figures)) => code.told(figures),
+            (_, None) => Told::Unknown,
+        }
+    }
+
+    /// A row's values from column to column; where none is known, there is none.
+    pub fn values(&self, row: usize, metric: Metric) -> Vec<Option<f32>> {
+        self.along(|number| match self.told(self.code(row, metric, number), metric, number) {
+            Told::Value(value) => Some(value as f32),
+            _ => None,
+        })
+    }
+
+    /// The ranks' medians from column to column.
+    pub fn medians(&self, metric: Metric) -> Vec<Option<f32>> {
+        self.along(|number| Some(self.figures(metric, number)?.median))
+    }
+
+    fn along(&self, of: impl Fn(u64) -> Option<f32>) -> Vec<Option<f32>> {
+        match (self.first(), self.last) {
+            (Some(first), Some(last)) => (first..=last).map(of).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// From the worst to the best there was in these columns.
+    pub fn scale(&self, metric: Metric, columns: impl Iterator<Item = u64>) -> Option<Scale> {
+        let known: Vec<_> = columns.filter_map(|number| self.figures(metric, number)).collect();
+        let latest = known.last()?;
+        let of = |value: fn(&Figures) -> f32| known.iter().map(|figures| f64::from(value(figures))).collect();
+        let (lows, highs): (Vec<f64>, Vec<f64>) =
+            (of(|figures| figures.lowest), of(|figures| figures.highest));
+        let (lowest, highest) = match metric.worse() {
+            Worse::Low => (low_of(lows).min(latest.lowest.into()), highest(&highs)),
+            Worse::High => (lowest(&lows), high_of(highs).max(latest.highest.into())),
+        };
+        let whole = (latest.offset > 0.0).then_some(f64::from(latest.whole));
+        Some(Scale::reaching(median(of(|figures| figures.median))?, (lowest, highest), metric.worse(), whole))
+    }
+}
+
+fn slot(number: u64) -> usize {
+    (number % COLUMNS as u64) as usize
+}
+
+fn code(row: &Row, metric: Metric, figures: Option<&Figures>) -> Code {
+    use xpu_shared::frame::Life;
+    match (row.life, row.status.state) {
+        (Life::Died, _) => return Code(Code::ALARM),
+        (Life::Alive, RankState::Hung) if row.is_fresh() => return Code(Code::ALARM),
+        _ => {}
+    }
+    let value = metric.of(row).filter(|_| row.is_fresh());
+    match (value, figures) {
+        (Some(value), Some(figures)) => Code::of(value, figures),
+        _ if row.status.state == RankState::Waiting => Code(Code::WAITS),
+        _ => Code::default(),
+    }
+}
+
+fn lowest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn highest(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// What a quarter of them are below.
+fn low_of(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(|a, b| b.total_cmp(a));
+    at(&values)
+}
+
+/// What a quarter of them are above.
+fn high_of(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    at(&values)
+}
+
+fn at(sorted: &[f64]) -> f64 {
+    let place = (sorted.len().saturating_sub(1)) as f64 * USUAL;
+    sorted.get(place as usize).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! A quantity of every rank over the last minutes: who was slow, since when, and whether it comes again.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use ratatui::{buffer::Buffer, layout::Rect};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{Frame, GAP, ending, framed, places::of_value};
+use crate::{
+    app::{App, Metric, PERIOD, Told},
+    figure,
+    glyph::{ALARM, CURSOR},
+    palette::Role,
+    widget::{
+        cell::Cell,
+        scale::Scale,
+        timemap::{self, TimeMap},
+    },
+};
+
+/// Columns the ranks of a row may take, and their host.
+const LABEL: usize = 17;
+/// Before this the past was not seen: said where there is so much room.
+const BEFORE: &str = "not watched yet";
+
+pub(in crate::view) struct Past {
+    frame: timemap::Frame,
+    label: usize,
+    /// The columns that are shown.
+    columns: RangeInclusive<u64>,
+}
+
+impl Past {
+    /// For a map and its labels of this size.
+    pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
+        let (first, last) = app.history.first().zip(app.history.last()).unwrap_or((0, 0));
+        let ranks = app.survey.rows().len();
+        let fit = |width| {
+            let columns = (last - first) as usize + 1;
+            let size = app.survey.seats.shape().size;
+            timemap::Frame::fit((ranks, size), columns, (width, height), app.palette.has_colour())
+        };
+        // How many ranks share a row does not depend on the width: only then are the names known.
+        let frame = fit(width);
+        let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
+        let names = (0..frame.height()).map(|line| name(app, plan.members_at(app, line), plan.label).width());
+        let label = names.max().unwrap_or(0).min(plan.label);
+        let room = width.saturating_sub(label + GAP);
+        let frame = fit(room);
+        let span = frame.span as u64;
+        // Cells begin where they would if none had gone before, so that nothing moves but by whole cells.
+        let shown = last / span - (last / span - first / span).min(room.max(1) as u64 - 1);
+        Self { frame, label, columns: (shown * span).max(first)..=last }
+    }
+
+    pub(super) fn height(&self) -> usize {
+        self.frame.height()
+    }
+
+    /// How much time there is to see.
+    fn length(&self, app: &App) -> String {
+        let columns = self.columns.end() - self.columns.start() + u64::from(app.history.last().is_some());
+        let seconds = PERIOD * u32::try_from(columns).unwrap_or(u32::MAX);
+        format!("last {}", figure::age(seconds.max(Duration::from_secs(1))))
+    }
+
+    pub(super) fn draw(&self, app: &App, metric: Metric, corner: &str, area: Rect, buffer: &mut Buffer) {
+        let scale = app.history.scale(metric, self.columns.clone());
+        let ranks = self.frame.fold;
+        let folded = (ranks > 1).then(|| format!("{ranks} ranks a row, the worst shown"));
+        let notes = std::iter::once(self.length(app)).chain(folded).collect();
+        let span = PERIOD * self.frame.span as u32;
+        let means = format!(" over time, {} a cell ", figure::age(span));
+        let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, corner };
+        let inner = framed(app, &frame, area, buffer);
+        let cells: Vec<_> =
+            (0..self.frame.rows).map(|row| self.cells(app, metric, scale.as_ref(), row)).collect();
+        self.labels(app, &cells, inner, buffer);
+        let offset = (self.label + GAP) as u16;
+        let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
+        TimeMap { frame: self.frame, cells: &cells, palette: app.palette }.draw(map, buffer);
+        let empty = usize::from(map.width).saturating_sub(cells.iter().map(Vec::len).max().unwrap_or(0));
+        if empty > BEFORE.len() {
+            let middle = map.y + (self.frame.height() / 2) as u16;
+            let x = map.x + ((empty - BEFORE.len()) / 2) as u16;
+            buffer.set_stringn(x, middle, BEFORE, empty, app.palette.of(Role::Faint));
+        }
+    }
+
+    /// The rows of the survey that a row of the map stands for.
+    fn members(&self, app: &App, row: usize) -> std::ops::Range<usize> {
+        let fold = self.frame.fold;
+        let ranks = app.survey.rows().len();
+        (row * fold).min(ranks)..((row + 1) * fold).min(ranks)
+    }
+
+    /// Those of a terminal line.
+    fn members_at(&self, app: &App, line: usize) -> std::ops::Range<usize> {
+        let rows = self.frame.rows_at(line);
+        self.members(app, rows.start).start..self.members(app, rows.end.saturating_sub(1)).end
+    }
+
+    fn cells(&self, app: &App, metric: Metric, scale: Option<&Scale>, row: usize) -> Vec<Cell> {
+        let cell = |told: &Told| match (told, scale) {
+            (Told::Alarm, _) => Cell::Alarm,
+            (Told::Waits, _) => Cell::Waits,
+            (Told::Value(value), Some(scale)) => of_value(*value, scale),
+            _ => Cell::Unknown,
+        };
+        let worst = app.history.worst(self.members(app, row), metric, self.columns.clone());
+        let span = self.frame.span;
+        // The first cell is cut where the past begins.
+        let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
+        let (first, rest) = worst.split_at(cut.min(worst.len()));
+        let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
+        chunks.map(|told| told.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent)).collect()
+    }
+
+    /// The ranks of each line, with a sign where the worst of them stands out now.
+    fn labels(&self, app: &App, cells: &[Vec<Cell>], area: Rect, buffer: &mut Buffer) {
+        let selected = app.selected.and_then(|rank| app.survey.row_of(rank));
+        for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {
+            let rows = self.frame.rows_at(line);
+            let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
+            let members = self.members_at(app, line);
+            let text = name(app, members.clone(), self.label);
+            buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
+            let sign = match now {
+                Some(Cell::Value { sign, .. }) => sign.map(|sign| (sign, Role::Warning)),
+                Some(Cell::Alarm) => Some((ALARM, Role::Alarm)),
+                _ => None,
+            };
+            let sign = selected.filter(|row| members.contains(row)).map(|_| (CURSOR, Role::Accent)).or(sign);
+            if let Some((sign, role)) = sign {
+                buffer.set_string(area.x + self.label as u16, y, sign, app.palette.of(role));
+            }
+        }
+    }
+}
+
+/// `gpu-005 37`, `32-39`: the host as well where it is one, and there is room.
+fn name(app: &App, rows: std::ops::Range<usize>, width: usize) -> String {
+    let all = app.survey.rows();
+    let (Some(first), Some(last)) = (all.get(rows.start), rows.end.checked_sub(1).and_then(|at| all.get(at)))
+    else {
+        return String::new();
+    };
+    let (from, to) = (first.status.rank, last.status.rank);
+    let ranks = if from == to { from.to_string() } else { format!("{from}-{to}") };
+    let whole = format!("{} {ranks}", first.status.host);
+    if first.status.host == last.status.host && whole.width() <= width { whole } else { ranks }
+}
