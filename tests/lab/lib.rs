@@ -240,7 +240,9 @@ impl Lab {
     pub fn keys(&mut self, keys: &str) -> &mut Self {
         let mut rest = keys;
         while let Some(first) = rest.chars().next() {
+            let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
             let name = rest.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+            let name = name.filter(|(name, _)| is_name(name));
             let (key, after) = name.map_or_else(
                 || {
                     (
@@ -276,6 +278,7 @@ fn named(name: &str) -> Key {
     match name {
         "Enter" => plain(KeyCode::Enter),
         "Esc" => plain(KeyCode::Esc),
+        "BS" => plain(KeyCode::Backspace),
         "Space" => plain(KeyCode::Char(' ')),
         "Tab" => plain(KeyCode::Tab),
         "Left" => plain(KeyCode::Left),

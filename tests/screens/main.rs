@@ -3,6 +3,7 @@
 use std::{panic, path::Path};
 
 mod collectives;
+mod filter;
 mod findings;
 mod hang;
 mod maps;

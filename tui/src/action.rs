@@ -13,6 +13,7 @@ use crate::{
     app::Page,
     arrival::Arrival,
     capturer,
+    prompt::{self, Edit},
     recorder::Standing,
     replay::{Control, Mark},
 };
@@ -45,6 +46,10 @@ pub enum Action {
     Found(Vec<Mark>, Moment),
     /// A key of a replay's time.
     Control(Control),
+    /// Begin to type a line.
+    Open(prompt::Kind),
+    /// A key of the line that is typed.
+    Edit(Edit),
     Move(Motion),
     /// Sort by the next column.
     SortNext,

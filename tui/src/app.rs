@@ -28,7 +28,7 @@ pub use roads::{Roads, Standing};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
-pub use survey::{Row, Survey};
+pub use survey::{Row, Sifted, Survey};
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     id::{HostName, JobName, Rank},
@@ -39,9 +39,11 @@ use xpu_shared::{
 use crate::{
     arrival::Endpoint,
     capturer,
+    filter::Filter,
     inquiry::Inquiry,
     keymap::Scope,
     palette::{Depth, Palette},
+    prompt::{Lines, Prompt},
     recorder::Standing as Recording,
     replay::Playback,
 };
@@ -56,6 +58,12 @@ pub struct App {
     pub(crate) choice: Choice,
     pub(crate) selected: Option<Rank>,
     pub(crate) sort: Sort,
+    /// Which ranks are listed; all where there is none.
+    pub(crate) filter: Option<Filter>,
+    /// The line that is being typed.
+    pub(crate) prompt: Option<Prompt>,
+    /// Lines that were typed before.
+    pub(crate) lines: Lines,
     pub(crate) page: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
@@ -154,6 +162,9 @@ impl App {
             choice: job.map_or(Choice::Foremost(None), Choice::Named),
             selected: None,
             sort: Sort::default(),
+            filter: None,
+            prompt: None,
+            lines: Lines::default(),
             page: Page::Overview,
             overlay: Overlay::None,
             note: None,
@@ -184,8 +195,8 @@ impl App {
 
     /// Whose keys are in force.
     pub fn scope(&self) -> Scope {
-        if self.playback.as_ref().is_some_and(|playback| playback.entry.is_some()) {
-            return Scope::Entry;
+        if self.prompt.is_some() {
+            return Scope::Prompt;
         }
         match self.overlay {
             Overlay::Help => Scope::Help,
@@ -286,7 +297,7 @@ impl App {
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
-        self.survey.update(job, jobs.lost_frames(), there, self.sort, age);
+        self.survey.update(job, jobs.lost_frames(), there, self.sort, self.filter.as_ref(), age);
         self.history.take(job.name(), &self.survey, there);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.survey.findings, now);

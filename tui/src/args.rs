@@ -13,7 +13,7 @@ use xpu_shared::{
     key::{Key, KeyError},
 };
 
-use crate::{command::demo::DemoArgs, hosts::Hosts, replay::time};
+use crate::{command::demo::DemoArgs, filter::Filter, hosts::Hosts, replay::time};
 pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
@@ -30,6 +30,9 @@ pub struct CommandLine {
     /// Begin there: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
+    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER")]
+    pub filter: Option<Filter>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -114,6 +117,9 @@ pub struct StatusArgs {
     /// Add this rank's products and collectives, shape by shape
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<u32>,
+    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
+    pub filter: Option<Filter>,
     /// Do not watch for the seconds it takes to tell who is slow: what is dead or hangs is told all the same
     #[arg(long)]
     pub now: bool,
@@ -153,6 +159,9 @@ pub struct CaptureArgs {
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
+    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "ranks")]
+    pub filter: Option<Filter>,
     /// The file to write; it must not be there yet
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -204,6 +213,9 @@ pub struct StacksArgs {
     /// Only this rank's; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Vec<u32>,
+    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
+    pub filter: Option<Filter>,
     /// Native frames as well; each thread is held for a moment
     #[arg(long)]
     pub native: bool,

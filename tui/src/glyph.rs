@@ -27,6 +27,10 @@ pub const HIGH: &str = "▲";
 pub const ELLIPSIS: char = '…';
 pub const RISING: &str = "↑";
 pub const FALLING: &str = "↓";
+/// Under the place of a line that is wrong.
+pub const CARET: &str = "^";
+/// A rank that the filter leaves out.
+pub const ASIDE: &str = "╌";
 /// Left of the row that is selected.
 pub const CURSOR: &str = "▌";
 

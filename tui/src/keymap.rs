@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::{
     action::{Action, Folding, Motion},
     app::Page,
+    prompt::{Edit, Kind},
     replay::Control,
 };
 
@@ -73,8 +74,8 @@ pub enum Scope {
     List,
     /// Where a replay's time can be moved: everywhere but where a page needs these keys itself.
     Time,
-    /// Where a time is typed.
-    Entry,
+    /// Where a line is typed: a filter, a command, a time.
+    Prompt,
     Overview,
     /// One rank alone.
     Rank,
@@ -94,7 +95,7 @@ impl Scope {
             Self::Anywhere => "Anywhere",
             Self::List => "Lists",
             Self::Time => "Time",
-            Self::Entry => "A time being typed",
+            Self::Prompt => "A line being typed",
             Self::Overview => "Overview",
             Self::Rank => "Rank",
             Self::Gemms => "GEMM",
@@ -109,7 +110,7 @@ impl Scope {
     }
 
     fn is_list(self) -> bool {
-        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Entry | Self::Rank)
+        !matches!(self, Self::Anywhere | Self::List | Self::Time | Self::Prompt | Self::Rank)
     }
 
     fn has_time(self) -> bool {
@@ -139,7 +140,7 @@ const fn bind(
 }
 
 use Scope::{
-    Anywhere, Captures, Collectives, Entry, Findings, Gemms, Help, Hosts, List, Overview, Rank, Stacks,
+    Anywhere, Captures, Collectives, Findings, Gemms, Help, Hosts, List, Overview, Prompt, Rank, Stacks,
     Steps, Time,
 };
 
@@ -154,6 +155,11 @@ const fn to(keys: &'static [Key], motion: Motion, help: &'static str) -> Binding
 /// A key of time.
 const fn time(scope: Scope, keys: &'static [Key], control: Control, help: &'static str) -> Binding {
     bind(scope, keys, Action::Control(control), help, None)
+}
+
+/// A key of a line that is typed.
+const fn typed(keys: &'static [Key], edit: Edit, help: &'static str) -> Binding {
+    bind(Prompt, keys, Action::Edit(edit), help, None)
 }
 
 const fn shifted(code: KeyCode) -> Key {
@@ -179,6 +185,13 @@ pub const BINDINGS: &[Binding] = &[
     to(&[char('g'), code(KeyCode::Home)], Motion::First, "first line"),
     to(&[char('G'), code(KeyCode::End)], Motion::Last, "last line"),
     bind(
+        Anywhere,
+        &[char('/')],
+        Action::Open(Kind::Filter),
+        "show only some ranks: rank<64 & tflops<0.9*median",
+        Some("filter"),
+    ),
+    bind(
         Overview,
         &[code(KeyCode::Enter)],
         Action::Inspect,
@@ -197,7 +210,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
-    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing", None),
+    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing; no filter", None),
     bind(Rank, &[code(KeyCode::Esc), code(KeyCode::Enter)], Action::Close, "back to all ranks", Some("back")),
     bind(
         Rank,
@@ -274,9 +287,6 @@ pub const BINDINGS: &[Binding] = &[
     time(Anywhere, &[char('L')], Control::Loop, "begin again at the end"),
     time(Anywhere, &[char('{')], Control::Begin, "to the begin"),
     time(Anywhere, &[char('}')], Control::End, "to the end; of a live job, to now"),
-    time(Entry, &[code(KeyCode::Enter)], Control::Enter, "go there"),
-    time(Entry, &[code(KeyCode::Esc)], Control::Cancel, "stay"),
-    time(Entry, &[code(KeyCode::Backspace)], Control::Erase, "take a letter back"),
     bind(
         Time,
         &[char('r')],
@@ -285,14 +295,26 @@ pub const BINDINGS: &[Binding] = &[
         Some("record"),
     ),
     bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
+    typed(&[code(KeyCode::Enter)], Edit::Enter, "keep the filter, go to the time"),
+    typed(&[code(KeyCode::Esc)], Edit::Cancel, "leave it; a filter is dropped"),
+    typed(&[code(KeyCode::Tab)], Edit::Complete, "what the word may become, one after the other"),
+    typed(&[code(KeyCode::Up)], Edit::Earlier, "the line typed before"),
+    typed(&[code(KeyCode::Down)], Edit::Later, "the line typed after"),
+    typed(&[code(KeyCode::Left)], Edit::Left, "a letter to the left"),
+    typed(&[code(KeyCode::Right)], Edit::Right, "a letter to the right"),
+    typed(&[code(KeyCode::Home)], Edit::Home, "to the begin"),
+    typed(&[code(KeyCode::End)], Edit::End, "to the end"),
+    typed(&[code(KeyCode::Backspace), control('h')], Edit::Erase, "take a letter back"),
+    typed(&[control('w')], Edit::EraseWord, "take a word back"),
+    typed(&[control('u')], Edit::EraseLine, "take all back"),
 ];
 
 /// The bindings in force: those of the scope, and those in force anywhere.
 pub fn in_force(scope: Scope) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |binding| match binding.scope {
         List => scope.is_list(),
-        // While a time is typed, every other key is a letter of it.
-        Anywhere => scope != Entry,
+        // While a line is typed, every other key is a letter of it.
+        Anywhere => scope != Prompt,
         Time => scope.has_time(),
         other => other == scope,
     })
@@ -303,7 +325,7 @@ pub fn lookup(key: Key, scope: Scope) -> Option<Action> {
     let bound = in_force(scope).find(|binding| binding.keys.contains(&key));
     bound.map(|binding| binding.action.clone()).or_else(|| match key.code {
         KeyCode::Char('c') if key.control => Some(Action::Quit),
-        KeyCode::Char(c) if scope == Entry && !key.control => Some(Action::Control(Control::Type(c))),
+        KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
         _ => None,
     })
 }

@@ -5,7 +5,7 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
 use xpu_top::{
-    args::{Command, CommandLine, JobArgs, UsageError},
+    args::{Command, CommandLine, UsageError},
     capturer::{Capturer, Ways},
     command, live,
     replay::{Tape, time},
@@ -23,8 +23,8 @@ fn main() -> ExitCode {
     };
     let outcome = match &line.command {
         None => match &line.replay {
-            Some(path) => replay(path, line.at.as_deref(), &line.watch),
-            None => show(&line.watch),
+            Some(path) => replay(path, &line),
+            None => show(&line),
         },
         Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
@@ -47,23 +47,28 @@ fn main() -> ExitCode {
 }
 
 /// The screen on a recording.
-fn replay(path: &Path, at: Option<&str>, args: &JobArgs) -> anyhow::Result<ExitCode> {
+fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
-    let begin = match at {
+    let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
     drop(nobody);
-    let options =
-        WatchOptions { job: args.job.clone(), tape: Some((tape, begin)), ..WatchOptions::default() };
+    let options = WatchOptions {
+        job: line.watch.job.clone(),
+        tape: Some((tape, begin)),
+        filter: line.filter.clone(),
+        ..WatchOptions::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(watch(arrivals, Vec::new(), options))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The screen.
-fn show(args: &JobArgs) -> anyhow::Result<ExitCode> {
+fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
+    let args = &line.watch;
     let hosts = args.hosts()?;
     let key = args.way.key()?;
     let capturer = Capturer::new(Ways { endpoints: hosts.endpoints.clone(), key: key.clone() });
@@ -72,6 +77,7 @@ fn show(args: &JobArgs) -> anyhow::Result<ExitCode> {
     let options = WatchOptions {
         job: args.job.clone(),
         warnings,
+        filter: line.filter.clone(),
         live: Some(live),
         capturer: Some(capturer),
         ..WatchOptions::default()

@@ -14,7 +14,7 @@ mod search;
 mod tape;
 pub mod time;
 
-pub use control::{Control, control};
+pub use control::{Control, control, go_to};
 pub use playback::{Mark, Of, Playback, Speed};
 pub use projector::Projector;
 pub use search::{Search, findings_between};

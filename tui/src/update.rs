@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod go;
+mod prompt;
 mod save;
 mod watch;
 
@@ -66,6 +67,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
+        Action::Open(kind) => prompt::open(app, kind),
+        Action::Edit(edit) => return prompt::edit(app, &edit),
         Action::Move(motion) => return travel(app, motion),
         Action::Go(page) => return go::to(app, page),
         Action::Inspect => return go::inspect(app),
@@ -91,6 +94,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Close => match (app.overlay, app.page) {
             (Overlay::Help, _) => app.overlay = Overlay::None,
+            // What was done last is taken back first.
+            (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
             (Overlay::None, Page::Overview) => app.selected = None,
             (Overlay::None, _) => return go::to(app, Page::Overview),
         },

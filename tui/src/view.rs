@@ -14,6 +14,7 @@ mod help;
 mod hosts;
 mod notices;
 mod panel;
+mod prompt;
 mod rank;
 mod ranks;
 mod rest;
@@ -41,7 +42,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let [main, time, footer] = Layout::vertical([
         Constraint::Min(0),
         Constraint::Length(timebar::height(app)),
-        Constraint::Length(1),
+        Constraint::Length(if app.prompt.is_some() { prompt::HEIGHT } else { 1 }),
     ])
     .areas(inner);
     match app.standing() {
@@ -58,7 +59,10 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         standing => rest::draw(app, room, standing, main, buffer),
     }
     timebar::draw(app, time, buffer);
-    footer::draw(app, footer, buffer);
+    match &app.prompt {
+        Some(prompt) => prompt::draw(app, prompt, footer, buffer),
+        None => footer::draw(app, footer, buffer),
+    }
     if app.overlay == Overlay::Help {
         help::draw(app, area, buffer);
     }

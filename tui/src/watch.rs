@@ -23,6 +23,7 @@ use crate::{
     app::App,
     arrival::{Arrivals, Endpoint},
     capturer::Capturer,
+    filter::Filter,
     keymap,
     live::Live,
     palette::Depth,
@@ -49,6 +50,8 @@ pub struct WatchOptions {
     /// How others can look as well.
     pub invitation: Option<String>,
     pub depth: Depth,
+    /// Which ranks are listed.
+    pub filter: Option<Filter>,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
     /// Which makes captures; a recording has none.
@@ -63,6 +66,7 @@ impl Default for WatchOptions {
             job: None,
             warnings: Vec::new(),
             invitation: None,
+            filter: None,
             depth: Depth::detect(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
@@ -91,6 +95,7 @@ pub async fn watch(
     options: WatchOptions,
 ) -> anyhow::Result<()> {
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
+    app.filter = options.filter;
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut theatre = Theatre::new(options.live, options.capturer, options.tape, &mut app)?;

@@ -15,7 +15,10 @@ use xpu_shared::{
 };
 
 use super::{Metric, Odd, Seats, Sort};
-use crate::widget::scale::Scale;
+use crate::{
+    filter::{Filter, Subject},
+    widget::scale::Scale,
+};
 
 /// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
 pub(super) const STALE: Duration = Duration::from_secs(5);
@@ -30,13 +33,16 @@ pub struct Row {
     pub age: Duration,
     /// What its products reach of what its GPU can do at the clock it has now, in percent.
     pub of_peak: Option<f64>,
+    /// The filter leaves it out.
+    pub aside: bool,
 }
 
 impl Row {
     fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
         let status = status::rank_status(job, rank);
         let of_peak = of_peak(&status, view);
-        Self { status, life: view.life(), heard: view.heard(), age: Duration::ZERO, of_peak }
+        let (life, heard) = (view.life(), view.heard());
+        Self { status, life, heard, age: Duration::ZERO, of_peak, aside: false }
     }
 
     fn is_of(&self, rank: Rank, view: &RankView) -> bool {
@@ -48,6 +54,10 @@ impl Row {
     pub fn severity(&self) -> RankState {
         let old = self.life == Life::Alive && !self.is_fresh();
         if old { self.status.state.max(RankState::Silent) } else { self.status.state }
+    }
+
+    fn subject<'a>(&'a self, job: &'a JobName) -> Subject<'a> {
+        Subject { status: &self.status, state: self.severity(), job }
     }
 
     /// Whether its figures are of now.
@@ -73,7 +83,10 @@ pub struct Survey {
     made: Option<(u64, Sort, u64)>,
     rows: Vec<Row>,
     pub seats: Seats,
+    /// Rows as they are listed; those left out are not among them.
     pub order: Vec<usize>,
+    /// What came of the filter, while there is one.
+    pub sifted: Option<Sifted>,
     /// In the order of [`Metric::ALL`].
     scales: [Option<Scale>; Metric::ALL.len()],
     pub odd: Option<Odd>,
@@ -115,6 +128,17 @@ pub struct Survey {
     inspection: Option<(Rank, u64)>,
 }
 
+/// What came of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sifted {
+    /// The filter, as it was written.
+    pub text: String,
+    /// Ranks it lets through.
+    pub shown: usize,
+    /// Ranks of which it is not known whether it should.
+    pub unknown: usize,
+}
+
 /// What was not seen, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
@@ -131,6 +155,7 @@ impl Survey {
         lost_frames: u64,
         now: Moment,
         sort: Sort,
+        filter: Option<&Filter>,
         age: impl Fn(&HostName, Moment) -> Duration,
     ) {
         if self.job != *job.name() {
@@ -138,7 +163,8 @@ impl Survey {
         }
         // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
         let making = (job.revision(), sort, now.0 / 1_000_000_000);
-        if self.made == Some(making) {
+        let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
+        if self.made == Some(making) && sifted == filter.map(Filter::text) {
             return;
         }
         self.made = Some(making);
@@ -148,6 +174,7 @@ impl Survey {
         }
         self.losses.frames = lost_frames;
         self.work_out(job, now, sort, age);
+        self.sift(filter);
     }
 
     /// Works out the details of one rank, which need not have changed with its row.
@@ -229,6 +256,24 @@ impl Survey {
         }
     }
 
+    /// Leaves out of the list what the filter does not let through.
+    fn sift(&mut self, filter: Option<&Filter>) {
+        let Some(filter) = filter else {
+            self.rows.iter_mut().for_each(|row| row.aside = false);
+            self.sifted = None;
+            return;
+        };
+        let judge = filter.judge(self.current().map(|row| row.subject(&self.job)));
+        let verdicts: Vec<_> = self.rows.iter().map(|row| judge.verdict(row.subject(&self.job))).collect();
+        let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
+        self.sifted =
+            Some(Sifted { text: filter.text().to_owned(), shown: count(Some(true)), unknown: count(None) });
+        for (row, verdict) in self.rows.iter_mut().zip(verdicts) {
+            row.aside = verdict != Some(true);
+        }
+        self.order.retain(|&row| !self.rows[row].aside);
+    }
+
     /// What the job stands for.
     pub fn standstill(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.stops_the_job())
@@ -283,7 +328,7 @@ impl Survey {
     }
 
     /// The rows whose figures count: those of now, and once there are none, all as they were last.
-    fn current(&self) -> impl Iterator<Item = &Row> {
+    fn current(&self) -> impl Iterator<Item = &Row> + Clone {
         let frozen = self.is_frozen();
         self.rows.iter().filter(move |row| frozen || row.is_fresh())
     }

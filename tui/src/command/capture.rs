@@ -22,7 +22,7 @@ use xpu_shared::{
     status::ExitCode as Code,
 };
 
-use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
+use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
 use crate::{
     args::{CaptureArgs, UsageError},
     arrival::Arrivals,
@@ -62,7 +62,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(Code::NoData as u8));
         };
         tell_unreachable(&following, ": its ranks are not captured");
-        wanted(args, following.jobs().get(&job))?;
+        wanted(args, &following, &job)?;
         let mut progress = Progress::default();
         if let Some(occasion) = &args.on_finding {
             let occasion = Occasion { kinds: &occasion.0, length: args.length };
@@ -88,7 +88,7 @@ async fn take(
 ) -> anyhow::Result<ExitCode> {
     let path = &args.output;
     // Of those that were named some may have ended since.
-    let ranks = wanted(args, following.jobs().get(&job))?;
+    let ranks = wanted(args, following, &job)?;
     let before = if args.on_finding.is_some() { BEFORE_A_FINDING } else { 0 };
     let plan = Plan {
         steps: args.steps,
@@ -136,10 +136,14 @@ fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
 }
 
 /// The ranks that are asked: those that were named, or all that live.
-fn wanted(args: &CaptureArgs, job: Option<&Job>) -> Result<Vec<Rank>, UsageError> {
-    let all = job.into_iter().flat_map(Job::ranks);
+fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Vec<Rank>, UsageError> {
+    let all = following.jobs().get(job).into_iter().flat_map(Job::ranks);
     let Some(named) = &args.ranks else {
-        return Ok(all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect());
+        let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
+        return match &args.filter {
+            Some(filter) => meant(filter, following, job, |rank| living.contains(&rank)),
+            None => Ok(living),
+        };
     };
     let known: Vec<_> = all.map(|(rank, _)| rank).collect();
     let strangers: Vec<_> =

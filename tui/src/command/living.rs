@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{id::JobName, job::Job};
+use xpu_shared::{
+    id::{JobName, Rank},
+    job::Job,
+    status::Status,
+    unit::Moment,
+};
 
-use crate::{args::UsageError, arrival::Arrivals, follow::Following, live::Live};
+use crate::{args::UsageError, arrival::Arrivals, filter::Filter, follow::Following, live::Live};
 
 /// How long hosts may take to say what lives there.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
@@ -51,6 +56,29 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
                 .to_owned()
         }
     }
+}
+
+/// The job's ranks that the filter means, of those that `may` be meant. Says how many it cannot tell of.
+pub(super) fn meant(
+    filter: &Filter,
+    following: &Following,
+    job: &JobName,
+    may: impl Fn(Rank) -> bool,
+) -> Result<Vec<Rank>, UsageError> {
+    let known = following.jobs().get(job);
+    let status = known.map(|job| Status::of(following.jobs(), job, Moment::now()));
+    let ranks = status.map(|status| status.ranks).unwrap_or_default();
+    let (meant, unknown) = filter.among(&ranks, job);
+    if unknown > 0 {
+        eprintln!("xpu-top: {}", filter.unsure(unknown));
+    }
+    let meant: Vec<_> = meant.into_iter().map(|rank| rank.rank).filter(|&rank| may(rank)).collect();
+    if meant.is_empty() {
+        return Err(UsageError::Value(format!(
+            "--filter {filter}: no rank of job {job} is so; `xpu-top status` lists their figures"
+        )));
+    }
+    Ok(meant)
 }
 
 /// Takes what arrives until `enough` or the deadline.

@@ -22,7 +22,7 @@ use xpu_shared::{
     status::{ExitCode as Code, UnreachableHost},
 };
 
-use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
+use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
 use crate::{
     args::{StacksArgs, UsageError},
     arrival::{Arrival, Arrivals},
@@ -41,14 +41,21 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let answered = |following: &Following| following.has_answered();
+    // A filter asks for figures, which come with the first digest of each rank.
+    let answered = |following: &Following| match args.filter {
+        Some(_) => following.is_complete(),
+        None => following.has_answered(),
+    };
     runtime.block_on(take_until(&mut following, &mut arrivals, Instant::now() + LOOK, answered));
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
         tell_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
         return Ok(ExitCode::from(Code::NoData as u8));
     };
-    let ranks: Vec<_> = args.rank.iter().copied().map(Rank).collect();
+    let ranks = match &args.filter {
+        Some(filter) => meant(filter, &following, &job, |_| true)?,
+        None => args.rank.iter().copied().map(Rank).collect(),
+    };
     let mut gathered = Gathered::new(job, ranks, args.native);
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
     tell_unreachable(&following, ": its ranks are not shown");

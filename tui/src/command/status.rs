@@ -1,12 +1,14 @@
 //! `xpu-top status`: watches for as long as it takes to tell who is slow, and prints what it saw.
 
 use std::{
+    fmt,
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
     finding::{self, Finding, Kind},
@@ -22,6 +24,7 @@ use super::{
 use crate::{
     args::{JobArgs, StatusArgs, UsageError},
     arrival::{Arrival, Arrivals},
+    filter::Filter,
     follow::Following,
     live::{self, Live},
     replay::{Tape, time},
@@ -56,7 +59,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     tell_unreachable(&following, "");
     let now = Moment::now();
     let status = following.status(now);
-    print(&status, args.json)?;
+    print(&status, args.filter.as_ref(), args.json)?;
     if !args.json && status.findings.iter().any(Finding::stops_the_job) {
         put(&next(&status, &args.of))?;
     }
@@ -89,7 +92,7 @@ fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
     let status = following.status(at);
-    print(&status, args.json)?;
+    print(&status, args.filter.as_ref(), args.json)?;
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
@@ -136,8 +139,47 @@ fn stands(following: &Following) -> bool {
     findings.iter().any(Finding::stops_the_job)
 }
 
-pub(super) fn print(status: &Status, json: bool) -> anyhow::Result<()> {
-    put(&if json { serde_json::to_string_pretty(status)? + "\n" } else { table::of(status) })
+/// With a filter only the ranks that are so are listed; what is wrong, and the exit code, are the whole job's.
+pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
+    let sifted = filter.map(|filter| {
+        let (ranks, unknown) = filter.among(&status.ranks, &status.job);
+        (ranks, FilterStatus { text: filter.text(), ranks: status.ranks.len(), unknown })
+    });
+    if !json {
+        return put(&table::of(status, sifted.map(|(ranks, of)| (ranks, of.to_string()))));
+    }
+    let Some((ranks, filter)) = sifted else { return put(&(serde_json::to_string_pretty(status)? + "\n")) };
+    let ranks = ranks.into_iter().cloned().collect();
+    let document = Document { status: &Status { ranks, ..status.clone() }, filter };
+    put(&(serde_json::to_string_pretty(&document)? + "\n"))
+}
+
+/// A status of which not all ranks are listed.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    filter: FilterStatus<'a>,
+}
+
+#[derive(Serialize)]
+struct FilterStatus<'a> {
+    text: &'a str,
+    /// Ranks there are, whether they are listed or not.
+    ranks: usize,
+    /// Of these, those of which a figure is not known that the filter asks for.
+    unknown: usize,
+}
+
+impl fmt::Display for FilterStatus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "of {} ranks are listed: {}", self.ranks, self.text)?;
+        match self.unknown {
+            0 => Ok(()),
+            1 => f.write_str("; 1 has no figure for that"),
+            unknown => write!(f, "; {unknown} have no figure for that"),
+        }
+    }
 }
 
 fn put(text: &str) -> anyhow::Result<()> {

@@ -15,14 +15,17 @@ const RANKS: usize = 256;
 const PLACES: usize = 4;
 const LONGEST: usize = 200;
 
-pub(super) fn of(status: &Status) -> String {
+/// With a filter: the ranks it means, and what it says of itself.
+type Sifted<'a> = (Vec<&'a RankStatus>, String);
+
+pub(super) fn of(status: &Status, sifted: Option<Sifted<'_>>) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = write(&mut text, status);
+    let _ = write(&mut text, status, sifted);
     text
 }
 
-fn write(to: &mut String, status: &Status) -> std::fmt::Result {
+fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::fmt::Result {
     let jobs: Vec<_> =
         status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
     if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
@@ -50,17 +53,24 @@ fn write(to: &mut String, status: &Status) -> std::fmt::Result {
         status.world_size,
         work(status)
     )?;
-    let hosts = status.ranks.iter().map(|rank| rank.host.as_str().chars().count());
+    let (ranks, filter) = match sifted {
+        Some((ranks, filter)) => (ranks, Some(filter)),
+        None => (status.ranks.iter().collect(), None),
+    };
+    if let Some(filter) = filter {
+        writeln!(to, "{} {filter}", ranks.len())?;
+    }
+    let hosts = ranks.iter().map(|rank| rank.host.as_str().chars().count());
     let wide = hosts.max().unwrap_or(0).clamp(4, 40);
     writeln!(
         to,
         "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  state",
         "rank", "host", "step", "ms", "TFLOPS", "bus GB/s", "late ms"
     )?;
-    for rank in status.ranks.iter().take(RANKS) {
+    for rank in ranks.iter().take(RANKS) {
         line(to, rank, wide)?;
     }
-    if let Some(more) = status.ranks.len().checked_sub(RANKS).filter(|&more| more > 0) {
+    if let Some(more) = ranks.len().checked_sub(RANKS).filter(|&more| more > 0) {
         writeln!(to, "and {more} more ranks: see all with --json")?;
     }
     for finding in &status.findings {
@@ -196,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_rank_has_a_line_and_the_lines_are_even() {
-        let text = of(&status(8));
+        let text = of(&status(8), None);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 2 + 8 + 1);
         assert!(lines[0].starts_with("llama-70b: 8 of 8 ranks"), "{text}");
@@ -205,8 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn with_a_filter_only_ranks_that_are_so_are_listed_and_the_rest_counted() {
+        let status = status(8);
+        let filter = crate::filter::Filter::read("rank<2").unwrap();
+        let (ranks, _) = filter.among(&status.ranks, &status.job);
+        let text = of(&status, Some((ranks, "of 8 ranks are listed: rank<2".to_owned())));
+        assert_eq!(text.lines().count(), 1 + 1 + 1 + 2 + 1, "{text}");
+        assert!(text.contains("8 of 8 ranks") && text.contains("2 of 8 ranks are listed: rank<2"), "{text}");
+    }
+
+    #[test]
     fn a_job_of_thousands_does_not_fill_the_terminal() {
-        let text = of(&status(1000));
+        let text = of(&status(1000), None);
         assert!(text.lines().count() < 300 && text.contains("and 744 more ranks"));
     }
 
@@ -214,11 +234,11 @@ mod tests {
     fn a_job_that_is_not_there_is_answered_with_those_that_are() {
         let mut jobs = Jobs::default();
         Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-        let absent = of(&Status::of(&jobs, &xpu_shared::job::Job::new("nosuch".into()), Moment(0)));
+        let absent = of(&Status::of(&jobs, &xpu_shared::job::Job::new("nosuch".into()), Moment(0)), None);
         assert!(absent.contains("nosuch") && absent.contains("llama-70b"), "{absent}");
         let other = Simulation { job: "eval".into(), ..Simulation::new(1, 1, 1) };
         other.snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)));
+        let text = of(&Status::of(&jobs, jobs.foremost().unwrap(), Moment(0)), None);
         assert!(text.contains("--job eval"), "{text}");
     }
 
@@ -230,9 +250,9 @@ mod tests {
         status.ranks.iter_mut().for_each(|rank| rank.bus_gb_s = None);
         status.coverage.joined_pct = Some(0.0);
         // All are there: it is not for want of hosts.
-        assert!(!of(&status).contains("name all hosts"));
+        assert!(!of(&status, None).contains("name all hosts"));
         status.world_size = 16;
-        let text = of(&status);
+        let text = of(&status, None);
         for said in ["cuBLAS was not found", "2 processes claim ranks", "need all ranks of a communicator"] {
             assert!(text.contains(said), "{said}: {text}");
         }
@@ -241,6 +261,6 @@ mod tests {
     #[test]
     fn nothing_seen_says_what_to_do() {
         let none = Status::of(&Jobs::default(), &xpu_shared::job::Job::new("x".into()), Moment(0));
-        assert!(of(&none).contains("xpu-top run"));
+        assert!(of(&none, None).contains("xpu-top run"));
     }
 }

@@ -14,7 +14,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Found(..)
         | Action::Recorded(_)
         | Action::Captured(_)
-        | Action::Control(Control::Type(_)) => false,
+        | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
         | Action::SortNext
         | Action::Reverse
@@ -37,14 +37,16 @@ fn is_meant(action: &Action) -> bool {
         | Action::Close
         | Action::Save
         | Action::Control(_)
+        | Action::Open(_)
+        | Action::Edit(_)
         | Action::Quit => true,
     }
 }
 
 fn meant() -> Vec<Action> {
     use Control::{
-        AskTime, Back, Begin, Cancel, End, Enter, Erase, FarBack, FarForward, Faster, Forward, Loop,
-        NextFinding, Pause, PreviousFinding, Record, Slower, Step, StepBack,
+        AskTime, Back, Begin, End, FarBack, FarForward, Faster, Forward, Loop, NextFinding, Pause,
+        PreviousFinding, Record, Slower, Step, StepBack,
     };
     use Motion::{Down, First, Last, PageDown, PageUp, Up};
     let mut all: Vec<_> = [Up, Down, PageUp, PageDown, First, Last].map(Action::Move).into();
@@ -64,14 +66,27 @@ fn meant() -> Vec<Action> {
         NextFinding,
         PreviousFinding,
         AskTime,
-        Erase,
-        Enter,
-        Cancel,
         Begin,
         End,
         Record,
     ];
     all.extend(controls.map(Action::Control));
+    let edits = [
+        Edit::Erase,
+        Edit::EraseWord,
+        Edit::EraseLine,
+        Edit::Left,
+        Edit::Right,
+        Edit::Home,
+        Edit::End,
+        Edit::Earlier,
+        Edit::Later,
+        Edit::Complete,
+        Edit::Enter,
+        Edit::Cancel,
+    ];
+    all.extend(edits.map(Action::Edit));
+    all.push(Action::Open(Kind::Filter));
     all.extend([
         Action::SortNext,
         Action::Reverse,
@@ -102,6 +117,8 @@ fn same(one: &Action, other: &Action) -> bool {
         (Action::Go(one), Action::Go(other)) => one == other,
         (Action::Fold(one), Action::Fold(other)) => one == other,
         (Action::Control(one), Action::Control(other)) => one == other,
+        (Action::Open(one), Action::Open(other)) => one == other,
+        (Action::Edit(one), Action::Edit(other)) => one == other,
         _ => discriminant(one) == discriminant(other),
     }
 }
@@ -117,7 +134,8 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 
 #[test]
 fn no_scope_binds_a_key_twice() {
-    for scope in [Overview, Rank, Gemms, Collectives, Steps, Stacks, Findings, Captures, Hosts, Help] {
+    for scope in [Overview, Rank, Gemms, Collectives, Steps, Stacks, Findings, Captures, Hosts, Help, Prompt]
+    {
         let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");

@@ -8,6 +8,7 @@ use super::{Mark, Of, time};
 use crate::{
     action::Effect,
     app::{App, Note},
+    prompt::{Kind, Prompt},
 };
 
 /// What a key of time means.
@@ -29,10 +30,6 @@ pub enum Control {
     PreviousFinding,
     /// Type a time to go to.
     AskTime,
-    Type(char),
-    Erase,
-    Enter,
-    Cancel,
     Begin,
     /// To the end, which of a job that runs is now.
     End,
@@ -43,9 +40,6 @@ pub enum Control {
 const NEAR: Duration = Duration::from_secs(10);
 const FAR: Duration = Duration::from_mins(1);
 const STEP: Duration = Duration::from_secs(1);
-
-/// Characters of a time.
-const TYPED: usize = 16;
 
 pub fn control(app: &mut App, control: Control) -> Option<Effect> {
     if control == Control::Record {
@@ -98,23 +92,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         Control::Loop => playback.looped = !playback.looped,
         Control::NextFinding => return to_mark(app, true),
         Control::PreviousFinding => return to_mark(app, false),
-        Control::AskTime => playback.entry = Some(String::new()),
-        Control::Type(c) => {
-            if let Some(entry) = playback.entry.as_mut().filter(|entry| entry.len() < TYPED && c.is_ascii()) {
-                entry.push(c);
-            }
-        }
-        Control::Erase => {
-            playback.entry.as_mut().and_then(String::pop);
-        }
-        Control::Cancel => playback.entry = None,
-        Control::Enter => {
-            let text = playback.entry.take()?;
-            match time::moment(&text, playback.span) {
-                Some(moment) => return Some(Effect::Seek(playback.within(moment))),
-                None => app.note = Some(Note::Failed(format!("`{text}` is no time: {}", time::FORMS))),
-            }
-        }
+        Control::AskTime => app.prompt = Some(Prompt::new(Kind::Time, "")),
         Control::Begin => return Some(Effect::Seek(playback.span.0)),
         Control::End => {
             return Some(match playback.of {
@@ -124,6 +102,16 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
         }
         Control::Record => {}
     }
+    None
+}
+
+/// Goes to the time that was typed.
+pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
+    let playback = app.playback.as_ref()?;
+    if let Some(moment) = time::moment(text, playback.span) {
+        return Some(Effect::Seek(playback.within(moment)));
+    }
+    app.note = Some(Note::Failed(format!("`{text}` is no time: {}", time::FORMS)));
     None
 }
 

@@ -35,8 +35,6 @@ pub struct Playback {
     pub marks: Vec<Mark>,
     /// Up to here the marks are known.
     pub searched: Moment,
-    /// The time that is being typed.
-    pub entry: Option<String>,
 }
 
 impl Playback {
@@ -54,7 +52,6 @@ impl Playback {
             looped: false,
             marks: Vec::new(),
             searched: span.0,
-            entry: None,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     glyph,
     keymap::{self, Binding},
     palette::Role,
+    prompt::Kind,
     widget::ends,
 };
 
@@ -95,6 +96,9 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Report => app.standing() == Standing::Running,
         Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
             !app.stacks.rows().is_empty()
+        }
+        Action::Open(Kind::Filter) => {
+            app.standing() == Standing::Running && matches!(app.page, Page::Overview | Page::Rank)
         }
         Action::Explain => !app.survey.findings.is_empty(),
         _ => true,

@@ -71,7 +71,15 @@ fn keys(motion: Motion) -> String {
 /// The keys of the view that is shown first, and what the signs mean last: on a low terminal the keys are what stays.
 fn parts(app: &App) -> Vec<Vec<Line<'static>>> {
     let palette = app.palette;
-    let all = [Scope::Overview, Scope::Stacks, Scope::Findings, Scope::Collectives, Scope::Rank, Scope::Help];
+    let all = [
+        Scope::Overview,
+        Scope::Stacks,
+        Scope::Findings,
+        Scope::Collectives,
+        Scope::Prompt,
+        Scope::Rank,
+        Scope::Help,
+    ];
     let here = app.page_scope();
     let others = all.into_iter().filter(|scope| *scope != here);
     let mut parts = Vec::new();

@@ -9,6 +9,9 @@ use ratatui::{
 };
 use xpu_shared::{status::RankState, unit::Nanoseconds};
 
+use unicode_width::UnicodeWidthStr as _;
+
+use super::prompt;
 use crate::{
     app::{App, Column, Metric, Row},
     figure,
@@ -51,7 +54,7 @@ struct Place {
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     // A short list has a short frame.
-    let rows = u16::try_from(app.survey.order.len()).unwrap_or(u16::MAX);
+    let rows = u16::try_from(app.survey.order.len().max(1)).unwrap_or(u16::MAX);
     let area = Rect { height: area.height.min(rows.saturating_add(3)), ..area };
     let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
     let block =
@@ -67,28 +70,43 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     // The selected row stays in the middle, so that scrolling needs no memory.
     let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(order.len().saturating_sub(visible));
     let shown = &order[first..(first + visible).min(order.len())];
-    let title = vec![
-        Span::raw(" "),
-        Span::styled("Ranks", palette.of(Role::Accent).patch(palette.of(Role::Strong))),
-        Span::raw(" "),
-    ];
-    let range = format!(
-        " {}–{} of {} ",
-        figure::count((first + usize::from(!shown.is_empty())) as u64),
-        figure::count((first + shown.len()) as u64),
-        figure::count(order.len() as u64)
-    );
+    let range = match &app.survey.sifted {
+        Some(_) if order.is_empty() => format!(" {} ", prompt::matched(app)),
+        sifted => format!(
+            " {}–{} of {} ",
+            figure::count((first + usize::from(!shown.is_empty())) as u64),
+            figure::count((first + shown.len()) as u64),
+            sifted.as_ref().map_or_else(|| figure::count(order.len() as u64), |_| prompt::matched(app)),
+        ),
+    };
+    let title = title(app, usize::from(area.width).saturating_sub(range.width() + 4));
     block
-        .title_top(Line::from(title))
+        .title_top(title)
         .title_top(Line::styled(range, palette.of(Role::Muted)).right_aligned())
         .render(area, buffer);
     let places = places(app, usize::from(inner.width));
+    if shown.is_empty() && app.filter.is_some() {
+        let text = "no rank is as the filter says: / changes it, Esc drops it";
+        buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
+    }
     head(app, &places, inner, buffer);
     for (&index, y) in shown.iter().zip(inner.y + 1..) {
         let row = &app.survey.rows()[index];
         let line = Rect { y, height: 1, ..inner };
         body(app, &places, row, app.selected == Some(row.status.rank), line, buffer);
     }
+}
+
+/// What is listed, and which filter is in force.
+fn title(app: &App, width: usize) -> Line<'static> {
+    let palette = app.palette;
+    let accent = palette.of(Role::Accent);
+    let mut title = Line::from(Span::styled(" Ranks ", accent.patch(palette.of(Role::Strong))));
+    if let Some(filter) = &app.filter {
+        let text = cut(filter.text(), width.saturating_sub(title.width() + 3));
+        title.push_span(Span::styled(format!("/ {text} "), accent));
+    }
+    title
 }
 
 /// The columns there is room for: what identifies a process goes first, what judges it last.

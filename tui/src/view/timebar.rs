@@ -61,14 +61,6 @@ pub(super) fn capture(app: &App) -> Option<Span<'static>> {
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let Some(playback) = app.playback().filter(|_| area.height > 0) else { return };
     let palette = app.palette;
-    if let Some(entry) = &playback.entry {
-        let left = Line::from(vec![
-            Span::styled("go to ", palette.of(Role::Muted)),
-            Span::styled(format!("{entry}▏"), palette.of(Role::Strong)),
-        ]);
-        let right = Line::styled(time::FORMS, palette.of(Role::Muted));
-        return ends::draw(&left, &right, area, buffer);
-    }
     let state = if playback.paused { "stopped".to_owned() } else { playback.speed.to_string() };
     let left = Line::from(vec![
         Span::styled(

@@ -3,7 +3,7 @@
 use ratatui::{buffer::Buffer, style::Style};
 
 use crate::{
-    glyph::{RAMP, UNKNOWN, WAITING},
+    glyph::{ASIDE, RAMP, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -12,6 +12,8 @@ use crate::{
 pub enum Cell {
     /// No rank belongs here.
     Absent,
+    /// Somebody looks for other ranks.
+    Aside,
     /// The rank has not said it.
     Unknown,
     /// It says nothing of it, because it waits for another.
@@ -34,11 +36,12 @@ impl Cell {
     fn severity(self) -> (u8, f64) {
         match self {
             Self::Absent => (0, 0.0),
-            Self::Unknown => (1, 0.0),
-            Self::Waits => (2, 0.0),
-            Self::Value { badness, .. } => (3, badness),
-            Self::Stale { .. } => (4, 0.0),
-            Self::Alarm => (5, 0.0),
+            Self::Aside => (1, 0.0),
+            Self::Unknown => (2, 0.0),
+            Self::Waits => (3, 0.0),
+            Self::Value { badness, .. } => (4, badness),
+            Self::Stale { .. } => (5, 0.0),
+            Self::Alarm => (6, 0.0),
         }
     }
 
@@ -52,7 +55,7 @@ impl Cell {
             Self::Value { step, .. } => palette.heat(step),
             Self::Stale { .. } => palette.stale(),
             Self::Alarm => Style::new().bg(palette.of(Role::Alarm).fg.unwrap_or_default()),
-            Self::Absent | Self::Unknown | Self::Waits => Style::new(),
+            Self::Absent | Self::Aside | Self::Unknown | Self::Waits => Style::new(),
         }
     }
 
@@ -80,6 +83,7 @@ pub(super) fn draw_halves(
         (None, Some(lower)) => ("▄", Style::new().fg(lower)),
         (None, None) if either(Cell::Waits) => (WAITING, palette.of(Role::Muted)),
         (None, None) if either(Cell::Unknown) => (UNKNOWN, palette.of(Role::Faint)),
+        (None, None) if either(Cell::Aside) => (ASIDE, palette.of(Role::Faint)),
         (None, None) => return,
     };
     buffer.set_string(x, y, symbol, style);

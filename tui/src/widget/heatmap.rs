@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     figure,
-    glyph::{ALARM, UNKNOWN, WAITING},
+    glyph::{ALARM, ASIDE, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -100,6 +100,7 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
         let figures = self.grid.density == Density::Figures;
         match cell {
             Cell::Absent => (" ".repeat(width), Style::new()),
+            Cell::Aside => (ASIDE.repeat(width), self.palette.of(Role::Faint)),
             Cell::Unknown => (centred(UNKNOWN), self.palette.of(Role::Faint)),
             Cell::Waits => (centred(WAITING), self.palette.of(Role::Muted)),
             Cell::Alarm => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),

@@ -4,7 +4,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::cell::{Cell, draw_halves};
 use crate::{
-    glyph::{ALARM, UNKNOWN, WAITING},
+    glyph::{ALARM, ASIDE, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -87,6 +87,7 @@ impl TimeMap<'_> {
         let style = cell.ground(self.palette);
         let (text, style) = match cell {
             Cell::Absent => return,
+            Cell::Aside => (ASIDE.to_owned(), self.palette.of(Role::Faint)),
             Cell::Unknown => (UNKNOWN.to_owned(), self.palette.of(Role::Faint)),
             Cell::Waits => (WAITING.to_owned(), self.palette.of(Role::Muted)),
             Cell::Alarm => (ALARM.to_owned(), self.palette.stale().patch(self.palette.of(Role::Alarm))),

@@ -92,7 +92,7 @@ pub(super) async fn follow(
         eprintln!("demo: the job hangs: ending");
     }
     rank::dismiss(&mut cast.workers);
-    print(&status, json)?;
+    print(&status, None, json)?;
     if let (Some(path), Some(stacks)) = (svg, &status.stacks) {
         let written = flame::svg(&stacks.tree, &status.job).and_then(|picture| write_to(path, &picture));
         // What was found is worth more than its picture.

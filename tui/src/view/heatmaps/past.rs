@@ -101,13 +101,17 @@ impl Past {
     }
 
     fn cells(&self, app: &App, metric: Metric, scale: Option<&Scale>, row: usize) -> Vec<Cell> {
+        let members = self.members(app, row);
+        let is_aside = |rank: usize| app.survey.rows().get(rank).is_some_and(|row| row.aside);
+        let aside = !members.is_empty() && members.clone().all(is_aside);
         let cell = |told: &Told| match (told, scale) {
+            _ if aside => Cell::Aside,
             (Told::Alarm, _) => Cell::Alarm,
             (Told::Waits, _) => Cell::Waits,
             (Told::Value(value), Some(scale)) => of_value(*value, scale),
             _ => Cell::Unknown,
         };
-        let worst = app.history.worst(self.members(app, row), metric, self.columns.clone());
+        let worst = app.history.worst(members, metric, self.columns.clone());
         let span = self.frame.span;
         // The first cell is cut where the past begins.
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;

@@ -79,6 +79,9 @@ fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
 }
 
 fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
+    if row.aside {
+        return Cell::Aside;
+    }
     match (row.life, metric.of(row), scale) {
         (Life::Died, ..) => Cell::Alarm,
         (Life::Alive, ..) if row.is_fresh() && row.status.state == RankState::Hung => Cell::Alarm,

@@ -1,0 +1,78 @@
+//! `/`: which ranks are listed.
+
+use xpu_shared::simulation::Simulation;
+use xpu_tests::Lab;
+use xpu_top::palette::Depth;
+
+use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
+
+#[test]
+fn a_filter_is_seen_at_once_and_enter_keeps_it() {
+    let mut lab = one_slow();
+    lab.keys("/tflops<0.9*median");
+    lab.screen(80, 24).shows("/ tflops<0.9*median").shows("1 of 64 ranks").shows("Enter keeps");
+    golden_at_both("filter-typed", &mut lab);
+    let screen = lab.keys("<Enter>").screen(132, 40);
+    screen.shows("Ranks / tflops<0.9*median").shows("1–1 of 1 of 64 ranks").hides("Enter keeps");
+    golden("filter", &screen);
+    // What is listed is what keys go through.
+    lab.keys("jj<Enter>").screen(132, 40).shows("rank 37");
+}
+
+#[test]
+fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
+    let mut lab = one_slow();
+    lab.keys("/rank<12 & tflps<600");
+    lab.screen(80, 24)
+        .shows("12 of 64 ranks")
+        .shows("           ^ no field is called tflps: did you mean tflops?");
+    golden_at_both("filter-fault", &mut lab);
+    // It is not whole: Enter does not take it.
+    lab.keys("<Enter>").screen(80, 24).shows("did you mean tflops?");
+    lab.keys("<C-u>").screen(80, 24).shows("1–").hides("12 of 64 ranks").shows("for example rank<64");
+    lab.keys("rank>60<Esc>").screen(80, 24).shows("of 64").hides("rank>60");
+}
+
+#[test]
+fn ranks_without_a_figure_are_counted() {
+    let mut lab = one_slow();
+    // Of pretend GPUs no driver tells.
+    lab.keys("/xid>0").screen(132, 40).shows("0 of 64 ranks").shows("no rank is as the filter says");
+    lab.keys("<C-u>rank<3 & blocked>=0").screen(132, 40).shows("of 64 ranks");
+}
+
+#[test]
+fn words_are_completed_and_old_lines_come_back() {
+    let mut lab = one_slow();
+    lab.keys("/host=gpu-00<Tab>").screen(80, 24).shows("/ host=gpu-001").shows("gpu-002  gpu-003");
+    lab.keys("<Tab><Enter>").screen(80, 24).shows("Ranks / host=gpu-002").shows("of 8 of 64 ranks");
+    lab.keys("/<C-u>rank=5<Enter>/<C-u><Up><Up>")
+        .screen(80, 24)
+        .shows("/ host=gpu-002")
+        .shows("8 of 64 ranks");
+    lab.keys("<Down>").screen(80, 24).shows("/ rank=5");
+    // Backspace on nothing leads out.
+    lab.keys("<C-u><BS>").screen(80, 24).shows("64 of 64").hides("for example");
+}
+
+#[test]
+fn on_a_map_of_a_thousand_the_others_step_back() {
+    let mut lab = one_of_a_thousand(Depth::True);
+    let screen = lab.keys("/host~gpu-06 | 517<Enter>").screen(132, 40);
+    screen.shows("╌");
+    golden("filter-1024-ranks", &screen);
+}
+
+#[test]
+fn without_colours_they_step_back_too() {
+    let mut lab = one_slow_at(Depth::None);
+    golden("filter-no-color", &lab.keys("/state=slow | host=gpu-002<Enter>").screen(80, 24));
+}
+
+/// A long filter at the edge of the screen: its end is seen, and so is what is wrong with it.
+#[test]
+fn the_end_of_a_long_line_is_seen() {
+    let mut lab = Lab::new(Simulation::new(7, 1, 8));
+    lab.keys(&format!("/{}tflps<3", "rank<1234 & ".repeat(8)));
+    lab.screen(60, 20).shows("tflps<3").shows("no field is called tflps: did you mean tflops? ^");
+}

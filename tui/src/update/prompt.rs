@@ -1,0 +1,95 @@
+//! Lines that are typed: what each key does to them, and what they do once they are whole.
+
+use crate::{
+    action::Effect,
+    app::{App, Overlay},
+    filter::{self, Filter, Subject},
+    prompt::{Edit, Kind, Prompt},
+    replay,
+};
+use xpu_shared::job::Job;
+
+pub(super) fn open(app: &mut App, kind: Kind) {
+    app.overlay = Overlay::None;
+    // What is in force is what one wants to change.
+    let text = match kind {
+        Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
+        Kind::Time => "",
+    };
+    app.prompt = Some(Prompt::new(kind, text));
+}
+
+pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
+    let mut prompt = app.prompt.take()?;
+    match edit {
+        // Nothing is left to take back: that is how one gets out of a line.
+        Edit::Erase if prompt.text().is_empty() => return cancel(app, prompt.kind),
+        Edit::Cancel => return cancel(app, prompt.kind),
+        Edit::Enter => return enter(app, prompt),
+        Edit::Complete => {
+            let kind = prompt.kind;
+            prompt.complete(|before| known(app, kind, before));
+        }
+        edit => prompt.edit(edit, &app.lines),
+    }
+    // What is typed is seen at once. While it is not whole, what was whole last stays.
+    if prompt.kind == Kind::Filter {
+        sift(app, prompt.text(), false);
+    }
+    app.prompt = Some(prompt);
+    None
+}
+
+fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
+    if kind == Kind::Filter {
+        app.filter = None;
+    }
+    None
+}
+
+/// While it is typed, a word that no host has is taken for the begin of something else.
+fn sift(app: &mut App, text: &str, whole: bool) {
+    if text.trim().is_empty() {
+        app.filter = None;
+    } else if let Ok(filter) = Filter::read(text)
+        && (!filter.is_word() || whole || is_somewhere(app, &filter))
+    {
+        app.filter = Some(filter);
+    }
+}
+
+fn is_somewhere(app: &App, filter: &Filter) -> bool {
+    let Some(job) = app.job().map(Job::name) else { return false };
+    let judge = filter.judge(std::iter::empty());
+    let rows = app.survey.rows().iter();
+    rows.map(|row| Subject::of(&row.status, job)).any(|rank| judge.verdict(rank) == Some(true))
+}
+
+fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
+    let text = prompt.text().to_owned();
+    match prompt.kind {
+        Kind::Filter => {
+            // The fault is under the line, and stays there.
+            if !text.trim().is_empty() && Filter::read(&text).is_err() {
+                app.prompt = Some(prompt);
+                return None;
+            }
+            sift(app, &text, true);
+            app.lines.keep(Kind::Filter, &text);
+            None
+        }
+        Kind::Time => replay::go_to(app, &text),
+    }
+}
+
+/// What the word before the cursor may become.
+fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
+    match kind {
+        Kind::Filter => {
+            let mut hosts: Vec<_> = app.survey.rows().iter().map(|row| row.status.host.as_str()).collect();
+            hosts.dedup();
+            filter::complete(before, &hosts)
+        }
+        Kind::Time => (0, Vec::new()),
+    }
+}
