@@ -66,6 +66,19 @@ impl Histogram {
         (!self.0.is_empty()).then(|| Nanoseconds(self.0.max()))
     }
 
+    /// How many values lie in each of so many equal parts of the span between two; those outside count in the first or the last.
+    pub fn parts(&self, from: Nanoseconds, to: Nanoseconds, parts: usize) -> Vec<u64> {
+        let mut counts = vec![0_u64; parts];
+        let width = (to.0.saturating_sub(from.0).max(1)) as f64 / parts.max(1) as f64;
+        for value in self.0.iter_recorded() {
+            let at = value.value_iterated_to().saturating_sub(from.0) as f64 / width;
+            if let Some(count) = counts.get_mut((at as usize).min(parts.saturating_sub(1))) {
+                *count = count.saturating_add(value.count_at_value());
+            }
+        }
+        counts
+    }
+
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         V2Serializer::new().serialize(&self.0, &mut bytes).expect("a Vec takes every byte");
@@ -163,6 +176,16 @@ mod tests {
         let histogram = of(&(1..=1000).map(|n| n * 1000).collect::<Vec<_>>());
         let median = histogram.median().unwrap().0 as f64;
         assert!((median / 500_000.0 - 1.0).abs() < 0.01, "{median}");
+    }
+
+    #[test]
+    fn every_value_is_in_one_of_the_parts_of_its_span() {
+        let histogram = of(&[10_000, 20_000, 20_000, 100_000]);
+        let (from, to) = (histogram.quantile(0.0).unwrap(), histogram.max().unwrap());
+        assert_eq!(histogram.parts(from, to, 4), [3, 0, 0, 1]);
+        assert_eq!(histogram.parts(Nanoseconds(50_000), Nanoseconds(60_000), 2), [3, 1]);
+        assert_eq!(Histogram::new().parts(from, to, 2), [0, 0]);
+        assert_eq!(histogram.parts(to, to, 0), []);
     }
 
     #[test]

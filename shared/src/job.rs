@@ -3,6 +3,7 @@
 //! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
 //! of a file, and all come to the same picture.
 
+mod breakdown;
 mod join;
 mod punctuality;
 mod rank;
@@ -12,6 +13,7 @@ mod transfers;
 
 use std::collections::BTreeMap;
 
+pub use breakdown::Breakdown;
 pub use join::{Join, Joins};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
@@ -22,7 +24,8 @@ use stacks::Stacks;
 pub use transfers::{Track, Traffic, Transfers};
 
 use crate::{
-    frame::{Body, Event, Frame, HostDigest, RankDigest, RankInfo},
+    endpoint::BasePort,
+    frame::{Body, Event, Frame, HostDigest, HostSnapshot, RankDigest, RankInfo},
     id::{HostName, JobName, Rank},
     unit::{GigabytesPerSecond, Moment, Nanoseconds},
 };
@@ -30,8 +33,17 @@ use crate::{
 /// Every job seen, by name.
 #[derive(Debug, Default)]
 pub struct Jobs {
-    jobs: BTreeMap<JobName, Job>,
+    known: BTreeMap<JobName, Job>,
     streams: BTreeMap<HostName, Stream>,
+    collectors: BTreeMap<HostName, Collector>,
+}
+
+/// What a host's collector says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    pub version: String,
+    pub started: Moment,
+    pub base: BasePort,
 }
 
 /// What is known of the frames of one host.
@@ -50,6 +62,7 @@ impl Jobs {
         stream.lost = stream.lost.max(frame.lost);
         match &frame.body {
             Body::Snapshot(snapshot) => {
+                self.introduce(&frame.host, snapshot);
                 for job in &snapshot.jobs {
                     let known = self.job_mut(&job.job);
                     known.turned_away.insert(frame.host.clone(), job.turned_away);
@@ -72,7 +85,7 @@ impl Jobs {
             Body::Event(Event::Life { job, rank, pid, life }) => {
                 self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life, frame.now));
             }
-            Body::Stacks(stacks) => self.jobs.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
+            Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Hello(_)
             | Body::Summary(_)
             | Body::Goodbye
@@ -85,21 +98,49 @@ impl Jobs {
         }
     }
 
+    /// Forgets the details of all ranks but these: whoever looks at a rank again hears all of it again.
+    pub fn keep_details(&mut self, wanted: impl Fn(&JobName, Rank) -> bool) {
+        for job in self.known.values_mut() {
+            for (&rank, view) in &mut job.ranks {
+                if view.summary().is_some() && !wanted(&job.name, rank) {
+                    view.forget_detail();
+                    job.revision += 1;
+                }
+            }
+        }
+    }
+
+    /// It says so every two seconds, and mostly the same.
+    fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
+        let known = self.collectors.get(host);
+        if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))
+        {
+            let HostSnapshot { version, started, base, .. } = snapshot;
+            let collector = Collector { version: version.clone(), started: *started, base: *base };
+            self.collectors.insert(host.clone(), collector);
+        }
+    }
+
+    /// The collectors that have told of themselves, by host.
+    pub fn collectors(&self) -> impl Iterator<Item = (&HostName, &Collector)> {
+        self.collectors.iter()
+    }
+
     fn job_mut(&mut self, name: &JobName) -> &mut Job {
-        self.jobs.entry(name.clone()).or_insert_with(|| Job::new(name.clone()))
+        self.known.entry(name.clone()).or_insert_with(|| Job::new(name.clone()))
     }
 
     pub fn get(&self, name: &JobName) -> Option<&Job> {
-        self.jobs.get(name)
+        self.known.get(name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values()
+        self.known.values()
     }
 
     /// The job to show when nobody named one: that of most living ranks, then the one heard last.
     pub fn foremost(&self) -> Option<&Job> {
-        self.jobs.values().max_by_key(|job| (job.living(), job.heard()))
+        self.known.values().max_by_key(|job| (job.living(), job.heard()))
     }
 
     pub fn stream(&self, host: &HostName) -> Option<Stream> {

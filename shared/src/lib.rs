@@ -13,6 +13,7 @@
 //! Nothing here reads a clock or the network by itself; time comes in as an argument.
 
 pub mod capture;
+pub mod change_point;
 pub mod codec;
 pub mod collective;
 pub mod datatype;

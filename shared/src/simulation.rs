@@ -2,6 +2,7 @@
 //!
 //! Nothing is measured here; where a real part can run (`xpu-top demo`), it does.
 
+mod detail;
 mod device;
 
 use crate::{
@@ -114,10 +115,10 @@ impl Simulation {
     }
 
     fn digest(&self, rank: Rank, seconds: u64) -> RankDigest {
-        let slowdown = self.slow.iter().find(|(slow, _)| *slow == rank).map_or(1.0, |&(_, factor)| factor);
+        let slowdown = self.slowdown(rank);
         let steps_per_second = 1_000_000_000 / self.step_time().0;
         let steps = seconds * steps_per_second;
-        let tflops = GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / slowdown;
+        let tflops = self.tflops(rank);
         // A sixteenth of the step's 71 % of compute is timed.
         let timed = steps as f64 * STEP.seconds() * 0.71 / 16.0;
         let collectives = steps * 4;
@@ -176,6 +177,15 @@ impl Simulation {
             enabled: true,
             blind: Vec::new(),
         }
+    }
+
+    fn slowdown(&self, rank: Rank) -> f64 {
+        self.slow.iter().find(|(slow, _)| *slow == rank).map_or(1.0, |&(_, factor)| factor)
+    }
+
+    /// What its products run at.
+    fn tflops(&self, rank: Rank) -> f64 {
+        GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / self.slowdown(rank)
     }
 
     /// Everybody waits for the slowest.

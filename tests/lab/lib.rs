@@ -195,7 +195,8 @@ impl Lab {
             // Somebody looks at it: what is worked out for a picture is so once a second.
             self.app.settle();
             self.tell_time();
-            let frames = self.digests();
+            let mut frames = self.digests();
+            frames.extend(self.simulation.details(self.second, self.app.watched().ranks.clone()));
             self.arrive(frames.into_iter().filter(&heard).collect());
         }
         self

@@ -2,12 +2,16 @@
 
 use std::{panic, path::Path};
 
+mod captures;
 mod collectives;
 mod filter;
 mod findings;
+mod gemms;
 mod hang;
+mod hosts;
 mod maps;
 mod rank;
+mod steps;
 
 use expect_test::expect_file;
 use ratatui::style::Color;

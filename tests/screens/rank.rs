@@ -59,7 +59,7 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     let job = lab.simulation().job.clone();
     // Nothing is selected: it is the rank that stands out.
     lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37 (gpu-005").shows("waiting for its next summary");
-    assert_eq!(lab.effects(), [Effect::WatchRank(Some((job.clone(), Rank(37))))]);
+    assert_eq!(lab.effects(), [Effect::WatchRanks(Some((job.clone(), [Rank(37)].into())))]);
     let body = Body::Detail(RankDetail { job: job.clone(), rank: Rank(37), summary: detail() });
     let frame = Frame { body, ..lab.simulation().digests(1).remove(4) };
     lab.arrive(vec![frame]);
@@ -69,6 +69,6 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     lab.screen(80, 24).shows("8192x28672x8192 bf16 TN").shows("AllReduce").shows("64 MiB");
     lab.keys("j").screen(132, 40).shows("GEMMs rank 38").shows("waiting");
     lab.keys("<Esc>").screen(132, 40).shows("TFLOPS history");
-    let after = [Effect::WatchRank(Some((job, Rank(38)))), Effect::WatchRank(None)];
+    let after = [Effect::WatchRanks(Some((job, [Rank(38)].into()))), Effect::WatchRanks(None)];
     assert_eq!(lab.effects()[1..], after);
 }

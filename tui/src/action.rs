@@ -1,7 +1,7 @@
 //! What was meant, and what it makes necessary outside.
 #![forbid(unsafe_code)]
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use xpu_shared::{
     frame::Frame,
@@ -16,6 +16,7 @@ use crate::{
     prompt::{self, Edit},
     recorder::Standing,
     replay::{Control, Mark},
+    shelf::{Listing, Order, Summary},
 };
 
 /// Everything that can change the [`crate::app::App`].
@@ -32,6 +33,16 @@ pub enum Action {
     Captured(capturer::Standing),
     /// Capture the next steps of all ranks, or end that.
     Capture,
+    /// What captures and recordings lie in the folder.
+    Listed(Listing),
+    /// What is in a file.
+    Opened(PathBuf, Result<Box<Summary>, String>),
+    /// Say what is in the selected file.
+    OpenFile,
+    /// Write its timeline beside it.
+    ExportFile,
+    /// Write its report as a page beside it.
+    PageOfFile,
     /// A frame of a replay, and when it came in.
     Show(Moment, Box<Frame>),
     /// A replay has come so far.
@@ -114,8 +125,8 @@ pub enum Effect {
     Quit,
     /// Write the screen to this file.
     Save(PathBuf),
-    /// Have the whole summary of this rank sent, and of no other.
-    WatchRank(Option<(JobName, Rank)>),
+    /// Have the whole summaries of these ranks sent, and of no other.
+    WatchRanks(Option<(JobName, BTreeSet<Rank>)>),
     /// Have these ranks' stacks sent, of all if none is named.
     AskStacks {
         job: JobName,
@@ -137,6 +148,8 @@ pub enum Effect {
     Record,
     /// Begin a capture, or end it.
     Capture,
+    /// Read files of the folder.
+    Shelf(Order),
 }
 
 /// How stacks are to be read.

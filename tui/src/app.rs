@@ -2,37 +2,51 @@
 #![forbid(unsafe_code)]
 
 mod communicators;
+mod course;
+mod files;
 mod history;
+mod hosts;
 mod incident;
 mod log;
 mod metric;
 mod odd;
+mod order;
 mod past;
+mod products;
 mod roads;
 mod seats;
 mod sort;
 mod stacks;
+mod steps;
 mod survey;
+mod watched;
 mod whereabouts;
 
 use std::collections::{HashMap, VecDeque};
 
 pub use communicators::{Communicator, Traffic};
+pub use course::{Course, Point};
+pub use files::{Files, Opened};
 pub use history::{COLUMNS, History, PERIOD, Told};
+pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
 pub(crate) use past::Parked;
+pub use products::{Basis, Product, ProductColumn, Products};
 pub use roads::{Roads, Standing};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
+pub use steps::{StepColumn, Steps};
 pub use survey::{Row, Sifted, Survey};
+pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
+    peak::Peaks,
     unit::Moment,
 };
 
@@ -89,6 +103,15 @@ pub struct App {
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
     pub(crate) history: History,
+    /// Whose details come in.
+    pub(crate) watched: Watched,
+    pub(crate) products: Products,
+    pub(crate) course: Course,
+    pub(crate) steps: Steps,
+    pub(crate) hosts: Hosts,
+    pub(crate) files: Files,
+    /// What the user says GPUs can do at best, before the data sheets.
+    pub(crate) peaks: Peaks,
     /// Where a replay stands, while there is one.
     pub(crate) playback: Option<Playback>,
     /// What goes on while the past is shown.
@@ -158,7 +181,7 @@ impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, depth: Depth, now: Moment) -> Self {
         Self {
             jobs: Jobs::default(),
-            roads: Roads::new(endpoints),
+            roads: Roads::new(endpoints, now),
             choice: job.map_or(Choice::Foremost(None), Choice::Named),
             selected: None,
             sort: Sort::default(),
@@ -184,6 +207,13 @@ impl App {
             communicator: 0,
             maps: Maps::default(),
             history: History::default(),
+            watched: Watched::default(),
+            products: Products::default(),
+            course: Course::default(),
+            steps: Steps::default(),
+            hosts: Hosts::default(),
+            files: Files::default(),
+            peaks: Peaks::default(),
             playback: None,
             parked: None,
             recording: Recording::default(),
@@ -242,6 +272,16 @@ impl App {
         self.capture = standing;
     }
 
+    /// Whose details the screen asks for.
+    pub fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    pub fn set_peaks(&mut self, peaks: Peaks) {
+        self.peaks = peaks;
+    }
+
     pub fn invite(&mut self, how: String) {
         self.invitation = Some(how);
     }
@@ -286,6 +326,9 @@ impl App {
             Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name),
             Choice::Foremost(None) => None,
         };
+        if self.page == Page::Hosts {
+            self.hosts.settle((&self.jobs, job), &self.roads, &self.arrived, self.now);
+        }
         let Some(job) = job else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
         // No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
@@ -301,11 +344,18 @@ impl App {
         self.history.take(job.name(), &self.survey, there);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.survey.findings, now);
+        self.course.follow(job, now);
         self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
         self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
             self.communicators = communicators::of(job);
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
+        }
+        if self.page == Page::Steps {
+            self.steps.settle(job, &self.survey, &self.watched, &self.course, now);
+        }
+        if self.page == Page::Gemms {
+            self.products.settle(job, &self.watched, self.peaks, now);
         }
         // Of a job that stands every page tells where the rank is, and so does a report.
         if self.page == Page::Stacks || self.survey.standstill().is_some() {

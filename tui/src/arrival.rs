@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tokio::sync::mpsc;
-use xpu_shared::{endpoint::BasePort, frame::Frame};
+use xpu_shared::{endpoint::BasePort, frame::Frame, id::HostName};
 
 /// Arrivals that may wait for the screen: a source that finds the queue full drops and counts.
 pub const QUEUE: usize = 4096;
@@ -16,6 +16,8 @@ pub enum Arrival {
     Frame(Box<Frame>),
     /// The way to one host changed.
     Link(Endpoint, Link),
+    /// What the collector there calls its host.
+    Name(Endpoint, HostName),
 }
 
 /// A collector as it was named in the hosts file.

@@ -50,6 +50,15 @@ pub fn time(span: Nanoseconds) -> String {
     }
 }
 
+/// Three digits that count, with the unit one would say: `28.1 µs`, `827 µs`, `1.61 ms`, `12.3 s`.
+pub fn span(span: Nanoseconds) -> String {
+    match span.0 {
+        0..999_500 => format!("{} µs", three(span.0 as f64 / 1e3)),
+        999_500..999_500_000 => format!("{} ms", three(span.milliseconds())),
+        _ => format!("{} s", three(span.seconds())),
+    }
+}
+
 /// A message's size: `64 MiB`, `1.5 KiB`, `12 B`.
 pub fn bytes(number: u64) -> String {
     let (unit, size) = match number {
@@ -184,6 +193,8 @@ mod tests {
         let said: Vec<_> =
             [812_000, 102_400_000, 1_024_000_000, 250_000_000_000].map(|n| time(Nanoseconds(n))).into();
         assert_eq!(said, ["812 µs", "102.4 ms", "1.024 s", "250.0 s"]);
+        let spans: Vec<_> = [28_123, 999_900, 1_612_000, 12_300_000_000].map(|n| span(Nanoseconds(n))).into();
+        assert_eq!(spans, ["28.1 µs", "1.00 ms", "1.61 ms", "12.3 s"]);
         let ages: Vec<_> = [4, 119, 150, 7_300, 400_000].map(|s| age(Duration::from_secs(s))).into();
         assert_eq!(ages, ["4 s", "119 s", "2 m", "2 h", "4 d"]);
     }

@@ -65,6 +65,7 @@ impl Following {
             Arrival::Link(endpoint, link) => {
                 self.links.insert(endpoint, link);
             }
+            Arrival::Name(..) => {}
         }
     }
 

@@ -41,6 +41,20 @@ pub const CLOSED: &str = "▶";
 /// Heights of a sparkline, lowest first. The two highest are left out: lines below each other must not touch.
 pub const BARS: [char; 6] = ['▁', '▂', '▃', '▄', '▅', '▆'];
 
+/// A cell of a plot, from an eighth of its height to all of it.
+pub const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// From what most do up to what the worst does.
+pub const WHISKER: &str = "│";
+
+/// Pieces of a bar: what is known, what is known to be lost, and what is not known.
+pub const SOLID: &str = "█";
+pub const SHADED: &str = "▒";
+pub const UNCLEAR: &str = "░";
+
+/// One cell of a bar.
+pub const BAR: &str = "■";
+
 /// One step of a scale, where it is drawn in its colour.
 pub const SWATCH: char = '■';
 

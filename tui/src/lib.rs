@@ -23,6 +23,7 @@ pub mod recorder;
 mod reel;
 pub mod replay;
 pub mod report;
+pub mod shelf;
 pub mod svg;
 pub mod terminal;
 mod theatre;

@@ -48,7 +48,7 @@ pub struct Live {
 
 #[derive(Debug)]
 pub(crate) enum Order {
-    WatchRank(Option<(JobName, Rank)>),
+    WatchRanks(Option<(JobName, BTreeSet<Rank>)>),
     WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
@@ -57,10 +57,10 @@ pub(crate) enum Order {
 }
 
 impl Live {
-    /// Asks for the full summaries of one rank, and of no other any more.
-    pub fn watch_rank(&self, rank: Option<(JobName, Rank)>) {
+    /// Asks for the full summaries of these ranks, and of no other any more.
+    pub fn watch_ranks(&self, ranks: Option<(JobName, BTreeSet<Rank>)>) {
         // The thread ends only when nobody receives any more: then nobody misses the order.
-        let _ = self.orders.send(Order::WatchRank(rank));
+        let _ = self.orders.send(Order::WatchRanks(ranks));
     }
 
     /// Asks for the full summaries of all ranks, or for them no more.
@@ -137,7 +137,8 @@ struct Follower {
     /// The only job to be followed, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
-    watched: Option<(JobName, Rank)>,
+    /// Topics of the ranks whose details are asked for.
+    watched: BTreeSet<String>,
     /// The details of all ranks are asked for.
     all: bool,
 }
@@ -160,7 +161,7 @@ impl Follower {
             outbox: Outbox::new(arrivals),
             job: job.clone(),
             jobs: BTreeSet::new(),
-            watched: None,
+            watched: BTreeSet::new(),
             all: false,
         };
         if let Some(job) = job {
@@ -173,7 +174,7 @@ impl Follower {
         while !self.outbox.is_closed() {
             for order in orders.try_iter() {
                 match order {
-                    Order::WatchRank(rank) => self.watch(rank),
+                    Order::WatchRanks(ranks) => self.watch(ranks),
                     Order::WatchAll(on) => self.watch_all(on),
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
@@ -221,6 +222,10 @@ impl Follower {
                 for job in &snapshot.jobs {
                     self.learn(&job.job);
                 }
+            }
+            let road = &mut self.roads[index];
+            if road.called.as_ref() != Some(&frame.host) && self.outbox.name(road.endpoint(), &frame.host) {
+                road.called = Some(frame.host.clone());
             }
             self.outbox.push(frame);
         }
@@ -283,14 +288,18 @@ impl Follower {
         }
     }
 
-    fn watch(&mut self, rank: Option<(JobName, Rank)>) {
-        if let Some((job, rank)) = self.watched.take() {
-            let _ = self.data.set_unsubscribe(topic::detail(&job, rank).as_bytes());
+    fn watch(&mut self, ranks: Option<(JobName, BTreeSet<Rank>)>) {
+        let topics = |(job, ranks): (JobName, BTreeSet<Rank>)| -> BTreeSet<String> {
+            ranks.into_iter().map(|rank| topic::detail(&job, rank)).collect()
+        };
+        let wanted = ranks.map(topics).unwrap_or_default();
+        for topic in self.watched.difference(&wanted) {
+            let _ = self.data.set_unsubscribe(topic.as_bytes());
         }
-        if let Some((job, rank)) = &rank {
-            let _ = self.data.set_subscribe(topic::detail(job, *rank).as_bytes());
+        for topic in wanted.difference(&self.watched) {
+            let _ = self.data.set_subscribe(topic.as_bytes());
         }
-        self.watched = rank;
+        self.watched = wanted;
     }
 }
 

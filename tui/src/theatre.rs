@@ -1,6 +1,7 @@
 //! Whose frames the screen shows: a live job's, its last minutes', or a file's.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -31,7 +32,7 @@ pub(crate) struct Theatre {
     recorder: Option<Recorder>,
     capturer: Option<Capturer>,
     projector: Option<Projector>,
-    watched: Option<(JobName, Rank)>,
+    watched: Option<(JobName, BTreeSet<Rank>)>,
 }
 
 impl Theatre {
@@ -102,15 +103,24 @@ impl Theatre {
         }
     }
 
-    pub(crate) fn watch_rank(&mut self, app: &mut App, rank: Option<(JobName, Rank)>) -> anyhow::Result<()> {
-        if let Some(projector) = &mut self.projector {
-            projector.watch_rank(app, rank.as_ref().map(|(_, rank)| *rank))?;
-        }
+    pub(crate) fn watch_ranks(
+        &mut self,
+        app: &mut App,
+        watched: Option<(JobName, BTreeSet<Rank>)>,
+    ) -> anyhow::Result<()> {
         if let Some(live) = &self.live {
-            live.watch_rank(rank.clone());
+            live.watch_ranks(watched.clone());
         }
-        self.watched = rank;
+        self.watched = watched;
+        let ranks = self.watched_ranks();
+        if let Some(projector) = &mut self.projector {
+            projector.watch_ranks(app, ranks)?;
+        }
         Ok(())
+    }
+
+    fn watched_ranks(&self) -> BTreeSet<Rank> {
+        self.watched.iter().flat_map(|(_, ranks)| ranks).copied().collect()
     }
 
     /// Shows the last minutes of a job that runs on, from `by` ago.
@@ -122,7 +132,7 @@ impl Theatre {
         let search = tape.again();
         app.replay(Playback::new(Of::Live, tape.span()));
         let mut projector = Projector::new(tape, Search::begin(search), Instant::now());
-        projector.watch_rank(app, self.watched.as_ref().map(|(_, rank)| *rank))?;
+        projector.watch_ranks(app, self.watched_ranks())?;
         let last = app.playback().map(|playback| playback.span.1).unwrap_or_default();
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let to = app.playback().map(|playback| playback.within(Moment(last.0.saturating_sub(by))));

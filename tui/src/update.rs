@@ -1,16 +1,18 @@
 //! What an action does to the app. Nothing is drawn here, and nothing outside is touched: that is an [`Effect`].
 #![forbid(unsafe_code)]
 
+mod folder;
 mod go;
 mod prompt;
 mod save;
+mod sort;
 mod watch;
 
 use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Choice, Note, Overlay, Page, Sort, Stacks},
+    app::{App, Choice, Note, Overlay, Page, Stacks},
     arrival::Arrival,
     keymap::BINDINGS,
     replay::control,
@@ -32,15 +34,20 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             | Action::Found(..)
             | Action::Recorded(_)
             | Action::Captured(_)
+            | Action::Listed(_)
+            | Action::Opened(..)
     ) {
         app.note = None;
     }
     match action {
         // A recording has its own time, and nobody to ask.
-        Action::Time(now) if app.is_past() => app.tell_parked(now),
+        Action::Time(now) if app.is_past() => {
+            app.tell_parked(now);
+            return watch::follow(app).or_else(|| folder::look(app));
+        }
         Action::Time(now) => {
             app.now = now;
-            return watch::look(app);
+            return watch::look(app).or_else(|| watch::follow(app)).or_else(|| folder::look(app));
         }
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
@@ -63,8 +70,19 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Recorded(standing) => app.recording = standing,
         Action::Captured(standing) => app.captured(standing),
         Action::Capture => return Some(Effect::Capture),
+        Action::Listed(_)
+        | Action::Opened(..)
+        | Action::OpenFile
+        | Action::ExportFile
+        | Action::PageOfFile => {
+            return folder::act(app, action);
+        }
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
-        Action::Arrive(Arrival::Link(endpoint, link)) => app.roads.set(endpoint, link),
+        Action::Arrive(Arrival::Link(endpoint, link)) => {
+            app.roads.set(endpoint, link, app.now);
+            app.hosts.look_again();
+        }
+        Action::Arrive(Arrival::Name(endpoint, name)) => app.roads.call(endpoint, name),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
         Action::Open(kind) => prompt::open(app, kind),
@@ -82,8 +100,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::PreviousMetric => app.maps = app.maps.previous(&app.survey.told()),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
-        Action::SortNext => app.sort = app.sort.next(),
-        Action::Reverse => app.sort = Sort { reversed: !app.sort.reversed, ..app.sort },
+        Action::SortNext => sort::next(app),
+        Action::Reverse => sort::turn(app),
         Action::NextJob => next_job(app),
         Action::Help => {
             app.help = 0;
@@ -97,6 +115,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             // What was done last is taken back first.
             (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
             (Overlay::None, Page::Overview) => app.selected = None,
+            (Overlay::None, Page::Captures) if app.files.close() => {}
             (Overlay::None, _) => return go::to(app, Page::Overview),
         },
         Action::Save => return Some(save::picture(app)),
@@ -131,11 +150,26 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
         Page::Overview => select(app, motion),
         Page::Rank => {
             select(app, motion);
-            return Some(go::watched(app));
+            return watch::follow(app);
         }
         Page::Stacks => app.stacks.travel(motion),
         Page::Findings => app.finding = moved(app.finding, app.survey.findings.len(), motion),
-        Page::Gemms | Page::Steps | Page::Captures | Page::Hosts => {}
+        Page::Gemms => {
+            let to = moved(app.products.at(), app.products.shapes().len(), motion);
+            app.products.select(to);
+        }
+        Page::Steps => {
+            let order = app.steps.lines.clone();
+            select_among(app, &order, motion);
+        }
+        Page::Hosts => {
+            let to = moved(app.hosts.at(), app.hosts.all().len(), motion);
+            app.hosts.select(to);
+        }
+        Page::Captures => {
+            let to = moved(app.files.at(), app.files.all().len(), motion);
+            app.files.select(to);
+        }
         Page::Collectives => app.communicator = moved(app.communicator, app.communicators.len(), motion),
     }
     None
@@ -166,16 +200,22 @@ fn moved(at: usize, of: usize, motion: Motion) -> usize {
 /// The first motion selects the first rank listed (or the last), wherever it would go.
 fn select(app: &mut App, motion: Motion) {
     app.settle();
+    let order = app.survey.order.clone();
+    select_among(app, &order, motion);
+}
+
+/// The same among rows in this order.
+fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     let survey = &app.survey;
-    let Some(last) = survey.order.len().checked_sub(1) else { return };
+    let Some(last) = order.len().checked_sub(1) else { return };
     let row = app.selected.and_then(|rank| survey.row_of(rank));
-    let at = row.and_then(|row| survey.order.iter().position(|&listed| listed == row));
+    let at = row.and_then(|row| order.iter().position(|&listed| listed == row));
     let to = match (at, motion) {
         (Some(at), motion) => moved(at, last + 1, motion),
         (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
         (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
-    app.selected = Some(survey.rows()[survey.order[to]].status.rank);
+    app.selected = survey.rows().get(order[to]).map(|row| row.status.rank);
 }
 
 fn next_job(app: &mut App) {

@@ -12,6 +12,7 @@ mod headline;
 mod heatmaps;
 mod help;
 mod hosts;
+mod list;
 mod notices;
 mod panel;
 mod prompt;
@@ -46,6 +47,9 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     ])
     .areas(inner);
     match app.standing() {
+        // Where nothing is shown for want of a job, these still tell why.
+        _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer),
+        _ if app.page == Page::Captures => captures::draw(app, room, main, buffer),
         Standing::Running => match app.page {
             Page::Overview | Page::Rank => overview(app, room, main, buffer),
             Page::Gemms => gemms::draw(app, room, main, buffer),

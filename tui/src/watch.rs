@@ -15,6 +15,7 @@ use tokio::{
 use tokio_stream::StreamExt as _;
 use xpu_shared::{
     id::{JobName, Rank},
+    peak::Peaks,
     unit::Moment,
 };
 
@@ -28,6 +29,7 @@ use crate::{
     live::Live,
     palette::Depth,
     replay::Tape,
+    shelf::Shelf,
     svg,
     terminal::Screen,
     theatre::Theatre,
@@ -97,8 +99,13 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     app.filter = options.filter;
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
+    match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
+        Ok(peaks) => app.set_peaks(peaks),
+        Err(why) => app.warn(why),
+    }
     options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut theatre = Theatre::new(options.live, options.capturer, options.tape, &mut app)?;
+    let (shelf, mut read) = Shelf::start(PathBuf::from("."));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut screen =
@@ -119,14 +126,14 @@ pub async fn watch(
                 let Some(event) = event.transpose()? else { return Ok(()) };
                 due = Due::Now;
                 if let Some(effect) = press(&mut app, &event)
-                    && carry_out(effect, &mut app, &mut screen, &mut theatre)?
+                    && carry_out(effect, &mut app, &mut screen, &mut theatre, &shelf)?
                 {
                     return Ok(());
                 }
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                tell_time(&mut app, theatre.live());
+                tell_time(&mut app, &mut theatre, &shelf)?;
                 let more = std::iter::from_fn(|| arrivals.try_recv().ok()).take(BATCH);
                 for arrival in arrival.into_iter().chain(more) {
                     theatre.keep(&arrival);
@@ -135,8 +142,12 @@ pub async fn watch(
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                tell_time(&mut app, theatre.live());
+                tell_time(&mut app, &mut theatre, &shelf)?;
                 theatre.tell(&mut app);
+                due = due.max_soon();
+            }
+            Some(action) = read.recv() => {
+                update(&mut app, action);
                 due = due.max_soon();
             }
             () = sleep_until(advanced + PACE), if theatre.plays() => {
@@ -158,10 +169,17 @@ impl Due {
     }
 }
 
-fn tell_time(app: &mut App, live: Option<&Live>) {
-    if let Some(Effect::AskStacks { job, ranks, reading }) = update(app, Action::Time(Moment::now())) {
-        ask_stacks(app, live, job, ranks, reading);
+/// What time makes necessary needs no screen.
+fn tell_time(app: &mut App, theatre: &mut Theatre, shelf: &Shelf) -> anyhow::Result<()> {
+    match update(app, Action::Time(Moment::now())) {
+        Some(Effect::AskStacks { job, ranks, reading }) => {
+            ask_stacks(app, theatre.live(), job, ranks, reading);
+        }
+        Some(Effect::WatchRanks(ranks)) => theatre.watch_ranks(app, ranks)?,
+        Some(Effect::Shelf(order)) => shelf.order(order),
+        _ => {}
     }
+    Ok(())
 }
 
 fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, reading: Reading) {
@@ -187,6 +205,7 @@ fn carry_out(
     app: &mut App,
     screen: &mut Screen,
     theatre: &mut Theatre,
+    shelf: &Shelf,
 ) -> anyhow::Result<bool> {
     match effect {
         Effect::Quit => return Ok(true),
@@ -201,9 +220,7 @@ fn carry_out(
             screen.copy(&text)?;
             update(app, Action::Saved(save(path, &text)));
         }
-        Effect::WatchRank(rank) => {
-            theatre.watch_rank(app, rank)?;
-        }
+        Effect::WatchRanks(ranks) => theatre.watch_ranks(app, ranks)?,
         Effect::AskStacks { job, ranks, reading } => ask_stacks(app, theatre.live(), job, ranks, reading),
         Effect::LookBack(by) => theatre.look_back(app, by)?,
         Effect::GoLive => theatre.go_live(app),
@@ -211,6 +228,7 @@ fn carry_out(
         Effect::Step => theatre.step(app)?,
         Effect::Record => theatre.record(app),
         Effect::Capture => theatre.capture(app),
+        Effect::Shelf(order) => shelf.order(order),
     }
     Ok(false)
 }

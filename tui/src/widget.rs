@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cell;
+pub mod columns;
 pub mod ends;
 pub mod grid;
 pub mod heatmap;

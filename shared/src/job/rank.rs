@@ -249,6 +249,10 @@ impl RankView {
         self.detail.take(summary);
     }
 
+    pub(super) fn forget_detail(&mut self) {
+        self.detail = Detail::default();
+    }
+
     pub fn host(&self) -> &HostName {
         &self.host
     }

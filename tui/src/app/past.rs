@@ -9,7 +9,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{App, Log, Survey};
+use super::{App, Course, Log, Survey};
 use crate::{
     arrival::Arrival,
     replay::{Mark, Of, Playback},
@@ -20,6 +20,8 @@ use crate::{
 pub(crate) struct Parked {
     jobs: Jobs,
     arrived: HashMap<HostName, Moment>,
+    /// As it was when the past was gone to.
+    course: Course,
     now: Moment,
 }
 
@@ -35,7 +37,8 @@ impl App {
     pub fn replay(&mut self, playback: Playback) {
         if playback.of == Of::Live && self.parked.is_none() {
             let (jobs, arrived) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.arrived));
-            self.parked = Some(Parked { jobs, arrived, now: self.now });
+            let course = std::mem::take(&mut self.course);
+            self.parked = Some(Parked { jobs, arrived, course, now: self.now });
         }
         self.playback = Some(playback);
     }
@@ -75,17 +78,19 @@ impl App {
         self.arrived.clear();
         self.survey = Survey::default();
         self.log = Log::default();
+        self.hosts.look_again();
+        self.course = Course::default();
         self.incident = None;
         self.alarmed = None;
     }
 
     pub(crate) fn go_live(&mut self) {
-        if let Some(Parked { jobs, arrived, now }) = self.parked.take() {
+        if let Some(Parked { jobs, arrived, course, now }) = self.parked.take() {
             let alarmed = self.alarmed;
             self.forget();
             // What was shown of itself before is not shown so again.
             self.alarmed = alarmed;
-            (self.jobs, self.arrived, self.now) = (jobs, arrived, now);
+            (self.jobs, self.arrived, self.course, self.now) = (jobs, arrived, course, now);
             self.playback = None;
         }
     }
@@ -111,6 +116,6 @@ impl App {
             parked.take(frame);
             return true;
         }
-        matches!(&frame.body, Body::Detail(detail) if self.selected != Some(detail.rank))
+        matches!(&frame.body, Body::Detail(detail) if !self.watched.is_of(&detail.job, detail.rank))
     }
 }

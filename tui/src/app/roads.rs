@@ -1,12 +1,18 @@
 //! The ways to the hosts: which are open, which are not, and why.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem::discriminant};
+
+use xpu_shared::{id::HostName, unit::Moment};
 
 use crate::arrival::{Endpoint, Link};
 
 #[derive(Debug)]
 pub struct Roads {
     links: BTreeMap<Endpoint, Link>,
+    /// Since when each is as it is.
+    since: BTreeMap<Endpoint, Moment>,
+    /// What hosts call themselves, which need not be how they were named.
+    names: BTreeMap<Endpoint, HostName>,
 }
 
 /// What the screen as a whole is about.
@@ -25,12 +31,31 @@ pub enum Standing {
 }
 
 impl Roads {
-    pub fn new(endpoints: Vec<Endpoint>) -> Self {
-        Self { links: endpoints.into_iter().map(|endpoint| (endpoint, Link::Connecting)).collect() }
+    pub fn new(endpoints: Vec<Endpoint>, now: Moment) -> Self {
+        let since = endpoints.iter().map(|endpoint| (endpoint.clone(), now)).collect();
+        let links = endpoints.into_iter().map(|endpoint| (endpoint, Link::Connecting)).collect();
+        Self { links, since, names: BTreeMap::new() }
     }
 
-    pub fn set(&mut self, endpoint: Endpoint, link: Link) {
-        self.links.insert(endpoint, link);
+    pub fn set(&mut self, endpoint: Endpoint, link: Link, now: Moment) {
+        let before = self.links.insert(endpoint.clone(), link.clone());
+        if before.is_none_or(|before| discriminant(&before) != discriminant(&link)) {
+            self.since.insert(endpoint, now);
+        }
+    }
+
+    /// What the host there calls itself.
+    pub fn call(&mut self, endpoint: Endpoint, name: HostName) {
+        self.names.insert(endpoint, name);
+    }
+
+    pub fn name(&self, endpoint: &Endpoint) -> Option<&HostName> {
+        self.names.get(endpoint)
+    }
+
+    /// Since when the way is as it is.
+    pub fn since(&self, endpoint: &Endpoint) -> Option<Moment> {
+        self.since.get(endpoint).copied()
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Endpoint, &Link)> {
@@ -70,11 +95,14 @@ mod tests {
     #[test]
     fn one_host_that_answers_is_more_than_one_that_does_not() {
         let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT };
-        let mut roads = Roads::new(vec![endpoint("a"), endpoint("b")]);
+        let mut roads = Roads::new(vec![endpoint("a"), endpoint("b")], Moment(0));
         assert_eq!(roads.standing(false), Standing::Connecting);
-        roads.set(endpoint("a"), Link::Down { why: "refused".to_owned() });
+        roads.set(endpoint("a"), Link::Down { why: "refused".to_owned() }, Moment(3));
         assert_eq!(roads.standing(false), Standing::NoAnswer);
-        roads.set(endpoint("b"), Link::Up);
+        roads.set(endpoint("a"), Link::Down { why: "no answer".to_owned() }, Moment(5));
+        assert_eq!(roads.since(&endpoint("a")), Some(Moment(3)), "it is down all the time");
+        roads.set(endpoint("b"), Link::Up, Moment(7));
+        assert_eq!(roads.since(&endpoint("b")), Some(Moment(7)));
         assert_eq!(roads.standing(false), Standing::NoJob);
         assert_eq!(roads.standing(true), Standing::OtherJobs);
     }

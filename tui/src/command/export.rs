@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xpu_shared::capture::Clocks;
+use xpu_shared::capture::{Capture, Clocks};
 
 use super::report::read;
 use crate::args::{ExportArgs, UsageError};
@@ -53,6 +53,11 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         sheets(place, "parquet", |sheet, out| parquet::write(sheet, &source, out))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A capture's timeline as Perfetto reads it.
+pub(crate) fn perfetto_of(capture: &Capture, out: &mut impl Write) -> anyhow::Result<()> {
+    Ok(perfetto::write(&Timeline::of(capture), out)?)
 }
 
 /// A file for each table, in a directory that is made if it is not there.

@@ -9,12 +9,25 @@ mod text;
 
 use std::process::ExitCode;
 
-use xpu_shared::{capture::Report, status::ExitCode as Code};
+use xpu_shared::{
+    capture::{Capture, Report},
+    status::ExitCode as Code,
+};
 
 use super::stacks::{print, write_to};
 use crate::args::ReportArgs;
 pub(super) use read::read;
+pub(crate) use read::{NO_CAPTURE, open};
 pub(super) use table::Table;
+pub(crate) use text::preface;
+
+/// Rows of each table on a page that nobody said otherwise of.
+const ROWS: usize = 20;
+
+/// A capture's report as a page.
+pub(crate) fn page(capture: &Capture) -> String {
+    html::html(capture, &Report::of(capture), ROWS)
+}
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let mut capture = read(&args.file)?;

@@ -85,7 +85,7 @@ fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
         Some(text) => time::moment_within(text, tape.span()).map_err(UsageError::Value)?,
         None => tape.span().1,
     };
-    tape.watch_rank(args.rank.map(Rank));
+    tape.watch_ranks(args.rank.map(Rank).into_iter().collect());
     let mut following = Following::new([], args.of.job.clone());
     while let Some((_, frame)) = tape.next(at)? {
         following.take(Arrival::Frame(Box::new(frame)));
@@ -104,7 +104,7 @@ async fn look(following: &mut Following, arrivals: &mut Arrivals, live: &Live, a
     loop {
         let job = following.job().map(|job| job.name().clone());
         if let (Some(wanted), Some(job)) = (rank, job) {
-            live.watch_rank(Some((job, wanted)));
+            live.watch_ranks(Some((job, [wanted].into())));
             rank = None;
         }
         let enough = match args.wait {

@@ -14,6 +14,8 @@ fn is_meant(action: &Action) -> bool {
         | Action::Found(..)
         | Action::Recorded(_)
         | Action::Captured(_)
+        | Action::Listed(_)
+        | Action::Opened(..)
         | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
         | Action::SortNext
@@ -33,6 +35,9 @@ fn is_meant(action: &Action) -> bool {
         | Action::SaveFlame
         | Action::Report
         | Action::Capture
+        | Action::OpenFile
+        | Action::ExportFile
+        | Action::PageOfFile
         | Action::Help
         | Action::Close
         | Action::Save
@@ -103,6 +108,9 @@ fn meant() -> Vec<Action> {
         Action::SaveFlame,
         Action::Report,
         Action::Capture,
+        Action::OpenFile,
+        Action::ExportFile,
+        Action::PageOfFile,
         Action::Help,
         Action::Close,
         Action::Save,

@@ -63,6 +63,11 @@ impl Outbox {
         *missed = missed.saturating_add(frames);
     }
 
+    /// What a host calls itself; `false` likewise.
+    pub(super) fn name(&self, endpoint: &Endpoint, host: &HostName) -> bool {
+        self.arrivals.try_send(Arrival::Name(endpoint.clone(), host.clone())).is_ok()
+    }
+
     /// `false` if there was no room: it must be told again.
     pub(super) fn tell(&self, endpoint: &Endpoint, link: &Link) -> bool {
         self.arrivals.try_send(Arrival::Link(endpoint.clone(), link.clone())).is_ok()

@@ -9,7 +9,7 @@ use xpu_shared::{
     codec,
     endpoint::host_name,
     frame::{Body, Frame, JobSnapshot, Life, Request},
-    id::JobName,
+    id::{HostName, JobName},
     key::Key,
     socket,
     unit::Moment,
@@ -89,6 +89,8 @@ pub(super) struct Road {
     link: Link,
     /// The link as it was last told of.
     told: Option<Link>,
+    /// What the host calls itself, as it was last told.
+    pub(super) called: Option<HostName>,
     /// Jobs it knows, as its last snapshot had them, and whether a rank lives there.
     jobs: Vec<(JobName, bool)>,
     /// It took a connection and then said nothing.
@@ -98,7 +100,15 @@ pub(super) struct Road {
 impl Road {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         let state = State::Waiting { until: Instant::now() };
-        Self { endpoint, state, link: Link::Connecting, told: None, jobs: Vec::new(), mute: false }
+        Self {
+            endpoint,
+            state,
+            link: Link::Connecting,
+            told: None,
+            called: None,
+            jobs: Vec::new(),
+            mute: false,
+        }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {

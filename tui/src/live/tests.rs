@@ -111,6 +111,7 @@ fn a_host_that_answers_is_up_and_its_jobs_are_subscribed_to() {
     let (_live, mut arrivals) = connect(vec![endpoint(base)], None, None);
     until(&mut arrivals, "the snapshot, before any digest", |arrival| match arrival {
         Arrival::Frame(frame) => Some(frame).filter(|frame| matches!(frame.body, Body::Snapshot(_))),
+        Arrival::Name(..) => None,
         Arrival::Link(_, link) => {
             assert_eq!(link, Link::Connecting);
             None
@@ -173,7 +174,7 @@ fn the_thread_ends_when_nobody_looks_any_more() {
     let (live, arrivals) = connect(vec![endpoint(free_base())], None, None);
     drop(arrivals);
     let deadline = Instant::now() + DEADLINE;
-    while live.orders.send(Order::WatchRank(None)).is_ok() {
+    while live.orders.send(Order::WatchRanks(None)).is_ok() {
         assert!(Instant::now() < deadline);
         thread::sleep(Duration::from_millis(5));
     }

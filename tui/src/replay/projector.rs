@@ -1,6 +1,7 @@
 //! Moves an app along a tape.
 
 use std::{
+    collections::BTreeSet,
     io,
     time::{Duration, Instant},
 };
@@ -89,14 +90,12 @@ impl Projector {
         }
     }
 
-    /// Has the details of this rank read, those that came before this moment too.
-    pub fn watch_rank(&mut self, app: &mut App, rank: Option<Rank>) -> io::Result<()> {
-        if self.tape.rank() == rank {
-            return Ok(());
-        }
-        self.tape.watch_rank(rank);
+    /// Has the details of these ranks read, those that came before this moment too.
+    pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
+        let more = !ranks.is_subset(self.tape.ranks());
+        self.tape.watch_ranks(ranks);
         match app.playback.as_ref().map(|playback| playback.position) {
-            Some(position) if rank.is_some() => self.wind(app, position),
+            Some(position) if more => self.wind(app, position),
             _ => Ok(()),
         }
     }

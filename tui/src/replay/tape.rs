@@ -1,7 +1,7 @@
 //! A recording as a row of frames that is wound forwards and back.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -30,8 +30,8 @@ pub struct Tape {
     next: usize,
     /// Read and not yet shown.
     ahead: VecDeque<(Moment, Frame)>,
-    /// The rank whose details are read.
-    rank: Option<Rank>,
+    /// The ranks whose details are read.
+    ranks: BTreeSet<Rank>,
     /// Frames that did not decode.
     strange: u64,
 }
@@ -55,7 +55,7 @@ impl Tape {
         let has_frames = |entry: &&Entry| matches!(entry.kind, Kind::Overview | Kind::Detail);
         let mut entries: Vec<_> = recording.entries().iter().filter(has_frames).copied().collect();
         entries.sort_by_key(|entry| entry.first);
-        Self { recording, entries, next: 0, ahead: VecDeque::new(), rank: None, strange: 0 }
+        Self { recording, entries, next: 0, ahead: VecDeque::new(), ranks: BTreeSet::new(), strange: 0 }
     }
 
     /// The same from its begin, for a second reader.
@@ -71,13 +71,13 @@ impl Tape {
         self.recording.span()
     }
 
-    /// From now on the details of this rank are read, of what has not been read yet.
-    pub fn watch_rank(&mut self, rank: Option<Rank>) {
-        self.rank = rank;
+    /// From now on the details of these ranks are read, of what has not been read yet.
+    pub fn watch_ranks(&mut self, ranks: BTreeSet<Rank>) {
+        self.ranks = ranks;
     }
 
-    pub fn rank(&self) -> Option<Rank> {
-        self.rank
+    pub fn ranks(&self) -> &BTreeSet<Rank> {
+        &self.ranks
     }
 
     /// What could not be read so far, in words.
@@ -99,7 +99,7 @@ impl Tape {
         self.ahead.clear();
         let after = self.entries.partition_point(|entry| entry.first <= to);
         let mut bytes = 0;
-        let reads = |entry: &Entry| entry.kind == Kind::Overview || self.rank.is_some();
+        let reads = |entry: &Entry| entry.kind == Kind::Overview || !self.ranks.is_empty();
         self.next = self.entries[..after]
             .iter()
             .rposition(|entry| {
@@ -143,12 +143,13 @@ impl Tape {
     }
 
     fn read(&mut self, entry: &Entry) -> io::Result<()> {
-        if entry.kind == Kind::Detail && self.rank.is_none() {
+        if entry.kind == Kind::Detail && self.ranks.is_empty() {
             return Ok(());
         }
         let Some(block) = self.recording.block(entry)? else { return Ok(()) };
         let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
-        for record in block.records().filter(|record| record.rank.is_none() || record.rank == self.rank) {
+        let wanted = |rank: Option<Rank>| rank.is_none_or(|rank| self.ranks.contains(&rank));
+        for record in block.records().filter(|record| wanted(record.rank)) {
             match codec::decode(record.frame) {
                 Ok(frame) => self.ahead.push_back((record.at, frame)),
                 Err(_strange) => self.strange += 1,

@@ -1,6 +1,6 @@
 //! From view to view.
 
-use super::{select, watch};
+use super::{folder, select, watch};
 use crate::{
     action::{Effect, Motion},
     app::{App, Page},
@@ -8,11 +8,10 @@ use crate::{
 use xpu_shared::finding::Kind;
 
 pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
-    let left = std::mem::replace(&mut app.page, page);
-    if page == Page::Stacks {
-        return watch::visit(app);
-    }
-    (left == Page::Rank).then_some(Effect::WatchRank(None))
+    app.page = page;
+    let asked = if page == Page::Stacks { watch::visit(app) } else { None };
+    // What goes out later than another effect goes out with time.
+    asked.or_else(|| watch::follow(app)).or_else(|| folder::look(app))
 }
 
 /// Shows one rank alone.
@@ -27,21 +26,29 @@ pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     }
     app.selected?;
     app.page = Page::Rank;
-    Some(watched(app))
+    watch::follow(app)
 }
 
-/// Shows what the selected finding is told by.
+/// Shows what the selected line is told by.
 pub(super) fn explain(app: &mut App) -> Option<Effect> {
     app.settle();
+    if app.page == Page::Gemms {
+        let (slowest, _) = app.products.selected()?.slowest()?;
+        app.selected = Some(slowest);
+        return inspect(app);
+    }
+    if app.page == Page::Hosts {
+        let host = app.hosts.selected()?;
+        let (there, held) = (&host.ranks, host.gpus.held.first().map(|(rank, _)| *rank));
+        let named = app.survey.findings.iter().flat_map(|finding| &finding.ranks).copied();
+        app.selected =
+            Some(named.into_iter().find(|&rank| there.contains(rank)).or(held).or_else(|| there.first())?);
+        return inspect(app);
+    }
     let finding = app.survey.findings.get(app.finding)?;
     if finding.kind == Kind::Hang {
         return to(app, Page::Stacks);
     }
     app.selected = finding.ranks.first().copied().or(app.selected);
     inspect(app)
-}
-
-pub(super) fn watched(app: &App) -> Effect {
-    let job = app.job().map(|job| job.name().clone());
-    Effect::WatchRank(job.zip(app.selected))
 }

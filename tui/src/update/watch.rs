@@ -2,7 +2,7 @@
 
 use crate::{
     action::{Effect, Reading},
-    app::{App, Overlay, Page},
+    app::{App, Overlay, Page, Watched},
 };
 
 pub(super) fn look(app: &mut App) -> Option<Effect> {
@@ -18,6 +18,18 @@ pub(super) fn look(app: &mut App) -> Option<Effect> {
     let (job, ranks) = app.stacks_due()?;
     app.stacks.ask(app.now);
     Some(Effect::AskStacks { job, ranks, reading: Reading::Kept })
+}
+
+/// Asks for the details of those that are looked at now, and of no other any more.
+pub(super) fn follow(app: &mut App) -> Option<Effect> {
+    let wanted = app.looked_at();
+    let (job, ranks) = wanted.clone().unwrap_or_default();
+    if (&app.watched.job, &app.watched.ranks) == (&job, &ranks) {
+        return None;
+    }
+    app.jobs.keep_details(|of, rank| *of == job && ranks.contains(&rank));
+    app.watched = Watched { job, ranks, since: app.now };
+    Some(Effect::WatchRanks(wanted))
 }
 
 /// Who comes to see stacks and finds none has them read.

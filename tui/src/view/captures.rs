@@ -1,14 +1,133 @@
-//! Captures and recordings: under way, and those in this folder.
+//! Captures and recordings: those under way, and those that lie in the folder.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+mod opened;
+mod under_way;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+};
 
 use super::{
     header,
+    list::{Cell, Column, List},
     panel::{self, Title},
 };
-use crate::{app::App, width::Room};
+use crate::{
+    app::{App, Opened},
+    figure, glyph,
+    palette::Role,
+    shelf::{Label, Volume, What},
+    width::Room,
+};
+
+/// Columns of the longest name.
+const LONGEST: usize = 44;
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let below = header::draw_brief(app, room, area, buffer);
-    panel::draw(app.palette, room, Title { name: "Captures", ..Title::default() }, below, buffer);
+    let frame = if room == Room::Wide { 2 } else { 1 };
+    let [standing, rest] =
+        Layout::vertical([Constraint::Length(under_way::LINES + frame), Constraint::Fill(1)]).areas(below);
+    under_way::draw(app, room, standing, buffer);
+    let files = app.files.all().len() as u16;
+    let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };
+    let listed = rest.height - opened;
+    // A short list leaves the room to what is open.
+    let listed = if opened > 0 { listed.min(files.saturating_add(frame + 1).max(4)) } else { listed };
+    let [list, open] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(rest);
+    draw_list(app, room, list, buffer);
+    opened::draw(app, room, open, buffer);
+}
+
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let files = app.files.all();
+    let left_out = app.files.listing.as_ref().map_or(0, |listing| listing.left_out);
+    let right = if left_out > 0 {
+        format!(
+            "{} and {} older ones",
+            figure::counted(files.len(), "file", "files"),
+            figure::count(left_out as u64)
+        )
+    } else {
+        figure::counted(files.len(), "file", "files")
+    };
+    let about = if room == Room::Narrow { "newest first" } else { "captures and recordings, newest first" };
+    let title = Title { name: "In this folder", about: about.to_owned(), right };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let nothing = match &app.files.listing {
+        None => Some((Role::Muted, format!("{} the folder is being read", glyph::WAITING))),
+        Some(listing) => match &listing.failure {
+            Some(why) => Some((Role::Alarm, format!("{} {why}", glyph::ALARM))),
+            None if files.is_empty() => Some((
+                Role::Muted,
+                "There is no capture and no recording here. c captures the next 3 steps of all ranks, with what was sampled of 20 before; r records what is seen until r is pressed again. Both write a new file to the folder xpu-top was started in.".to_owned(),
+            )),
+            None => None,
+        },
+    };
+    if let Some((role, text)) = nothing {
+        panel::tell(app.palette, role, &text, inner, buffer);
+        return;
+    }
+    let names = files.iter().map(|file| file.path.to_string_lossy().chars().count()).max().unwrap_or(0);
+    let (short, what) = match room {
+        Room::Wide => (LONGEST, 36),
+        Room::Medium => (LONGEST - 14, 22),
+        _ => (20, 22),
+    };
+    let columns = [
+        Column::text("kind", 11, 0),
+        Column::text("file", names.clamp(8, short), 0),
+        Column::figure("size", 9, 2),
+        Column::figure("written", 12, 1),
+        Column::text("what is in it", what, 0),
+        Column::text("job", 16, 4),
+    ];
+    let list = List { columns: &columns, sorted: None, selected: Some(app.files.at()), lines: files.len() };
+    list.draw(app.palette, inner, buffer, |line| cells(app, &files[line]));
+}
+
+fn cells(app: &App, file: &Volume) -> Vec<Cell> {
+    let (sign, kind, role) = match &file.label {
+        Err(_) => (glyph::ALARM, "broken", Role::Alarm),
+        Ok(Label { closed: false, .. }) => (glyph::WARNING, "cut short", Role::Warning),
+        Ok(Label { damage: 1.., .. }) => (glyph::WARNING, "damaged", Role::Warning),
+        Ok(Label { what: What::Capture { .. }, .. }) => (glyph::GOOD, "capture", Role::Good),
+        Ok(Label { what: What::Recording { .. }, .. }) => (glyph::GOOD, "recording", Role::Accent),
+    };
+    let what = match &file.label {
+        Ok(label) => (contents(label), Role::Text),
+        Err(why) => (why.clone(), Role::Alarm),
+    };
+    vec![
+        (format!("{sign} {kind}"), role),
+        (file.path.display().to_string(), Role::Strong),
+        (figure::bytes(file.bytes), Role::Text),
+        (format!("{} ago", figure::age(app.now.since(file.written))), Role::Text),
+        what,
+        (file.label.as_ref().map(|label| label.job.clone()).unwrap_or_default(), Role::Muted),
+    ]
+}
+
+/// `steps 812 to 814 of 8 ranks`, `12 m of 64 ranks`
+fn contents(label: &Label) -> String {
+    match &label.what {
+        What::Capture { first, last, ranks, missing } => {
+            let absent = if *missing > 0 {
+                format!(", {} missing", figure::count(*missing as u64))
+            } else {
+                String::new()
+            };
+            format!(
+                "steps {} to {}, {}{absent}",
+                figure::count(first.0),
+                figure::count(last.0),
+                figure::counted(*ranks, "rank", "ranks")
+            )
+        }
+        What::Recording { from, to, ranks, .. } => {
+            format!("{}, {}", figure::age(to.since(*from)), figure::counted(*ranks, "rank", "ranks"))
+        }
+    }
 }

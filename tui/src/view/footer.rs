@@ -100,7 +100,12 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Open(Kind::Filter) => {
             app.standing() == Standing::Running && matches!(app.page, Page::Overview | Page::Rank)
         }
-        Action::Explain => !app.survey.findings.is_empty(),
+        Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
+        Action::Explain => match app.page {
+            Page::Gemms => !app.products.shapes().is_empty(),
+            Page::Hosts => app.hosts.selected().is_some_and(|host| !host.ranks.is_empty()),
+            _ => !app.survey.findings.is_empty(),
+        },
         _ => true,
     }
 }

@@ -1,14 +1,186 @@
 //! Products by shape: how fast each is, and on which ranks it is slow.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+mod detail;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+};
+use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::{capture::transposed, gemm::GemmShape};
 
 use super::{
     header,
+    list::{Cell, Column, List, known},
     panel::{self, Title},
 };
-use crate::{app::App, width::Room};
+use crate::{
+    app::{App, Product, ProductColumn},
+    figure, glyph,
+    palette::Role,
+    width::Room,
+};
+
+/// Columns of the longest shape.
+const LONGEST: usize = 34;
+
+/// Lines of the list before the detail gets the room.
+const LISTED: usize = 14;
+
+/// Who was asked has answered after this long, if it ever does: summaries come once a second.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let below = header::draw_brief(app, room, area, buffer);
-    panel::draw(app.palette, room, Title { name: "GEMM by shape", ..Title::default() }, below, buffer);
+    let frame = if room == Room::Wide { 3 } else { 2 };
+    let most = LISTED.min(usize::from(below.height) * 9 / 20);
+    let listed = app.products.shapes().len().clamp(1, most.max(1)) as u16;
+    let nothing = nothing(app);
+    let [list, rest] = match nothing {
+        Some(_) => [below, Rect::ZERO],
+        None => Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below),
+    };
+    let inner = panel::draw(app.palette, room, title(app, room), list, buffer);
+    if let Some((role, text)) = nothing {
+        panel::tell(app.palette, role, &text, inner, buffer);
+        return;
+    }
+    let shapes = app.products.shapes();
+    let columns = columns(app);
+    let sorted = ProductColumn::place(app.products.order.by);
+    let list = List {
+        columns: &columns,
+        sorted: Some((sorted, app.products.order.is_rising())),
+        selected: Some(app.products.at()),
+        lines: shapes.len(),
+    };
+    list.draw(app.palette, inner, buffer, |line| cells(&shapes[line]));
+    if let Some(product) = app.products.selected() {
+        detail::draw(app, room, product, rest, buffer);
+    }
+}
+
+fn title(app: &App, room: Room) -> Title<'static> {
+    let shapes = app.products.shapes().len();
+    let about = match room {
+        Room::Wide => {
+            "rates of what was timed since this page is open, counts and shares since the ranks started"
+        }
+        Room::Medium => "rates since this page is open",
+        _ => "",
+    };
+    let ranks = heard(app);
+    let right = if shapes == 0 {
+        ranks
+    } else {
+        format!("{} of {ranks}", figure::counted(shapes, "shape", "shapes"))
+    };
+    Title { name: "GEMM by shape", about: if shapes == 0 { String::new() } else { about.to_owned() }, right }
+}
+
+/// `64 ranks`, `32 of 10,000 ranks`: of whom all this is.
+fn heard(app: &App) -> String {
+    let (heard, of) = (app.products.heard, app.job().map_or(0, |job| job.ranks().len()));
+    if heard == of {
+        figure::counted(of, "rank", "ranks")
+    } else {
+        format!("{} of {}", figure::count(heard as u64), figure::counted(of, "rank", "ranks"))
+    }
+}
+
+/// Why there is nothing to list, and what to do.
+fn nothing(app: &App) -> Option<(Role, String)> {
+    if !app.products.shapes().is_empty() {
+        return None;
+    }
+    let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
+    let waited = app.now.since(app.watched.since);
+    Some(if app.products.heard > 0 {
+        let why = app.survey.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
+        let text = "No product is seen yet. They appear with the first cuBLAS or cuBLASLt GEMM. Kernels that a program brings itself (Triton, CUTLASS) and a cuBLAS that is linked statically are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
+        (Role::Muted, format!("{text}{why}"))
+    } else if app.playback().is_some() {
+        let text = "This recording holds no shapes at this time. Only details hold them: those of ranks that somebody looked at, those of all ranks from when r was pressed on, and all of `xpu-top record`.";
+        (Role::Muted, text.to_owned())
+    } else if app.survey.ranks_off > 0 && app.survey.ranks_off >= app.survey.heard {
+        let text = "The hooks of this job are off, and nothing is counted. `xpu-top ctl --hook on` switches them on.";
+        (Role::Warning, format!("{} {text}", glyph::OFF))
+    } else if waited > PATIENCE {
+        let text = format!(
+            "{} {asked} were asked for their shapes {} ago, and none has answered. Are their hosts up (9)? A collector answers once a second; through a firewall port 18890 must be open.",
+            glyph::STALE,
+            figure::age(waited)
+        );
+        (Role::Warning, text)
+    } else {
+        (
+            Role::Muted,
+            format!("{} {asked} are asked for their shapes; each answers once a second.", glyph::WAITING),
+        )
+    })
+}
+
+fn columns(app: &App) -> [Column; 8] {
+    let shapes = || app.products.shapes().iter();
+    let shape = shapes().map(|product| name(&product.shape).width()).max().unwrap_or(0).clamp(12, LONGEST);
+    [
+        Column::text("MxNxK, type", shape, 0),
+        Column::figure("share", 6, 1),
+        Column::figure("count", 11, 7),
+        Column::figure("TFLOPS", 7, 0),
+        Column::figure("% peak", 7, 4),
+        Column::text("slowest rank", 14, 2),
+        Column::figure("p50", 9, 3),
+        Column::figure("p99", 9, 5),
+    ]
+}
+
+impl ProductColumn {
+    /// Its place among the list's columns.
+    fn place(self) -> usize {
+        match self {
+            Self::Share => 1,
+            Self::Count => 2,
+            Self::Rate => 3,
+            Self::Peak => 4,
+            Self::Below => 5,
+            Self::Time => 6,
+        }
+    }
+}
+
+fn cells(product: &Product) -> Vec<Cell> {
+    let percent = |share: f64| match share * 100.0 {
+        percent if percent < 99.95 => format!("{} %", figure::tenths(percent)),
+        percent => format!("{percent:.0} %"),
+    };
+    let time = |quantile| product.durations.quantile(quantile).map(figure::span);
+    vec![
+        (name(&product.shape), Role::Strong),
+        (percent(product.share), Role::Text),
+        (figure::count(product.count), Role::Text),
+        known(product.rate().map(figure::three)),
+        known(product.of_peak.map(|share| figure::tenths(share * 100.0))),
+        slowest(product),
+        known(time(0.5)),
+        known(time(0.99)),
+    ]
+}
+
+/// `▼ 37 -24 %`: the sign only where it is more than noise.
+fn slowest(product: &Product) -> Cell {
+    let (Some((rank, below)), Some(&(_, rate))) = (product.slowest(), product.rates.first()) else {
+        return known(None);
+    };
+    let text = format!("{:>5} {:>4} %", rank.to_string(), format!("{:.0}", -(below * 100.0).round() + 0.0));
+    if product.is_slow(rate) {
+        (format!("{} {text}", glyph::LOW), Role::Warning)
+    } else {
+        (format!("  {text}"), Role::Muted)
+    }
+}
+
+/// `8192x1024x8192 bf16 TN`
+fn name(shape: &GemmShape) -> String {
+    format!("{shape} {}", transposed(shape))
 }

@@ -1,14 +1,172 @@
-//! Hosts: their collectors and links, versions, drops and cost.
+//! Hosts: whether they are heard, their collectors, what is lost on the way, what watching costs, and how their GPUs are.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+mod detail;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+};
 
 use super::{
     header,
+    list::{Cell, Column, List, known},
     panel::{self, Title},
 };
-use crate::{app::App, width::Room};
+use crate::{
+    app::{App, Health, Host, HostColumn},
+    figure, glyph,
+    palette::Role,
+    width::Room,
+};
+
+/// Columns of the longest name.
+const LONGEST: usize = 20;
+
+/// Lines of the detail, by the room; and those that it needs at most.
+const DETAIL: [u16; 3] = [7, 9, 12];
+const TALLEST: u16 = 18;
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let below = header::draw_brief(app, room, area, buffer);
-    panel::draw(app.palette, room, Title { name: "Hosts", ..Title::default() }, below, buffer);
+    let hosts = app.hosts.all();
+    let lines = DETAIL[(room as usize).saturating_sub(Room::Narrow as usize).min(DETAIL.len() - 1)];
+    let detail = if hosts.is_empty() { 0 } else { lines.min(below.height / 2) };
+    let frame = if room == Room::Wide { 3 } else { 2 };
+    let listed = (hosts.len().max(4) as u16).saturating_add(frame).min(below.height - detail);
+    let [list, rest] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(below);
+    let rest = Rect { height: rest.height.min(TALLEST), ..rest };
+    let inner = panel::draw(app.palette, room, title(app), list, buffer);
+    if hosts.is_empty() {
+        let text = if app.is_past() {
+            "This recording has no frame of a host up to this time."
+        } else {
+            "No host was named. `xpu-top --hosts 'gpu-[001-008]'` or `--job-hosts FILE` name them."
+        };
+        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        return;
+    }
+    let columns = columns(app);
+    let list = List {
+        columns: &columns,
+        sorted: Some((place(app.hosts.order.by), app.hosts.order.is_rising())),
+        selected: Some(app.hosts.at()),
+        lines: hosts.len(),
+    };
+    list.draw(app.palette, inner, buffer, |line| cells(&hosts[line]));
+    if let Some(host) = app.hosts.selected() {
+        detail::draw(app, room, host, rest, buffer);
+    }
+}
+
+/// How many there are of each kind; the bad ones first.
+fn title(app: &App) -> Title<'static> {
+    let hosts = app.hosts.all();
+    let count = |health: Health| hosts.iter().filter(|host| host.health == health).count();
+    let kinds = [
+        (Health::Down, glyph::ALARM, "down"),
+        (Health::Silent, glyph::STALE, "silent"),
+        (Health::Trouble, glyph::WARNING, "with something to look at"),
+        (Health::Connecting, glyph::WAITING, "connecting"),
+    ];
+    let told = kinds.into_iter().map(|(health, sign, word)| (count(health), sign, word));
+    let told: Vec<_> = told
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, sign, word)| format!("{sign} {} {word}", figure::count(count as u64)))
+        .collect();
+    let about = match (told.is_empty(), hosts.is_empty()) {
+        (true, false) => "all are up".to_owned(),
+        _ => told.join("   "),
+    };
+    Title { name: "Hosts", about, right: figure::counted(hosts.len(), "host", "hosts") }
+}
+
+fn columns(app: &App) -> [Column; 12] {
+    let names = app.hosts.all().iter().map(|host| host.name.as_str().len()).max().unwrap_or(0);
+    [
+        Column::text("state", 12, 0),
+        Column::text("host", names.clamp(8, LONGEST), 0),
+        Column::figure("ranks", 7, 0),
+        Column::figure("heard", 7, 2),
+        Column::figure("lost", 6, 3),
+        Column::figure("dropped", 8, 4),
+        Column::figure("cost %", 7, 5),
+        Column::figure("°C", 4, 6),
+        Column::figure("W", 6, 7),
+        Column::text("version", 9, 8),
+        Column::figure("timed 1 in", 10, 9),
+        Column::text("what", 24, 1),
+    ]
+}
+
+/// Columns whose figures are as old as what was heard last.
+const OLD: std::ops::Range<usize> = 6..9;
+
+fn place(column: HostColumn) -> usize {
+    match column {
+        HostColumn::Health => 0,
+        HostColumn::Ranks => 2,
+        HostColumn::Age => 3,
+        HostColumn::Lost => 4,
+        HostColumn::Overhead => 6,
+        HostColumn::Heat => 7,
+        HostColumn::Power => 8,
+    }
+}
+
+fn state(health: Health) -> (&'static str, &'static str, Role) {
+    match health {
+        Health::Up => (glyph::GOOD, "up", Role::Good),
+        Health::Connecting => (glyph::WAITING, "connecting", Role::Muted),
+        Health::Trouble => (glyph::WARNING, "up", Role::Warning),
+        Health::Silent => (glyph::STALE, "silent", Role::Warning),
+        Health::Down => (glyph::ALARM, "down", Role::Alarm),
+    }
+}
+
+fn cells(host: &Host) -> Vec<Cell> {
+    let (sign, word, role) = state(host.health);
+    let counted = |number: u64| {
+        if number > 0 { (figure::count(number), Role::Warning) } else { ("0".to_owned(), Role::Muted) }
+    };
+    let all = host.ranks.len();
+    let ranks = if host.living == all {
+        (all.to_string(), Role::Text)
+    } else {
+        (format!("{} of {all}", host.living), Role::Warning)
+    };
+    let silent = matches!(host.health, Health::Silent | Health::Down);
+    let age = host.age.map(figure::age);
+    let timed = host.gemm_one_in.zip(host.collective_one_in);
+    let unknown = || known(None);
+    let mut cells = vec![
+        (format!("{sign} {word}"), role),
+        (host.name.to_string(), Role::Strong),
+        ranks,
+        if silent { age.map_or_else(unknown, |age| (age, Role::Warning)) } else { known(age) },
+        counted(host.lost_frames),
+        counted(host.dropped_records),
+        match host.overhead {
+            Some(cost) if host.is_over_budget() => {
+                (format!("{} {:.2}", glyph::HIGH, cost * 100.0), Role::Warning)
+            }
+            cost => known(cost.map(|cost| format!("{:.2}", cost * 100.0))),
+        },
+        known(host.gpus.hottest.map(|(degrees, _)| degrees.to_string())),
+        known(host.gpus.power.map(|watts| figure::count(watts.round() as u64))),
+        match &host.collector {
+            Some(collector) if host.differs => {
+                (format!("{} {}", glyph::WARNING, collector.version), Role::Warning)
+            }
+            collector => known(collector.as_ref().map(|collector| collector.version.clone())),
+        },
+        known(timed.map(|(gemm, collective)| format!("{gemm} / {collective}"))),
+        detail::worst(host),
+    ];
+    if silent {
+        // What it said last is not of now.
+        for (_, role) in &mut cells[OLD] {
+            *role = Role::Muted;
+        }
+    }
+    cells
 }

@@ -7,8 +7,10 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 
+use super::headline;
 use crate::{
     palette::{Palette, Role},
+    widget::wrap::wrapped,
     width::Room,
 };
 
@@ -40,6 +42,17 @@ pub(super) fn draw(palette: Palette, room: Room, title: Title<'_>, area: Rect, b
     let inner = block.inner(area);
     block.render(area, buffer);
     if wide { Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner } } else { inner }
+}
+
+/// Lines that a paragraph takes at most, and columns in which it reads well.
+const PARAGRAPH: usize = 6;
+const READABLE: usize = 96;
+
+/// A paragraph at the top of the area. Says what room is left below it.
+pub(super) fn tell(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
+    let told = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
+    let lines: Vec<_> = told.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();
+    headline::lines(&lines, area, buffer)
 }
 
 /// Which part of a list is seen: the selected line stays in the middle, so that scrolling needs no memory.

@@ -1,14 +1,153 @@
-//! How long steps take over time, where that changed, and what they are made of.
+//! How long steps take over time, where that changed, what they are made of, and who makes them long.
 
-use ratatui::{buffer::Buffer, layout::Rect};
+mod breakdown;
+mod line;
+mod spread;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+};
+use xpu_shared::unit::Nanoseconds;
 
 use super::{
     header,
+    list::{Cell, Column, List, known},
     panel::{self, Title},
 };
-use crate::{app::App, width::Room};
+use crate::{
+    app::{App, Metric, Row, StepColumn},
+    figure, glyph,
+    palette::Role,
+    widget::scale::ALIKE,
+    width::Room,
+};
+
+/// Columns of the spread, beside what a step is made of.
+const BESIDE: u16 = 46;
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let below = header::draw_brief(app, room, area, buffer);
-    panel::draw(app.palette, room, Title { name: "Steps", ..Title::default() }, below, buffer);
+    if app.survey.steps.is_none() {
+        let inner =
+            panel::draw(app.palette, room, Title { name: "Steps", ..Title::default() }, below, buffer);
+        let text = "No step is known yet. `from xpu_top import Tracer; tracer = Tracer()` and `tracer.step()` in the training loop mark them. Where nobody marks them they are detected from collectives and graph launches that repeat, which takes some tens of steps; a job of one rank without graphs needs the mark.";
+        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        return;
+    }
+    let wide = room == Room::Wide;
+    let frame = if wide { 2 } else { 1 };
+    let changes = line::told(app, room) as u16;
+    let heights = match room {
+        Room::Wide => {
+            [Constraint::Length(below.height * 4 / 10), Constraint::Length(frame + 7), Constraint::Fill(1)]
+        }
+        Room::Medium => [Constraint::Length(7 + changes), Constraint::Length(8), Constraint::Fill(1)],
+        _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(5), Constraint::Fill(1)],
+    };
+    let [course, parts, ranks] = Layout::vertical(heights).areas(below);
+    line::draw(app, room, course, buffer);
+    if wide {
+        let [left, right] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(parts);
+        breakdown::draw(app, room, left, buffer);
+        spread::draw(app, room, right, buffer);
+    } else {
+        let [upper, lower] = Layout::vertical([Constraint::Length(5), Constraint::Fill(1)]).areas(parts);
+        breakdown::draw(app, room, upper, buffer);
+        spread::draw(app, room, lower, buffer);
+    }
+    draw_ranks(app, room, ranks, buffer);
+}
+
+/// The ranks, those that make steps long first.
+fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    if area.height < 3 {
+        return;
+    }
+    let lines = &app.steps.lines;
+    let title = Title {
+        name: "Ranks",
+        about: match app.steps.order.by {
+            StepColumn::Late => "who keeps the others waiting".to_owned(),
+            StepColumn::StepTime => "by what a step takes them".to_owned(),
+            StepColumn::Gemm => "by how fast their products are".to_owned(),
+            StepColumn::Blocked => "by how little their threads wait for the GPU".to_owned(),
+        },
+        right: figure::counted(lines.len(), "rank", "ranks"),
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let rows = app.survey.rows();
+    let host = rows.iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, 20);
+    let columns = [
+        Column::figure("rank", 6, 0),
+        Column::text("host", host, 5),
+        Column::figure("late ms", 8, 0),
+        Column::figure("step ms", 9, 0),
+        Column::figure("TFLOPS", 8, 2),
+        Column::figure("GEMM %", 7, 3),
+        Column::figure("NCCL %", 7, 3),
+        Column::figure("waits %", 7, 4),
+        Column::figure("host waits %", 12, 1),
+    ];
+    let place = match app.steps.order.by {
+        StepColumn::Late => 2,
+        StepColumn::StepTime => 3,
+        StepColumn::Gemm => 4,
+        StepColumn::Blocked => 8,
+    };
+    let list = List {
+        columns: &columns,
+        sorted: Some((place, app.steps.order.is_rising())),
+        selected: selected(app),
+        lines: lines.len(),
+    };
+    list.draw(app.palette, inner, buffer, |line| {
+        lines.get(line).and_then(|&row| rows.get(row)).map_or_else(Vec::new, |row| cells(app, row))
+    });
+}
+
+/// The line of the selected rank.
+fn selected(app: &App) -> Option<usize> {
+    let row = app.survey.row_of(app.selected?)?;
+    app.steps.lines.iter().position(|&line| line == row)
+}
+
+fn cells(app: &App, row: &Row) -> Vec<Cell> {
+    let status = &row.status;
+    let of = app.job().and_then(|job| job.breakdown(status.rank)).unwrap_or_default();
+    let percent = |share: Option<f64>| known(share.map(|share| figure::tenths(share * 100.0)));
+    let metric = |metric: Metric, value: Option<f64>, sign: &str| {
+        let bad = value.zip(app.survey.scale(metric)).is_some_and(|(value, scale)| scale.is_bad(value));
+        let text = value.map(figure::tenths);
+        if bad && row.is_fresh() {
+            (format!("{sign} {}", text.unwrap_or_default()), Role::Warning)
+        } else {
+            known(text)
+        }
+    };
+    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    let late = match (status.lateness_ms_p50, step) {
+        (Some(late), Some(step)) if row.is_fresh() && late > step * ALIKE => {
+            (format!("{} {}", glyph::WARNING, figure::tenths(late)), Role::Warning)
+        }
+        (late, _) => known(late.map(figure::tenths)),
+    };
+    let mut cells = vec![
+        (status.rank.to_string(), Role::Strong),
+        (status.host.to_string(), Role::Text),
+        late,
+        metric(Metric::StepTime, status.step_ms_p50, glyph::HIGH),
+        metric(Metric::Gemm, status.gemm_tflops.map(|rate| rate.0), glyph::LOW),
+        percent(of.products),
+        percent(of.collectives),
+        percent(of.waiting),
+        known(status.blocked_pct.map(figure::tenths)),
+    ];
+    if !row.is_fresh() {
+        for (_, role) in &mut cells {
+            *role = Role::Muted;
+        }
+    }
+    cells
 }

@@ -21,6 +21,7 @@ const KEYS: usize = 16_384;
 #[derive(Debug, Default)]
 pub(super) struct Detail {
     summary: Option<Summary>,
+    steps: Histogram,
     gemms: BTreeMap<GemmShape, Option<GemmTotals>>,
     collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
     graphs: BTreeMap<u32, Option<GraphTotals>>,
@@ -50,6 +51,9 @@ impl Detail {
                 add(known, kernel, |totals| &mut totals.durations);
             }
         }
+        if let Some(steps) = &summary.steps {
+            self.steps.merge(&steps.durations);
+        }
         self.summary = Some(summary.clone());
     }
 }
@@ -58,6 +62,11 @@ impl RankView {
     /// The whole summary, of a rank somebody looks at.
     pub fn summary(&self) -> Option<&Summary> {
         self.detail.summary.as_ref()
+    }
+
+    /// Steps one by one, those completed since somebody looks. Empty unless looked at.
+    pub fn single_steps(&self) -> &Histogram {
+        &self.detail.steps
     }
 
     /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.

@@ -53,6 +53,14 @@ impl RankView {
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
+    /// Share of the last half minute that the GPU was at products, if those that were not timed ran like those that were.
+    pub fn products_share(&self) -> Option<f64> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let busy = (last.arithmetic - first.arithmetic) / (self.gemm_rate()?.0 * 1e12);
+        (seconds > 0.0 && busy.is_finite()).then(|| busy / seconds)
+    }
+
     /// Tokens and samples a second over the last half minute, between steps. `None` where the program does not say.
     pub fn tokens_per_second(&self) -> Option<f64> {
         self.worked(|work| work.tokens)

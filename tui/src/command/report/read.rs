@@ -10,16 +10,29 @@ use xpu_shared::{
 
 use crate::args::UsageError;
 
+/// Why a recording is no capture.
+pub(crate) const NO_CAPTURE: &str =
+    "it is a recording, and no capture is in it; `xpu-top capture -o FILE` makes one";
+
 /// What a file holds of a capture. What of it could not be read is told, and the rest is gone on with.
 pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
     let wrong = |why: String| UsageError::Value(format!("cannot read {}: {why}", path.display()));
-    let mut recording = Recording::open_file(path).map_err(|error| wrong(error.to_string()))?;
+    let (capture, complaints) = open(path).map_err(wrong)?;
+    for complaint in complaints {
+        eprintln!("xpu-top: {}: {complaint}", path.display());
+    }
+    Ok(capture)
+}
+
+/// The same, and what of it could not be read.
+pub(crate) fn open(path: &Path) -> Result<(Capture, Vec<String>), String> {
+    let mut recording = Recording::open_file(path).map_err(|error| error.to_string())?;
     let (mut capture, mut unread) = (Capture::default(), 0_u64);
     for entry in recording.entries().to_vec() {
         if entry.kind != BlockKind::Overview {
             continue;
         }
-        let Some(block) = recording.block(&entry).map_err(|error| wrong(error.to_string()))? else {
+        let Some(block) = recording.block(&entry).map_err(|error| error.to_string())? else {
             continue;
         };
         for record in block.records() {
@@ -30,14 +43,9 @@ pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
         }
     }
     if capture.is_empty() {
-        let why = "it is a recording, and no capture is in it; `xpu-top capture -o FILE` makes one";
-        return Err(wrong(why.to_owned()));
+        return Err(NO_CAPTURE.to_owned());
     }
-    if unread > 0 {
-        eprintln!("xpu-top: {}: {unread} frames in it are of another version of xpu-top", path.display());
-    }
-    for damage in recording.damage() {
-        eprintln!("xpu-top: {}: {damage}", path.display());
-    }
-    Ok(capture)
+    let unread = (unread > 0).then(|| format!("{unread} frames in it are of another version of xpu-top"));
+    let damage = recording.damage().iter().map(ToString::to_string);
+    Ok((capture, unread.into_iter().chain(damage).collect()))
 }

@@ -29,7 +29,7 @@ pub(super) fn text(report: &Report, top: usize) -> String {
 }
 
 /// What it is of, how far it can be trusted, and what is not in it.
-pub(super) fn preface(report: &Report) -> Vec<String> {
+pub(crate) fn preface(report: &Report) -> Vec<String> {
     let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
     let mut lines = vec![format!(
         "{}: {}, steps {}, {} operations, {} dropped, {} without GPU times",

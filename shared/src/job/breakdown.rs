@@ -1,0 +1,87 @@
+//! What a rank's time goes to while its job runs, as far as digests tell. Only a capture tells all of it.
+
+use std::collections::BTreeMap;
+
+use super::{Job, RankView, Sample};
+use crate::{
+    id::{CommunicatorId, Rank},
+    unit::Nanoseconds,
+};
+
+/// Shares of the last half minute; `None` where nothing tells. They overlap: communication may run beside products.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Breakdown {
+    /// The GPU at products: their arithmetic, at the rate of those that were timed.
+    pub products: Option<f64>,
+    /// The GPU in collectives: as many as were made, each as long as those that were timed. Waiting for others is in it.
+    pub collectives: Option<f64>,
+    /// The part of that in which the rank waited for others; where all ranks' times are known.
+    pub waiting: Option<f64>,
+    /// Threads of the program that were held until the GPU was done; several may make it more than one.
+    pub blocked: Option<f64>,
+}
+
+impl Job {
+    pub fn breakdown(&self, rank: Rank) -> Option<Breakdown> {
+        let view = self.rank(rank)?;
+        let collectives = collectives(view);
+        let waited = self.waited(view.samples());
+        Some(Breakdown {
+            products: view.products_share(),
+            collectives,
+            waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
+            blocked: view.blocked(),
+        })
+    }
+
+    /// Of the time of these collectives the part that was waiting for the last rank to come.
+    fn waited<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<f64> {
+        let known = samples.filter_map(|sample| Some((sample.duration, self.complete(sample)?.transfer())));
+        let (all, waited) =
+            known.fold((0, 0), |(all, waited), (duration, transfer): (Nanoseconds, Nanoseconds)| {
+                (all + duration.0, waited + duration.0.saturating_sub(transfer.0))
+            });
+        (all > 0).then(|| waited as f64 / all as f64)
+    }
+}
+
+/// Each communicator is timed at a rate of its own: its mean counts as often as it was used.
+fn collectives(view: &RankView) -> Option<f64> {
+    let mut means: BTreeMap<CommunicatorId, (u64, u64)> = BTreeMap::new();
+    for sample in view.samples() {
+        let (time, number) = means.entry(sample.communicator).or_default();
+        (*time, *number) = (*time + sample.duration.0, *number + 1);
+    }
+    let states = &view.latest()?.communicators;
+    let used = states.iter().filter_map(|state| Some((state.entered as f64, means.get(&state.id)?)));
+    let (mut entered, mut time) = (0.0, 0.0);
+    for (count, &(sum, number)) in used {
+        entered += count;
+        time += count * sum as f64 / number as f64;
+    }
+    (entered > 0.0).then(|| view.collectives_per_second().map(|rate| rate * time / entered / 1e9)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{job::Jobs, simulation::Simulation};
+
+    #[test]
+    fn who_is_waited_for_does_not_wait_and_the_others_do() {
+        let simulation = Simulation { slow: vec![(Rank(3), 1.4)], ..Simulation::new(1, 1, 8) };
+        let mut jobs = Jobs::default();
+        for second in 100..130 {
+            simulation.digests(second).iter().for_each(|frame| jobs.fold(frame));
+        }
+        let job = jobs.foremost().unwrap();
+        let [slow, other] = [Rank(3), Rank(0)].map(|rank| job.breakdown(rank).unwrap());
+        // A simulated second has whole steps only: a share of 0.71 of their time.
+        assert!((0.4..0.7).contains(&other.products.unwrap()), "{other:?}");
+        assert!(slow.products.unwrap() > 1.3 * other.products.unwrap(), "{slow:?} {other:?}");
+        assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");
+        assert!(other.waiting.unwrap() > 0.8 * other.collectives.unwrap(), "{other:?}");
+        assert!(slow.waiting.unwrap() < 0.2 * other.waiting.unwrap(), "{slow:?}");
+        assert_eq!(job.breakdown(Rank(99)), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Captures and recordings.
+
+use std::time::Duration;
+
+use xpu_shared::{id::Step, simulation::Simulation, unit::Moment};
+use xpu_tests::Lab;
+use xpu_top::{
+    action::{Action, Effect},
+    capture::{Outcome, Progress},
+    capturer::Standing,
+    recorder::{Standing as Recording, Written},
+    shelf::{Label, Listing, Order, Summary, Volume, What},
+    update::update,
+};
+
+use crate::{golden, golden_at_both};
+
+fn volume(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &str>) -> Volume {
+    let written = Moment(lab.now().0 - minutes * 60_000_000_000);
+    let label = label
+        .map(|what| Label { what, job: "llama-70b".to_owned(), closed: !name.contains("cut"), damage: 0 })
+        .map_err(str::to_owned);
+    Volume { path: name.into(), bytes, written, label }
+}
+
+fn listing(lab: &Lab) -> Listing {
+    let capture = |first, ranks, missing| {
+        Ok(What::Capture { first: Step(first), last: Step(first + 2), ranks, missing })
+    };
+    let recording = |minutes| {
+        let from = Moment(1_800_000_000_000_000_000);
+        Ok(What::Recording { from, to: from.after(Duration::from_mins(minutes)), hosts: 8, ranks: 64 })
+    };
+    let files = vec![
+        volume(lab, "xpu-top-llama-70b-20270115T083327Z.xpucap", 2, 3_812_345, capture(16_712, 64, 0)),
+        volume(lab, "xpu-top-llama-70b-20270115T080000Z.xpucap", 35, 3_700_000, capture(1_204, 63, 1)),
+        volume(lab, "night-cut.xpurec", 600, 812_000_000, recording(540)),
+        volume(lab, "night.xpurec", 1_900, 1_312_000_000, recording(719)),
+        volume(
+            lab,
+            "half.xpucap",
+            3_000,
+            12,
+            Err(
+                "it holds no whole block of frames: the recorder was ended in its first second, or all of it is damaged; record anew",
+            ),
+        ),
+    ];
+    Listing { files, left_out: 0, failure: None }
+}
+
+fn with_files() -> Lab {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    lab.keys("8");
+    assert_eq!(lab.effects().last(), Some(&Effect::Shelf(Order::List)));
+    let listing = listing(&lab);
+    update(lab.app(), Action::Listed(listing));
+    lab
+}
+
+fn summary() -> Summary {
+    Summary {
+        about: vec![
+            "llama-70b: 64 ranks, steps 16712-16714, 55,296 operations, 0 dropped, 0 without GPU times".to_owned(),
+            "clocks agree within 0.012 ms by 768 collectives; GPU times are within 0.003 ms of the host's".to_owned(),
+            "compute is products, graphs and kernels asked for by name: other kernels and copies are in the gap".to_owned(),
+        ],
+        shares: vec![("compute", 0.71), ("exposed communication", 0.14), ("memory", 0.0), ("gap", 0.15)],
+        step_ms: Some(102.4),
+        tops: vec![
+            ("57344x1024x8192 TN bf16".to_owned(), "1,536 times, 656.2 TFLOPS, 17.2 % of the time".to_owned()),
+            ("8192x1024x28672 TN bf16".to_owned(), "1,536 times, 638.0 TFLOPS, 8.8 % of the time".to_owned()),
+            ("rank 37".to_owned(), "last to 762 of 768 collectives, costs 22.4 ms a step".to_owned()),
+        ],
+        is_capture: true,
+    }
+}
+
+#[test]
+fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
+    let mut lab = with_files();
+    let screen = lab.screen(132, 40);
+    screen
+        .shows("● capture")
+        .shows("steps 16,712 to 16,714, 64 ranks")
+        .shows("✖ broken")
+        .shows("it holds no whole block");
+    screen.shows("▲ cut short").shows("5 files");
+    golden_at_both("captures-list", &mut lab);
+    lab.keys("G").screen(80, 24).shows("▌✖ broken");
+    // What cannot be written is said, and nothing is asked for.
+    let before = lab.effects().len();
+    lab.keys("e").screen(132, 40).shows("✖ half.xpucap: it holds no whole block");
+    lab.keys("kH").screen(132, 40).shows("night.xpurec is a recording");
+    assert_eq!(lab.effects().len(), before);
+}
+
+#[test]
+fn a_file_is_opened_and_said_what_can_be_done_with_it() {
+    let mut lab = with_files();
+    lab.keys("<Enter>").screen(132, 40).shows("it is being read");
+    let name = "xpu-top-llama-70b-20270115T083327Z.xpucap";
+    assert_eq!(lab.effects().last(), Some(&Effect::Shelf(Order::Open(name.into()))));
+    update(lab.app(), Action::Opened(name.into(), Ok(Box::new(summary()))));
+    let screen = lab.screen(132, 40);
+    screen.shows("compute 71.0 %").shows("exposed communication 14.0 %").shows("rank 37");
+    screen.shows(&format!("xpu-top --replay {name}")).shows(&format!("xpu-top report {name}"));
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        golden(&format!("captures-{width}x{height}"), &lab.screen(width, height));
+    }
+    lab.keys("eH");
+    let asked: Vec<_> = lab.effects().iter().rev().take(2).rev().cloned().collect();
+    assert_eq!(asked, [Effect::Shelf(Order::Export(name.into())), Effect::Shelf(Order::Page(name.into()))]);
+    // The first escape closes the file, the next leaves the page.
+    lab.keys("<Esc>").screen(132, 40).hides("compute 71.0 %").shows("In this folder");
+    lab.keys("<Esc>").screen(132, 40).hides("In this folder");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_whole_says_why() {
+    let mut lab = with_files();
+    lab.keys("G<Enter>");
+    update(
+        lab.app(),
+        Action::Opened("half.xpucap".into(), Err("it holds no whole block of frames".to_owned())),
+    );
+    lab.screen(132, 40).shows("✖ it holds no whole block of frames");
+    golden_at_both("captures-broken", &mut lab);
+    // What comes after it was closed stays closed.
+    lab.keys("<Esc>");
+    update(lab.app(), Action::Opened("half.xpucap".into(), Ok(Box::new(summary()))));
+    lab.screen(132, 40).hides("compute");
+}
+
+#[test]
+fn what_is_under_way_has_its_bar_and_its_file() {
+    let mut lab = with_files();
+    let progress = Progress { first: Step(16_712), last: Step(16_714), ranks: 64, agreed: 64, whole: 40 };
+    update(lab.app(), Action::Captured(Standing::UnderWay(progress)));
+    let file = Written {
+        path: "xpu-top-llama-70b-20270115T083000Z.xpurec".into(),
+        bytes: 12_400_000,
+        frames: 4_812,
+    };
+    let kept = Some((Moment(lab.now().0 - 540_000_000_000), 9_000_000));
+    update(lab.app(), Action::Recorded(Recording { file: Some(file), kept, failure: None }));
+    let screen = lab.screen(132, 40);
+    screen
+        .shows("▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱ steps 16,712 to 16,714")
+        .shows("40 of 64 are here")
+        .shows("4,812 frames; r ends it");
+    screen.shows("the last 9 m in 8.6 MiB");
+    golden_at_both("captures-under-way", &mut lab);
+    let done = Outcome {
+        path: "c.xpucap".into(),
+        complaints: vec!["rank 3: it is past those steps".to_owned()],
+        summary: "steps 16,712 to 16,714 of 63 of 64 ranks".to_owned(),
+        bytes: 3_000_000,
+        whole: 63,
+        ranks: 64,
+    };
+    update(lab.app(), Action::Captured(Standing::Done(done)));
+    lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
+}
+
+#[test]
+fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
+    let mut lab = Lab::new(Simulation::new(7, 1, 8));
+    lab.keys("8").screen(80, 24).shows("the folder is being read");
+    golden_at_both("captures-reading", &mut lab);
+    update(lab.app(), Action::Listed(Listing::default()));
+    lab.screen(80, 24).shows("There is no capture and no recording here");
+    golden_at_both("captures-none", &mut lab);
+    let failure = Some("this folder cannot be read: Permission denied (os error 13)".to_owned());
+    update(lab.app(), Action::Listed(Listing { failure, ..Listing::default() }));
+    lab.screen(80, 24).shows("✖ this folder cannot be read");
+    golden_at_both("captures-unreadable", &mut lab);
+}
+
+#[test]
+fn the_folder_is_looked_at_again_while_it_is_looked_at() {
+    let mut lab = with_files();
+    let lists =
+        |lab: &Lab| lab.effects().iter().filter(|effect| **effect == Effect::Shelf(Order::List)).count();
+    let mut lab = lab_run(&mut lab, 9);
+    assert_eq!(lists(&lab), 4);
+    lab.keys("1");
+    let lab = lab_run(&mut lab, 9);
+    assert_eq!(lists(&lab), 4);
+}
+
+fn lab_run(lab: &mut Lab, seconds: u64) -> Lab {
+    std::mem::replace(lab, Lab::at_rest(Simulation::new(7, 1, 1), xpu_top::palette::Depth::True)).run(seconds)
+}

@@ -1,0 +1,83 @@
+//! Products by shape.
+
+use xpu_shared::{frame::Body, id::Rank, simulation::Simulation};
+use xpu_tests::Lab;
+use xpu_top::{action::Effect, palette::Depth};
+
+use crate::{golden, golden_at_both, one_of_a_thousand, one_slow};
+
+fn watched(lab: &Lab) -> usize {
+    match lab.effects().last() {
+        Some(Effect::WatchRanks(Some((_, ranks)))) => ranks.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_shape_has_its_rate_its_share_and_its_slowest_rank() {
+    let mut lab = one_slow();
+    lab.keys("3");
+    assert_eq!(watched(&lab), 64);
+    let mut lab = lab.run(20);
+    let screen = lab.screen(132, 40);
+    screen.shows("13 shapes of 64 ranks").shows("57344x1024x8192 bf16 TN").shows("▼    37  -24 %");
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        golden(&format!("gemms-{width}x{height}"), &lab.screen(width, height));
+    }
+    // The rank that is slowest at it, alone.
+    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37");
+    lab.keys("<Esc>");
+    assert_eq!(lab.effects().last(), Some(&Effect::WatchRanks(None)));
+}
+
+#[test]
+fn the_list_is_sorted_and_what_is_selected_stays() {
+    let mut lab = one_slow();
+    lab.keys("3");
+    let mut lab = lab.run(3);
+    lab.screen(132, 40).shows("share↓").shows("▌8192x57344x1024 bf16 NT");
+    // By count, then by TFLOPS: the loss is by far the slowest.
+    lab.keys("oog").screen(132, 40).shows("TFLOPS↑").shows("▌256x1024x1024 f32 TN");
+    lab.keys("O").screen(132, 40).shows("TFLOPS↓").shows("▌256x1024x1024 f32 TN");
+    lab.keys("g").screen(132, 40).hides("▌256x1024x1024 f32 TN");
+    lab.keys("G").screen(80, 24).shows("▌256x1024x1024 f32 TN");
+    lab.keys("k<PgUp>").screen(80, 24).hides("▌256x1024x1024 f32 TN");
+}
+
+#[test]
+fn of_a_thousand_ranks_some_are_asked_and_it_is_said_of_how_many() {
+    let mut lab = one_of_a_thousand(Depth::True);
+    lab.keys("3");
+    assert_eq!(watched(&lab), 32);
+    let mut lab = lab.run(3);
+    // The rank that is slow is among them.
+    lab.screen(132, 40).shows("13 shapes of 32 of 1,024 ranks").shows("▼   517");
+    golden_at_both("gemms-1024-ranks", &mut lab);
+}
+
+#[test]
+fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("3").screen(132, 40).shows("8 ranks are asked for their shapes");
+    golden_at_both("gemms-asked", &mut lab);
+    let mut lab = lab.run_only(9, |frame| !matches!(frame.body, Body::Detail(_)));
+    lab.screen(132, 40).shows("8 ranks were asked for their shapes 9 s ago, and none has answered");
+    golden_at_both("gemms-silent", &mut lab);
+}
+
+#[test]
+fn a_job_without_products_is_told_what_is_seen() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("3");
+    let mut frames = {
+        let simulation = lab.simulation();
+        simulation.details(1_841, (0..8).map(Rank))
+    };
+    for frame in &mut frames {
+        let Body::Detail(detail) = &mut frame.body else { unreachable!() };
+        detail.summary.gemms.clear();
+    }
+    lab.arrive(frames);
+    lab.screen(132, 40).shows("No product is seen yet");
+    golden_at_both("gemms-none", &mut lab);
+}

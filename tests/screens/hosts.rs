@@ -1,0 +1,90 @@
+//! Hosts.
+
+use xpu_shared::{
+    frame::{Body, Throttle},
+    simulation::Simulation,
+};
+use xpu_tests::Lab;
+use xpu_top::{arrival::Link, palette::Depth};
+
+use crate::{golden, golden_at_both};
+
+/// Eight hosts; of one the collector is older, one lost frames, one has a GPU that is held down and a hook that is blind, one is down.
+fn mixed() -> Lab {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    let mut snapshots = lab.simulation().snapshots(1_841);
+    let Body::Snapshot(snapshot) = &mut snapshots[5].body else { unreachable!() };
+    "0.0.9".clone_into(&mut snapshot.version);
+    lab.arrive(vec![snapshots.remove(5)]);
+    let mut frames = lab.simulation().digests(1_842);
+    frames[1].lost = 12;
+    let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
+    let rank = &mut digest.ranks[5];
+    rank.blind = vec!["libcublas.so.12 is linked statically: its products are not seen".to_owned()];
+    rank.overhead_ppm = 1_400;
+    if let Some(device) = &mut rank.device {
+        (device.throttle, device.temperature) = (Some(Throttle::HARDWARE_THERMAL), Some(91));
+    }
+    lab.arrive(frames);
+    let gone = lab.simulation().host(2);
+    let why =
+        "no answer on port 18891 for 12 s; is a collector running there, and does a firewall let it through?";
+    lab.link(2, Link::Down { why: why.to_owned() });
+    lab.run_only(12, |frame| frame.host != gone && frame.host.as_str() != "gpu-005")
+}
+
+#[test]
+fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
+    let mut lab = mixed();
+    let screen = lab.keys("9").screen(132, 40);
+    screen
+        .shows("8 hosts")
+        .shows("✖ down")
+        .shows("◷ silent")
+        .shows("▲ 0.0.9")
+        .shows("no answer on port 18891");
+    screen.shows("✖ 1 down   ◷ 1 silent   ▲ 2 with something to look at");
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        golden(&format!("hosts-{width}x{height}"), &lab.screen(width, height));
+    }
+    let screen = lab.keys("j").screen(132, 40);
+    screen
+        .shows("libcublas.so.12 is linked statically")
+        .shows("hottest 91 °C (rank 37)")
+        .shows("0.140 % of wall time of a budget of 0.10 %");
+    golden_at_both("hosts-blind", &mut lab);
+    lab.keys("<Enter>").screen(132, 40).shows("rank 37 (gpu-005");
+}
+
+#[test]
+fn hosts_are_sorted_by_what_they_cost_and_how_hot_they_are() {
+    let mut lab = mixed();
+    lab.keys("9oooo").screen(132, 40).shows("cost %↓");
+    lab.keys("g").screen(132, 40).shows("▌◷ silent");
+    lab.keys("oG").screen(132, 40).shows("°C↓");
+    lab.keys("Og").screen(132, 40).shows("°C↑").hides("▌◷ silent");
+}
+
+#[test]
+fn many_hosts_scroll() {
+    let mut lab = Lab::new(Simulation::new(7, 128, 8));
+    lab.keys("9").screen(80, 24).shows("all are up").shows("128 hosts").shows("gpu-001");
+    lab.keys("G").screen(80, 24).shows("gpu-128").hides("gpu-001");
+    lab.keys("<PgUp>").screen(80, 24).shows("gpu-118");
+    golden_at_both("hosts-128", &mut lab);
+}
+
+#[test]
+fn before_any_host_answers_it_is_seen_which_are_asked() {
+    let mut lab = Lab::at_rest(Simulation::new(7, 4, 8), Depth::True);
+    lab.keys("9").screen(80, 24).shows("◌ connecting").shows("◌ 4 connecting");
+    golden_at_both("hosts-connecting", &mut lab);
+    for host in 0..4 {
+        lab.link(host, Link::Down { why: "connection refused on port 18891; no collector listens there: start the job under `xpu-top run`".to_owned() });
+    }
+    lab.screen(80, 24).shows("✖ 4 down").shows("connection refused");
+    golden_at_both("hosts-down", &mut lab);
+    let mut nobody = Lab::at_rest(Simulation::new(7, 0, 8), Depth::True);
+    nobody.keys("9").screen(80, 24).shows("No host was named");
+    golden_at_both("hosts-none", &mut nobody);
+}

@@ -1,0 +1,89 @@
+//! Steps: how long they take, since when, and what they are made of.
+
+use xpu_shared::{
+    frame::{Body, StepSource},
+    id::Rank,
+    simulation::Simulation,
+};
+use xpu_tests::Lab;
+
+use crate::{golden, golden_at_both, one_slow};
+
+#[test]
+fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
+    let mut lab = one_slow();
+    lab.keys("5");
+    let mut lab = lab.run(12);
+    let screen = lab.screen(132, 40);
+    screen.shows("▲ 102.4 to 124.9 ms (+22.0 %) from step").shows("steps are marked by the program");
+    screen.shows("GEMM").shows("18.0 % is waiting for ranks").shows("other kernels, copies, host");
+    screen.shows("single p50").shows("who keeps the others waiting");
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        golden(&format!("steps-{width}x{height}"), &lab.screen(width, height));
+    }
+}
+
+#[test]
+fn ranks_are_sorted_and_one_of_them_is_gone_to() {
+    let mut lab = one_slow();
+    let mut lab = {
+        lab.keys("5");
+        lab.run(2)
+    };
+    // The latest, then by what a step takes, then by how fast the products are.
+    lab.keys("g").screen(132, 40).shows("late ms↓").shows("▌    37");
+    lab.keys("oo").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
+    lab.keys("O").screen(132, 40).shows("TFLOPS↓");
+    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37");
+}
+
+#[test]
+fn a_steady_job_has_a_line_and_no_change() {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8)).run(60);
+    lab.keys("5");
+    let mut lab = lab.run(2);
+    lab.screen(132, 40).shows("now 102.4 ms").hides(" from step ").hides("│▲");
+    golden_at_both("steps-steady", &mut lab);
+}
+
+#[test]
+fn the_line_begins_when_somebody_looks() {
+    let simulation = Simulation::new(7, 2, 4);
+    let mut lab = Lab::at_rest(simulation.clone(), xpu_top::palette::Depth::True);
+    lab.arrive(simulation.snapshots(1_800));
+    lab.keys("5").screen(132, 40).shows("the line begins now");
+    golden_at_both("steps-begin", &mut lab);
+}
+
+#[test]
+fn of_a_job_that_stands_the_line_ends_and_it_is_said_for_how_long() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("5");
+    let mut lab = lab.hang(Rank(6)).run(30);
+    lab.screen(132, 40).shows("no step for 30 s");
+    golden_at_both("steps-hang", &mut lab);
+}
+
+#[test]
+fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    let without = |source: Option<StepSource>, lab: &mut Lab| {
+        let mut frames = lab.simulation().digests(1_841);
+        for frame in &mut frames {
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            for rank in &mut digest.ranks {
+                rank.step_source = source;
+                if source.is_none() {
+                    (rank.step, rank.step_median, rank.step_count) = (None, None, 0);
+                }
+            }
+        }
+        lab.arrive(frames);
+    };
+    without(Some(StepSource::Detected), &mut lab);
+    lab.keys("5").screen(132, 40).shows("steps are detected: nobody calls step()");
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    without(None, &mut lab);
+    lab.keys("5").screen(132, 40).shows("No step is known yet").shows("tracer.step()");
+    golden_at_both("steps-none", &mut lab);
+}

@@ -1,0 +1,77 @@
+//! The captures and recordings that lie in the folder, which one is selected, and what is in the one that was opened.
+
+use std::{path::PathBuf, time::Duration};
+
+use xpu_shared::unit::Moment;
+
+use crate::shelf::{Listing, Order, Summary, Volume};
+
+/// How often the folder is looked at again while its page is open.
+const AGAIN: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Default)]
+pub struct Files {
+    /// Nothing before the folder was first looked at.
+    pub listing: Option<Listing>,
+    selected: Option<PathBuf>,
+    pub opened: Opened,
+    asked: Option<Moment>,
+}
+
+/// What is open below the list.
+#[derive(Debug, Default)]
+pub enum Opened {
+    #[default]
+    Nothing,
+    /// It is being read.
+    Coming(PathBuf),
+    Here(PathBuf, Result<Box<Summary>, String>),
+}
+
+impl Files {
+    pub fn all(&self) -> &[Volume] {
+        self.listing.as_ref().map_or(&[], |listing| &listing.files)
+    }
+
+    /// The selected one's index: the first, where nothing else was chosen or the chosen one is gone.
+    pub fn at(&self) -> usize {
+        let chosen = |path: &PathBuf| self.all().iter().position(|file| file.path == *path);
+        self.selected.as_ref().and_then(chosen).unwrap_or(0)
+    }
+
+    pub fn selected(&self) -> Option<&Volume> {
+        self.all().get(self.at())
+    }
+
+    pub(crate) fn select(&mut self, index: usize) {
+        self.selected = self.all().get(index).map(|file| file.path.clone());
+    }
+
+    /// The folder is to be looked at, if that was not done just now.
+    pub(crate) fn due(&mut self, now: Moment) -> Option<Order> {
+        let due = self.asked.is_none_or(|asked| now.since(asked) >= AGAIN || now < asked);
+        due.then(|| {
+            self.asked = Some(now);
+            Order::List
+        })
+    }
+
+    /// The selected file is to be read.
+    pub(crate) fn open(&mut self) -> Option<Order> {
+        let path = self.selected()?.path.clone();
+        self.opened = Opened::Coming(path.clone());
+        Some(Order::Open(path))
+    }
+
+    /// A file was read. What was closed meanwhile stays so.
+    pub(crate) fn came(&mut self, path: PathBuf, summary: Result<Box<Summary>, String>) {
+        if matches!(&self.opened, Opened::Coming(wanted) if *wanted == path) {
+            self.opened = Opened::Here(path, summary);
+        }
+    }
+
+    /// `true` where something was open.
+    pub(crate) fn close(&mut self) -> bool {
+        !matches!(std::mem::take(&mut self.opened), Opened::Nothing)
+    }
+}

@@ -1,0 +1,257 @@
+//! The hosts: whether each is heard, which collector speaks for it, what is lost on the way, and how its GPUs are.
+
+mod gather;
+
+use std::{collections::HashMap, time::Duration};
+
+use xpu_shared::{
+    frame::{Life, RankDigest, Throttle},
+    id::{HostName, Rank},
+    job::{Collector, Job, Jobs, RankView},
+    stack::Ranks,
+    unit::Moment,
+};
+
+use super::{
+    Roads,
+    order::{Order, Sortable},
+    survey::STALE,
+};
+use crate::arrival::{Endpoint, Link};
+
+/// What hooks of one host cannot see, in so many texts; its ranks mostly say the same.
+const BLIND: usize = 4;
+
+#[derive(Debug, Default)]
+pub struct Hosts {
+    rows: Vec<Host>,
+    pub(crate) order: Order<HostColumn>,
+    selected: Option<HostName>,
+    /// The version that most collectors have.
+    pub version: Option<String>,
+    made: Option<u64>,
+}
+
+/// One host.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// As it calls itself, or while it has not spoken as it was named.
+    pub name: HostName,
+    pub health: Health,
+    pub endpoint: Option<Endpoint>,
+    /// How the way to it is, and since when; nothing of a recording.
+    pub link: Option<(Link, Duration)>,
+    pub collector: Option<Collector>,
+    /// Its collector has not the version that most have.
+    pub differs: bool,
+    /// Of the job that is shown: those there, and those of them that live.
+    pub ranks: Ranks,
+    pub living: usize,
+    /// Of other jobs.
+    pub others: usize,
+    /// Since anything was heard of it.
+    pub age: Option<Duration>,
+    pub lost_frames: u64,
+    pub dropped_records: u64,
+    pub untimed: u64,
+    /// Share of wall time its hooks take from launching threads, the worst rank's, and what it may be.
+    pub overhead: Option<f64>,
+    pub budget: Option<f64>,
+    /// One in so many is timed, at the coarsest.
+    pub gemm_one_in: Option<u64>,
+    pub collective_one_in: Option<u64>,
+    /// Living ranks whose hook is off.
+    pub off: usize,
+    pub blind: Vec<String>,
+    pub gpus: Gpus,
+}
+
+/// The GPUs of one host that the driver tells of.
+#[derive(Clone, Debug, Default)]
+pub struct Gpus {
+    pub read: usize,
+    /// In degrees Celsius, and whose it is.
+    pub hottest: Option<(u32, Rank)>,
+    /// Of all together, in watts.
+    pub power: Option<f64>,
+    pub limit: Option<f64>,
+    /// Whose clocks are held down, and by what.
+    pub held: Vec<(Rank, &'static str)>,
+    pub xids: u32,
+}
+
+/// How a host is, the worst last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    Up,
+    /// Nobody has heard of it yet.
+    #[default]
+    Connecting,
+    /// It speaks, and something about it is not as it should be.
+    Trouble,
+    /// The way is open, or was, and nothing comes.
+    Silent,
+    Down,
+}
+
+/// What the list can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostColumn {
+    Health,
+    Ranks,
+    Age,
+    Lost,
+    Overhead,
+    Heat,
+    Power,
+}
+
+impl Sortable for HostColumn {
+    const ALL: &'static [Self] =
+        &[Self::Health, Self::Ranks, Self::Age, Self::Lost, Self::Overhead, Self::Heat, Self::Power];
+
+    fn large_first(self) -> bool {
+        !matches!(self, Self::Ranks)
+    }
+}
+
+impl Host {
+    fn take(&mut self, rank: Rank, view: &RankView) {
+        self.ranks.insert(rank);
+        self.living += usize::from(view.is_alive());
+        let Some(digest) = view.latest() else { return };
+        self.dropped_records += digest.dropped_records;
+        self.untimed += digest.untimed;
+        let share = |ppm: u32| f64::from(ppm) / 1e6;
+        let most = |known: Option<f64>, more: f64| Some(known.map_or(more, |known| known.max(more)));
+        self.overhead = most(self.overhead, share(digest.overhead_ppm));
+        if let Some(budget) = digest.budget_ppm {
+            self.budget = most(self.budget, share(budget));
+        }
+        if view.life() == Life::Alive {
+            self.off += usize::from(!digest.enabled);
+            self.gemm_one_in = self.gemm_one_in.max(Some(digest.gemm_rate.stands_for()));
+            self.collective_one_in = self.collective_one_in.max(Some(digest.collective_rate.stands_for()));
+        }
+        for text in &digest.blind {
+            if self.blind.len() < BLIND && !self.blind.contains(text) {
+                self.blind.push(text.clone());
+            }
+        }
+        self.gpus.take(rank, digest);
+    }
+
+    fn judge(&mut self) {
+        let gone = self.living < self.ranks.len();
+        let trouble = self.differs
+            || self.lost_frames + self.dropped_records + self.untimed > 0
+            || self.is_over_budget()
+            || self.off > 0
+            || !self.blind.is_empty()
+            || !self.gpus.held.is_empty()
+            || self.gpus.xids > 0
+            || (gone && self.living > 0);
+        self.health = match (&self.link, self.age) {
+            (Some((Link::Down { .. }, _)), _) => Health::Down,
+            (_, Some(age)) if age >= STALE && self.living > 0 => Health::Silent,
+            (_, None) if self.link.is_some() => Health::Connecting,
+            _ if trouble => Health::Trouble,
+            _ => Health::Up,
+        };
+    }
+
+    pub fn is_over_budget(&self) -> bool {
+        self.overhead.zip(self.budget).is_some_and(|(overhead, budget)| overhead > budget)
+    }
+
+    /// Why the way to it is closed.
+    pub fn why(&self) -> Option<&str> {
+        match &self.link {
+            Some((Link::Down { why }, _)) => Some(why),
+            _ => None,
+        }
+    }
+
+    fn figure(&self, column: HostColumn) -> Option<f64> {
+        match column {
+            HostColumn::Health => Some(f64::from(self.health as u8)),
+            HostColumn::Ranks => Some(self.living as f64),
+            HostColumn::Age => self.age.map(|age| age.as_secs_f64().floor()),
+            HostColumn::Lost => Some((self.lost_frames + self.dropped_records) as f64),
+            HostColumn::Overhead => self.overhead,
+            HostColumn::Heat => self.gpus.hottest.map(|(degrees, _)| f64::from(degrees)),
+            HostColumn::Power => self.gpus.power,
+        }
+    }
+}
+
+impl Gpus {
+    fn take(&mut self, rank: Rank, digest: &RankDigest) {
+        let Some(device) = digest.device.as_ref().filter(|device| !device.is_stale()) else { return };
+        self.read += 1;
+        let watts = |sum: &mut Option<f64>, more: Option<u32>| {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0.0) + f64::from(more) / 1e3);
+            }
+        };
+        watts(&mut self.power, device.power);
+        watts(&mut self.limit, device.power_limit);
+        if let Some(degrees) = device.temperature
+            && self.hottest.is_none_or(|(most, _)| degrees > most)
+        {
+            self.hottest = Some((degrees, rank));
+        }
+        let words = device.throttle.map(Throttle::words).unwrap_or_default();
+        self.held.extend(words.first().map(|word| (rank, *word)));
+        self.xids = self.xids.saturating_add(device.xids.unwrap_or(0));
+    }
+}
+
+impl Hosts {
+    /// Brings it up to date, once a second: it goes through all ranks.
+    pub(super) fn settle(
+        &mut self,
+        (jobs, shown): (&Jobs, Option<&Job>),
+        roads: &Roads,
+        arrived: &HashMap<HostName, Moment>,
+        now: Moment,
+    ) {
+        if self.made != Some(now.0 / 1_000_000_000) {
+            self.made = Some(now.0 / 1_000_000_000);
+            self.rows = gather::hosts((jobs, shown), roads, arrived, now);
+            self.version = gather::usual_version(&self.rows);
+            for host in &mut self.rows {
+                let version = host.collector.as_ref().map(|collector| &collector.version);
+                host.differs = version.is_some() && version != self.version.as_ref();
+                host.judge();
+            }
+        }
+        let order = self.order;
+        self.rows.sort_by(|one, other| {
+            let figures = (one.figure(order.by), other.figure(order.by));
+            order.compare(figures.0, figures.1).then_with(|| one.name.cmp(&other.name))
+        });
+    }
+
+    /// What was told of the ways is told at once.
+    pub(crate) fn look_again(&mut self) {
+        self.made = None;
+    }
+
+    pub fn all(&self) -> &[Host] {
+        &self.rows
+    }
+
+    pub fn at(&self) -> usize {
+        let chosen = |name: &HostName| self.rows.iter().position(|host| host.name == *name);
+        self.selected.as_ref().and_then(chosen).unwrap_or(0)
+    }
+
+    pub fn selected(&self) -> Option<&Host> {
+        self.rows.get(self.at())
+    }
+
+    pub(crate) fn select(&mut self, index: usize) {
+        self.selected = self.rows.get(index).map(|host| host.name.clone());
+    }
+}

@@ -1,0 +1,196 @@
+//! Products by shape, over the ranks that are watched: how fast each is, and on which ranks it is slow.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{
+    frame::GemmTotals,
+    gemm::GemmShape,
+    histogram::Histogram,
+    id::Rank,
+    job::{Job, median},
+    peak::Peaks,
+    unit::{Moment, Tflops},
+};
+
+use super::{
+    Watched,
+    order::{Order, Sortable},
+};
+use crate::widget::scale::Scale;
+
+#[derive(Debug, Default)]
+pub struct Products {
+    shapes: Vec<Product>,
+    pub(crate) order: Order<ProductColumn>,
+    /// By its shape: lists are sorted anew every second.
+    selected: Option<GemmShape>,
+    /// Watched ranks of whom a summary has come.
+    pub(crate) heard: usize,
+    /// The second all this is of, since when its ranks are watched, and of how many a summary had come.
+    made: Option<(u64, Moment, usize)>,
+}
+
+/// One shape on all ranks that are watched.
+#[derive(Clone, Debug)]
+pub struct Product {
+    pub shape: GemmShape,
+    /// On all of them, since they started; how many of those were timed.
+    pub count: u64,
+    pub timed: u64,
+    /// Of the time all shapes take, by those that were timed.
+    pub share: f64,
+    /// TFLOPS, the slowest rank first.
+    pub rates: Vec<(Rank, f64)>,
+    pub scale: Option<Scale>,
+    pub basis: Basis,
+    /// Of what each rank's GPU can do at best, the median: 0.6 is 60 %.
+    pub of_peak: Option<f64>,
+    /// Of all ranks together, since they are watched.
+    pub durations: Histogram,
+}
+
+/// What rates are taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Each rank's median duration since it is watched.
+    Watched,
+    /// All that was timed since the ranks started: none was since they are watched.
+    Started,
+}
+
+/// What the list can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProductColumn {
+    Share,
+    Count,
+    Rate,
+    Peak,
+    Below,
+    Time,
+}
+
+impl Sortable for ProductColumn {
+    const ALL: &'static [Self] = &[Self::Share, Self::Count, Self::Rate, Self::Peak, Self::Below, Self::Time];
+
+    fn large_first(self) -> bool {
+        !matches!(self, Self::Rate | Self::Peak)
+    }
+}
+
+impl Product {
+    fn of(shape: GemmShape, totals: &[(Rank, &GemmTotals, Peaks)]) -> Self {
+        let mut durations = Histogram::new();
+        for (_, total, _) in totals {
+            durations.merge(&total.durations);
+        }
+        let basis = if durations.is_empty() { Basis::Started } else { Basis::Watched };
+        let rate = |total: &GemmTotals| match basis {
+            Basis::Watched => Tflops::from_work(shape.flops(), total.durations.median()?),
+            Basis::Started => Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
+        };
+        let known = || totals.iter().filter_map(|(rank, total, peaks)| Some((*rank, rate(total)?.0, peaks)));
+        let shares = known().filter_map(|(_, rate, peaks)| {
+            // Seconds at the peak, and at this rate.
+            Some(peaks.seconds(&shape)? / (shape.flops() / (rate * 1e12)))
+        });
+        let of_peak = median(shares.collect());
+        let mut rates: Vec<_> = known().map(|(rank, rate, _)| (rank, rate)).collect();
+        rates.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        Self {
+            shape,
+            count: totals.iter().map(|(_, total, _)| total.count).sum(),
+            timed: totals.iter().map(|(_, total, _)| total.timed).sum(),
+            share: totals.iter().map(|(_, total, _)| estimated_time(total)).sum(),
+            scale: Scale::of(rates.iter().map(|&(_, rate)| rate).collect()),
+            rates,
+            basis,
+            of_peak,
+            durations,
+        }
+    }
+
+    /// TFLOPS of the rank in the middle.
+    pub fn rate(&self) -> Option<f64> {
+        self.scale.map(|scale| scale.median)
+    }
+
+    /// The slowest rank, and by what share it is below the median.
+    pub fn slowest(&self) -> Option<(Rank, f64)> {
+        let &(rank, rate) = self.rates.first()?;
+        Some((rank, -self.scale?.deviation(rate)))
+    }
+
+    /// Whether a rank at this rate is worth a word.
+    pub fn is_slow(&self, rate: f64) -> bool {
+        self.scale.is_some_and(|scale| scale.is_bad(rate))
+    }
+
+    fn figure(&self, column: ProductColumn) -> Option<f64> {
+        match column {
+            ProductColumn::Share => Some(self.share),
+            ProductColumn::Count => Some(self.count as f64),
+            ProductColumn::Rate => self.rate(),
+            ProductColumn::Peak => self.of_peak,
+            ProductColumn::Below => self.slowest().map(|(_, below)| below),
+            ProductColumn::Time => self.durations.median().map(|time| time.0 as f64),
+        }
+    }
+}
+
+/// What all products of a shape took on a rank, if those that were timed are like the rest.
+fn estimated_time(total: &GemmTotals) -> f64 {
+    total.timed_for.0 as f64 * total.count as f64 / total.timed.max(1) as f64
+}
+
+impl Products {
+    /// Brings it up to date: once a second, for it goes through every shape of every rank, or when a rank was heard first.
+    pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
+        self.heard = watched.heard(job);
+        let making = (now.0 / 1_000_000_000, watched.since, self.heard);
+        if self.made != Some(making) {
+            self.made = Some(making);
+            self.shapes = shapes(job, watched, peaks);
+        }
+        let order = self.order;
+        self.shapes.sort_by(|one, other| {
+            let figures = (one.figure(order.by), other.figure(order.by));
+            order.compare(figures.0, figures.1).then_with(|| one.shape.cmp(&other.shape))
+        });
+    }
+
+    pub fn shapes(&self) -> &[Product] {
+        &self.shapes
+    }
+
+    /// The selected one's index: the first, where nothing else was chosen.
+    pub fn at(&self) -> usize {
+        let chosen = |shape| self.shapes.iter().position(|product| product.shape == shape);
+        self.selected.and_then(chosen).unwrap_or(0)
+    }
+
+    pub fn selected(&self) -> Option<&Product> {
+        self.shapes.get(self.at())
+    }
+
+    pub(crate) fn select(&mut self, index: usize) {
+        self.selected = self.shapes.get(index).map(|product| product.shape);
+    }
+}
+
+fn shapes(job: &Job, watched: &Watched, peaks: Peaks) -> Vec<Product> {
+    let mut by_shape: BTreeMap<GemmShape, Vec<(Rank, &GemmTotals, Peaks)>> = BTreeMap::new();
+    for &rank in &watched.ranks {
+        let Some(view) = job.rank(rank) else { continue };
+        let peaks = view.summary().map_or(peaks, |summary| peaks.or_of(&summary.device));
+        for total in view.gemms() {
+            by_shape.entry(total.shape).or_default().push((rank, total, peaks));
+        }
+    }
+    let mut shapes: Vec<_> =
+        by_shape.into_iter().map(|(shape, totals)| Product::of(shape, &totals)).collect();
+    let all: f64 = shapes.iter().map(|product| product.share).sum();
+    for product in &mut shapes {
+        product.share /= all.max(1.0);
+    }
+    shapes
+}

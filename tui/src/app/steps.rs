@@ -1,0 +1,99 @@
+//! What the page of steps shows beside their course: what they are made of, how far ranks are apart, who is late.
+
+use xpu_shared::{
+    change_point::ChangePoint,
+    histogram::Histogram,
+    id::JobName,
+    job::{Breakdown, Job, median},
+    unit::Moment,
+};
+
+use super::{
+    Course, Row, Survey, Watched,
+    course::Point,
+    order::{Order, Sortable},
+};
+
+#[derive(Debug, Default)]
+pub struct Steps {
+    pub(crate) order: Order<StepColumn>,
+    /// Where steps became longer or shorter for good, oldest first.
+    pub changes: Vec<(Point, ChangePoint)>,
+    /// Medians over the ranks that are watched.
+    pub breakdown: Breakdown,
+    /// Single steps of these ranks, since they are watched.
+    pub singles: Histogram,
+    /// Watched ranks of which single steps are known.
+    pub heard: usize,
+    /// Rows of the survey as they are listed.
+    pub lines: Vec<usize>,
+    /// The job, the second, how many ranks and the order all this is of.
+    made: Option<(JobName, u64, usize, Order<StepColumn>)>,
+}
+
+/// What the ranks can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepColumn {
+    Late,
+    StepTime,
+    Gemm,
+    Blocked,
+}
+
+impl Sortable for StepColumn {
+    const ALL: &'static [Self] = &[Self::Late, Self::StepTime, Self::Gemm, Self::Blocked];
+
+    fn large_first(self) -> bool {
+        matches!(self, Self::Late | Self::StepTime)
+    }
+}
+
+impl StepColumn {
+    pub(crate) fn of(self, row: &Row) -> Option<f64> {
+        match self {
+            Self::Late => row.status.lateness_ms_p50,
+            Self::StepTime => row.status.step_ms_p50,
+            Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
+            Self::Blocked => row.status.blocked_pct,
+        }
+    }
+}
+
+impl Steps {
+    /// Brings it up to date, once a second.
+    pub(super) fn settle(
+        &mut self,
+        job: &Job,
+        survey: &Survey,
+        watched: &Watched,
+        course: &Course,
+        now: Moment,
+    ) {
+        let making = (job.name().clone(), now.0 / 1_000_000_000, survey.rows().len(), self.order);
+        if self.made.as_ref() == Some(&making) {
+            return;
+        }
+        self.made = Some(making);
+        self.changes = course.changes();
+        self.breakdown = middle(job, watched);
+        let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
+        self.singles = Histogram::new();
+        views().for_each(|view| self.singles.merge(view.single_steps()));
+        self.heard = views().filter(|view| !view.single_steps().is_empty()).count();
+        let (rows, order) = (survey.rows(), self.order);
+        self.lines = (0..rows.len()).collect();
+        self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));
+    }
+}
+
+/// Each share by itself: that of the rank in the middle.
+fn middle(job: &Job, watched: &Watched) -> Breakdown {
+    let known: Vec<_> = watched.ranks.iter().filter_map(|&rank| job.breakdown(rank)).collect();
+    let of = |share: fn(&Breakdown) -> Option<f64>| median(known.iter().filter_map(share).collect());
+    Breakdown {
+        products: of(|one| one.products),
+        collectives: of(|one| one.collectives),
+        waiting: of(|one| one.waiting),
+        blocked: of(|one| one.blocked),
+    }
+}

@@ -1,0 +1,83 @@
+//! What a file says of itself at its begin and at its end: no more of it is read.
+
+use std::path::Path;
+
+use xpu_shared::{
+    codec,
+    frame::{Body, CaptureSheet},
+    id::{Rank, Step},
+    recording::{Entry, Kind, Recording, RecordingError},
+    unit::Moment,
+};
+
+/// Blocks read from the begin on until it is known what it is, and from the end back until the last sheet is found.
+const BLOCKS: usize = 4;
+
+/// The words of a file that is none of ours.
+const NONE_OF_OURS: &str = "it is no recording of xpu-top";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    pub what: What,
+    pub job: String,
+    /// Whether who wrote it came to its end.
+    pub closed: bool,
+    /// Pieces that are damaged or cut off.
+    pub damage: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Capture { first: Step, last: Step, ranks: usize, missing: usize },
+    Recording { from: Moment, to: Moment, hosts: usize, ranks: usize },
+}
+
+impl Label {
+    pub(super) fn of(path: &Path) -> Result<Self, String> {
+        let mut recording = Recording::open_file(path).map_err(|error| match error {
+            RecordingError::Foreign => NONE_OF_OURS.to_owned(),
+            other => other.to_string(),
+        })?;
+        let header = recording.header().clone();
+        let frames = |entry: &&Entry| entry.kind == Kind::Overview;
+        let entries: Vec<Entry> = recording.entries().iter().filter(frames).copied().collect();
+        let (mut sheet, mut ranks) = (None, std::collections::BTreeSet::<Rank>::new());
+        let mut job = header.job;
+        let ends = entries.len().saturating_sub(BLOCKS).max(BLOCKS.min(entries.len()));
+        for entry in entries[..BLOCKS.min(entries.len())].iter().chain(&entries[ends..]) {
+            let Some(block) = recording.block(entry).map_err(|error| error.to_string())? else { continue };
+            for record in block.records() {
+                match codec::decode(record.frame).map(|frame| frame.body) {
+                    Ok(Body::CaptureSheet(of)) => sheet = Some(of),
+                    Ok(Body::Digest(digest)) => {
+                        ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
+                        if job.is_empty() {
+                            job = digest.job.to_string();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let what = if let Some(sheet) = sheet {
+            capture(&sheet)
+        } else {
+            let (from, to) = recording.span();
+            What::Recording { from, to, hosts: header.hosts.len(), ranks: ranks.len() }
+        };
+        Ok(Self { what, job, closed: recording.is_closed(), damage: recording.damage().len() })
+    }
+}
+
+fn capture(sheet: &CaptureSheet) -> What {
+    What::Capture {
+        first: sheet.order.first,
+        last: sheet.order.last(),
+        ranks: sheet.ranks.len(),
+        missing: sheet.missing.len(),
+    }
+}
+
+pub(super) fn is_foreign(label: &Result<Label, String>) -> bool {
+    matches!(label, Err(why) if why == NONE_OF_OURS)
+}

@@ -1,0 +1,107 @@
+//! What is in a file, in some lines.
+
+use std::path::Path;
+
+use xpu_shared::{capture::Report, recording::Recording};
+
+use crate::{command::report, figure};
+
+/// A larger file is not read whole to be summed up on the screen: its report would take minutes and all memory.
+const LARGEST: u64 = 512 << 20;
+
+/// Rows of a table.
+const ROWS: usize = 4;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Sentences: what it is of, how far it can be trusted, what is missing.
+    pub about: Vec<String>,
+    /// Of the time of all its steps: name and share, together all of it; none of a recording.
+    pub shares: Vec<(&'static str, f64)>,
+    /// What a step took, in milliseconds.
+    pub step_ms: Option<f64>,
+    /// What took most, and who came last: a name, and what is said of it.
+    pub tops: Vec<(String, String)>,
+    pub is_capture: bool,
+}
+
+impl Summary {
+    pub(super) fn of(path: &Path) -> Result<Self, String> {
+        let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+        if bytes > LARGEST {
+            return Err(format!(
+                "{} are too much to sum up here; `xpu-top report` does it, `--replay` shows it",
+                figure::bytes(bytes)
+            ));
+        }
+        match report::open(path) {
+            Ok((capture, complaints)) => Ok(Self::of_capture(&Report::of(&capture), complaints)),
+            Err(why) if why == report::NO_CAPTURE => Self::of_recording(path),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn of_capture(report: &Report, complaints: Vec<String>) -> Self {
+        let sum = |part: fn(&xpu_shared::capture::Summary) -> u64| {
+            report.ranks.iter().map(|rank| part(&rank.summary) as f64).sum::<f64>()
+        };
+        let took = sum(|one| one.took_ns);
+        let parts = [
+            ("compute", sum(|one| one.compute_ns)),
+            ("exposed communication", sum(|one| one.exposed_ns)),
+            ("memory", sum(|one| one.memory_ns.unwrap_or(0))),
+            ("gap", sum(|one| one.gap_ns)),
+        ];
+        let steps = report.ranks.iter().flat_map(|rank| &rank.steps).filter(|step| !step.sampled).count();
+        let gemms = report.gemms.iter().take(ROWS).map(|row| {
+            let rate =
+                row.tflops.map_or_else(|| "rate not known".to_owned(), |rate| format!("{rate} TFLOPS"));
+            let share =
+                row.share.map_or_else(String::new, |share| format!(", {:.1} % of the time", share * 100.0));
+            (row.shape(), format!("{} times, {rate}{share}", figure::count(row.count)))
+        });
+        let late = report.arrivals.iter().filter(|row| row.last > 0).take(ROWS).map(|row| {
+            let said = format!(
+                "last to {} of {} collectives, costs {} ms a step",
+                figure::count(row.last),
+                figure::count(row.collectives),
+                figure::three(row.cost_per_step_ns as f64 / 1e6)
+            );
+            (format!("rank {}", row.rank), said)
+        });
+        Self {
+            about: report::preface(report).into_iter().chain(complaints).collect(),
+            shares: if took > 0.0 {
+                parts.map(|(name, part)| (name, part / took)).into()
+            } else {
+                Vec::new()
+            },
+            step_ms: (steps > 0).then(|| took / steps as f64 / 1e6),
+            tops: gemms.chain(late).collect(),
+            is_capture: true,
+        }
+    }
+
+    fn of_recording(path: &Path) -> Result<Self, String> {
+        let recording = Recording::open_file(path).map_err(|error| error.to_string())?;
+        let (from, to) = recording.span();
+        let frames: u64 = recording.entries().iter().map(|entry| u64::from(entry.frames)).sum();
+        let header = recording.header();
+        let mut about = vec![
+            format!("from {} on, {}", figure::clock(from), figure::age(to.since(from))),
+            format!(
+                "{} frames of {}, written by xpu-top {}",
+                figure::count(frames),
+                figure::counted(header.hosts.len(), "named host", "named hosts"),
+                header.by
+            ),
+        ];
+        if !recording.is_closed() {
+            about.push(
+                "it was not closed: who wrote it was ended, and its last second may be missing".to_owned(),
+            );
+        }
+        about.extend(recording.damage().iter().take(ROWS).map(ToString::to_string));
+        Ok(Self { about, ..Self::default() })
+    }
+}

@@ -1,0 +1,45 @@
+//! What is done with the captures and recordings of the folder.
+
+use crate::{
+    action::{Action, Effect},
+    app::{App, Note, Page},
+    shelf::{Order, What},
+};
+
+/// While their page is shown, the folder is looked at again and again: who writes to it may be anybody.
+pub(super) fn look(app: &mut App) -> Option<Effect> {
+    let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
+    due.map(Effect::Shelf)
+}
+
+pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
+    match action {
+        Action::Listed(listing) => app.files.listing = Some(listing),
+        Action::Opened(path, summary) => app.files.came(path, summary),
+        Action::OpenFile => return app.files.open().map(Effect::Shelf),
+        Action::ExportFile => return of_capture(app, "pftrace", Order::Export),
+        Action::PageOfFile => return of_capture(app, "html", Order::Page),
+        _ => {}
+    }
+    None
+}
+
+/// Only captures have operations that make a timeline, or a report.
+fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) -> Order) -> Option<Effect> {
+    let file = app.files.selected()?;
+    let note = match &file.label {
+        Err(why) => Note::Failed(format!("{}: {why}", file.path.display())),
+        Ok(label) if !matches!(label.what, What::Capture { .. }) => {
+            let why = "is a recording, and has no operations one by one: c captures some steps with them";
+            Note::Failed(format!("{} {why}", file.path.display()))
+        }
+        Ok(_) => {
+            let order = order(file.path.clone());
+            app.note =
+                Some(Note::Done(format!("{} is being written", file.path.with_extension(ending).display())));
+            return Some(Effect::Shelf(order));
+        }
+    };
+    app.note = Some(note);
+    None
+}

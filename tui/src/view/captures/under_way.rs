@@ -1,0 +1,111 @@
+//! What is being captured and recorded now, and what is kept in memory of the last minutes.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+};
+use crate::{
+    app::App,
+    capture::Progress,
+    capturer::{STEPS, STEPS_BEFORE, Standing},
+    figure, glyph,
+    palette::Role,
+    widget::wrap::cut,
+    width::Room,
+};
+
+/// Lines it takes.
+pub(super) const LINES: u16 = 3;
+
+/// Columns of a capture's bar, and of what a line is of.
+const BAR: usize = 16;
+const LABEL: usize = 11;
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let inner = panel::draw(app.palette, room, Title { name: "Now", ..Title::default() }, area, buffer);
+    let lines = [("capture", capture(app)), ("recording", recording(app)), ("memory", memory(app))];
+    let width = usize::from(inner.width).saturating_sub(LABEL);
+    let lines: Vec<_> = lines
+        .into_iter()
+        .map(|(label, (role, text))| {
+            Line::from(vec![
+                Span::styled(format!("{label:<LABEL$}"), app.palette.of(Role::Muted)),
+                Span::styled(cut(&text, width), app.palette.of(role)),
+            ])
+        })
+        .collect();
+    headline::lines(&lines, inner, buffer);
+}
+
+fn capture(app: &App) -> (Role, String) {
+    match &app.capture {
+        Standing::None if app.is_past() => (Role::Muted, "what is past cannot be captured".to_owned()),
+        Standing::None => {
+            let text = format!(
+                "none; c captures {STEPS} steps of all ranks, and what was sampled of {STEPS_BEFORE} before"
+            );
+            (Role::Muted, text)
+        }
+        Standing::Beginning => {
+            (Role::Accent, format!("{} the hosts are asked what lives there; c ends it", glyph::WAITING))
+        }
+        Standing::UnderWay(progress) => {
+            let Progress { first, last, ranks, agreed, whole } = progress;
+            let full =
+                (BAR * if *whole > 0 { *whole } else { *agreed }).checked_div(*ranks).unwrap_or(0).min(BAR);
+            let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
+            let text = format!(
+                "{bar} steps {} to {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} are here; c ends it",
+                figure::count(first.0),
+                figure::count(last.0)
+            );
+            (Role::Accent, text)
+        }
+        Standing::Done(outcome) if outcome.complaints.is_empty() => {
+            (Role::Good, format!("{} {outcome}", glyph::GOOD))
+        }
+        Standing::Done(outcome) => {
+            (Role::Warning, format!("{} {outcome}; {}", glyph::WARNING, outcome.complaints.join("; ")))
+        }
+        Standing::Failed(why) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
+    }
+}
+
+fn recording(app: &App) -> (Role, String) {
+    let standing = &app.recording;
+    match (&standing.file, &standing.failure) {
+        (Some(file), _) => {
+            let text = format!(
+                "{} {}, {}, {} frames; r ends it",
+                glyph::GOOD,
+                file.path.display(),
+                figure::bytes(file.bytes),
+                figure::count(file.frames)
+            );
+            (Role::Alarm, text)
+        }
+        (None, Some(why)) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
+        (None, None) if app.is_past() => (Role::Muted, "this is a recording".to_owned()),
+        (None, None) => (Role::Muted, "none; r records what is seen, and what is in memory".to_owned()),
+    }
+}
+
+fn memory(app: &App) -> (Role, String) {
+    match app.recording.kept {
+        Some((first, bytes)) => {
+            let text = format!(
+                "the last {} in {}; ← goes back into them, r writes them to a file",
+                figure::age(app.now.since(first)),
+                figure::bytes(bytes as u64)
+            );
+            (Role::Text, text)
+        }
+        None => (Role::Muted, "nothing is kept yet".to_owned()),
+    }
+}

@@ -1,0 +1,156 @@
+//! One shape: its ranks, the slowest first, and how long single products took.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+};
+use xpu_shared::id::Rank;
+
+use super::{
+    super::{
+        headline,
+        panel::{self, Title},
+    },
+    name,
+};
+use crate::{
+    app::{App, Basis, Product},
+    figure, glyph,
+    palette::Role,
+    widget::{columns, ends, wrap::cut},
+    width::Room,
+};
+
+/// Columns of one rank, and of the longest bar in them.
+const ENTRY: usize = 42;
+const BAR: usize = 14;
+
+/// Columns of a rank before its bar.
+const BEFORE: usize = 34;
+
+/// Columns of the durations, beside the ranks.
+const BESIDE: u16 = 36;
+
+pub(super) fn draw(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
+    let (ranks, durations) = if room == Room::Wide {
+        let [ranks, durations] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
+        (ranks, durations)
+    } else {
+        let [ranks, durations] = Layout::vertical([Constraint::Fill(1), Constraint::Length(2)]).areas(area);
+        (ranks, durations)
+    };
+    draw_ranks(app, room, product, ranks, buffer);
+    draw_durations(app, room, product, durations, buffer);
+}
+
+fn draw_ranks(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
+    let about = match product.basis {
+        Basis::Watched => "TFLOPS by rank, slowest first",
+        Basis::Started => "TFLOPS by rank since its start: none was timed since",
+    };
+    let title = Title {
+        name: "Ranks",
+        about: if room == Room::Narrow {
+            "TFLOPS, slowest first".to_owned()
+        } else {
+            format!("{}, {about}", name(&product.shape))
+        },
+        right: product.rate().map_or_else(String::new, |rate| format!("median {}", figure::three(rate))),
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let lines = usize::from(inner.height);
+    let columns = (usize::from(inner.width) / ENTRY).max(1);
+    let width = inner.width / columns as u16;
+    let rates = &product.rates;
+    // The last place says how many did not fit.
+    let fit = if rates.len() > lines * columns { (lines * columns).saturating_sub(1) } else { rates.len() };
+    let place = |at: usize| Rect {
+        x: inner.x + (at / lines.max(1)) as u16 * width,
+        y: inner.y + (at % lines.max(1)) as u16,
+        width: width.saturating_sub(2),
+        height: 1,
+    };
+    for (at, &(rank, rate)) in rates[..fit].iter().enumerate() {
+        let area = place(at);
+        let bar = usize::from(area.width).saturating_sub(BEFORE).min(BAR);
+        buffer.set_line(area.x, area.y, &entry(app, product, (rank, rate), bar), area.width);
+    }
+    if let Some(&(_, rate)) = rates.get(fit).filter(|_| lines > 0) {
+        let more = figure::counted(rates.len() - fit, "rank more", "ranks more");
+        let text = format!("       {more}, from {} TFLOPS on", figure::three(rate));
+        let area = place(fit);
+        buffer.set_line(area.x, area.y, &Line::styled(text, app.palette.of(Role::Muted)), area.width);
+    }
+}
+
+fn entry(app: &App, product: &Product, (rank, rate): (Rank, f64), bar: usize) -> Line<'static> {
+    let host =
+        app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string()).unwrap_or_default();
+    let slow = product.is_slow(rate);
+    let below = product.scale.map_or(0.0, |scale| scale.deviation(rate) * 100.0);
+    let most = product.scale.map_or(rate, |scale| scale.highest);
+    let length = if most > 0.0 { (rate / most * bar as f64).round() as usize } else { 0 };
+    let loud = app.palette.of(if slow { Role::Warning } else { Role::Faint });
+    let said = app.palette.of(if slow { Role::Warning } else { Role::Muted });
+    Line::from(vec![
+        Span::styled(format!("{:>6} ", rank.to_string()), app.palette.of(Role::Strong)),
+        Span::styled(format!("{:<10} ", cut(&host, 10)), app.palette.of(Role::Muted)),
+        Span::raw(format!("{:>5} ", figure::three(rate))),
+        Span::styled(
+            format!("{}{:>4} %  ", if slow { glyph::LOW } else { " " }, format!("{:+.0}", below + 0.0)),
+            said,
+        ),
+        Span::styled(glyph::BAR.repeat(length), loud),
+    ])
+}
+
+fn draw_durations(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
+    let durations = &product.durations;
+    let timed = figure::count(durations.count());
+    let title = Title {
+        name: "Durations",
+        about: if room == Room::Narrow { String::new() } else { "on all these ranks".to_owned() },
+        right: format!("{timed} timed"),
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let (Some(from), Some(to)) = (durations.quantile(0.0), durations.max()) else {
+        let text = "none was timed since this page is open; a rarer shape takes longer";
+        panel::tell(app.palette, Role::Muted, text, inner, buffer);
+        return;
+    };
+    let quantile = |name: &str, quantile| {
+        let time = durations.quantile(quantile).map_or_else(String::new, figure::span);
+        [
+            Span::styled(format!("{name} "), app.palette.of(Role::Muted)),
+            Span::styled(format!("{time}   "), app.palette.of(Role::Strong)),
+        ]
+    };
+    let figures: Vec<_> =
+        quantile("p50", 0.5).into_iter().chain(quantile("p99", 0.99)).chain(quantile("max", 1.0)).collect();
+    let below = headline::lines(&[Line::from(figures)], inner, buffer);
+    if below.height < 4 {
+        return;
+    }
+    let tall = below.height.min(10);
+    let plot = Rect { y: below.y + 1, height: tall - 2, ..below };
+    let counts = durations.parts(from, to, plot.width.into());
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    let shares: Vec<_> = counts.iter().map(|&count| count as f64 / most as f64).collect();
+    let style = app.palette.of(Role::Accent);
+    columns::draw(&shares, (style, style), plot, buffer);
+    let ends = |time| Line::styled(figure::span(time), app.palette.of(Role::Muted));
+    let axis = Rect { y: plot.bottom(), height: 1, ..plot };
+    ends::draw(&ends(from), &ends(to), axis, buffer);
+    let rest = Rect { y: axis.y + 1, height: below.bottom().saturating_sub(axis.y + 1), ..below };
+    let one_in = product.count.checked_div(product.timed).unwrap_or(0);
+    let arithmetic = format!(
+        "{} GFLOP each; {} of {} timed since the ranks started, one in {}",
+        figure::three(product.shape.flops() / 1e9),
+        figure::count(product.timed),
+        figure::count(product.count),
+        figure::count(one_in)
+    );
+    panel::tell(app.palette, Role::Muted, &arithmetic, rest, buffer);
+}

@@ -1,0 +1,240 @@
+//! One host: all that is known of it, and its GPUs one by one.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::{Line, Span},
+};
+use xpu_shared::{endpoint::BasePort, id::Rank};
+
+use super::super::{
+    headline,
+    list::{Cell, Column, List, known},
+    panel::{self, Title},
+};
+use crate::{
+    app::{App, Health, Host},
+    arrival::Link,
+    figure, glyph,
+    palette::Role,
+    widget::wrap::wrapped,
+    width::Room,
+};
+
+/// Columns of the GPUs, beside what is known of the host.
+const BESIDE: u16 = 62;
+
+/// Columns of what a line is of.
+const LABEL: usize = 11;
+
+/// Runs of ranks in a line.
+const RUNS: usize = 4;
+
+pub(super) fn draw(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut Buffer) {
+    let (known, ranks) = if room == Room::Wide && !host.ranks.is_empty() {
+        let [known, ranks] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
+        (known, ranks)
+    } else {
+        (area, Rect::ZERO)
+    };
+    let name = host.name.to_string();
+    let inner = panel::draw(app.palette, room, Title { name: &name, ..Title::default() }, known, buffer);
+    headline::lines(&lines(app, host, usize::from(inner.width)), inner, buffer);
+    if !ranks.is_empty() {
+        draw_ranks(app, room, host, ranks, buffer);
+    }
+}
+
+/// The worst that there is to say of it, for its line.
+pub(super) fn worst(host: &Host) -> Cell {
+    let ranks = |count: usize| figure::counted(count, "rank", "ranks");
+    let gone = host.ranks.len() - host.living;
+    let said = [
+        host.why().map(str::to_owned),
+        (host.health == Health::Silent).then(|| "its collector says nothing".to_owned()),
+        (host.gpus.xids > 0).then(|| format!("{} Xid errors", host.gpus.xids)),
+        host.gpus.held.first().map(|(rank, word)| match host.gpus.held.len() {
+            1 => format!("rank {rank}: {word}"),
+            held => format!("{}: {word}", ranks(held)),
+        }),
+        (gone > 0 && host.living > 0).then(|| format!("{} ended", ranks(gone))),
+        (host.off > 0).then(|| format!("{} not observed", ranks(host.off))),
+        host.blind.first().cloned(),
+        host.differs.then(|| "another version".to_owned()),
+        (host.lost_frames > 0).then(|| format!("{} frames lost on the way", figure::count(host.lost_frames))),
+        (host.dropped_records > 0)
+            .then(|| format!("{} records dropped", figure::count(host.dropped_records))),
+        (host.untimed > 0).then(|| format!("{} not timed", figure::count(host.untimed))),
+    ];
+    let role = if host.health == Health::Down { Role::Alarm } else { Role::Warning };
+    match said.into_iter().flatten().next() {
+        Some(text) => (text, role),
+        None if host.ranks.is_empty() && host.others > 0 => {
+            (format!("{} of other jobs", ranks(host.others)), Role::Muted)
+        }
+        None if host.ranks.is_empty() && host.health == Health::Up => {
+            ("no rank of this job".to_owned(), Role::Muted)
+        }
+        None => (String::new(), Role::Muted),
+    }
+}
+
+fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
+    let (sign, _, role) = super::state(host.health);
+    let mut lines = Vec::new();
+    let mut put = |label: &str, role: Role, text: &str, most: usize| {
+        for (at, text) in wrapped(text, width.saturating_sub(LABEL), most).into_iter().enumerate() {
+            let label = if at == 0 { label } else { "" };
+            lines.push(Line::from(vec![
+                Span::styled(format!("{label:<LABEL$}"), app.palette.of(Role::Muted)),
+                Span::styled(text, app.palette.of(role)),
+            ]));
+        }
+    };
+    put("link", role, &format!("{sign} {}", link(host)), 3);
+    put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host), 2);
+    let lost = host.lost_frames + host.dropped_records + host.untimed;
+    let losses = format!(
+        "{} frames lost on the way, {} records dropped by hooks, {} operations not timed",
+        figure::count(host.lost_frames),
+        figure::count(host.dropped_records),
+        figure::count(host.untimed)
+    );
+    put("losses", if lost > 0 { Role::Warning } else { Role::Text }, &losses, 2);
+    if let Some(cost) = host.overhead {
+        let budget = host.budget.map_or_else(
+            || ", no budget set".to_owned(),
+            |budget| format!(" of a budget of {:.2} %", budget * 100.0),
+        );
+        let timed =
+            host.gemm_one_in.zip(host.collective_one_in).map_or_else(String::new, |(gemm, collective)| {
+                format!(
+                    "; times 1 in {} GEMMs, 1 in {} collectives",
+                    figure::count(gemm),
+                    figure::count(collective)
+                )
+            });
+        let role = if host.is_over_budget() { Role::Warning } else { Role::Text };
+        put("cost", role, &format!("{:.3} % of wall time{budget}{timed}", cost * 100.0), 2);
+    }
+    if !host.ranks.is_empty() || host.others > 0 {
+        let others = if host.others > 0 {
+            format!("; {} of other jobs", figure::count(host.others as u64))
+        } else {
+            String::new()
+        };
+        let off = if host.off > 0 {
+            format!("; {} not observed: xpu-top ctl --hook on", host.off)
+        } else {
+            String::new()
+        };
+        let text =
+            format!("{}, {} alive{others}{off}", host.ranks.brief(RUNS), figure::count(host.living as u64));
+        put(
+            "ranks",
+            if host.living < host.ranks.len() || host.off > 0 { Role::Warning } else { Role::Text },
+            &text,
+            2,
+        );
+        put(
+            "GPUs",
+            if host.gpus.held.is_empty() && host.gpus.xids == 0 { Role::Text } else { Role::Warning },
+            &gpus(host),
+            2,
+        );
+    }
+    for text in &host.blind {
+        put("blind to", Role::Warning, text, 2);
+    }
+    lines
+}
+
+fn link(host: &Host) -> String {
+    let heard = host.age.map_or_else(
+        || "nothing heard of it yet".to_owned(),
+        |age| format!("heard {} ago", figure::age(age)),
+    );
+    let way = host
+        .endpoint
+        .as_ref()
+        .map_or_else(String::new, |endpoint| format!(" ({}:{})", endpoint.host, endpoint.base.control()));
+    match &host.link {
+        Some((Link::Up, since)) => format!("up for {}{way}, {heard}", figure::age(*since)),
+        Some((Link::Connecting, since)) => format!("connecting for {}{way}, {heard}", figure::age(*since)),
+        Some((Link::Down { why }, since)) => format!("down for {}, {heard}: {why}", figure::age(*since)),
+        None => format!("in this recording, {heard}"),
+    }
+}
+
+fn collector(app: &App, host: &Host) -> String {
+    let Some(of) = &host.collector else { return "it has not told of itself".to_owned() };
+    let usual = app.hosts.version.as_deref().filter(|_| host.differs);
+    let usual = usual
+        .map_or_else(String::new, |usual| format!(", most have {usual}: install one version on all hosts"));
+    let port =
+        if of.base == BasePort::DEFAULT { String::new() } else { format!(", base port {}", of.base.0) };
+    format!("{}{usual}, started {}{port}", of.version, figure::clock(of.started))
+}
+
+fn gpus(host: &Host) -> String {
+    let gpus = &host.gpus;
+    if gpus.read == 0 {
+        return "no driver tells of them (NVML): doctor on that host says why".to_owned();
+    }
+    let hottest = gpus.hottest.map(|(degrees, rank)| format!("hottest {degrees} °C (rank {rank})"));
+    let watts = |watts: f64| figure::count(watts.round() as u64);
+    let power = gpus.power.map(|power| {
+        gpus.limit.map_or_else(
+            || format!("{} W", watts(power)),
+            |limit| format!("{} of {} W", watts(power), watts(limit)),
+        )
+    });
+    let held = gpus.held.first().map(|(rank, word)| match gpus.held.len() {
+        1 => format!("rank {rank} held down: {word}"),
+        held => format!("{held} held down: {word}"),
+    });
+    let xids = (gpus.xids > 0).then(|| format!("{} Xid errors", gpus.xids));
+    let known = [Some(format!("{} told of", gpus.read)), hottest, power, held, xids];
+    known.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn draw_ranks(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut Buffer) {
+    let ranks: Vec<Rank> = host.ranks.iter().collect();
+    let title = Title { name: "Ranks there", ..Title::default() };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let columns = [
+        Column::figure("rank", 6, 0),
+        Column::text("state", 9, 0),
+        Column::figure("cost %", 6, 0),
+        Column::figure("°C", 3, 0),
+        Column::figure("W", 4, 0),
+        Column::figure("MHz", 5, 0),
+        Column::text("held by", 13, 0),
+    ];
+    let list = List { columns: &columns, sorted: None, selected: None, lines: ranks.len() };
+    list.draw(app.palette, inner, buffer, |line| rank(app, ranks[line]));
+}
+
+fn rank(app: &App, rank: Rank) -> Vec<Cell> {
+    let Some(row) = app.survey.row_of(rank).and_then(|row| app.survey.rows().get(row)) else {
+        return vec![(rank.to_string(), Role::Muted)];
+    };
+    let status = &row.status;
+    let (sign, word, role) = glyph::state(row.severity());
+    let device = status.device.as_ref().filter(|device| !device.is_stale());
+    let held = device.and_then(|device| device.throttle.as_ref());
+    vec![
+        (rank.to_string(), Role::Strong),
+        (format!("{sign} {word}"), role),
+        known(status.overhead_pct.map(|cost| format!("{cost:.2}"))),
+        known(device.and_then(|device| device.temperature_c).map(|degrees| degrees.to_string())),
+        known(device.and_then(|device| device.power_w).map(|watts| format!("{watts:.0}"))),
+        known(device.and_then(|device| device.sm_mhz).map(|clock| figure::count(clock.into()))),
+        match held.map(|words| words.join(", ")) {
+            Some(words) if words.is_empty() => ("nothing".to_owned(), Role::Muted),
+            Some(words) => (words, Role::Warning),
+            None => known(None),
+        },
+    ]
+}

@@ -1,0 +1,123 @@
+//! What a step is made of, as far as it is known without a capture. What is not known is drawn as not known.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+use xpu_shared::unit::Nanoseconds;
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+};
+use crate::{app::App, figure, glyph, palette::Role, widget::wrap::cut, width::Room};
+
+/// Columns of what a bar is of, and of its figures.
+const LABEL: usize = 11;
+const FIGURES: usize = 18;
+
+/// Columns that stand for a whole step, by the room.
+const BAR: [usize; 3] = [20, 14, 20];
+
+/// Columns of what a bar means, with fewer of which nothing is said.
+const WORDS: usize = 16;
+
+/// One bar: pieces in their colours, the figures, and what it means.
+struct Part {
+    label: &'static str,
+    pieces: Vec<(f64, &'static str, Role)>,
+    share: Option<f64>,
+    /// Written before the share: `from` where it may be more.
+    least: bool,
+    means: String,
+}
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let of = figure::counted(app.watched.ranks.len(), "rank", "ranks");
+    let about = match room {
+        Room::Wide => format!("last half minute, median of {of}; GEMM and NCCL may overlap"),
+        Room::Medium => format!("last half minute, median of {of}"),
+        _ => String::new(),
+    };
+    let title = Title { name: "Where time goes", about, ..Title::default() };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let bar = BAR[(room as usize).saturating_sub(Room::Narrow as usize).min(BAR.len() - 1)];
+    let lines: Vec<_> =
+        parts(app).into_iter().map(|part| line(app, part, bar, usize::from(inner.width))).collect();
+    headline::lines(&lines, inner, buffer);
+}
+
+fn parts(app: &App) -> [Part; 4] {
+    let one = &app.steps.breakdown;
+    let whole =
+        |share: Option<f64>, role| share.map(|share| (share, glyph::SOLID, role)).into_iter().collect();
+    let waiting = one.waiting.unwrap_or(0.0);
+    let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
+    let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
+    let percent = |share: f64| format!("{} %", figure::tenths(share * 100.0));
+    // What is both may overlap: only this much is surely neither.
+    let rest = one.products.zip(one.collectives).map(|(products, others)| (1.0 - products - others).max(0.0));
+    [
+        Part {
+            label: "GEMM",
+            pieces: whole(one.products, Role::Accent),
+            share: one.products,
+            least: false,
+            means: "by those that are timed".to_owned(),
+        },
+        Part {
+            label: "NCCL",
+            pieces: transfer.into_iter().chain(idle).collect(),
+            share: one.collectives,
+            least: false,
+            means: match one.waiting {
+                Some(waiting) => format!("{} is waiting for ranks", percent(waiting)),
+                None => "waiting for ranks is in it".to_owned(),
+            },
+        },
+        Part {
+            label: "neither",
+            pieces: rest.map(|rest| (rest, glyph::UNCLEAR, Role::Faint)).into_iter().collect(),
+            share: rest,
+            least: true,
+            means: "other kernels, copies, host".to_owned(),
+        },
+        Part {
+            label: "host waits",
+            pieces: whole(one.blocked.map(|share| share.min(1.0)), Role::Faint),
+            share: one.blocked,
+            least: false,
+            means: "threads held for the GPU".to_owned(),
+        },
+    ]
+}
+
+fn line(app: &App, part: Part, bar: usize, width: usize) -> Line<'static> {
+    let muted = app.palette.of(Role::Muted);
+    let mut spans = vec![Span::styled(format!("{:<LABEL$}", part.label), muted)];
+    let (mut passed, mut drawn) = (0.0, 0);
+    for (share, sign, role) in part.pieces {
+        passed += share;
+        let to = ((passed * bar as f64).round() as usize).clamp(drawn, bar);
+        spans.push(Span::styled(sign.repeat(to - drawn), app.palette.of(role)));
+        drawn = to;
+    }
+    spans.push(Span::styled("·".repeat(bar - drawn), app.palette.of(Role::Faint)));
+    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    let figures = match part.share {
+        Some(share) => {
+            let time =
+                step.map_or_else(String::new, |step| format!("{:>8} ms", figure::tenths(step * share)));
+            format!("{}{:>5} %{time}", if part.least { "≥" } else { " " }, figure::tenths(share * 100.0))
+        }
+        None => format!("{:>6}", glyph::UNKNOWN),
+    };
+    spans.push(Span::styled(format!("{figures:<FIGURES$}  "), Style::new()));
+    let taken = LABEL + bar + FIGURES + 2;
+    if width >= taken + WORDS {
+        spans.push(Span::styled(cut(&part.means, width - taken), muted));
+    }
+    Line::from(spans)
+}

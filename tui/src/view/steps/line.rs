@@ -1,0 +1,210 @@
+//! Step times over time: the rank in the middle as a column, the slowest as a line above it, and where it changed.
+
+use std::time::Duration;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+use xpu_shared::{change_point::ChangePoint, job::median, status::StepSign, unit::Moment};
+
+use super::super::panel::{self, Title};
+use crate::{
+    app::{App, Point},
+    figure, glyph,
+    palette::Role,
+    widget::{columns, ends, scale::ALIKE, wrap::cut},
+    width::Room,
+};
+
+/// Columns of the figures left of the plot.
+const FIGURES: u16 = 10;
+
+/// A step this many times as long as the one in the middle is cut off, and marked: the others must still be told apart.
+const TALL: f64 = 2.5;
+
+/// Changes told below the plot; the newest are.
+const TOLD: usize = 3;
+
+/// Lines that changes take.
+pub(super) fn told(app: &App, room: Room) -> usize {
+    let most = if room == Room::Wide { TOLD } else { 1 };
+    app.steps.changes.len().min(most)
+}
+
+/// What is drawn in one column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bin {
+    median: f64,
+    worst: f64,
+}
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let inner = panel::draw(app.palette, room, title(app, room), area, buffer);
+    let points: Vec<Point> = app.course.points().copied().collect();
+    let told = told(app, room).min(usize::from(inner.height / 3)) as u16;
+    if inner.height < 3 || inner.width < FIGURES * 3 {
+        return;
+    }
+    let plot =
+        Rect { x: inner.x + FIGURES, width: inner.width - FIGURES, height: inner.height - 1 - told, ..inner };
+    if points.len() < 2 {
+        let text = if app.survey.is_stale() {
+            "nothing is heard of the job: the line goes on when it is"
+        } else {
+            "the line begins now: a point for each second in which a step is completed"
+        };
+        panel::tell(app.palette, Role::Muted, text, plot, buffer);
+        return;
+    }
+    let each = each(&points, app.now, plot.width);
+    let first = Moment(app.now.0.saturating_sub(each.as_nanos() as u64 * u64::from(plot.width)));
+    let column = |at: Moment| (at.since(first).as_nanos() / each.as_nanos().max(1)) as usize;
+    let bins = bins(&points, plot.width.into(), column);
+    let seen = || bins.iter().flatten();
+    let middle = median(seen().map(|bin| bin.median).collect()).unwrap_or(0.0);
+    let lowest = seen().map(|bin| bin.median).fold(f64::INFINITY, f64::min);
+    let highest = seen().map(|bin| bin.worst).fold(0.0, f64::max);
+    let (from, to) = (lowest.min(middle) / 2.0, highest.min(middle * TALL).max(middle * 1.1));
+    let share = |time: f64| ((time - from) / (to - from)).clamp(0.0, 1.0);
+    let medians: Vec<_> = bins.iter().map(|bin| bin.map_or(0.0, |bin| share(bin.median))).collect();
+    let styles = (app.palette.of(Role::Faint), app.palette.of(Role::Accent));
+    columns::draw(&medians, styles, plot, buffer);
+    for (bin, x) in bins.iter().zip(plot.x..) {
+        if let Some(bin) = bin {
+            whisker(app, *bin, share, (bin.worst > to, x), plot, buffer);
+        }
+    }
+    figures(app, (from, to), inner, plot, buffer);
+    let axis = Rect { y: plot.bottom(), height: 1, ..plot };
+    ends_of_time(app, &points, first, axis, buffer);
+    for (point, change) in &app.steps.changes {
+        let at = column(point.at);
+        if at < usize::from(plot.width) && point.at >= first {
+            let (sign, role) = sign(change);
+            buffer.set_string(axis.x + at as u16, axis.y, sign, app.palette.of(role));
+        }
+    }
+    let newest = app.steps.changes.iter().rev().take(told.into());
+    for ((point, change), y) in newest.zip(axis.bottom()..) {
+        let line = Line::from(tell(app, point, change, usize::from(inner.width)));
+        buffer.set_line(inner.x, y, &line, inner.width);
+    }
+}
+
+fn title(app: &App, room: Room) -> Title<'static> {
+    let who = match app.survey.step_sign {
+        Some(StepSign::Marked) => "steps are marked by the program",
+        Some(StepSign::Detected) => "steps are detected: nobody calls step()",
+        None => "",
+    };
+    let about = if room == Room::Wide {
+        format!("columns: the rank in the middle; lines above them: the slowest; {who}")
+    } else {
+        who.to_owned()
+    };
+    let last = app.course.points().next_back();
+    let overdue = app.survey.since_step.filter(|_| app.survey.standstill().is_some());
+    let right = match (overdue, last) {
+        (Some(since), _) => format!("no step for {}", figure::age(since)),
+        (None, Some(last)) => {
+            let apart = if f64::from(last.worst) > f64::from(last.median) * (1.0 + ALIKE) {
+                format!(", rank {} {}", last.rank, figure::tenths(last.worst.into()))
+            } else {
+                String::new()
+            };
+            format!("now {}{apart} ms", figure::tenths(last.median.into()))
+        }
+        (None, None) => String::new(),
+    };
+    Title { name: "Step time", about: if room == Room::Narrow { String::new() } else { about }, right }
+}
+
+/// The time of one column: all that is known fits, no column is shorter than a second, nor than points are usually apart.
+fn each(points: &[Point], now: Moment, width: u16) -> Duration {
+    let first = points.first().map_or(now, |point| point.at);
+    let apart = points.windows(2).map(|pair| pair[1].at.since(pair[0].at).as_secs_f64());
+    let usual = median(apart.collect()).unwrap_or(0.0);
+    let span = now.since(first).as_secs_f64() + 1.0;
+    Duration::from_secs_f64((span / f64::from(width.max(1))).max(usual).max(1.0))
+}
+
+/// Points of one column: the middle of the medians, and the slowest of all.
+fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec<Option<Bin>> {
+    let mut medians: Vec<Vec<f64>> = vec![Vec::new(); width];
+    let mut worst = vec![0.0_f64; width];
+    for point in points {
+        let at = column(point.at).min(width.saturating_sub(1));
+        medians[at].push(point.median.into());
+        worst[at] = worst[at].max(point.worst.into());
+    }
+    let bins = medians.into_iter().zip(worst);
+    bins.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect()
+}
+
+/// From the column up to the slowest rank, where that is more than noise.
+fn whisker(
+    app: &App,
+    bin: Bin,
+    share: impl Fn(f64) -> f64,
+    (cut, x): (bool, u16),
+    plot: Rect,
+    buffer: &mut Buffer,
+) {
+    if bin.worst <= bin.median * (1.0 + ALIKE) {
+        return;
+    }
+    let row = |time: f64| (share(time) * f64::from(plot.height)).ceil() as u16;
+    let style = app.palette.of(Role::Warning);
+    for row in row(bin.median)..row(bin.worst) {
+        buffer.set_string(x, plot.bottom() - 1 - row, glyph::WHISKER, style);
+    }
+    if cut {
+        buffer.set_string(x, plot.y, glyph::HIGH, style);
+    }
+}
+
+/// What the upper and the lower end of the plot stand for.
+fn figures(app: &App, (from, to): (f64, f64), inner: Rect, plot: Rect, buffer: &mut Buffer) {
+    let mut put = |time: f64, y: u16| {
+        let text = format!("{:>6} ms ", figure::three(time));
+        buffer.set_stringn(inner.x, y, text, FIGURES.into(), app.palette.of(Role::Muted));
+    };
+    put(to, plot.y);
+    put(from, plot.bottom() - 1);
+    if plot.height > 6 {
+        put(f64::midpoint(from, to), plot.y + plot.height / 2);
+    }
+}
+
+fn ends_of_time(app: &App, points: &[Point], first: Moment, axis: Rect, buffer: &mut Buffer) {
+    let muted = app.palette.of(Role::Muted);
+    let (Some(oldest), Some(newest)) = (points.first(), points.last()) else { return };
+    let ago = app.now.since(first.max(oldest.at));
+    let left = format!("step {}, {} ago", figure::count(oldest.step.0), figure::age(ago));
+    let right = format!("last step {}", figure::count(newest.step.0));
+    ends::draw(&Line::styled(left, muted), &Line::styled(right, muted), axis, buffer);
+}
+
+fn sign(change: &ChangePoint) -> (&'static str, Role) {
+    if change.by() > 0.0 { (glyph::WARNING, Role::Warning) } else { (glyph::LOW, Role::Good) }
+}
+
+/// `▲ 102.4 → 124.9 ms (+22.0 %) since step 17,960, 4 m ago`
+fn tell(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Span<'static>> {
+    let (sign, role) = sign(change);
+    let text = format!(
+        "{} to {} ms ({:+.1} %) from step {} on, {} ago, {} UTC",
+        figure::tenths(change.before),
+        figure::tenths(change.after),
+        change.by() * 100.0,
+        figure::count(point.step.0),
+        figure::age(app.now.since(point.at)),
+        figure::time_of_day(point.at),
+    );
+    vec![
+        Span::styled(format!("{sign} "), app.palette.of(role)),
+        Span::styled(cut(&text, width.saturating_sub(2)), app.palette.of(role)),
+    ]
+}

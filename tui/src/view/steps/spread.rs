@@ -1,0 +1,84 @@
+//! How far steps are apart: over ranks, and one by one.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+use xpu_shared::unit::Nanoseconds;
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+};
+use crate::{
+    app::{App, Metric},
+    figure, glyph,
+    palette::Role,
+    widget::{columns, ends},
+    width::Room,
+};
+
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    if area.height < 2 {
+        return;
+    }
+    let count = app.steps.singles.count();
+    let title = Title {
+        name: "Spread",
+        about: "of step times".to_owned(),
+        right: if count == 0 { String::new() } else { figure::counted(count as usize, "step", "steps") },
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let below = headline::lines(&[ranks(app), singles(app)], inner, buffer);
+    let of = &app.steps.singles;
+    if let (Some(from), Some(to)) = (of.quantile(0.0), of.max())
+        && below.height >= 3
+    {
+        let plot = Rect { height: below.height - 1, ..below };
+        let counts = of.parts(from, to, plot.width.into());
+        let most = counts.iter().copied().max().unwrap_or(0).max(1);
+        // Most steps are alike: the few that are not must be seen beside them.
+        let shares: Vec<_> =
+            counts.iter().map(|&count| ((1 + count) as f64).ln() / ((1 + most) as f64).ln()).collect();
+        let style = app.palette.of(Role::Accent);
+        columns::draw(&shares, (style, style), plot, buffer);
+        let muted = app.palette.of(Role::Muted);
+        let axis = Rect { y: plot.bottom(), height: 1, ..plot };
+        let end = |time| Line::styled(figure::time(time), muted);
+        ends::draw(&end(from), &end(to), axis, buffer);
+    }
+}
+
+/// What a step takes the ranks, each at its median.
+fn ranks(app: &App) -> Line<'static> {
+    let mut all: Vec<f64> = app
+        .survey
+        .rows()
+        .iter()
+        .filter(|row| row.is_fresh())
+        .filter_map(|row| row.status.step_ms_p50)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| all.get(((all.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
+    let worst = app.survey.worst(Metric::StepTime).map(|(row, _)| format!("rank {}", row.status.rank));
+    line(app, "ranks", [at(0.5), at(0.99), at(1.0)], &worst.unwrap_or_default())
+}
+
+/// Steps one by one, of the ranks that are watched.
+fn singles(app: &App) -> Line<'static> {
+    let of = |quantile| app.steps.singles.quantile(quantile).map(Nanoseconds::milliseconds);
+    line(app, "single", [of(0.5), of(0.99), of(1.0)], "")
+}
+
+fn line(app: &App, what: &str, figures: [Option<f64>; 3], about: &str) -> Line<'static> {
+    let muted = app.palette.of(Role::Muted);
+    let mut spans = vec![Span::styled(format!("{what:<7}"), muted)];
+    for (name, figure) in ["p50", "p99", "max"].into_iter().zip(figures) {
+        let text = figure.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::three);
+        spans.push(Span::styled(format!("{name} "), muted));
+        spans.push(Span::styled(format!("{text} "), app.palette.of(Role::Strong)));
+    }
+    spans.push(Span::styled(format!("ms  {about}"), muted));
+    Line::from(spans)
+}
