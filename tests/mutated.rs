@@ -8,7 +8,7 @@ use xpu_shared::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        Activity, Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
+        Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
         CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, StepMark, StepSource, Tracing,
     },
     gemm::{ComputeType, GemmShape},
@@ -72,9 +72,9 @@ fn labels() -> Vec<CapturedLabel> {
             bus_bytes: 1000,
         },
         CapturedLabel::Group { communicator, operation, bytes: 7, bus_bytes: 7, collectives: 2 },
-        CapturedLabel::Activity(Activity::Kernel(HOSTILE.to_owned())),
-        CapturedLabel::Activity(Activity::Kernel("_ZN2my11gemm_kernelILi4EEEvPf".to_owned())),
-        CapturedLabel::Activity(Activity::Copy { direction: Direction::HostToDevice, bytes: 3 }),
+        CapturedLabel::Activity(HOSTILE.to_owned()),
+        CapturedLabel::Activity("_ZN2my11gemm_kernelILi4EEEvPf".to_owned()),
+        CapturedLabel::Copy { direction: Direction::HostToDevice, bytes: 3 },
         CapturedLabel::Function { kind: FunctionKind::Named, name: HOSTILE.to_owned() },
         CapturedLabel::Copy { direction: Direction::PeerToPeer, bytes: 5 },
     ]

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::symbol::foreign;
 
-pub(crate) use buffers::{Records, What, memory};
+pub(crate) use buffers::{Records, memory};
 pub(crate) use clock::Scale;
 pub(crate) use session::{Session, forget, rest};
 

@@ -203,7 +203,11 @@ impl Fold {
             Record::Graph { graph, signature, size, at, .. } => {
                 self.steps.graph(lane, Launched { graph, signature, size, at });
             }
-            Record::Interval { .. } | Record::Kernel { .. } | Record::Gap { .. } | Record::Host { .. } => {}
+            Record::Interval { .. }
+            | Record::Kernel { .. }
+            | Record::Copy { .. }
+            | Record::Gap { .. }
+            | Record::Host { .. } => {}
             Record::Step { completed, at } => {
                 self.steps.mark(completed, at);
                 self.capture.mark(completed, at, StepSource::Marked);
@@ -245,7 +249,7 @@ impl Fold {
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
             Record::Gap { .. } => self.gaps.push(duration),
-            Record::Step { .. } | Record::Host { .. } => {}
+            Record::Step { .. } | Record::Copy { .. } | Record::Host { .. } => {}
         }
     }
 

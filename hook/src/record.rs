@@ -65,9 +65,11 @@ pub(crate) enum Record {
         at: u64,
         timer: Option<TimerId>,
     },
+    /// Only while everything is recorded: an asynchronous copy; a fill has no direction.
+    Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },
-    /// Only while everything is recorded: a call that held its thread, or moved memory.
+    /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
     Step {
         completed: u64,
@@ -105,7 +107,8 @@ impl Record {
             Self::Gemm { timer, .. }
             | Self::Collective { timer, .. }
             | Self::Graph { timer, .. }
-            | Self::Kernel { timer, .. } => timer,
+            | Self::Kernel { timer, .. }
+            | Self::Copy { timer, .. } => timer,
             Self::Interval { timer, .. } | Self::Gap { timer } => Some(timer),
             Self::Step { .. } | Self::Host { .. } => None,
         }
@@ -119,6 +122,7 @@ impl Record {
             | Self::Interval { at, .. }
             | Self::Graph { at, .. }
             | Self::Kernel { at, .. }
+            | Self::Copy { at, .. }
             | Self::Host { at, .. } => Some(at).filter(|&at| at > 0),
             Self::Gap { .. } | Self::Step { .. } => None,
         }
@@ -171,6 +175,8 @@ impl Record {
             Self::Kernel { pattern, .. } => {
                 CapturedLabel::Kernel(kernels::pattern(pattern).unwrap_or_default().to_owned())
             }
+            Self::Copy { direction: Some(direction), bytes, .. } => CapturedLabel::Copy { direction, bytes },
+            Self::Copy { direction: None, bytes, .. } => CapturedLabel::Set { bytes },
             Self::Host { call, bytes, until, .. } => {
                 held = Some(until.saturating_sub(at));
                 match call {

@@ -25,8 +25,8 @@ use serde::Serialize;
 use crate::{
     collective::Operation,
     frame::{
-        Activity, Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan,
-        CommunicatorState, Frame, RankDigest, StepMark,
+        Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, CommunicatorState,
+        Frame, RankDigest, StepMark,
     },
     id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
     unit::Moment,
@@ -104,8 +104,6 @@ pub enum Kind {
     Set,
     Blocked,
     ActivityKernel,
-    ActivityCopy,
-    ActivitySet,
     /// Python's.
     Function,
 }
@@ -122,9 +120,7 @@ impl Single {
             CapturedLabel::Copy { .. } => Kind::Copy,
             CapturedLabel::Set { .. } => Kind::Set,
             CapturedLabel::Blocked(_) => Kind::Blocked,
-            CapturedLabel::Activity(Activity::Kernel(_)) => Kind::ActivityKernel,
-            CapturedLabel::Activity(Activity::Copy { .. }) => Kind::ActivityCopy,
-            CapturedLabel::Activity(Activity::Set { .. }) => Kind::ActivitySet,
+            CapturedLabel::Activity(_) => Kind::ActivityKernel,
             CapturedLabel::Function { .. } => Kind::Function,
         }
     }

@@ -16,9 +16,8 @@ mod summary;
 pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
 pub use advance::Advance;
 pub use capture::{
-    Activity, CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart,
-    CaptureSheet, CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark,
-    Tracing,
+    CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,
+    CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark, Tracing,
 };
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{

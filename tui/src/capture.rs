@@ -68,7 +68,7 @@ pub struct Plan {
     pub steps: u32,
     /// Steps before those, as far as they were seen.
     pub before: u32,
-    /// All kernels and copies through CUPTI.
+    /// All kernels through CUPTI.
     pub activity: bool,
     /// Python's functions.
     pub functions: bool,

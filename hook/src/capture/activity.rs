@@ -1,12 +1,12 @@
-//! What the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched it.
+//! Kernels that the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched them.
 
 use std::collections::HashMap;
 
-use xpu_shared::frame::{Activity as Label, CapturedLabel, Tracing};
+use xpu_shared::frame::{CapturedLabel, Tracing};
 
 use super::{Kept, Span, UnderWay};
 use crate::{
-    cupti::{Records, Scale, Session, What},
+    cupti::{Records, Scale, Session},
     lane::monotonic,
     observer::Observer,
 };
@@ -131,7 +131,7 @@ struct Work {
     took: u64,
     /// CUPTI's.
     stream: u32,
-    what: What,
+    name: u32,
 }
 
 fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
@@ -144,7 +144,7 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
             begin: scale.ours(ran.begin),
             took: scale.nanoseconds(ran.end - ran.begin),
             stream: ran.stream,
-            what: ran.what,
+            name: ran.name,
         })
         .collect();
     drop(records);
@@ -155,11 +155,7 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
     let mut kept = 0;
     for work in &works {
         let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
-        let label = CapturedLabel::Activity(match work.what {
-            What::Kernel(name) => Label::Kernel(names.get(name as usize).cloned().unwrap_or_default()),
-            What::Copy { direction, bytes } => Label::Copy { direction, bytes },
-            What::Set { bytes } => Label::Set { bytes },
-        });
+        let label = CapturedLabel::Activity(names.get(work.name as usize).cloned().unwrap_or_default());
         // Its own number is no address.
         let stream = streams.get(&work.stream).copied().unwrap_or(usize::MAX - work.stream as usize);
         let span = Span::Gpu { stream, begin: work.begin, took: work.took };
@@ -239,7 +235,7 @@ mod tests {
     use super::*;
 
     fn work(begin: i64, stream: u32) -> Work {
-        Work { begin, took: 5, stream, what: What::Set { bytes: 1 } }
+        Work { begin, took: 5, stream, name: 0 }
     }
 
     fn timed(at: u64, begin: i64, stream: usize) -> Kept {

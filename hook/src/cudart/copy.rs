@@ -8,58 +8,96 @@ use xpu_shared::frame::{BlockingCall, Direction};
 use crate::{
     activity::{DIRECTIONS, Waiting},
     capture,
+    graphs::CaptureId,
     interpose::{interpose, interpose_twins},
-    lane::{Lane, monotonic},
+    lane::{Lane, Timing, monotonic},
     record::{HostCall, Record},
     runtime::{CUDART, MISSING},
 };
 
-/// A copy of `bytes`, by `cudaMemcpyKind`; on a stream unless it holds its thread.
-fn copied(lane: &Lane, result: c_int, kind: c_int, bytes: usize, stream: Option<cudaStream_t>) {
+/// An asynchronous copy or fill on its way; timed only while everything is recorded.
+#[derive(Debug)]
+struct Move {
+    stream: cudaStream_t,
+    captured: Option<CaptureId>,
+    timing: Timing,
+    /// As the record has it.
+    at: u64,
+}
+
+impl Move {
+    /// Before the call.
+    #[inline]
+    fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
+        let captured = lane.observer().capture_of(stream);
+        let mut new = Self { stream, captured, timing: Timing::Not, at: 0 };
+        if captured.is_none() && capture::is_on() {
+            new.at = monotonic();
+            new.timing = lane.start_timing(stream);
+            lane.counters.untimed.add(u64::from(matches!(new.timing, Timing::Not)));
+        }
+        new
+    }
+
+    /// After it, a copy by `cudaMemcpyKind`.
+    fn end_copy(self, lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
+        match direction(kind) {
+            Some(direction) => self.end(lane, result, Some(direction), bytes),
+            None => lane.drop_timing(self.timing),
+        }
+    }
+
+    /// After it; a fill has no direction.
+    fn end(self, lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
+        if result != 0 {
+            return lane.drop_timing(self.timing);
+        }
+        let timer = lane.stop_timing(self.timing, self.stream);
+        let bytes = bytes as u64;
+        if let Some(capture) = self.captured {
+            return lane.observer().graphs.captured(capture, |contents| {
+                let place = direction
+                    .map_or(&mut contents.sets, |direction| &mut contents.copies[direction as usize]);
+                *place = (place.0 + 1, place.1 + bytes);
+            });
+        }
+        count(lane, direction, bytes);
+        if self.at > 0 {
+            lane.push(Record::Copy { direction, bytes, at: self.at, timer });
+        }
+    }
+}
+
+fn direction(kind: c_int) -> Option<Direction> {
     let known = usize::try_from(kind).ok().filter(|&kind| kind < Direction::PeerToPeer as usize);
-    if let (0, Some(kind)) = (result, known) {
-        moved(lane, kind, bytes as u64, stream);
+    known.and_then(|kind| DIRECTIONS.get(kind).copied())
+}
+
+fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
+    match direction {
+        Some(direction) => lane.counters.copies[direction as usize].add(1, bytes),
+        None => lane.counters.sets.add(1, bytes),
     }
 }
 
-fn copied_between_peers(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
-    if result == 0 {
-        moved(lane, Direction::PeerToPeer as usize, bytes as u64, stream);
-    }
-}
-
-fn moved(lane: &Lane, direction: usize, bytes: u64, stream: Option<cudaStream_t>) {
-    if let Some(capture) = stream.and_then(|stream| lane.observer().capture_of(stream)) {
-        return lane.observer().graphs.captured(capture, |contents| {
-            let (count, all) = contents.copies[direction];
-            contents.copies[direction] = (count + 1, all + bytes);
-        });
-    }
-    lane.counters.copies[direction].add(1, bytes);
-    keep(lane, DIRECTIONS.get(direction).copied().map(HostCall::Copy), bytes);
-}
-
-/// While everything is recorded: that it was asked for. How long it took on the GPU nobody measures.
-#[inline]
-fn keep(lane: &Lane, call: Option<HostCall>, bytes: u64) {
-    if let Some(call) = call.filter(|_| capture::is_on()) {
-        let at = monotonic();
-        lane.push(Record::Host { call, bytes, at, until: at });
-    }
-}
-
-fn set(lane: &Lane, result: c_int, bytes: usize, stream: Option<cudaStream_t>) {
+/// A copy or a fill without a stream, after the call. What it took its thread says, where it was held.
+fn done(lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
     if result != 0 {
         return;
     }
     let bytes = bytes as u64;
-    if let Some(capture) = stream.and_then(|stream| lane.observer().capture_of(stream)) {
-        return lane.observer().graphs.captured(capture, |contents| {
-            contents.sets = (contents.sets.0 + 1, contents.sets.1 + bytes);
-        });
+    count(lane, direction, bytes);
+    if capture::is_on() {
+        let at = monotonic();
+        let call = direction.map_or(HostCall::Set, HostCall::Copy);
+        lane.push(Record::Host { call, bytes, at, until: at });
     }
-    lane.counters.sets.add(1, bytes);
-    keep(lane, Some(HostCall::Set), bytes);
+}
+
+fn copied(lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
+    if let Some(direction) = direction(kind) {
+        done(lane, result, Some(direction), bytes);
+    }
 }
 
 interpose_twins! {
@@ -69,14 +107,14 @@ interpose_twins! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied(lane, result, kind, bytes, None);
+        copied(lane, result, kind, bytes);
     };
 
     fn cudaMemcpyAsync, cudaMemcpyAsync_ptsz(
         to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |_lane| ();
-    after |lane, (), result| copied(lane, result, kind, bytes, Some(stream));
+    before |lane| Move::begin(lane, stream);
+    after |lane, moving, result| moving.end_copy(lane, result, kind, bytes);
 
     fn cudaMemcpy2D, cudaMemcpy2D_ptds(
         to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
@@ -85,31 +123,31 @@ interpose_twins! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied(lane, result, kind, width.saturating_mul(height), None);
+        copied(lane, result, kind, width.saturating_mul(height));
     };
 
     fn cudaMemcpy2DAsync, cudaMemcpy2DAsync_ptsz(
         to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize,
         kind: c_int, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |_lane| ();
-    after |lane, (), result| copied(lane, result, kind, width.saturating_mul(height), Some(stream));
+    before |lane| Move::begin(lane, stream);
+    after |lane, moving, result| moving.end_copy(lane, result, kind, width.saturating_mul(height));
 
     fn cudaMemset, cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| set(lane, result, bytes, None);
+    after |lane, (), result| done(lane, result, None, bytes);
 
     fn cudaMemsetAsync, cudaMemsetAsync_ptsz(
         at: *mut c_void, value: c_int, bytes: usize, stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |_lane| ();
-    after |lane, (), result| set(lane, result, bytes, Some(stream));
+    before |lane| Move::begin(lane, stream);
+    after |lane, moving, result| moving.end(lane, result, None, bytes);
 
     fn cudaMemset2D, cudaMemset2D_ptds(
         at: *mut c_void, pitch: usize, value: c_int, width: usize, height: usize,
     ) -> c_int in CUDART, or MISSING;
     before |_lane| ();
-    after |lane, (), result| set(lane, result, width.saturating_mul(height), None);
+    after |lane, (), result| done(lane, result, None, width.saturating_mul(height));
 }
 
 interpose! {
@@ -119,13 +157,13 @@ interpose! {
     before |lane| Waiting::begin(lane, BlockingCall::Copy);
     after |lane, waiting, result| {
         waiting.end(lane);
-        copied_between_peers(lane, result, bytes, None);
+        done(lane, result, Some(Direction::PeerToPeer), bytes);
     };
 
     fn cudaMemcpyPeerAsync(
         to: *mut c_void, to_device: c_int, from: *const c_void, from_device: c_int, bytes: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |_lane| ();
-    after |lane, (), result| copied_between_peers(lane, result, bytes, Some(stream));
+    before |lane| Move::begin(lane, stream);
+    after |lane, moving, result| moving.end(lane, result, Some(Direction::PeerToPeer), bytes);
 }

@@ -20,8 +20,6 @@ use std::{
     },
 };
 
-use xpu_shared::frame::Direction;
-
 use super::{
     SUCCESS, cuptiActivityGetNextRecord,
     record::{self, Record},
@@ -61,26 +59,13 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(false);
 static RECORDS: Mutex<Records> = Mutex::new(Records::new());
 
-/// Times are CUPTI's.
+/// A kernel that the GPU ran, by the place of its name. Times are CUPTI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) stream: u32,
-    pub(crate) what: What,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// By the place of its name.
-    Kernel(u32),
-    Copy {
-        direction: Direction,
-        bytes: u64,
-    },
-    Set {
-        bytes: u64,
-    },
+    pub(crate) name: u32,
 }
 
 #[derive(Debug)]
@@ -116,20 +101,15 @@ impl Records {
         names
     }
 
-    fn take(&mut self, Record { begin, end, stream, what }: Record) {
+    fn take(&mut self, Record { begin, end, stream, name }: Record) {
         // The name of what has not ended may not be there yet.
         let whole = begin > 0 && end >= begin;
         if !whole || self.ran.len() >= RAN || self.ran.try_reserve(1).is_err() {
             self.dropped += 1;
             return;
         }
-        let what = match what {
-            record::What::Kernel(name) => self.name(name).map(What::Kernel),
-            record::What::Copy { direction, bytes } => Some(What::Copy { direction, bytes }),
-            record::What::Set { bytes } => Some(What::Set { bytes }),
-        };
-        match what {
-            Some(what) => self.ran.push(Ran { begin, end, stream, what }),
+        match self.name(name) {
+            Some(name) => self.ran.push(Ran { begin, end, stream, name }),
             None => self.dropped += 1,
         }
     }
@@ -333,12 +313,7 @@ mod tests {
     fn what_finds_no_room_or_has_no_times_is_counted() {
         let mut records = Records::new();
         let names = [c"one", c"two", c"one"];
-        let ran = |name: &CStr, begin, end| Record {
-            begin,
-            end,
-            stream: 7,
-            what: record::What::Kernel(name.as_ptr()),
-        };
+        let ran = |name: &CStr, begin, end| Record { begin, end, stream: 7, name: name.as_ptr() };
         for name in names {
             records.take(ran(name, 1, 2));
         }
@@ -347,7 +322,7 @@ mod tests {
         records.take(ran(&long, 1, 2));
         assert_eq!((records.ran.len(), records.dropped), (3, 2));
         assert_eq!(records.names(), ["one", "two"]);
-        assert_eq!(records.ran[2].what, What::Kernel(0));
+        assert_eq!(records.ran[2].name, 0);
         for _ in 0..RAN {
             records.take(ran(c"two", 1, 2));
         }

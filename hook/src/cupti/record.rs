@@ -2,36 +2,25 @@
 //!
 //! Newer CUPTIs only add at the end of a record: kinds, times, streams and names lie at the same places from CUDA 11.8
 //! to 13.5, as `offsetof` on the `cupti_activity.h` of 11.8.87, 12.1.105, 12.4.127, 12.8.90, 13.0.85 and 13.5.25 has shown
-//! (`CUpti_ActivityKernel8` to `13`, `Memcpy5` to `7`, `Memset4` and `5`).
+//! (`CUpti_ActivityKernel8` to `13`).
 
 use std::ffi::c_char;
-
-use xpu_shared::frame::Direction;
 
 /// What `cuptiGetVersion` says in CUDA 11.8, and what it says in no CUDA whose records are known.
 pub(super) const OLDEST: u32 = 18;
 pub(super) const TOO_NEW: u32 = 140_000;
 
-pub(super) const COPY: u32 = 1;
-pub(super) const SET: u32 = 2;
 pub(super) const KERNEL: u32 = 10;
 /// As [`KERNEL`], where kernels never overlap.
 const SERIAL_KERNEL: u32 = 3;
 
-/// Work of the GPU. Times are CUPTI's.
+/// A kernel that the GPU ran. Times are CUPTI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) stream: u32,
-    pub(super) what: What,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Kernel(*const c_char),
-    Copy { direction: Direction, bytes: u64 },
-    Set { bytes: u64 },
+    pub(super) name: *const c_char,
 }
 
 /// # Safety
@@ -41,31 +30,12 @@ pub(super) unsafe fn read(at: *const u8) -> Option<Record> {
     let word = |offset: usize| unsafe { at.add(offset).cast::<u32>().read_unaligned() };
     // SAFETY: as above.
     let long = |offset: usize| unsafe { at.add(offset).cast::<u64>().read_unaligned() };
-    let ran = |stream, what| Record { begin: long(16), end: long(24), stream: word(stream), what };
+    if !matches!(word(0), KERNEL | SERIAL_KERNEL) {
+        return None;
+    }
     // SAFETY: as above.
-    let byte = |offset: usize| unsafe { at.add(offset).read() };
-    match word(0) {
-        KERNEL | SERIAL_KERNEL => {
-            // SAFETY: as above.
-            let name = unsafe { at.add(104).cast::<*const c_char>().read_unaligned() };
-            Some(ran(48, What::Kernel(name)))
-        }
-        COPY => Some(ran(40, What::Copy { direction: direction(byte(4)), bytes: long(8) })),
-        SET => Some(ran(40, What::Set { bytes: long(8) })),
-        _ => None,
-    }
-}
-
-/// `CUpti_ActivityMemcpyKind`; arrays lie on the device.
-fn direction(kind: u8) -> Direction {
-    match kind {
-        1 | 3 => Direction::HostToDevice,
-        2 | 4 => Direction::DeviceToHost,
-        5..=8 => Direction::DeviceToDevice,
-        9 => Direction::HostToHost,
-        10 => Direction::PeerToPeer,
-        _ => Direction::ByAddress,
-    }
+    let name = unsafe { at.add(104).cast::<*const c_char>().read_unaligned() };
+    Some(Record { begin: long(16), end: long(24), stream: word(48), name })
 }
 
 #[cfg(test)]
@@ -99,24 +69,8 @@ mod tests {
                 &[(0, KERNEL), (40, 3), (48, 13), (92, 77)],
                 &[(16, 1_000), (24, 1_500), (104, name.addr() as u64)],
             );
-            let what = What::Kernel(name);
-            let expected = Record { begin: 1_000, end: 1_500, stream: 13, what };
+            let expected = Record { begin: 1_000, end: 1_500, stream: 13, name };
             assert_eq!(read_of(&bytes), Some(expected), "{size}");
-        }
-    }
-
-    #[test]
-    fn copies_and_fills_are_read() {
-        for size in [88, 96, 112] {
-            let mut bytes = made(size, &[(0, COPY), (40, 7), (44, 9)], &[(8, 4096), (16, 50), (24, 60)]);
-            bytes[4] = 2;
-            let what = What::Copy { direction: Direction::DeviceToHost, bytes: 4096 };
-            let expected = Record { begin: 50, end: 60, stream: 7, what };
-            assert_eq!(read_of(&bytes), Some(expected));
-            bytes[0..4].copy_from_slice(&SET.to_ne_bytes());
-            let what = What::Set { bytes: 4096 };
-            let expected = Record { begin: 50, end: 60, stream: 7, what };
-            assert_eq!(read_of(&bytes), Some(expected));
         }
         assert_eq!(read_of(&made(64, &[(0, 17)], &[])), None, "overhead, of which nothing is kept");
     }

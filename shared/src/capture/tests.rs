@@ -32,7 +32,7 @@ fn the_time_of_a_step_is_divided() {
         compute_ns: 10 * MS,
         communication_ns: 10 * MS,
         exposed_ns: 5 * MS,
-        memory_ns: None,
+        memory_ns: 0,
         gap_ns: 5 * MS,
         blocked_ns: 8 * MS,
     };

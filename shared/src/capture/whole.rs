@@ -2,7 +2,7 @@
 
 use super::{Capture, Kind, RankCapture, Single, kernel};
 use crate::{
-    frame::{Activity, CapturedLabel, Tracing},
+    frame::{CapturedLabel, Tracing},
     id::{Rank, Step},
     unit::Moment,
 };
@@ -23,9 +23,9 @@ pub struct WholeStep<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
-    /// All that ran on it, by CUPTI.
+    /// All kernels, by CUPTI.
     Kernels,
-    /// What the hook timed: products, NCCL, graphs, and kernels that were asked for by name.
+    /// What the hook timed of them: products, NCCL, graphs, and kernels that were asked for by name.
     Operations,
 }
 
@@ -44,12 +44,10 @@ impl Single {
     pub fn work(&self, seen: Seen) -> Option<Work> {
         match (seen, self.kind()) {
             (Seen::Kernels, Kind::ActivityKernel) => match &*self.label {
-                CapturedLabel::Activity(Activity::Kernel(name)) if kernel::communicates(name) => {
-                    Some(Work::Communication)
-                }
+                CapturedLabel::Activity(name) if kernel::communicates(name) => Some(Work::Communication),
                 _ => Some(Work::Compute),
             },
-            (Seen::Kernels, Kind::ActivityCopy | Kind::ActivitySet) => Some(Work::Memory),
+            (_, Kind::Copy | Kind::Set) => Some(Work::Memory),
             (Seen::Operations, Kind::Gemm | Kind::Kernel | Kind::Graph) => Some(Work::Compute),
             (Seen::Operations, Kind::Collective | Kind::PointToPoint | Kind::Group) => {
                 Some(Work::Communication)

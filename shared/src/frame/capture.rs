@@ -172,8 +172,8 @@ pub enum CapturedLabel {
         bytes: u64,
     },
     Blocked(BlockingCall),
-    /// As CUPTI has it; what the hook timed is there too.
-    Activity(Activity),
+    /// A kernel as CUPTI recorded it, by its whole name as the compiler wrote it; what the hook timed is there too.
+    Activity(String),
     /// Python's.
     Function {
         kind: FunctionKind,
@@ -185,20 +185,6 @@ impl CapturedLabel {
     pub fn is_function(&self) -> bool {
         matches!(self, Self::Function { .. })
     }
-}
-
-/// Work of the GPU that CUPTI recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Activity {
-    /// By its whole name, as the compiler wrote it.
-    Kernel(String),
-    Copy {
-        direction: Direction,
-        bytes: u64,
-    },
-    Set {
-        bytes: u64,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -284,8 +284,7 @@ impl Tally {
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
         for (rank, account) in self.accounts() {
-            let kinds =
-                [("kernels and copies", &account.activity), ("functions of Python", &account.functions)];
+            let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
             for (what, tracing) in kinds {
                 if let Tracing::Refused { why } = tracing {
                     all.entry((what, why)).or_default().push(rank.to_string());

@@ -10,7 +10,7 @@ use super::{
     CostKind,
 };
 use crate::{
-    frame::{Activity, CapturedLabel, CapturedSpan},
+    frame::{CapturedLabel, CapturedSpan},
     id::{Rank, Step},
 };
 
@@ -47,15 +47,13 @@ impl Costs {
 
     fn parts(&mut self, place: Place, spent: &Summary) {
         for (kind, name, took) in [
-            (CostKind::Step, "step", Some(spent.took_ns)),
-            (CostKind::Compute, "compute", Some(spent.compute_ns)),
-            (CostKind::Exposed, "exposed communication", Some(spent.exposed_ns)),
+            (CostKind::Step, "step", spent.took_ns),
+            (CostKind::Compute, "compute", spent.compute_ns),
+            (CostKind::Exposed, "exposed communication", spent.exposed_ns),
             (CostKind::Memory, "memory", spent.memory_ns),
-            (CostKind::Gap, "gap", Some(spent.gap_ns)),
+            (CostKind::Gap, "gap", spent.gap_ns),
         ] {
-            if let Some(took) = took {
-                self.add(kind, name, place, took);
-            }
+            self.add(kind, name, place, took);
         }
     }
 
@@ -71,14 +69,12 @@ impl Costs {
                     self.add(CostKind::Gemm, format!("{shape} {}", transposed(shape)), place, took);
                 }
                 // Of NCCL's there is more to say: transfer and waiting.
-                CapturedLabel::Activity(Activity::Kernel(name))
-                    if single.work(step.seen) == Some(Work::Compute) =>
-                {
+                CapturedLabel::Activity(name) if single.work(step.seen) == Some(Work::Compute) => {
                     self.add(CostKind::Kernel, kernel::demangled(name), place, took);
                 }
                 CapturedLabel::Kernel(pattern) => self.add(CostKind::Kernel, pattern.as_str(), place, took),
                 label => {
-                    if let Some((what, _)) = copied(label, step.seen) {
+                    if let Some((what, _)) = copied(label) {
                         self.add(CostKind::Copy, what, place, took);
                     } else if let Some((_, name)) = host_function(label) {
                         self.add(CostKind::Host, name, place, took);

@@ -15,8 +15,8 @@ pub struct Summary {
     pub communication_ns: u64,
     /// The same while nothing was computed.
     pub exposed_ns: u64,
-    /// Copies and fills, beside neither; `null` where nobody saw them.
-    pub memory_ns: Option<u64>,
+    /// Copies and fills on streams, beside neither.
+    pub memory_ns: u64,
     /// None of these: where all kernels were seen, the GPU did nothing.
     pub gap_ns: u64,
     /// A thread was held by a call that waits for the GPU.
@@ -36,13 +36,11 @@ impl Summary {
             (&mut self.compute_ns, other.compute_ns),
             (&mut self.communication_ns, other.communication_ns),
             (&mut self.exposed_ns, other.exposed_ns),
+            (&mut self.memory_ns, other.memory_ns),
             (&mut self.gap_ns, other.gap_ns),
             (&mut self.blocked_ns, other.blocked_ns),
         ] {
             *sum = sum.saturating_add(part);
-        }
-        if let Some(memory) = other.memory_ns {
-            self.memory_ns = Some(self.memory_ns.unwrap_or(0).saturating_add(memory));
         }
     }
 }
@@ -53,7 +51,6 @@ pub(in crate::capture) struct Busy {
     compute: Spans,
     communication: Spans,
     memory: Spans,
-    seen: Seen,
     /// How far the GPU is behind what launches it: so much later its part of a step begins and ends.
     lag: u64,
 }
@@ -69,7 +66,6 @@ impl Busy {
             compute: at(Work::Compute),
             communication: at(Work::Communication),
             memory: at(Work::Memory),
-            seen,
             lag: lag(rank, seen),
         }
     }
@@ -92,7 +88,7 @@ impl Busy {
             compute_ns: compute.length().0,
             communication_ns: communication.length().0,
             exposed_ns: worked.length().0.saturating_sub(compute.length().0),
-            memory_ns: (self.seen == Seen::Kernels).then(|| busy.saturating_sub(worked.length().0)),
+            memory_ns: busy.saturating_sub(worked.length().0),
             gap_ns: took.saturating_sub(busy),
             blocked_ns: blocked(step),
         }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    super::{Seen, WholeStep},
+    super::WholeStep,
     spread::{Spread, share},
 };
 use crate::{
-    frame::{Activity, CapturedLabel, CapturedSpan, Direction},
+    frame::{CapturedLabel, CapturedSpan},
     unit::{GigabytesPerSecond, Nanoseconds},
 };
 
@@ -20,7 +20,7 @@ pub struct CopyRow {
     pub what: String,
     pub count: u64,
     pub bytes: u64,
-    /// On the GPU; nothing was timed where CUPTI did not tell.
+    /// On the GPU: of those on a stream, and of whole steps.
     #[serde(flatten)]
     pub took: Spread,
     pub gbytes_per_s: Option<GigabytesPerSecond>,
@@ -30,14 +30,11 @@ pub struct CopyRow {
     pub share: Option<f64>,
 }
 
-/// What a copy or a fill is called, and its bytes, where `seen` counts it.
-pub fn what(label: &CapturedLabel, seen: Seen) -> Option<(String, u64)> {
-    let name = |direction: Direction| format!("{direction:?}");
-    match (seen, label) {
-        (Seen::Kernels, CapturedLabel::Activity(Activity::Copy { direction, bytes }))
-        | (Seen::Operations, CapturedLabel::Copy { direction, bytes }) => Some((name(*direction), *bytes)),
-        (Seen::Kernels, CapturedLabel::Activity(Activity::Set { bytes }))
-        | (Seen::Operations, CapturedLabel::Set { bytes }) => Some(("Set".to_owned(), *bytes)),
+/// What a copy or a fill is called, and its bytes.
+pub fn what(label: &CapturedLabel) -> Option<(String, u64)> {
+    match label {
+        CapturedLabel::Copy { direction, bytes } => Some((format!("{direction:?}"), *bytes)),
+        CapturedLabel::Set { bytes } => Some(("Set".to_owned(), *bytes)),
         _ => None,
     }
 }
@@ -54,7 +51,7 @@ pub(super) fn rows(steps: &[WholeStep<'_>], all: u64) -> Vec<CopyRow> {
     let mut kinds: BTreeMap<String, Sum> = BTreeMap::new();
     for step in steps {
         for single in step.operations {
-            let Some((name, bytes)) = what(&single.label, step.seen) else { continue };
+            let Some((name, bytes)) = what(&single.label) else { continue };
             let sum = kinds.entry(name).or_default();
             sum.count += 1;
             sum.bytes = sum.bytes.saturating_add(bytes);

@@ -8,7 +8,7 @@ use super::{
     super::{Seen, WholeStep, Work, kernel},
     spread::{Spread, share},
 };
-use crate::frame::{Activity, CapturedLabel};
+use crate::frame::CapturedLabel;
 
 /// All launches of one kernel, of all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +30,7 @@ pub(super) fn rows(steps: &[WholeStep<'_>], all: u64) -> Vec<KernelRow> {
     for step in steps {
         for single in step.operations {
             let name = match (&*single.label, step.seen) {
-                (CapturedLabel::Activity(Activity::Kernel(name)), _) => name,
+                (CapturedLabel::Activity(name), _) => name,
                 (CapturedLabel::Kernel(pattern), Seen::Operations) => pattern,
                 _ => continue,
             };

@@ -116,7 +116,7 @@ fn where_kernels_are_there_the_gpu_is_what_they_say() {
         compute_ns: 10 * MS,
         communication_ns: 10 * MS,
         exposed_ns: 5 * MS,
-        memory_ns: Some(2 * MS),
+        memory_ns: 2 * MS,
         gap_ns: 3 * MS,
         blocked_ns: 8 * MS,
     };

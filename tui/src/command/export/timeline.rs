@@ -154,8 +154,8 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
         CapturedSpan::Gpu { .. } => match single.kind() {
             // As torch.profiler calls them.
             Kind::ActivityKernel => "kernel",
-            Kind::ActivityCopy => "gpu_memcpy",
-            Kind::ActivitySet => "gpu_memset",
+            Kind::Copy => "gpu_memcpy",
+            Kind::Set => "gpu_memset",
             _ => "gpu",
         },
         CapturedSpan::Host { .. } | CapturedSpan::Timed { .. } | CapturedSpan::Unknown => "host",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use xpu_shared::{
     capture::{Single, kernel},
-    frame::{Activity, BlockingCall, CapturedLabel},
+    frame::{BlockingCall, CapturedLabel},
 };
 
 /// What stands in the slice.
@@ -24,9 +24,7 @@ pub(super) fn name(single: &Single) -> String {
         CapturedLabel::Blocked(BlockingCall::StreamSynchronize) => "cudaStreamSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::DeviceSynchronize) => "cudaDeviceSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::EventSynchronize) => "cudaEventSynchronize".to_owned(),
-        CapturedLabel::Activity(Activity::Kernel(name)) => kernel::short(&kernel::demangled(name)),
-        CapturedLabel::Activity(Activity::Copy { direction, .. }) => format!("memcpy {direction:?}"),
-        CapturedLabel::Activity(Activity::Set { .. }) => "memset".to_owned(),
+        CapturedLabel::Activity(name) => kernel::short(&kernel::demangled(name)),
         CapturedLabel::Function { name, .. } => name.clone(),
     }
 }
@@ -53,12 +51,8 @@ pub(super) fn details(single: &Single) -> Map<String, Value> {
             say("bus_bytes", json!(bus_bytes));
             say("collectives", json!(collectives));
         }
-        CapturedLabel::Copy { bytes, .. }
-        | CapturedLabel::Set { bytes }
-        | CapturedLabel::Activity(Activity::Copy { bytes, .. } | Activity::Set { bytes }) => {
-            say("bytes", json!(bytes));
-        }
-        CapturedLabel::Activity(Activity::Kernel(name)) => say("name", json!(kernel::demangled(name))),
+        CapturedLabel::Copy { bytes, .. } | CapturedLabel::Set { bytes } => say("bytes", json!(bytes)),
+        CapturedLabel::Activity(name) => say("name", json!(kernel::demangled(name))),
         CapturedLabel::Graph(_)
         | CapturedLabel::Kernel(_)
         | CapturedLabel::Blocked(_)

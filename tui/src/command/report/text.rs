@@ -68,7 +68,7 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
     if unseen > 0 && !report.ranks.is_empty() {
         let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
         lines.push(format!(
-            "compute{whose} is products, graphs and kernels asked for by name: other kernels and copies are in the gap"
+            "compute{whose} is products, graphs and kernels asked for by name: other kernels are in the gap"
         ));
     }
     lines
@@ -139,7 +139,7 @@ fn cells(name: String, summary: &Summary, steps: f64) -> Vec<String> {
         ms(summary.took_ns),
         ms(summary.compute_ns),
         ms(summary.exposed_ns),
-        summary.memory_ns.map_or_else(|| "?".to_owned(), ms),
+        ms(summary.memory_ns),
         ms(summary.gap_ns),
         ms(summary.communication_ns),
         summary.hidden().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),

@@ -2,7 +2,7 @@
 
 use xpu_shared::{
     capture::{RankCapture, Report, Seen, Single, Summary, Work, copied, host_function, kernel, transposed},
-    frame::{Activity, CapturedLabel, CapturedSpan},
+    frame::{CapturedLabel, CapturedSpan},
     id::{Rank, Step},
 };
 
@@ -82,7 +82,7 @@ pub(super) fn steps(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()
                 of(|spent| spent.compute_ns),
                 of(|spent| spent.communication_ns),
                 of(|spent| spent.exposed_ns),
-                perhaps(step.summary.and_then(|spent| spent.memory_ns)),
+                of(|spent| spent.memory_ns),
                 of(|spent| spent.gap_ns),
                 of(|spent| spent.blocked_ns),
             ]);
@@ -126,7 +126,7 @@ pub(super) fn collectives(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Res
 pub(super) fn kernels(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()> {
     source.of_gpu(put, |single, seen| {
         let name = match (&*single.label, seen) {
-            (CapturedLabel::Activity(Activity::Kernel(name)), _) => name,
+            (CapturedLabel::Activity(name), _) => name,
             (CapturedLabel::Kernel(pattern), Seen::Operations) => pattern,
             _ => return Option::None,
         };
@@ -139,8 +139,8 @@ pub(super) fn kernels(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<
 }
 
 pub(super) fn copies(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()> {
-    source.of_gpu(put, |single, seen| {
-        let (what, bytes) = copied(&single.label, seen)?;
+    source.of_gpu(put, |single, _| {
+        let (what, bytes) = copied(&single.label)?;
         let held = match single.span {
             CapturedSpan::Host { took } => number(took.0),
             _ => None,

@@ -38,7 +38,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
         for (class, word, time) in [
             ("compute", "compute", spent.compute_ns),
             ("comm", "exposed communication", spent.exposed_ns),
-            ("memory", "memory", spent.memory_ns.unwrap_or(0)),
+            ("memory", "memory", spent.memory_ns),
             ("gap", "gap", spent.gap_ns),
         ] {
             let time = mean(rank, time);
