@@ -132,6 +132,15 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     );
     let size = fs::metadata(&file).expect("it is there").len();
     assert!(size <= 20 * 1024 * 8 * 3, "{size} bytes");
+    let folded = demo.place.path("folded");
+    let mut export = demo.place.command(built::artifact("xpu-top"));
+    run(export.arg("export").arg(&file).arg("--folded").arg(&folded));
+    let folded = fs::read_to_string(folded).expect("it is written");
+    let mut svg = Vec::new();
+    let options = &mut inferno::flamegraph::Options::default();
+    inferno::flamegraph::from_lines(options, folded.lines(), &mut svg).expect("a flame graph");
+    let svg = String::from_utf8(svg).expect("text");
+    assert!(svg.contains("<title>rank 7 (") && svg.contains("<title>gemm ("), "{svg:.2000}");
     let again = demo.ask(&format!("capture --steps 3 -o {}", file.display()));
     assert_eq!(again.status.code(), Some(64), "what is there is not written over: {again:?}");
     let replayed =

@@ -2,10 +2,13 @@
 
 import csv
 import json
+import re
 import subprocess
+import textwrap
 
 import duckdb
 import pytest
+from conftest import ROOT
 from test_export import PROGRAM, RANKS, STEPS, capture, report  # noqa: F401
 
 KINDS = ("steps", "gemms", "collectives", "kernels", "copies", "host")
@@ -52,6 +55,22 @@ def test_sums_are_those_of_the_report(tables, report):  # noqa: F811
     assert asked(tables, "SELECT DISTINCT rank, tp, dp FROM {steps} ORDER BY rank") == [
         (0, 0, 0), (1, 1, 0), (2, 0, 1), (3, 1, 1)
     ]  # fmt: skip
+
+
+def documented():
+    """The queries of the page on captures, as they stand there."""
+    blocks = re.findall(r"(?:^    .*\n)+", (ROOT / "docs/capture.md").read_text(), re.M)
+    return [textwrap.dedent(block) for block in blocks if block.lstrip().startswith(("SELECT", "WITH"))]
+
+
+def test_the_queries_of_the_docs_say_what_the_report_says(tables, report):  # noqa: F811
+    products, transfers = (duckdb.sql(query.replace("DIR", str(tables))).fetchall() for query in documented())
+    for row, wanted in zip(products, report["gemms"], strict=True):
+        assert row[:4] + row[6:7] == tuple(wanted[name] for name in ("m", "n", "k", "batch", "count"))
+        assert row[7:10] == pytest.approx((wanted["total_ns"] / 1e6, wanted["tflops"], wanted["p50_ns"] / 1e3))
+    for place, name, unit in [(2, "count", 1), (3, "total_ns", 1e6), (4, "wait_ns", 1e6)]:
+        wanted = sum(row[name] for row in report["collectives"]) / unit
+        assert float(sum(row[place] for row in transfers)) == pytest.approx(wanted)
 
 
 def test_csv_says_the_same(tables):
