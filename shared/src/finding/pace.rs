@@ -80,16 +80,20 @@ struct Change {
 fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
     let beats: Vec<Beat> = view.beats().copied().collect();
     let most = beats.len().checked_sub(BEFORE)?;
+    let paces: Vec<f64> = beats.iter().map(|beat| f64::from(of(beat))).collect();
+    let (befores, afters) = (medians(paces.iter()), medians(paces.iter().rev()));
     let at = |after: usize| {
-        let (before, after) = beats.split_at(beats.len() - after);
-        let usual = middle(before, of);
-        let spread = median(before.iter().map(|beat| (f64::from(of(beat)) - usual).abs()).collect())?;
-        let now = middle(after, of);
+        let cut = beats.len() - after;
+        let (usual, now) = (befores[cut - 1], afters[after - 1]);
         let longer = now / usual - 1.0;
-        let clear = longer > LONGER && (now - usual) > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
-        let slow = after.iter().filter(|beat| f64::from(of(beat)) > (1.0 + 0.7 * LONGER) * usual).count();
-        let was = before.iter().filter(|beat| f64::from(of(beat)) > (1.0 + 0.7 * LONGER) * usual).count();
-        let lasts = slow * 10 >= after.len() * 9 && was * 5 <= before.len();
+        if longer <= LONGER {
+            return None;
+        }
+        let (before, after) = beats.split_at(cut);
+        let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
+        let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
+        let long = |paces: &[f64]| paces.iter().filter(|pace| **pace > (1.0 + 0.7 * LONGER) * usual).count();
+        let lasts = long(&paces[cut..]) * 10 >= after.len() * 9 && long(&paces[..cut]) * 5 <= before.len();
         let ratio = |figure: fn(&[Beat]) -> f64| {
             let usual = figure(before);
             if usual > 0.0 { figure(after) / usual - 1.0 } else { 0.0 }
@@ -104,6 +108,21 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
     };
     // Of all cuts the one that parts them best: the longest after which all are slow.
     (AFTER..=most.min(AFTER * 20)).rev().find_map(at)
+}
+
+/// The median of the first of them, of the first two, and so on.
+fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = Vec::new();
+    let grown = values.map(|&value| {
+        sorted.insert(sorted.partition_point(|other| *other <= value), value);
+        let middle = sorted.len() / 2;
+        if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        }
+    });
+    grown.collect()
 }
 
 fn regression(changes: &[Change], measure: Measure) -> Option<Finding> {
