@@ -49,7 +49,7 @@ impl Summary {
         let parts = [
             ("compute", sum(|one| one.compute_ns)),
             ("exposed communication", sum(|one| one.exposed_ns)),
-            ("memory", sum(|one| one.memory_ns.unwrap_or(0))),
+            ("memory", sum(|one| one.memory_ns)),
             ("gap", sum(|one| one.gap_ns)),
         ];
         let steps = report.ranks.iter().flat_map(|rank| &rank.steps).filter(|step| !step.sampled).count();
