@@ -86,6 +86,7 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
         .shows("✖ broken")
         .shows("it holds no whole block");
     screen.shows("▲ cut short").shows("5 files");
+    lab.screen(80, 24).shows("70b-20270115T083327Z.xpucap");
     golden_at_both("captures-list", &mut lab);
     lab.keys("G").screen(80, 24).shows("▌✖ broken");
     // What cannot be written is said, and nothing is asked for.
@@ -114,6 +115,15 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     // The first escape closes the file, the next leaves the page.
     lab.keys("<Esc>").screen(132, 40).hides("compute 71.0 %").shows("In this folder");
     lab.keys("<Esc>").screen(132, 40).hides("In this folder");
+}
+
+#[test]
+fn what_was_written_just_now_and_has_no_end_is_being_written() {
+    let mut lab = with_files();
+    let mut listing = listing(&lab);
+    listing.files[2].written = lab.now();
+    update(lab.app(), Action::Listed(listing));
+    lab.screen(132, 40).shows("◌ writing").hides("cut short");
 }
 
 #[test]

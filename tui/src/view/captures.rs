@@ -3,6 +3,8 @@
 mod opened;
 mod under_way;
 
+use std::time::Duration;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -10,6 +12,7 @@ use ratatui::{
 
 use super::{
     header,
+    heatmaps::ending,
     list::{Cell, Column, List},
     panel::{self, Title},
 };
@@ -20,6 +23,9 @@ use crate::{
     shelf::{Label, Volume, What},
     width::Room,
 };
+
+/// A file without an end that was written so lately is still being written: recorders write every second.
+const WRITING: Duration = Duration::from_secs(5);
 
 /// Columns of the longest name.
 const LONGEST: usize = 44;
@@ -76,21 +82,24 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         Room::Medium => (LONGEST - 14, 22),
         _ => (20, 22),
     };
+    let name = names.clamp(8, short);
     let columns = [
         Column::text("kind", 11, 0),
-        Column::text("file", names.clamp(8, short), 0),
+        Column::text("file", name, 0),
         Column::figure("size", 9, 2),
         Column::figure("written", 12, 1),
         Column::text("what is in it", what, 0),
         Column::text("job", 16, 4),
     ];
     let list = List { columns: &columns, sorted: None, selected: Some(app.files.at()), lines: files.len() };
-    list.draw(app.palette, inner, buffer, |line| cells(app, &files[line]));
+    list.draw(app.palette, inner, buffer, |line| cells(app, &files[line], name));
 }
 
-fn cells(app: &App, file: &Volume) -> Vec<Cell> {
+fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {
+    let age = app.now.since(file.written);
     let (sign, kind, role) = match &file.label {
         Err(_) => (glyph::ALARM, "broken", Role::Alarm),
+        Ok(Label { closed: false, .. }) if age < WRITING => (glyph::WAITING, "writing", Role::Muted),
         Ok(Label { closed: false, .. }) => (glyph::WARNING, "cut short", Role::Warning),
         Ok(Label { damage: 1.., .. }) => (glyph::WARNING, "damaged", Role::Warning),
         Ok(Label { what: What::Capture { .. }, .. }) => (glyph::GOOD, "capture", Role::Good),
@@ -102,9 +111,9 @@ fn cells(app: &App, file: &Volume) -> Vec<Cell> {
     };
     vec![
         (format!("{sign} {kind}"), role),
-        (file.path.display().to_string(), Role::Strong),
+        (ending(&file.path.display().to_string(), name), Role::Strong),
         (figure::bytes(file.bytes), Role::Text),
-        (format!("{} ago", figure::age(app.now.since(file.written))), Role::Text),
+        (format!("{} ago", figure::age(age)), Role::Text),
         what,
         (file.label.as_ref().map(|label| label.job.clone()).unwrap_or_default(), Role::Muted),
     ]

@@ -180,7 +180,7 @@ fn standstill(survey: &Survey) -> Option<String> {
 }
 
 /// The end of a name, which is what tells hosts apart.
-fn ending(name: &str, width: usize) -> String {
+pub(super) fn ending(name: &str, width: usize) -> String {
     if name.width() <= width {
         return name.to_owned();
     }

@@ -139,8 +139,16 @@ fn bins(points: &[Point], width: usize, column: impl Fn(Moment) -> usize) -> Vec
         medians[at].push(point.median.into());
         worst[at] = worst[at].max(point.worst.into());
     }
-    let bins = medians.into_iter().zip(worst);
-    bins.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect()
+    let known = medians.into_iter().zip(worst);
+    let mut bins: Vec<_> =
+        known.map(|(medians, worst)| Some(Bin { median: median(medians)?, worst })).collect();
+    // Points come once a second and not on the second: one column between two that have some is no standstill.
+    for at in 1..width.saturating_sub(1) {
+        if bins[at].is_none() && bins[at + 1].is_some() {
+            bins[at] = bins[at - 1];
+        }
+    }
+    bins
 }
 
 /// From the column up to the slowest rank, where that is more than noise.
@@ -207,4 +215,26 @@ fn tell(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Spa
         Span::styled(format!("{sign} "), app.palette.of(role)),
         Span::styled(cut(&text, width.saturating_sub(2)), app.palette.of(role)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::id::{Rank, Step};
+
+    use super::*;
+
+    #[test]
+    fn one_column_without_a_point_is_filled_and_a_standstill_is_not() {
+        let point = |second: u64| Point {
+            at: Moment(second),
+            step: Step(second),
+            median: second as f32,
+            worst: second as f32,
+            rank: Rank(0),
+        };
+        let points = [point(0), point(2), point(5), point(6)];
+        let bins = bins(&points, 8, |at| at.0 as usize);
+        let medians: Vec<_> = bins.iter().map(|bin| bin.map_or(-1.0, |bin| bin.median)).collect();
+        assert_eq!(medians, [0.0, 0.0, 2.0, -1.0, -1.0, 5.0, 6.0, -1.0]);
+    }
 }
