@@ -12,6 +12,7 @@ mod wait;
 
 use std::time::Duration;
 
+pub use cohort::peers;
 pub use hang::patience;
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ fn a_slow_rank_is_told_with_its_evidence_and_what_to_do() {
     lab.keys("f");
     lab.screen(132, 40).shows("slow rank, compute").shows("gpu-005, pid 4037").shows("next ").shows("came ");
     golden_at_both("findings-slow", &mut lab);
-    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37");
+    lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
 }
 
 #[test]

@@ -96,3 +96,37 @@ fn the_past_begins_with_the_watching() {
     lab.keys("<Esc>x").screen(132, 40).shows("✖").shows("◌");
     golden_at_both("past-hang", &mut lab);
 }
+
+#[test]
+fn folded_ranks_are_as_their_worst_and_its_name_is_told() {
+    let mut lab = one_slow();
+    let screen = lab.keys("F").screen(132, 40);
+    screen
+        .shows("Hosts the worst rank of each, by GEMM TFLOPS")
+        .shows("gpu-005 ×8")
+        .shows("▼490       rank 37");
+    screen.shows("--groups tp4-dp2 does").hides("gpu-005 ×8       0");
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        let screen = lab.screen(width, height);
+        screen.shows("gpu-005 ×8").shows("  37");
+        golden(&format!("fold-hosts-{width}x{height}"), &screen);
+    }
+    // Who sorts by lateness sees the latest of each; Enter shows the rank itself.
+    lab.keys("ooooooo").screen(132, 40).shows("by lateness ms");
+    lab.keys("gG<Enter>").screen(132, 40).shows("Rank ");
+    lab.keys("<Esc>xF").screen(132, 40).shows("Ranks ").hides("×8");
+}
+
+#[test]
+fn groups_that_were_told_of_are_folded_axis_by_axis() {
+    let mut lab = one_slow();
+    lab.app().lay_out("tp8-dp4-pp2".parse().ok());
+    lab.keys("FF").screen(132, 40).shows("tp groups").shows("dp0 pp1 ×8").shows("the worst rank of each");
+    golden_at_both("fold-groups", &mut lab);
+    lab.keys("F").screen(132, 40).shows("dp groups").shows("tp5 pp0 ×4");
+    lab.keys("x").screen(132, 40).shows("tp5 pp1▼").shows("the worst rank of each");
+    lab.keys("F").screen(132, 40).shows("pp groups").shows("×2");
+    lab.keys("F").screen(132, 40).shows("Ranks ");
+    lab.app().lay_out("tp4-dp2".parse().ok());
+    lab.screen(132, 40).shows("--groups is of 8 ranks and the job has 64: it is left aside");
+}

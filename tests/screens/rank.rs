@@ -3,21 +3,26 @@
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, Summary},
+    frame::{
+        Blocked, BlockingCall, Body, CollectiveTotals, Frame, GemmTotals, HookHealth, RankDetail, Summary,
+        Throttle, Xid,
+    },
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
     unit::Nanoseconds,
 };
+use xpu_tests::Lab;
 use xpu_top::action::Effect;
 
-use crate::{golden, one_slow};
+use crate::{golden, golden_at_both, one_slow};
 
 /// What a rank says whole, once it is asked.
 fn detail() -> Summary {
     let durations = |microseconds: u64| {
         let mut durations = Histogram::new();
         (0..100).for_each(|n| durations.record(Nanoseconds((microseconds * 1_000) * (1_000 + n) / 1_000)));
+        (0..2).for_each(|n| durations.record(Nanoseconds(microseconds * 1_000 * (1_400 + 100 * n) / 1_000)));
         durations
     };
     let gemm = |(m, n, k), count: u64| {
@@ -49,8 +54,31 @@ fn detail() -> Summary {
             collective(Operation::AllGather, 16 << 20, 17_940, 121),
             collective(Operation::ReduceScatter, 16 << 20, 17_940, 118),
         ],
+        device: "NVIDIA H200".to_owned(),
+        blocked: vec![Blocked {
+            call: BlockingCall::StreamSynchronize,
+            count: 17_940,
+            waited: Nanoseconds(90_000_000_000),
+            longest: Nanoseconds(41_000_000),
+        }],
+        hook: HookHealth { event_cost: Nanoseconds(3_100), memory: 4_928_000, ..HookHealth::default() },
         ..Summary::default()
     }
+}
+
+/// Rank 37 is looked at, and has told all.
+fn looked_at() -> Lab {
+    let mut lab = one_slow();
+    lab.keys("<Enter>");
+    tell(&mut lab, 37);
+    lab
+}
+
+fn tell(lab: &mut Lab, rank: u32) {
+    let job = lab.simulation().job.clone();
+    let body = Body::Detail(RankDetail { job, rank: Rank(rank), summary: detail() });
+    let frame = Frame { body, ..lab.simulation().digests(1).remove(rank as usize / 8) };
+    lab.arrive(vec![frame]);
 }
 
 #[test]
@@ -58,17 +86,69 @@ fn a_rank_alone_shows_its_shapes_and_sizes() {
     let mut lab = one_slow();
     let job = lab.simulation().job.clone();
     // Nothing is selected: it is the rank that stands out.
-    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37 (gpu-005").shows("waiting for its next summary");
+    let screen = lab.keys("<Enter>").screen(132, 40);
+    screen.shows("Rank 37 gpu-005, pid 4037").shows("waiting for its next summary");
+    golden_at_both("rank-waiting", &mut lab);
     assert_eq!(lab.effects(), [Effect::WatchRanks(Some((job.clone(), [Rank(37)].into())))]);
-    let body = Body::Detail(RankDetail { job: job.clone(), rank: Rank(37), summary: detail() });
-    let frame = Frame { body, ..lab.simulation().digests(1).remove(4) };
-    lab.arrive(vec![frame]);
+    tell(&mut lab, 37);
     let screen = lab.screen(132, 40);
-    screen.shows(" 416 ").shows("71,760  337").hides("416.");
-    golden("rank", &screen);
+    screen
+        .shows("8192x28672x8192 bf16 TN")
+        .shows(" 416 ")
+        .shows("71,760  337")
+        .hides("416.")
+        .shows("spread")
+        .shows("▁");
     lab.screen(80, 24).shows("8192x28672x8192 bf16 TN").shows("AllReduce").shows("64 MiB");
-    lab.keys("j").screen(132, 40).shows("GEMMs rank 38").shows("waiting");
+    lab.keys("j").screen(132, 40).shows("Rank 38").shows("waiting");
     lab.keys("<Esc>").screen(132, 40).shows("TFLOPS history");
     let after = [Effect::WatchRanks(Some((job, [Rank(38)].into()))), Effect::WatchRanks(None)];
     assert_eq!(lab.effects()[1..], after);
+}
+
+#[test]
+fn a_rank_stands_among_those_that_do_the_same_work() {
+    let mut lab = looked_at();
+    let screen = lab.screen(132, 40);
+    screen.shows("▲ slow").shows("among 64 ranks of the same work: 0-63");
+    screen.shows("▼ 490.2     640.0     490.2 rank 37").shows("1,980 MHz").shows("NVIDIA H200");
+    screen.shows("1 in 16 GEMMs, 1 in 4 collectives").shows("0.03 % of its time, 0.10 % allowed");
+    golden("rank", &screen);
+    for (width, height) in [(60, 20), (80, 24), (200, 60)] {
+        let screen = lab.screen(width, height);
+        screen.shows("Rank 37").shows("490.2").shows("GPU");
+        golden(&format!("rank-{width}x{height}"), &screen);
+    }
+}
+
+#[test]
+fn a_pinned_rank_is_what_others_are_compared_with() {
+    let mut lab = looked_at();
+    lab.keys("p").screen(132, 40).shows("rank 37 is pinned: others are compared with it").shows("pinned");
+    let screen = lab.keys("j").screen(132, 40);
+    screen.shows("beside rank 37").shows("difference").shows("+150.6").shows("+30.7 %");
+    golden_at_both("rank-pinned", &mut lab);
+    lab.keys("kp").screen(132, 40).shows("pinned no more").shows("median");
+    // From the list too, and nothing is pinned where nothing is selected.
+    lab.keys("<Esc><Esc>p").screen(132, 40).shows("select a rank first");
+}
+
+#[test]
+fn what_is_wrong_with_a_gpu_and_a_hook_is_said_first() {
+    let mut lab = looked_at();
+    let mut frames = lab.simulation().digests(2_001);
+    let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
+    let rank = &mut digest.ranks[5];
+    rank.blind = vec!["cuBLASLt was not found: its products are not seen".to_owned()];
+    let device = rank.device.as_mut().unwrap();
+    (device.throttle, device.sm_clock) = (Some(Throttle::POWER_CAP), Some(1275));
+    (device.ecc_uncorrected, device.xids) = (Some(2), Some(1));
+    device.last_xid = Some(Xid { code: 79, at: device.read });
+    lab.arrive(frames);
+    let screen = lab.screen(132, 40);
+    screen.shows("power cap").shows("2 uncorrected").shows("79, GPU has fallen off the bus, 0 s ago");
+    screen.shows("cuBLASLt was not found");
+    golden("rank-troubled", &screen);
+    // On a small terminal the news goes before what is as it should be.
+    lab.screen(80, 24).shows("GPU held by power cap  ECC 2 uncorrected");
 }

@@ -86,6 +86,10 @@ pub enum Action {
     PreviousMetric,
     /// The heatmaps as they are now, or over time.
     TurnMaps,
+    /// Fold ranks by the next thing they have in common.
+    FoldRanks,
+    /// Compare others with the selected rank, or no more.
+    Pin,
     /// Save the stacks as a flame graph.
     SaveFlame,
     /// Copy what is known as text, and save it.

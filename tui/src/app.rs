@@ -4,9 +4,11 @@
 mod communicators;
 mod course;
 mod files;
+mod fold;
 mod history;
 mod hosts;
 mod incident;
+mod inspection;
 mod log;
 mod metric;
 mod odd;
@@ -27,9 +29,11 @@ use std::collections::{HashMap, VecDeque};
 pub use communicators::{Communicator, Traffic};
 pub use course::{Course, Point};
 pub use files::{Files, Opened};
+pub use fold::{Bundle, Fold, kinds};
 pub use history::{COLUMNS, History, PERIOD, Told};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
+pub use inspection::{Comparison, Inspection, Membership};
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
@@ -40,10 +44,12 @@ pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
+use survey::Arrangement;
 pub use survey::{Row, Sifted, Survey};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
+    capture::Groups,
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
@@ -78,6 +84,11 @@ pub struct App {
     pub(crate) prompt: Option<Prompt>,
     /// Lines that were typed before.
     pub(crate) lines: Lines,
+    pub(crate) fold: Fold,
+    /// How ranks are laid out, if the user said so.
+    pub(crate) groups: Option<Groups>,
+    /// The rank others are compared with.
+    pub(crate) pinned: Option<Rank>,
     pub(crate) page: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
@@ -188,6 +199,9 @@ impl App {
             filter: None,
             prompt: None,
             lines: Lines::default(),
+            fold: Fold::default(),
+            groups: None,
+            pinned: None,
             page: Page::Overview,
             overlay: Overlay::None,
             note: None,
@@ -282,6 +296,18 @@ impl App {
         self.peaks = peaks;
     }
 
+    /// Says how ranks are laid out, for groups of them to be folded.
+    pub fn lay_out(&mut self, groups: Option<Groups>) {
+        self.groups = groups;
+    }
+
+    /// The kinds of groups ranks can be folded by.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let Some(job) = self.job() else { return Vec::new() };
+        let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
+        kinds(job, self.survey.rows(), groups)
+    }
+
     pub fn invite(&mut self, how: String) {
         self.invitation = Some(how);
     }
@@ -340,7 +366,10 @@ impl App {
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
-        self.survey.update(job, jobs.lost_frames(), there, self.sort, self.filter.as_ref(), age);
+        let judge = self.sort.column.metric().unwrap_or(self.maps.metrics(&self.survey.told())[0]);
+        let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
+        let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
+        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), age);
         self.history.take(job.name(), &self.survey, there);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.survey.findings, now);

@@ -6,6 +6,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use xpu_shared::{
+    capture::Groups,
     endpoint::BasePort,
     finding::Kind,
     frame::CaptureOrder,
@@ -33,6 +34,9 @@ pub struct CommandLine {
     /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<Filter>,
+    /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
+    #[arg(long, value_name = "AXES")]
+    pub groups: Option<Groups>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }

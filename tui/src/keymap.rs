@@ -207,6 +207,14 @@ pub const BINDINGS: &[Binding] = &[
         "the heatmaps over the last half hour, or as it is now",
         Some("over time"),
     ),
+    bind(
+        Overview,
+        &[char('F')],
+        Action::FoldRanks,
+        "fold ranks by host, by groups, or not: the worst of each is shown",
+        Some("fold"),
+    ),
+    bind(Overview, &[char('p')], Action::Pin, "pin the selected rank: others are compared with it", None),
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
@@ -220,6 +228,7 @@ pub const BINDINGS: &[Binding] = &[
         Some("next rank"),
     ),
     bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
+    bind(Rank, &[char('p')], Action::Pin, "pin it: others are compared with it", Some("pin")),
     bind(Stacks, &[char('n')], Action::NextOdd, "to the next ranks that part from most", Some("odd one out")),
     bind(Stacks, &[char('w')], Action::SaveFlame, "save a flame graph as an SVG file here", Some("flame")),
     bind(

@@ -57,6 +57,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     drop(nobody);
     let options = WatchOptions {
         job: line.watch.job.clone(),
+        groups: line.groups.clone(),
         tape: Some((tape, begin)),
         filter: line.filter.clone(),
         ..WatchOptions::default()
@@ -76,6 +77,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
     let options = WatchOptions {
         job: args.job.clone(),
+        groups: line.groups.clone(),
         warnings,
         filter: line.filter.clone(),
         live: Some(live),

@@ -12,7 +12,7 @@ use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Choice, Note, Overlay, Page, Stacks},
+    app::{App, Choice, Fold, Note, Overlay, Page, Stacks},
     arrival::Arrival,
     keymap::BINDINGS,
     replay::control,
@@ -96,6 +96,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::AskStacks => return watch::ask(app),
         Action::NoStacks(why) => app.stacks.refuse(why),
         Action::NextMetric => app.maps = app.maps.next(&app.survey.told()),
+        Action::FoldRanks => fold(app),
+        Action::Pin => pin(app),
         Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
         Action::PreviousMetric => app.maps = app.maps.previous(&app.survey.told()),
         Action::SaveFlame => return save::flame(app),
@@ -208,14 +210,42 @@ fn select(app: &mut App, motion: Motion) {
 fn select_among(app: &mut App, order: &[usize], motion: Motion) {
     let survey = &app.survey;
     let Some(last) = order.len().checked_sub(1) else { return };
+    // What is folded away is found where its group is.
+    let place = |row: usize| order.iter().position(|&listed| listed == row);
     let row = app.selected.and_then(|rank| survey.row_of(rank));
-    let at = row.and_then(|row| order.iter().position(|&listed| listed == row));
+    let at = row.and_then(|row| place(row).or_else(|| place(survey.bundle_of(row)?.worst)));
     let to = match (at, motion) {
         (Some(at), motion) => moved(at, last + 1, motion),
         (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
         (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
     app.selected = survey.rows().get(order[to]).map(|row| row.status.rank);
+}
+
+/// Says what would have to be known to fold by more.
+fn fold(app: &mut App) {
+    app.settle();
+    let kinds = app.kinds();
+    app.fold = app.fold.next(&kinds);
+    if app.fold == Fold::Hosts && kinds.is_empty() {
+        let text = "by host; the communicators tell of no groups: --groups tp4-dp2 does";
+        app.note = Some(Note::Done(text.to_owned()));
+    }
+}
+
+fn pin(app: &mut App) {
+    app.settle();
+    app.note = Some(match app.selected {
+        None => Note::Failed("select a rank first: j and k do".to_owned()),
+        Some(rank) if app.pinned == Some(rank) => {
+            app.pinned = None;
+            Note::Done(format!("rank {rank} is pinned no more"))
+        }
+        Some(rank) => {
+            app.pinned = Some(rank);
+            Note::Done(format!("rank {rank} is pinned: others are compared with it"))
+        }
+    });
 }
 
 fn next_job(app: &mut App) {
@@ -227,7 +257,7 @@ fn next_job(app: &mut App) {
     match names.into_iter().nth(next) {
         Some(name) if at != Some(next) => {
             app.choice = Choice::Named(name);
-            app.selected = None;
+            (app.selected, app.pinned) = (None, None);
             app.stacks = Stacks::default();
         }
         _ => app.note = Some(Note::Done("there is no other job".to_owned())),

@@ -51,7 +51,8 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer),
         _ if app.page == Page::Captures => captures::draw(app, room, main, buffer),
         Standing::Running => match app.page {
-            Page::Overview | Page::Rank => overview(app, room, main, buffer),
+            Page::Overview => overview(app, room, main, buffer),
+            Page::Rank => rank::draw(app, room, main, buffer),
             Page::Gemms => gemms::draw(app, room, main, buffer),
             Page::Collectives => collectives::draw(app, room, main, buffer),
             Page::Steps => steps::draw(app, room, main, buffer),
@@ -97,9 +98,5 @@ fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let told = if wide { panel::draw(app.palette, room, notices::title(app), told, buffer) } else { told };
     headline::lines(&notices, told, buffer);
     maps.draw(app, map_area, buffer);
-    if app.page == Page::Rank {
-        rank::draw(app, room, table, buffer);
-    } else {
-        ranks::draw(app, room, table, buffer);
-    }
+    ranks::draw(app, room, table, buffer);
 }

@@ -14,6 +14,7 @@ use tokio::{
 };
 use tokio_stream::StreamExt as _;
 use xpu_shared::{
+    capture::Groups,
     id::{JobName, Rank},
     peak::Peaks,
     unit::Moment,
@@ -47,6 +48,8 @@ const BATCH: usize = 1024;
 pub struct WatchOptions {
     /// The job to show; the foremost one if none is named.
     pub job: Option<JobName>,
+    /// How its ranks are laid out, if the user said so.
+    pub groups: Option<Groups>,
     /// What went wrong before the screen was taken.
     pub warnings: Vec<String>,
     /// How others can look as well.
@@ -66,6 +69,7 @@ impl Default for WatchOptions {
     fn default() -> Self {
         Self {
             job: None,
+            groups: None,
             warnings: Vec::new(),
             invitation: None,
             filter: None,
@@ -98,6 +102,7 @@ pub async fn watch(
 ) -> anyhow::Result<()> {
     let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
     app.filter = options.filter;
+    app.lay_out(options.groups);
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
         Ok(peaks) => app.set_peaks(peaks),

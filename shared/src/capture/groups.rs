@@ -66,6 +66,18 @@ impl Groups {
         self.0.iter().map(|&(_, size)| along(size)).collect()
     }
 
+    /// Whose group along an axis a rank is in: its places along all others there are several places along.
+    pub fn beside(&self, axis: &str, rank: Rank) -> String {
+        let places = self.0.iter().zip(self.coordinates(rank));
+        let others = places.filter(|((name, size), _)| name != axis && *size > 1);
+        others.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The axes along which there are several places.
+    pub fn wide(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, size)| *size > 1).map(|(name, _)| name.as_str())
+    }
+
     /// Whether it is one of those; what they say of axes that are not there is wrong.
     pub fn check(&self, only: &Only) -> Result<(), String> {
         for (name, at) in &only.0 {
@@ -97,6 +109,10 @@ mod tests {
         assert_eq!(groups.coordinates(Rank(0)), [0, 0, 0, 0]);
         assert_eq!(groups.coordinates(Rank(5)), [1, 1, 0, 0]);
         assert_eq!(groups.coordinates(Rank(63)), [3, 1, 3, 1]);
+        assert_eq!(
+            (groups.beside("tp", Rank(37)), groups.beside("dp", Rank(37))),
+            ("cp1 dp2 pp0".into(), "tp1 cp1 pp0".into())
+        );
         let only: Only = "tp=1,pp=1".parse().expect("it is well formed");
         assert_eq!(groups.check(&only), Ok(()));
         let taken: Vec<_> = (0..64).filter(|&rank| groups.takes(&only, Rank(rank))).collect();

@@ -181,6 +181,20 @@ pub(super) fn of(job: &Job) -> Vec<Vec<Member<'_>>> {
     cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
 }
 
+/// The ranks that do the same work as this one, itself among them: those it can be compared with.
+pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
+    let Some(this) = job.rank(rank) else { return Vec::new() };
+    let (mix, part) = (Mix::of(this), this.part());
+    let alike = |view: &RankView| {
+        let other = Mix::of(view);
+        view.part() == part
+            && other.sizes == mix.sizes
+            && are_alike(other.product, mix.product, ALIKE)
+            && are_alike(other.products, mix.products, mix.blur.max(other.blur))
+    };
+    job.ranks().filter(|&(other, view)| other == rank || alike(view)).map(|(other, _)| other).collect()
+}
+
 /// The ranks of a cohort by the part they have, as far as communicators tell: where ranks send to each other, those of one stage are
 /// in one, and those of another in another.
 pub(super) fn parts<'a>(cohort: &'a [Member<'a>]) -> Vec<Vec<&'a Member<'a>>> {

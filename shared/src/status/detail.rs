@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::microseconds;
 use crate::{
     frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
+    histogram::Histogram,
     job::{Job, RankView, Sample},
     unit::{GigabytesPerSecond, Tflops},
 };
@@ -50,6 +51,11 @@ pub struct GemmStatus {
     /// Of the durations seen since the detail was asked for.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
+    #[serde(default)]
+    pub us_max: Option<f64>,
+    /// How many lie in each of [`PARTS`] equal parts from the shortest to the longest.
+    #[serde(skip)]
+    pub parts: Vec<u64>,
 }
 
 /// One kind of collective on one rank, since the rank started.
@@ -67,6 +73,19 @@ pub struct CollectiveStatus {
     /// As this rank saw it, waiting for others included.
     pub us_p50: Option<f64>,
     pub us_p99: Option<f64>,
+    #[serde(default)]
+    pub us_max: Option<f64>,
+    /// As [`GemmStatus::parts`].
+    #[serde(skip)]
+    pub parts: Vec<u64>,
+}
+
+/// Parts of a distribution: as many as can be told apart in a table.
+const PARTS: usize = 8;
+
+fn parts(durations: &Histogram) -> Vec<u64> {
+    let ends = durations.quantile(0.0).zip(durations.max());
+    ends.map_or_else(Vec::new, |(shortest, longest)| durations.parts(shortest, longest, PARTS))
 }
 
 /// Of ranks whose detail was asked for, and of those that give none.
@@ -125,6 +144,8 @@ fn gemm(total: &GemmTotals) -> GemmStatus {
         tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
+        us_max: microseconds(&total.durations, 1.0),
+        parts: parts(&total.durations),
     }
 }
 
@@ -144,5 +165,7 @@ pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -
         bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
         us_p50: microseconds(&total.durations, 0.5),
         us_p99: microseconds(&total.durations, 0.99),
+        us_max: microseconds(&total.durations, 1.0),
+        parts: parts(&total.durations),
     }
 }

@@ -4,8 +4,9 @@ use super::Row;
 use crate::widget::scale::Worse;
 
 /// In the order the heatmaps take turns: what belongs together is side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
+    #[default]
     Gemm,
     Bus,
     Lateness,

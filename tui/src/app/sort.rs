@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use xpu_shared::status::RankStatus;
 
-use super::Row;
+use super::{Metric, Row};
 
 /// What can be sorted by, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +65,22 @@ impl Column {
             Self::Memory => "memory",
             Self::State => "state",
         }
+    }
+
+    /// The quantity in it that ranks are compared by.
+    pub fn metric(self) -> Option<Metric> {
+        Some(match self {
+            Self::StepTime => Metric::StepTime,
+            Self::Gemm => Metric::Gemm,
+            Self::Bus => Metric::Bus,
+            Self::Late => Metric::Lateness,
+            Self::Gpu => Metric::Busy,
+            Self::Clock => Metric::Clock,
+            Self::Power => Metric::Power,
+            Self::Temperature => Metric::Temperature,
+            Self::Memory => Metric::Memory,
+            Self::Rank | Self::Host | Self::Pid | Self::Step | Self::State => return None,
+        })
     }
 
     /// Whether large values are the bad ones, and so come first.
@@ -133,7 +149,11 @@ impl Sort {
 
     /// Indices of the rows as they are listed; equal ones by rank.
     pub fn order(self, rows: &[Row]) -> Vec<usize> {
-        let mut order: Vec<_> = (0..rows.len()).collect();
+        self.arrange((0..rows.len()).collect(), rows)
+    }
+
+    /// Some of the rows, which come in the order they have by themselves.
+    pub fn arrange(self, mut order: Vec<usize>, rows: &[Row]) -> Vec<usize> {
         if self.column != Column::Rank {
             order.sort_by(|&a, &b| self.column.compare(&rows[a], &rows[b]));
         }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use xpu_shared::{
+    capture::Groups,
     finding::{self, Finding},
     frame::Life,
     id::{HostName, JobName, Rank, Step},
@@ -14,7 +15,7 @@ use xpu_shared::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Metric, Odd, Seats, Sort};
+use super::{Bundle, Fold, Inspection, Metric, Odd, Seats, Sort};
 use crate::{
     filter::{Filter, Subject},
     widget::scale::Scale,
@@ -79,14 +80,18 @@ fn of_peak(status: &RankStatus, view: &RankView) -> Option<f64> {
 #[derive(Debug, Default)]
 pub struct Survey {
     job: JobName,
-    /// The job's revision, the sort and the second all this is of.
-    made: Option<(u64, Sort, u64)>,
+    /// The job's revision, the arrangement and the second all this is of.
+    made: Option<(u64, Arrangement, u64)>,
     rows: Vec<Row>,
     pub seats: Seats,
-    /// Rows as they are listed; those left out are not among them.
+    /// What is listed: rows, or the worst row of each bundle; those left out are not among them.
     pub order: Vec<usize>,
     /// What came of the filter, while there is one.
     pub sifted: Option<Sifted>,
+    /// Empty unless ranks are folded.
+    pub bundles: Vec<Bundle>,
+    /// What decides which rank of a bundle is its worst.
+    pub judge: Metric,
     /// In the order of [`Metric::ALL`].
     scales: [Option<Scale>; Metric::ALL.len()],
     pub odd: Option<Odd>,
@@ -123,7 +128,7 @@ pub struct Survey {
     /// Share of wall time the hook took from launching threads, the worst rank's.
     pub overhead: f64,
     /// The rank that is looked at, with its shapes and sizes.
-    pub inspected: Option<RankStatus>,
+    pub inspected: Option<Inspection>,
     /// The rank and the job's revision it is of.
     inspection: Option<(Rank, u64)>,
 }
@@ -137,6 +142,16 @@ pub struct Sifted {
     pub shown: usize,
     /// Ranks of which it is not known whether it should.
     pub unknown: usize,
+}
+
+/// How the user wants the ranks listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrangement {
+    pub sort: Sort,
+    pub fold: Fold,
+    pub groups: Option<Groups>,
+    /// Of ranks in the same state, that is worst which is worst by this.
+    pub judge: Metric,
 }
 
 /// What was not seen, counted.
@@ -154,7 +169,7 @@ impl Survey {
         job: &Job,
         lost_frames: u64,
         now: Moment,
-        sort: Sort,
+        arrangement: Arrangement,
         filter: Option<&Filter>,
         age: impl Fn(&HostName, Moment) -> Duration,
     ) {
@@ -162,19 +177,66 @@ impl Survey {
             *self = Self { job: job.name().clone(), ..Self::default() };
         }
         // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
-        let making = (job.revision(), sort, now.0 / 1_000_000_000);
+        let making = Some((job.revision(), arrangement, now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
-        if self.made == Some(making) && sifted == filter.map(Filter::text) {
+        if self.made == making && sifted == filter.map(Filter::text) {
             return;
         }
-        self.made = Some(making);
         self.refresh_rows(job);
         for row in &mut self.rows {
             row.age = age(&row.status.host, row.heard);
         }
         self.losses.frames = lost_frames;
-        self.work_out(job, now, sort, age);
+        self.work_out(job, now, age);
         self.sift(filter);
+        if let Some((_, arrangement, _)) = &making {
+            self.arrange(job, arrangement);
+        }
+        self.made = making;
+    }
+
+    /// Lists the ranks, or of each bundle the worst one.
+    fn arrange(&mut self, job: &Job, wanted: &Arrangement) {
+        self.judge = wanted.judge;
+        let mut bundles = wanted.fold.bundles(job, &self.rows, wanted.groups.as_ref());
+        let folded = !bundles.is_empty();
+        bundles.iter_mut().for_each(|bundle| bundle.rows.retain(|&row| !self.rows[row].aside));
+        bundles.retain(|bundle| !bundle.rows.is_empty());
+        for bundle in &mut bundles {
+            bundle.worst = self.worst_of(&bundle.rows).unwrap_or(bundle.worst);
+        }
+        self.order = if folded {
+            wanted.sort.arrange(bundles.iter().map(|bundle| bundle.worst).collect(), &self.rows)
+        } else {
+            wanted.sort.order(&self.rows)
+        };
+        self.order.retain(|&row| !self.rows[row].aside);
+        self.bundles = bundles;
+    }
+
+    /// By state, and of those in the same state by what is looked at.
+    fn worst_of(&self, rows: &[usize]) -> Option<usize> {
+        let scale = self.scale(self.judge);
+        let badness = |row: usize| {
+            let known = scale.zip(self.judge.of(&self.rows[row]).filter(|_| self.rows[row].is_fresh()));
+            known.map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
+        };
+        let worse = |one: usize, other: usize| {
+            let states = self.rows[other].severity().cmp(&self.rows[one].severity());
+            if states.then(badness(other).total_cmp(&badness(one))).is_gt() { other } else { one }
+        };
+        rows.iter().copied().reduce(worse)
+    }
+
+    /// Where a row stands in the list: itself, or what it is folded into.
+    pub fn listed(&self, row: usize) -> Option<usize> {
+        let shown = self.bundle_of(row).map_or(row, |bundle| bundle.worst);
+        self.order.iter().position(|&listed| listed == shown)
+    }
+
+    /// What a row is folded into.
+    pub fn bundle_of(&self, row: usize) -> Option<&Bundle> {
+        self.bundles.iter().find(|bundle| bundle.rows.binary_search(&row).is_ok())
     }
 
     /// Works out the details of one rank, which need not have changed with its row.
@@ -182,11 +244,7 @@ impl Survey {
         let inspection = rank.map(|rank| (rank, job.revision()));
         if self.inspection != inspection {
             self.inspection = inspection;
-            let known = rank.and_then(|rank| Some((rank, job.rank(rank)?)));
-            self.inspected = known.map(|(rank, view)| {
-                let state = finding::state(&self.findings, rank, view);
-                RankStatus { state, ..status::rank_status(job, rank) }
-            });
+            self.inspected = rank.and_then(|rank| Inspection::of(job, rank, self));
         }
     }
 
@@ -206,7 +264,7 @@ impl Survey {
         }
     }
 
-    fn work_out(&mut self, job: &Job, now: Moment, sort: Sort, age: impl Fn(&HostName, Moment) -> Duration) {
+    fn work_out(&mut self, job: &Job, now: Moment, age: impl Fn(&HostName, Moment) -> Duration) {
         self.world_size = job.world_size();
         let heard = || self.rows.iter().filter(|row| row.is_fresh() || row.life == Life::Ended);
         let over = self.is_over();
@@ -217,7 +275,6 @@ impl Survey {
             heard().map(|row| &row.status.host).collect::<BTreeSet<_>>().len()
         };
         self.seats = Seats::of(&self.rows, self.world_size);
-        self.order = sort.order(&self.rows);
         let steps = || self.current().filter_map(|row| row.status.step);
         self.steps = steps().min().zip(steps().max());
         self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
@@ -271,7 +328,6 @@ impl Survey {
         for (row, verdict) in self.rows.iter_mut().zip(verdicts) {
             row.aside = verdict != Some(true);
         }
-        self.order.retain(|&row| !self.rows[row].aside);
     }
 
     /// What the job stands for.

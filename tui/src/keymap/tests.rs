@@ -32,6 +32,8 @@ fn is_meant(action: &Action) -> bool {
         | Action::NextMetric
         | Action::PreviousMetric
         | Action::TurnMaps
+        | Action::FoldRanks
+        | Action::Pin
         | Action::SaveFlame
         | Action::Report
         | Action::Capture
@@ -105,6 +107,8 @@ fn meant() -> Vec<Action> {
         Action::NextMetric,
         Action::PreviousMetric,
         Action::TurnMaps,
+        Action::FoldRanks,
+        Action::Pin,
         Action::SaveFlame,
         Action::Report,
         Action::Capture,

@@ -90,6 +90,8 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::NextMetric
         | Action::PreviousMetric
         | Action::TurnMaps
+        | Action::FoldRanks
+        | Action::Pin
         | Action::SortNext
         | Action::Reverse
         | Action::Capture

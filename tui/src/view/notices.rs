@@ -109,6 +109,7 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     all.extend(unreachable(app));
     // Of a job that stands, words are missing for want of ranks that go on, not of hosts.
     all.extend(partly_seen(app).filter(|_| standstill.is_none()));
+    all.extend(laid_out(app));
     all.extend(switched(app));
     all.extend(blind(app));
     all.extend(turned_away(app));
@@ -141,6 +142,14 @@ fn partly_seen(app: &App) -> Option<Notice> {
 fn blind(app: &App) -> Option<Notice> {
     let text = format!("not everything can be seen: {}", app.survey.blind.join("; "));
     (!app.survey.blind.is_empty()).then_some(Notice::warning(text))
+}
+
+/// What was said of the groups does not fit the job.
+fn laid_out(app: &App) -> Option<Notice> {
+    let said = app.groups.as_ref()?.world_size();
+    let has = app.survey.world_size;
+    let text = format!("--groups is of {said} ranks and the job has {has}: it is left aside");
+    (said != u64::from(has)).then_some(Notice::warning(text))
 }
 
 /// Hooks that somebody switched off.

@@ -7,13 +7,12 @@ use ratatui::{
     text::{Line, Span},
     widgets::{Block, BorderType, Borders, Widget as _},
 };
-use xpu_shared::{status::RankState, unit::Nanoseconds};
-
 use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::{status::RankState, unit::Nanoseconds};
 
 use super::prompt;
 use crate::{
-    app::{App, Column, Metric, Row},
+    app::{App, Bundle, Column, Fold, Metric, Row},
     figure,
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
     palette::Role,
@@ -38,6 +37,9 @@ const SPARE: [Column; 8] = [
     Column::Step,
     Column::StepTime,
 ];
+
+/// Widest name of what ranks are folded into.
+const LEAD: usize = 28;
 
 /// Widest host name.
 const HOST: usize = 20;
@@ -65,8 +67,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     }
     let visible = usize::from(inner.height) - 1;
     let order = &app.survey.order;
-    let at = app.selected.and_then(|rank| app.survey.row_of(rank));
-    let at = at.and_then(|row| order.iter().position(|&listed| listed == row));
+    let at = app.selected.and_then(|rank| app.survey.listed(app.survey.row_of(rank)?));
     // The selected row stays in the middle, so that scrolling needs no memory.
     let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(order.len().saturating_sub(visible));
     let shown = &order[first..(first + visible).min(order.len())];
@@ -84,29 +85,57 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         .title_top(title)
         .title_top(Line::styled(range, palette.of(Role::Muted)).right_aligned())
         .render(area, buffer);
-    let places = places(app, usize::from(inner.width));
     if shown.is_empty() && app.filter.is_some() {
         let text = "no rank is as the filter says: / changes it, Esc drops it";
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
-    head(app, &places, inner, buffer);
-    for (&index, y) in shown.iter().zip(inner.y + 1..) {
+    // Of folded ranks, what they are folded into stands first.
+    let widest = app.survey.bundles.iter().map(|bundle| lead(bundle).width()).max();
+    let indent = widest.map_or(0, |width| width.min(LEAD) as u16 + 2);
+    let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
+    let places = places(app, usize::from(table.width));
+    head(app, &places, table, buffer);
+    for (at_line, (&index, y)) in shown.iter().zip(inner.y + 1..).enumerate() {
         let row = &app.survey.rows()[index];
-        let line = Rect { y, height: 1, ..inner };
-        body(app, &places, row, app.selected == Some(row.status.rank), line, buffer);
+        let selected = at == Some(first + at_line);
+        if let Some(bundle) = app.survey.bundle_of(index) {
+            let ground = if selected { palette.selected() } else { palette.of(Role::Strong) };
+            let text = cut(&lead(bundle), LEAD);
+            buffer.set_style(Rect { y, height: 1, ..inner }, if selected { ground } else { Style::new() });
+            buffer.set_stringn(inner.x + 1, y, text, usize::from(indent), ground);
+        }
+        body(app, &places, row, selected, Rect { y, height: 1, ..table }, buffer);
     }
 }
 
-/// What is listed, and which filter is in force.
+/// What is listed, which rank stands for those that are folded, and which filter is in force.
 fn title(app: &App, width: usize) -> Line<'static> {
     let palette = app.palette;
     let accent = palette.of(Role::Accent);
-    let mut title = Line::from(Span::styled(" Ranks ", accent.patch(palette.of(Role::Strong))));
+    let name = match &app.fold {
+        Fold::Hosts => "Hosts".to_owned(),
+        Fold::Kind(kind) if kind.contains(' ') => kind.clone(),
+        Fold::Kind(kind) => format!("{kind} groups"),
+        Fold::Nothing => "Ranks".to_owned(),
+    };
+    let folded = !app.survey.bundles.is_empty();
+    let name = if folded { name } else { "Ranks".to_owned() };
+    let mut title = Line::from(Span::styled(format!(" {name} "), accent.patch(palette.of(Role::Strong))));
+    if folded {
+        let about = format!("the worst rank of each, by {} ", app.survey.judge.title());
+        let about = cut(&about, width.saturating_sub(title.width()));
+        title.push_span(Span::styled(about, palette.of(Role::Muted)));
+    }
     if let Some(filter) = &app.filter {
         let text = cut(filter.text(), width.saturating_sub(title.width() + 3));
         title.push_span(Span::styled(format!("/ {text} "), accent));
     }
     title
+}
+
+/// What ranks are folded into, and how many they are.
+fn lead(bundle: &Bundle) -> String {
+    format!("{} ×{}", bundle.name, figure::count(bundle.rows.len() as u64))
 }
 
 /// The columns there is room for: what identifies a process goes first, what judges it last.
@@ -155,7 +184,11 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
     for place in places {
         let sorted = app.sort.column == place.column;
         let arrow = if app.sort.is_rising() { glyph::RISING } else { glyph::FALLING };
-        let text = format!("{}{}", place.column.title(), if sorted { arrow } else { "" });
+        let name = match place.column {
+            Column::Rank if !app.survey.bundles.is_empty() => "worst",
+            column => column.title(),
+        };
+        let text = format!("{name}{}", if sorted { arrow } else { "" });
         let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
         let right = area.right().saturating_sub(x);
         buffer.set_stringn(x, area.y, place.pad(&text), usize::from(right), style);

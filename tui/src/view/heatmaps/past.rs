@@ -1,6 +1,9 @@
 //! A quantity of every rank over the last minutes: who was slow, since when, and whether it comes again.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{
+    ops::{Range, RangeInclusive},
+    time::Duration,
+};
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
@@ -34,16 +37,18 @@ impl Past {
     /// For a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
         let (first, last) = app.history.first().zip(app.history.last()).unwrap_or((0, 0));
-        let ranks = app.survey.rows().len();
         let fit = |width| {
             let columns = (last - first) as usize + 1;
-            let size = app.survey.seats.shape().size;
-            timemap::Frame::fit((ranks, size), columns, (width, height), app.palette.has_colour())
+            let rows = match app.survey.bundles.len() {
+                0 => (app.survey.rows().len(), app.survey.seats.shape().size),
+                bundles => (bundles, 1),
+            };
+            timemap::Frame::fit(rows, columns, (width, height), app.palette.has_colour())
         };
         // How many ranks share a row does not depend on the width: only then are the names known.
         let frame = fit(width);
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
-        let names = (0..frame.height()).map(|line| name(app, plan.members_at(app, line), plan.label).width());
+        let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
         let label = names.max().unwrap_or(0).min(plan.label);
         let room = width.saturating_sub(label + GAP);
         let frame = fit(room);
@@ -67,7 +72,11 @@ impl Past {
     pub(super) fn draw(&self, app: &App, metric: Metric, corner: &str, area: Rect, buffer: &mut Buffer) {
         let scale = app.history.scale(metric, self.columns.clone());
         let ranks = self.frame.fold;
-        let folded = (ranks > 1).then(|| format!("{ranks} ranks a row, the worst shown"));
+        let what = if app.survey.bundles.is_empty() { "ranks" } else { "groups" };
+        let folded = match ranks {
+            1 => (what == "groups").then(|| "the worst rank of each".to_owned()),
+            _ => Some(format!("{ranks} {what} a row, the worst shown")),
+        };
         let notes = std::iter::once(self.length(app)).chain(folded).collect();
         let span = PERIOD * self.frame.span as u32;
         let means = format!(" over time, {} a cell ", figure::age(span));
@@ -87,23 +96,34 @@ impl Past {
         }
     }
 
-    /// The rows of the survey that a row of the map stands for.
-    fn members(&self, app: &App, row: usize) -> std::ops::Range<usize> {
-        let fold = self.frame.fold;
-        let ranks = app.survey.rows().len();
-        (row * fold).min(ranks)..((row + 1) * fold).min(ranks)
+    /// The rows of the survey that some rows of the map stand for.
+    fn members(&self, app: &App, rows: Range<usize>) -> Vec<usize> {
+        let parts = rows.start * self.frame.fold..rows.end * self.frame.fold;
+        let survey = &app.survey;
+        if survey.bundles.is_empty() {
+            return (parts.start..parts.end.min(survey.rows().len())).collect();
+        }
+        let bundles = survey.bundles.iter().skip(parts.start).take(parts.len());
+        bundles.flat_map(|bundle| bundle.rows.iter().copied()).collect()
     }
 
-    /// Those of a terminal line.
-    fn members_at(&self, app: &App, line: usize) -> std::ops::Range<usize> {
+    /// What is written left of a terminal line.
+    fn name(&self, app: &App, line: usize, width: usize) -> String {
         let rows = self.frame.rows_at(line);
-        self.members(app, rows.start).start..self.members(app, rows.end.saturating_sub(1)).end
+        let mut bundles = app.survey.bundles.iter().skip(rows.start * self.frame.fold);
+        match bundles.next() {
+            Some(first) => bundles
+                .take((rows.len() * self.frame.fold).saturating_sub(1))
+                .last()
+                .map_or_else(|| first.name.clone(), |last| format!("{}…{}", first.name, last.name)),
+            None => named(app, &self.members(app, rows), width),
+        }
     }
 
     fn cells(&self, app: &App, metric: Metric, scale: Option<&Scale>, row: usize) -> Vec<Cell> {
-        let members = self.members(app, row);
+        let members = self.members(app, row..row + 1);
         let is_aside = |rank: usize| app.survey.rows().get(rank).is_some_and(|row| row.aside);
-        let aside = !members.is_empty() && members.clone().all(is_aside);
+        let aside = !members.is_empty() && members.iter().all(|&rank| is_aside(rank));
         let cell = |told: &Told| match (told, scale) {
             _ if aside => Cell::Aside,
             (Told::Alarm, _) => Cell::Alarm,
@@ -111,7 +131,7 @@ impl Past {
             (Told::Value(value), Some(scale)) => of_value(*value, scale),
             _ => Cell::Unknown,
         };
-        let worst = app.history.worst(members, metric, self.columns.clone());
+        let worst = app.history.worst(members.into_iter(), metric, self.columns.clone());
         let span = self.frame.span;
         // The first cell is cut where the past begins.
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
@@ -126,8 +146,8 @@ impl Past {
         for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {
             let rows = self.frame.rows_at(line);
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
-            let members = self.members_at(app, line);
-            let text = name(app, members.clone(), self.label);
+            let members = self.members(app, rows);
+            let text = self.name(app, line, self.label);
             buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
             let sign = match now {
                 Some(Cell::Value { sign, .. }) => sign.map(|sign| (sign, Role::Warning)),
@@ -143,12 +163,9 @@ impl Past {
 }
 
 /// `gpu-005 37`, `32-39`: the host as well where it is one, and there is room.
-fn name(app: &App, rows: std::ops::Range<usize>, width: usize) -> String {
-    let all = app.survey.rows();
-    let (Some(first), Some(last)) = (all.get(rows.start), rows.end.checked_sub(1).and_then(|at| all.get(at)))
-    else {
-        return String::new();
-    };
+fn named(app: &App, rows: &[usize], width: usize) -> String {
+    let row = |at: Option<&usize>| app.survey.rows().get(*at?);
+    let (Some(first), Some(last)) = (row(rows.first()), row(rows.last())) else { return String::new() };
     let (from, to) = (first.status.rank, last.status.rank);
     let ranks = if from == to { from.to_string() } else { format!("{from}-{to}") };
     let whole = format!("{} {ranks}", first.status.host);

@@ -11,7 +11,7 @@ use crate::{
     palette::Role,
     widget::{
         cell::Cell,
-        grid::{Density, Grid},
+        grid::{Density, Grid, Shape},
         heatmap::Heatmap,
         scale::{Scale, Worse},
     },
@@ -20,16 +20,24 @@ use crate::{
 pub(in crate::view) struct Places {
     grid: Grid,
     label: usize,
+    named: bool,
 }
+
+/// Columns of the cell of a group that has a line of its own, and of the name of its worst rank.
+const CELL: usize = 12;
+const NAMED: usize = 12;
 
 impl Places {
     /// For a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
-        let shape = app.survey.seats.shape();
+        let shape = shape(app);
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let label = names.max().unwrap_or(0).min(LABEL).min(width / 3);
-        let grid = Grid::fit(shape, width.saturating_sub(label + GAP), height, app.palette.has_colour());
-        Self { grid, label }
+        let room = width.saturating_sub(label + GAP);
+        // Where each group can have a line, its worst rank is named beside it.
+        let named = !app.survey.bundles.is_empty() && shape.groups <= height && room >= CELL + GAP + NAMED;
+        let grid = Grid::fit(shape, if named { CELL } else { room }, height, app.palette.has_colour());
+        Self { grid, label, named }
     }
 
     pub(super) fn height(&self) -> usize {
@@ -39,18 +47,43 @@ impl Places {
     pub(super) fn draw(&self, app: &App, metric: Metric, corner: &str, area: Rect, buffer: &mut Buffer) {
         let palette = app.palette;
         let scale = app.survey.scale(metric);
+        let folded = !app.survey.bundles.is_empty();
         let notes = match self.grid.density {
+            Density::Folded { ranks } if folded => vec![format!("{ranks} groups a cell, the worst shown")],
             Density::Folded { ranks } => vec![format!("{ranks} ranks a cell, the worst shown")],
+            _ if folded => vec!["the worst rank of each".to_owned()],
             _ => Vec::new(),
         };
         let frame = Frame { metric, means: metric.means(), scale, notes, corner };
         let inner = framed(app, &frame, area, buffer);
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);
-        let selected = app.selected.and_then(|rank| app.survey.seats.slot_of(app.survey.row_of(rank)?));
+        let selected = app.selected.and_then(|rank| slot_of(app, app.survey.row_of(rank)?));
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
+        if self.named {
+            self.names(app, metric, map, buffer);
+        }
+    }
+
+    /// The worst rank of each group, beside its cell.
+    fn names(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
+        let Some(scale) = app.survey.scale(metric) else { return };
+        for (slot, bundle) in app.survey.bundles.iter().enumerate() {
+            let known = bundle.rows.iter().map(|&row| &app.survey.rows()[row]);
+            let known = known.filter(|row| row.is_fresh()).filter_map(|row| Some((row, metric.of(row)?)));
+            let worst = known.reduce(
+                |one, other| {
+                    if scale.badness(other.1) > scale.badness(one.1) { other } else { one }
+                },
+            );
+            let Some((row, value)) = worst else { continue };
+            let y = area.y + (self.grid.cell_of(slot).line * self.grid.tall()) as u16;
+            let role = if scale.is_bad(value) { Role::Warning } else { Role::Faint };
+            let text = format!("rank {}", row.status.rank);
+            buffer.set_stringn(area.x + (CELL + GAP) as u16, y, text, NAMED, app.palette.of(role));
+        }
     }
 
     /// The host of the first rank of each line.
@@ -59,7 +92,7 @@ impl Places {
         let mut before = None;
         for line in (0..self.grid.lines()).step_by(step) {
             let Some(slots) = self.grid.slots_at(0, line) else { continue };
-            let group = slots.start / app.survey.seats.shape().size;
+            let group = slots.start / shape(app).size;
             if before.replace(group) == Some(group) {
                 continue;
             }
@@ -70,7 +103,26 @@ impl Places {
     }
 }
 
+/// Folded ranks have one place together.
+fn shape(app: &App) -> Shape {
+    match app.survey.bundles.len() {
+        0 => app.survey.seats.shape(),
+        groups => Shape { groups, size: 1 },
+    }
+}
+
+fn slot_of(app: &App, row: usize) -> Option<usize> {
+    if app.survey.bundles.is_empty() {
+        return app.survey.seats.slot_of(row);
+    }
+    app.survey.bundles.iter().position(|bundle| bundle.rows.contains(&row))
+}
+
 fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
+    if let Some(bundle) = app.survey.bundles.get(slot) {
+        let cells = bundle.rows.iter().map(|&row| of_row(&app.survey.rows()[row], metric, scale));
+        return cells.reduce(Cell::worse).unwrap_or(Cell::Unknown);
+    }
     match app.survey.seats.at(slot) {
         None => Cell::Absent,
         Some(Seat::Unseen(_)) => Cell::Unknown,
@@ -102,5 +154,8 @@ pub(super) fn of_value(value: f64, scale: &Scale) -> Cell {
 }
 
 fn label(app: &App, slot: usize) -> String {
+    if let Some(bundle) = app.survey.bundles.get(slot) {
+        return bundle.name.clone();
+    }
     app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
 }

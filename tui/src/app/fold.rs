@@ -1,0 +1,250 @@
+//! Ranks that belong together, shown as one: as the worst of them.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{capture::Groups, frame::CommunicatorState, id::CommunicatorId, job::Job, stack::Ranks};
+
+use super::Row;
+
+/// What is folded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fold {
+    #[default]
+    Nothing,
+    Hosts,
+    /// Groups of this kind: an axis of `--groups`, or what their communicators have in common.
+    Kind(String),
+}
+
+/// Ranks that are one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    pub name: String,
+    /// By their indices among the rows of the survey.
+    pub rows: Vec<usize>,
+    /// The worst of them.
+    pub worst: usize,
+}
+
+/// Kinds of groups that communicators tell of; a job of more has names that say nothing of kinds.
+const KINDS: usize = 6;
+
+/// Runs of ranks in a group's name.
+const RUNS: usize = 2;
+
+impl Fold {
+    /// What is folded next: hosts, then each kind of groups, then nothing.
+    #[must_use]
+    pub fn next(&self, kinds: &[String]) -> Self {
+        let kind = |at: usize| kinds.get(at).cloned().map_or(Self::Nothing, Self::Kind);
+        match self {
+            Self::Nothing => Self::Hosts,
+            Self::Hosts => kind(0),
+            Self::Kind(now) => {
+                kinds.iter().position(|kind| kind == now).map_or(Self::Nothing, |at| kind(at + 1))
+            }
+        }
+    }
+
+    /// The ranks in groups; of those that are in none, each is one. Nothing if nothing is to be folded.
+    pub(super) fn bundles(&self, job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<Bundle> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Hosts => bundled(rows, |row| Some(row.status.host.to_string())),
+            Self::Kind(kind) => match groups {
+                Some(groups) => bundled(rows, |row| Some(groups.beside(kind, row.status.rank))),
+                None => {
+                    let families = families(job, rows);
+                    families.into_iter().find(|family| family.name == *kind).map_or_else(Vec::new, |family| {
+                        let group_of: BTreeMap<_, _> = family
+                            .groups
+                            .into_iter()
+                            .flat_map(|(name, members)| {
+                                members.into_iter().map(move |row| (row, name.clone()))
+                            })
+                            .collect();
+                        let mut at = 0..;
+                        bundled(rows, |_| group_of.get(&at.next()?).cloned())
+                    })
+                }
+            },
+        }
+    }
+}
+
+/// The kinds of groups there are, as they are folded one after the other.
+pub fn kinds(job: &Job, rows: &[Row], groups: Option<&Groups>) -> Vec<String> {
+    match groups {
+        Some(groups) => groups.wide().map(str::to_owned).collect(),
+        None => families(job, rows).into_iter().map(|family| family.name).collect(),
+    }
+}
+
+/// In the order of the first rank of each.
+fn bundled(rows: &[Row], mut name: impl FnMut(&Row) -> Option<String>) -> Vec<Bundle> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut bundles: Vec<Bundle> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let name = name(row).unwrap_or_else(|| format!("rank {}", row.status.rank));
+        let place = *places.entry(name.clone()).or_insert(bundles.len());
+        match bundles.get_mut(place) {
+            Some(bundle) => bundle.rows.push(index),
+            None => bundles.push(Bundle { name, rows: vec![index], worst: index }),
+        }
+    }
+    bundles
+}
+
+/// Groups that are of one kind: no rank is in two of them.
+struct Family {
+    name: String,
+    groups: Vec<(String, Vec<usize>)>,
+}
+
+/// What the groups of a kind have in common: how they are called but for a number, how many ranks they have, and how far apart.
+type Likeness = (String, u32, u32);
+
+/// By the communicators the ranks tell of; those of all ranks, and of one, fold nothing.
+fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
+    let world = job.world_size();
+    let mut members: BTreeMap<CommunicatorId, (&CommunicatorState, Vec<usize>)> = BTreeMap::new();
+    for (index, (_, view)) in job.ranks().enumerate().take(rows.len()) {
+        for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
+            if state.size > 1 && state.size < world {
+                members.entry(state.id).or_insert_with(|| (state, Vec::new())).1.push(index);
+            }
+        }
+    }
+    let mut alike: BTreeMap<Likeness, Vec<(&CommunicatorState, Vec<usize>)>> = BTreeMap::new();
+    for (state, members) in members.into_values() {
+        let rank =
+            |at: usize| members.get(at).and_then(|&row| rows.get(row)).map_or(0, |row| row.status.rank.0);
+        let stride = rank(1).saturating_sub(rank(0));
+        alike.entry((stem(&state.name), state.size, stride)).or_default().push((state, members));
+    }
+    let mut families: Vec<_> =
+        alike.into_iter().filter_map(|(likeness, groups)| family(likeness, groups, rows)).collect();
+    // Those that hold most ranks first.
+    families.sort_by_key(|family| {
+        std::cmp::Reverse(family.groups.iter().map(|(_, members)| members.len()).sum::<usize>())
+    });
+    families.truncate(KINDS);
+    families
+}
+
+fn family(
+    (stem, size, stride): Likeness,
+    mut groups: Vec<(&CommunicatorState, Vec<usize>)>,
+    rows: &[Row],
+) -> Option<Family> {
+    // A rank in several of them belongs to the one that is used most.
+    groups.sort_by_key(|(state, _)| std::cmp::Reverse(state.entered));
+    let mut taken = vec![false; rows.len()];
+    groups.retain(|(_, members)| {
+        let free = members.iter().all(|&row| !taken[row]);
+        if free {
+            members.iter().for_each(|&row| taken[row] = true);
+        }
+        free
+    });
+    let named = |(state, members): (&CommunicatorState, Vec<usize>)| {
+        let ranks: Ranks = members.iter().map(|&row| rows[row].status.rank).collect();
+        let name =
+            if state.name.is_empty() || state.name == stem { ranks.named(RUNS) } else { state.name.clone() };
+        (name, members)
+    };
+    let name = match (stem.is_empty(), stride) {
+        (false, _) => stem.clone(),
+        (true, 0 | 1) => format!("groups of {size}"),
+        (true, stride) => format!("groups of {size}, {stride} apart"),
+    };
+    (groups.len() > 1).then(|| Family { name, groups: groups.into_iter().map(named).collect() })
+}
+
+/// The name without the number at its end: `tp3` and `tp 4` are of one kind.
+fn stem(name: &str) -> String {
+    let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    letters.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::survey::tests::row;
+    use xpu_shared::{frame::Body, job::Jobs, simulation::Simulation};
+
+    /// Eight ranks on two hosts, in pairs and in fours that cross them, as a program names them.
+    fn job(names: [&str; 2]) -> Jobs {
+        let mut jobs = Jobs::default();
+        for mut frame in Simulation::new(1, 2, 4).snapshots(9) {
+            let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
+            for rank in &mut snapshot.jobs[0].ranks {
+                let number = rank.digest.rank.0;
+                let whole = rank.digest.communicators[0].clone();
+                let pair = CommunicatorState {
+                    id: CommunicatorId(100 + u64::from(number / 2)),
+                    name: names[0].replace('#', &(number / 2).to_string()),
+                    size: 2,
+                    ..whole.clone()
+                };
+                let four = CommunicatorState {
+                    id: CommunicatorId(200 + u64::from(number % 2)),
+                    name: names[1].replace('#', &(number % 2).to_string()),
+                    size: 4,
+                    ..whole
+                };
+                rank.digest.communicators.extend([pair, four]);
+            }
+            jobs.fold(&frame);
+        }
+        jobs
+    }
+
+    fn rows() -> Vec<Row> {
+        (0..8).map(|rank| row(rank, if rank < 4 { "a" } else { "b" })).collect()
+    }
+
+    fn folded(fold: &Fold, jobs: &Jobs, groups: Option<&Groups>) -> Vec<(String, Vec<usize>)> {
+        let bundles = fold.bundles(jobs.foremost().unwrap(), &rows(), groups);
+        bundles.into_iter().map(|bundle| (bundle.name, bundle.rows)).collect()
+    }
+
+    #[test]
+    fn a_key_goes_from_hosts_to_each_kind_of_groups_and_back_to_ranks() {
+        let jobs = job(["tp#", "dp#"]);
+        let kinds = kinds(jobs.foremost().unwrap(), &rows(), None);
+        assert_eq!(kinds, ["dp", "tp"]);
+        let hosts = Fold::Nothing.next(&kinds);
+        assert_eq!(hosts, Fold::Hosts);
+        assert_eq!(
+            folded(&hosts, &jobs, None),
+            [("a".into(), vec![0, 1, 2, 3]), ("b".into(), vec![4, 5, 6, 7])]
+        );
+        let dp = hosts.next(&kinds);
+        assert_eq!(
+            folded(&dp, &jobs, None),
+            [("dp0".into(), vec![0, 2, 4, 6]), ("dp1".into(), vec![1, 3, 5, 7])]
+        );
+        let tp = dp.next(&kinds);
+        assert_eq!(folded(&tp, &jobs, None)[3], ("tp3".into(), vec![6, 7]));
+        assert_eq!(tp.next(&kinds), Fold::Nothing);
+        assert_eq!(hosts.next(&[]), Fold::Nothing);
+    }
+
+    #[test]
+    fn groups_without_names_are_told_apart_by_size_and_by_how_far_apart_their_ranks_are() {
+        let jobs = job(["", ""]);
+        assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), None), ["groups of 2", "groups of 4, 2 apart"]);
+        let pairs = folded(&Fold::Kind("groups of 2".to_owned()), &jobs, None);
+        assert_eq!(pairs[1], ("ranks 2-3".into(), vec![2, 3]));
+    }
+
+    #[test]
+    fn who_says_how_ranks_are_laid_out_is_believed() {
+        let jobs = job(["", ""]);
+        let groups: Groups = "tp2-dp2-pp2".parse().unwrap();
+        assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), Some(&groups)), ["tp", "dp", "pp"]);
+        let along_dp = folded(&Fold::Kind("dp".to_owned()), &jobs, Some(&groups));
+        assert_eq!(along_dp[1], ("tp1 pp0".into(), vec![1, 3]));
+    }
+}

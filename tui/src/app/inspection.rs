@@ -1,0 +1,115 @@
+//! All that is known of one rank, and of those it can be compared with.
+
+use xpu_shared::{
+    collective::Operation,
+    finding,
+    frame::RankInfo,
+    id::Rank,
+    job::Job,
+    stack::Ranks,
+    status::{self, RankStatus},
+};
+
+use super::{Metric, Survey};
+
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub status: RankStatus,
+    pub info: Option<RankInfo>,
+    /// Its row, and those of the ranks that do the same work, its own among them.
+    pub row: usize,
+    pub peers: Vec<usize>,
+    pub memberships: Vec<Membership>,
+    /// What its hook cannot see.
+    pub blind: Vec<String>,
+}
+
+/// What it is in one communicator.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// Its name if it has one, else its hash.
+    pub title: String,
+    pub rank: u32,
+    pub size: u32,
+    pub ranks: Ranks,
+    pub entered: u64,
+    pub completed: u64,
+    /// What the rank that is furthest has entered.
+    pub most: u64,
+    pub last: Option<(Operation, u64)>,
+}
+
+/// A figure of the rank among its peers'.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    pub this: Option<f64>,
+    pub median: f64,
+    pub worst: f64,
+    /// Whose that is.
+    pub of: Rank,
+    /// Whether this rank's is so much worse than the median that it means something.
+    pub bad: bool,
+}
+
+impl Inspection {
+    pub(super) fn of(job: &Job, rank: Rank, survey: &Survey) -> Option<Self> {
+        let view = job.rank(rank)?;
+        let state = finding::state(&survey.findings, rank, view);
+        let latest = view.latest();
+        let mut memberships: Vec<_> = latest
+            .into_iter()
+            .flat_map(|digest| &digest.communicators)
+            .map(|state| Membership {
+                title: if state.name.is_empty() { state.id.to_string() } else { state.name.clone() },
+                rank: state.rank,
+                size: state.size,
+                ranks: Ranks::default(),
+                entered: state.entered,
+                completed: state.completed,
+                most: state.entered,
+                last: state.last_operation.map(|operation| (operation, state.last_bytes)),
+            })
+            .collect();
+        let ids: Vec<_> =
+            latest.iter().flat_map(|digest| &digest.communicators).map(|state| state.id).collect();
+        for (other, view) in job.ranks() {
+            for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
+                if let Some(at) = ids.iter().position(|id| *id == state.id) {
+                    memberships[at].ranks.insert(other);
+                    memberships[at].most = memberships[at].most.max(state.entered);
+                }
+            }
+        }
+        Some(Self {
+            status: RankStatus { state, ..status::rank_status(job, rank) },
+            info: view.info().cloned(),
+            row: survey.row_of(rank)?,
+            peers: finding::peers(job, rank).into_iter().filter_map(|peer| survey.row_of(peer)).collect(),
+            memberships,
+            blind: latest.map(|digest| digest.blind.clone()).unwrap_or_default(),
+        })
+    }
+
+    /// How it stands in a quantity; `None` while none of its peers has a figure.
+    pub fn compared(&self, survey: &Survey, metric: Metric) -> Option<Comparison> {
+        use crate::widget::scale::Scale;
+        let rows = survey.rows();
+        let fresh = |row: &usize| survey.is_frozen() || rows[*row].is_fresh();
+        let known: Vec<_> = self
+            .peers
+            .iter()
+            .copied()
+            .filter(fresh)
+            .filter_map(|row| Some((rows[row].status.rank, metric.of(&rows[row])?)))
+            .collect();
+        let values = known.iter().map(|(_, value)| *value).collect();
+        let scale = Scale::measured(values, metric.worse(), survey.whole(metric))?;
+        let worse = |one: (Rank, f64), other: (Rank, f64)| {
+            if scale.badness(other.1) > scale.badness(one.1) { other } else { one }
+        };
+        let (of, worst) = known.into_iter().reduce(worse)?;
+        let this = metric.of(&rows[self.row]);
+        let bad = this.is_some_and(|value| scale.is_bad(value));
+        Some(Comparison { this, median: scale.median, worst, of, bad })
+    }
+}

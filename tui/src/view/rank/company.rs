@@ -1,0 +1,77 @@
+//! The rank's communicators: with whom, and whether it keeps up.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    app::{App, Inspection, Membership},
+    figure,
+    glyph::UNKNOWN,
+    palette::Role,
+    view::panel::Title,
+    widget::wrap::cut,
+};
+
+/// Columns of a communicator's name, of its ranks, of its place in it, and of counts.
+const WIDTHS: [usize; 5] = [12, 10, 9, 9, 6];
+/// From this width on the first two have more room, and what it did last is told.
+const ROOMY: usize = 68;
+const MORE: usize = 4;
+/// Runs of ranks that are named.
+const RUNS: usize = 2;
+
+pub(super) fn title(rank: &Inspection) -> Title<'static> {
+    let count = rank.memberships.len();
+    Title { name: "Communicators", about: String::new(), right: figure::count(count as u64) }
+}
+
+pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
+    let muted = app.palette.of(Role::Muted);
+    if rank.memberships.is_empty() {
+        let text = cut("it has told of none: NCCL was not called yet", usize::from(area.width));
+        buffer.set_line(area.x, area.y, &Line::styled(text, muted), area.width);
+        return;
+    }
+    let width = usize::from(area.width);
+    let head = ["communicator", "ranks", "place", "entered", "behind", "last"].map(str::to_owned);
+    buffer.set_line(area.x, area.y, &Line::styled(line(&head, width), muted), area.width);
+    for (one, y) in rank.memberships.iter().zip(area.y + 1..area.bottom()) {
+        let behind = one.most.saturating_sub(one.entered);
+        let role = if behind > 0 && app.survey.standstill().is_some() { Role::Warning } else { Role::Text };
+        let text = line(&cells(one, behind), width);
+        buffer.set_line(area.x, y, &Line::styled(text, app.palette.of(role)), area.width);
+    }
+}
+
+fn cells(one: &Membership, behind: u64) -> [String; 6] {
+    let last = one.last.map_or_else(
+        || UNKNOWN.to_owned(),
+        |(operation, bytes)| format!("{operation} {}", figure::bytes(bytes)),
+    );
+    let place = format!("{} of {}", one.rank, one.size);
+    let entered =
+        if one.entered < 1_000_000 { figure::count(one.entered) } else { figure::three(one.entered as f64) };
+    [one.title.clone(), one.ranks.brief(RUNS), place, entered, figure::count(behind), last]
+}
+
+fn line([name, ranks, place, entered, behind, last]: &[String; 6], width: usize) -> String {
+    let more = if width >= ROOMY { MORE } else { 0 };
+    let cells = [
+        pad(name, WIDTHS[0] + more),
+        pad(ranks, WIDTHS[1] + more),
+        right(place, WIDTHS[2]),
+        right(entered, WIDTHS[3]),
+        right(behind, WIDTHS[4]),
+        if more > 0 { format!(" {last}") } else { String::new() },
+    ];
+    cut(cells.join(" ").trim_end(), width)
+}
+
+fn pad(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
+}
+
+fn right(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
+}

@@ -1,0 +1,137 @@
+//! Which products and which collectives the rank spends its time in.
+
+use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::status::{CollectiveStatus, GemmStatus};
+
+use crate::{
+    app::{App, Inspection},
+    figure,
+    glyph::{BARS, UNKNOWN},
+    palette::{Palette, Role},
+    view::panel::{self, Title},
+    widget::wrap::cut,
+    width::Room,
+};
+
+/// A column: its head, its width, and whether it stands right.
+type Place = (&'static str, usize, bool);
+
+const GEMMS: [Place; 7] = [
+    ("MxNxK, type", 24, false),
+    ("count", 7, true),
+    ("TFLOPS", 6, true),
+    ("p50 µs", 6, true),
+    ("p99", 5, true),
+    ("max", 5, true),
+    ("spread", 8, false),
+];
+
+/// Both together as wide as the left side of 132 columns has room for, and 80 columns have.
+const COLLECTIVES: [Place; 8] = [
+    ("operation", 20, false),
+    ("size", 7, true),
+    ("count", 6, true),
+    ("GB/s", 4, true),
+    ("p50 µs", 6, true),
+    ("p99", 5, true),
+    ("max", 5, true),
+    ("spread", 8, false),
+];
+
+pub(super) fn gemms(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
+    let rows: Vec<_> = rank.status.gemms.iter().map(gemm).collect();
+    table(app.palette, room, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
+}
+
+pub(super) fn collectives(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
+    let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
+    // A collective's time says nothing of the link alone.
+    let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
+    table(app.palette, room, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
+}
+
+fn gemm(gemm: &GemmStatus) -> [String; 7] {
+    let batch = if gemm.batch == 1 { String::new() } else { format!(" b{}", gemm.batch) };
+    let shape = format!("{}x{}x{}{batch} {} {}", gemm.m, gemm.n, gemm.k, gemm.datatype, gemm.transposed);
+    let tflops = gemm.tflops.map(|rate| rate.0);
+    let tflops = tflops.map_or_else(|| UNKNOWN.to_owned(), figure::tenths);
+    let times = [gemm.us_p50, gemm.us_p99, gemm.us_max].map(known);
+    let [p50, p99, max] = times;
+    let count =
+        if gemm.count < 1_000_000 { figure::count(gemm.count) } else { figure::three(gemm.count as f64) };
+    [shape, count, tflops, p50, p99, max, spread(&gemm.parts)]
+}
+
+fn collective(of: &CollectiveStatus) -> [String; 8] {
+    let name = format!("{} {} {}", of.operation, of.datatype, of.communicator);
+    let count = if of.count < 100_000 { figure::count(of.count) } else { figure::three(of.count as f64) };
+    let rate = of.bus_gb_s.map(|rate| rate.0);
+    let [p50, p99, max] = [of.us_p50, of.us_p99, of.us_max].map(known);
+    [name, figure::bytes(of.bytes), count, known(rate), p50, p99, max, spread(&of.parts)]
+}
+
+fn known(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), figure::three)
+}
+
+/// How durations lie between the shortest and the longest: a bar to each part. One that holds any is no lower than the lowest bar.
+fn spread(parts: &[u64]) -> String {
+    let most = parts.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |&count: &u64| match count {
+        0 => ' ',
+        count => BARS[(count as f64 / most as f64 * (BARS.len() - 1) as f64).round() as usize],
+    };
+    parts.iter().map(bar).collect()
+}
+
+/// As many rows as fit, most time first; the rest is counted.
+fn table<const N: usize>(
+    palette: Palette,
+    room: Room,
+    (name, means): (&str, &str),
+    places: &[Place; N],
+    rows: &[[String; N]],
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    // A short list has a short frame.
+    let frame = if room == Room::Wide { 3 } else { 2 };
+    let area = Rect { height: area.height.min(rows.len().max(1) as u16 + frame), ..area };
+    let fit = usize::from(area.height.saturating_sub(frame));
+    let right = if rows.len() > fit { format!("{fit} of {}", rows.len()) } else { String::new() };
+    let inner = panel::draw(palette, room, Title { name, about: means.to_owned(), right }, area, buffer);
+    let inner = match room {
+        Room::Wide => inner,
+        _ => Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner },
+    };
+    if inner.height == 0 {
+        return;
+    }
+    if rows.is_empty() {
+        let text = cut("waiting for its next summary, one a second", usize::from(inner.width));
+        buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
+        return;
+    }
+    let heads = places.map(|(head, ..)| head.to_owned());
+    let lines = std::iter::once((&heads, Role::Muted)).chain(rows.iter().map(|row| (row, Role::Text)));
+    for ((cells, role), y) in lines.zip(inner.y..inner.bottom()) {
+        let text = line(places, cells, usize::from(inner.width));
+        buffer.set_line(inner.x, y, &Line::styled(text, palette.of(role)), inner.width);
+    }
+}
+
+/// The last columns give way where there is no room; the first takes what is left over.
+fn line<const N: usize>(places: &[Place; N], cells: &[String; N], width: usize) -> String {
+    let mut kept = places.len();
+    let needed = |kept: usize| places[..kept].iter().map(|(_, width, _)| width + 1).sum::<usize>() - 1;
+    while kept > 1 && needed(kept) > width {
+        kept -= 1;
+    }
+    let padded = places[..kept].iter().zip(cells).map(|(&(_, width, right), cell)| {
+        let cell = cut(cell, width);
+        let air = " ".repeat(width - cell.width().min(width));
+        if right { format!("{air}{cell}") } else { format!("{cell}{air}") }
+    });
+    padded.collect::<Vec<_>>().join(" ")
+}
