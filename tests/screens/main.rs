@@ -93,11 +93,12 @@ fn a_thousand_ranks() {
 fn help_lists_what_the_keys_do() {
     let mut lab = one_slow();
     let screen = lab.keys("?").screen(132, 40);
-    screen.shows("sort by the next column").shows("Ctrl-c");
+    screen.shows("sort by the next column");
     golden("help", &screen);
+    lab.screen(132, 52).shows("Ctrl-c");
     // On a low terminal the rest is scrolled to.
     lab.screen(80, 24).hides("to the next ranks that part");
-    lab.keys("<PgDn><PgDn><PgDn>")
+    lab.keys("<PgDn><PgDn><PgDn><PgDn>")
         .screen(80, 24)
         .shows("to the next ranks that part")
         .hides("sort by the next column");

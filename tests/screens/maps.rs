@@ -74,9 +74,6 @@ fn ranks_and_time_are_folded_as_far_as_there_is_no_room() {
     golden_at_both("past-1024-ranks", &mut lab);
     let mut lab = Lab::new(Simulation::new(7, 1, 8)).run(1_000);
     lab.keys("x").screen(132, 40).shows("last 17 m").shows("30 s a cell").hides("the worst shown");
-    // Half an hour is what is kept.
-    let mut lab = lab.run(2_000);
-    lab.screen(132, 40).shows("last 30 m");
     let mut plain = one_slow_at(Depth::None);
     let screen = plain.keys("x").screen(132, 40);
     screen.shows("▼▼▼").shows("8 ranks a row");

@@ -366,7 +366,7 @@ impl App {
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
-        let judge = self.sort.column.metric().unwrap_or(self.maps.metrics(&self.survey.told())[0]);
+        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.survey.told())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
         self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), age);

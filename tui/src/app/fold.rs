@@ -51,25 +51,27 @@ impl Fold {
         match self {
             Self::Nothing => Vec::new(),
             Self::Hosts => bundled(rows, |row| Some(row.status.host.to_string())),
-            Self::Kind(kind) => match groups {
-                Some(groups) => bundled(rows, |row| Some(groups.beside(kind, row.status.rank))),
-                None => {
-                    let families = families(job, rows);
-                    families.into_iter().find(|family| family.name == *kind).map_or_else(Vec::new, |family| {
-                        let group_of: BTreeMap<_, _> = family
-                            .groups
-                            .into_iter()
-                            .flat_map(|(name, members)| {
-                                members.into_iter().map(move |row| (row, name.clone()))
-                            })
-                            .collect();
-                        let mut at = 0..;
-                        bundled(rows, |_| group_of.get(&at.next()?).cloned())
-                    })
-                }
-            },
+            Self::Kind(kind) => groups.map_or_else(
+                || by_communicators(kind, job, rows),
+                |groups| bundled(rows, |row| Some(groups.beside(kind, row.status.rank))),
+            ),
         }
     }
+}
+
+/// The groups of one kind, by what their communicators tell; none if there is no such kind.
+fn by_communicators(kind: &str, job: &Job, rows: &[Row]) -> Vec<Bundle> {
+    let Some(family) = families(job, rows).into_iter().find(|family| family.name == kind) else {
+        return Vec::new();
+    };
+    let mut names = vec![None; rows.len()];
+    for (name, members) in family.groups {
+        for row in members {
+            names[row] = Some(name.clone());
+        }
+    }
+    let mut names = names.into_iter();
+    bundled(rows, |_| names.next()?)
 }
 
 /// The kinds of groups there are, as they are folded one after the other.
@@ -143,7 +145,9 @@ fn family(
     groups.retain(|(_, members)| {
         let free = members.iter().all(|&row| !taken[row]);
         if free {
-            members.iter().for_each(|&row| taken[row] = true);
+            for &row in members {
+                taken[row] = true;
+            }
         }
         free
     });

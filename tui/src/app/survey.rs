@@ -200,7 +200,9 @@ impl Survey {
         self.judge = wanted.judge;
         let mut bundles = wanted.fold.bundles(job, &self.rows, wanted.groups.as_ref());
         let folded = !bundles.is_empty();
-        bundles.iter_mut().for_each(|bundle| bundle.rows.retain(|&row| !self.rows[row].aside));
+        for bundle in &mut bundles {
+            bundle.rows.retain(|&row| !self.rows[row].aside);
+        }
         bundles.retain(|bundle| !bundle.rows.is_empty());
         for bundle in &mut bundles {
             bundle.worst = self.worst_of(&bundle.rows).unwrap_or(bundle.worst);

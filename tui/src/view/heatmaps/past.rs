@@ -110,14 +110,11 @@ impl Past {
     /// What is written left of a terminal line.
     fn name(&self, app: &App, line: usize, width: usize) -> String {
         let rows = self.frame.rows_at(line);
-        let mut bundles = app.survey.bundles.iter().skip(rows.start * self.frame.fold);
-        match bundles.next() {
-            Some(first) => bundles
-                .take((rows.len() * self.frame.fold).saturating_sub(1))
-                .last()
-                .map_or_else(|| first.name.clone(), |last| format!("{}…{}", first.name, last.name)),
-            None => named(app, &self.members(app, rows), width),
-        }
+        let bundles = &app.survey.bundles;
+        let from = rows.start * self.frame.fold;
+        let Some(first) = bundles.get(from) else { return named(app, &self.members(app, rows), width) };
+        let last = bundles.len().min(rows.end * self.frame.fold) - 1;
+        if last > from { format!("{}…{}", first.name, bundles[last].name) } else { first.name.clone() }
     }
 
     fn cells(&self, app: &App, metric: Metric, scale: Option<&Scale>, row: usize) -> Vec<Cell> {

@@ -124,30 +124,27 @@ impl Table {
             Span::styled(format!("{:NAME$}", metric.title()), palette.of(Role::Muted)),
             Span::styled(format!("{} ", right(&this, FIGURE)), loud),
         ];
-        match &self.beside {
-            Some((row, _)) => {
-                let other = metric.of(&app.survey.rows()[*row]);
-                let by = known.this.zip(other);
-                let difference = by.map(|(this, other)| this - other);
-                let text = difference.map_or_else(|| UNKNOWN.to_owned(), |by| signed(by, figure::tenths));
-                let share =
-                    by.filter(|(_, other)| *other > 0.0).map(|(this, other)| (this / other - 1.0) * 100.0);
-                let share =
-                    share.map_or_else(String::new, |share| format!("{} %", signed(share, figure::tenths)));
-                let worse = difference.is_some_and(|by| match metric.worse() {
-                    Worse::Low => by < 0.0,
-                    Worse::High => by > 0.0,
-                });
-                let role = if known.bad && worse { Role::Warning } else { Role::Text };
-                spans.push(Span::styled(format!("{} ", right(&said(other), FIGURE)), plain));
-                spans.push(Span::styled(format!("{} ", right(&text, FIGURE)), palette.of(role)));
-                spans.push(Span::styled(right(&share, WHO), palette.of(role)));
-            }
-            None => {
-                spans.push(Span::styled(format!("{} ", right(&figure::tenths(known.median), FIGURE)), plain));
-                spans.push(Span::styled(format!("{} ", right(&figure::tenths(known.worst), FIGURE)), plain));
-                spans.push(Span::styled(format!("rank {}", known.of), palette.of(Role::Muted)));
-            }
+        if let Some((row, _)) = &self.beside {
+            let other = metric.of(&app.survey.rows()[*row]);
+            let by = known.this.zip(other);
+            let difference = by.map(|(this, other)| this - other);
+            let text = difference.map_or_else(|| UNKNOWN.to_owned(), |by| signed(by, figure::tenths));
+            let share =
+                by.filter(|(_, other)| *other > 0.0).map(|(this, other)| (this / other - 1.0) * 100.0);
+            let share =
+                share.map_or_else(String::new, |share| format!("{} %", signed(share, figure::tenths)));
+            let worse = difference.is_some_and(|by| match metric.worse() {
+                Worse::Low => by < 0.0,
+                Worse::High => by > 0.0,
+            });
+            let role = if known.bad && worse { Role::Warning } else { Role::Text };
+            spans.push(Span::styled(format!("{} ", right(&said(other), FIGURE)), plain));
+            spans.push(Span::styled(format!("{} ", right(&text, FIGURE)), palette.of(role)));
+            spans.push(Span::styled(right(&share, WHO), palette.of(role)));
+        } else {
+            spans.push(Span::styled(format!("{} ", right(&figure::tenths(known.median), FIGURE)), plain));
+            spans.push(Span::styled(format!("{} ", right(&figure::tenths(known.worst), FIGURE)), plain));
+            spans.push(Span::styled(format!("rank {}", known.of), palette.of(Role::Muted)));
         }
         spans.into()
     }
