@@ -116,11 +116,7 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     let grown = values.map(|&value| {
         sorted.insert(sorted.partition_point(|other| *other <= value), value);
         let middle = sorted.len() / 2;
-        if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        }
+        if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
     });
     grown.collect()
 }
