@@ -25,7 +25,7 @@ fn each_shape_has_its_rate_its_share_and_its_slowest_rank() {
         golden(&format!("gemms-{width}x{height}"), &lab.screen(width, height));
     }
     // The rank that is slowest at it, alone.
-    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37");
+    lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
     lab.keys("<Esc>");
     assert_eq!(lab.effects().last(), Some(&Effect::WatchRanks(None)));
 }

@@ -53,7 +53,7 @@ fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
         .shows("hottest 91 °C (rank 37)")
         .shows("0.140 % of wall time of a budget of 0.10 %");
     golden_at_both("hosts-blind", &mut lab);
-    lab.keys("<Enter>").screen(132, 40).shows("rank 37 (gpu-005");
+    lab.keys("<Enter>").screen(132, 40).shows("Rank 37 gpu-005");
 }
 
 #[test]

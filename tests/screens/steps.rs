@@ -34,7 +34,7 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
     lab.keys("g").screen(132, 40).shows("late ms↓").shows("▌    37");
     lab.keys("oo").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓");
-    lab.keys("<Enter>").screen(132, 40).shows("GEMMs rank 37");
+    lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
 }
 
 #[test]
