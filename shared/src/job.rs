@@ -330,13 +330,16 @@ pub struct PartlySeen {
 
 /// The middle value; the mean of the two middle ones of an even number.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    let (count, middle) = (values.len(), values.len() / 2);
+    if count == 0 {
+        return None;
     }
+    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    if count % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = below.iter().copied().max_by(f64::total_cmp)?;
+    Some(f64::midpoint(lower, upper))
 }
 
 #[cfg(test)]

@@ -70,12 +70,14 @@ pub(super) fn slow(job: &Job) -> Option<Finding> {
     for (&traffic, tracks) in &alike {
         let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
         let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
-        let usual = median(rates.clone()).filter(|_| rates.len() >= GROUPS);
+        // Few collectives make a window: one and the same group's differ, too.
+        let scatter = |usual| WINDOWS / SPREADS * spread_of(&windows, usual);
+        let usual = median(rates.clone())
+            .filter(|_| rates.len() >= GROUPS)
+            .map(|usual| (usual, spread_of(&rates, usual).max(scatter(usual))));
         for &(id, track) in tracks {
-            let among = usual.and_then(|usual| {
-                // Few collectives make a window: one and the same group's differ, too.
-                let scatter = WINDOWS / SPREADS * spread_of(&windows, usual);
-                let run = low_run(track, usual, spread_of(&rates, usual).max(scatter));
+            let among = usual.and_then(|(usual, spread)| {
+                let run = low_run(track, usual, spread);
                 Some(Slow { id, traffic, rate: recent(track)?, usual, among: Some(rates.len()), run })
             });
             let by_past = by_own_past(id, traffic, track);

@@ -62,21 +62,42 @@ fn is_data_parallel(all: &[&Member<'_>]) -> bool {
     all.iter().all(|member| used(member.view).is_some_and(|used| used == first))
 }
 
+/// What all do in some digests, at the median, and how far they spread about it; nothing unless it is known of all.
+struct Usual {
+    skip: usize,
+    take: usize,
+    work: f64,
+    spread: f64,
+}
+
+impl Usual {
+    fn of(all: &[&Member<'_>], skip: usize, take: usize) -> Option<Self> {
+        let works: Option<Vec<f64>> =
+            all.iter().map(|member| Some(member.view.arithmetic(skip, take)?.0)).collect();
+        let works = works?;
+        let work = median(works.clone())?;
+        let spread = 1.4826 * median(works.iter().map(|one| (one / work - 1.0).abs()).collect())?;
+        Some(Self { skip, take, work, spread })
+    }
+
+    /// How many times that a rank does, where it is more than chance makes it.
+    fn more(&self, member: &Member<'_>) -> Option<f64> {
+        let (own, seconds) = member.view.arithmetic(self.skip, self.take)?;
+        let least = (MORE + BLUR * member.view.pace()?.seconds() / seconds).max(SPREADS * self.spread);
+        Some(own / self.work).filter(|times| times - 1.0 > least)
+    }
+}
+
 fn more_than_others<'a>(all: &[&'a Member<'a>], digests: usize) -> Vec<Busy<'a>> {
-    // How many times what the others do, where it is more than chance makes it.
-    let more = |member: &Member<'_>, skip: usize, take: usize| {
-        let works: Vec<f64> =
-            all.iter().filter_map(|member| Some(member.view.arithmetic(skip, take)?.0)).collect();
-        let usual = median(works.clone())?;
-        let spread = 1.4826 * median(works.iter().map(|work| (work / usual - 1.0).abs()).collect())?;
-        let (own, seconds) = member.view.arithmetic(skip, take)?;
-        let least = (MORE + BLUR * member.view.pace()?.seconds() / seconds).max(SPREADS * spread);
-        Some(own / usual).filter(|times| works.len() == all.len() && times - 1.0 > least)
-    };
     let half = digests / 2;
+    let [Some(whole), Some(later), Some(earlier)] =
+        [(0, digests), (0, half), (half, half)].map(|(skip, take)| Usual::of(all, skip, take))
+    else {
+        return Vec::new();
+    };
     let busy = |&member: &&'a Member<'a>| {
-        let times = more(member, 0, digests)?;
-        more(member, 0, half).and_then(|_| more(member, half, half)).map(|_| Busy { member, times })
+        let times = whole.more(member)?;
+        later.more(member).and_then(|_| earlier.more(member)).map(|_| Busy { member, times })
     };
     all.iter().filter_map(busy).collect()
 }
