@@ -8,19 +8,29 @@ mod replay;
 #[path = "../../hook/src/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
 mod ring;
+mod screen;
 #[path = "../../hook/src/sync.rs"]
 #[allow(unreachable_pub, unused_imports, reason = "as above")]
 mod sync;
 mod table;
 
-use std::{fs, hint::black_box, os::unix::fs::symlink, thread, time::Instant};
+use std::{env, fs, hint::black_box, os::unix::fs::symlink, thread, time::Instant};
 
 use xpu_tests::{built, place::Place, program::run};
 
 use table::{Row, Table};
 
 fn main() {
+    let mut words = env::args().skip(1);
+    let only = words.next();
+    if only.as_deref() == Some(screen::MEMORY) {
+        return screen::remember(words.next().and_then(|ranks| ranks.parse().ok()).expect("how many ranks"));
+    }
     let mut table = Table::of(&machine());
+    if only.as_deref() == Some("screen") {
+        screen::cost(&mut table);
+        return table.foot();
+    }
     launch::cost(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
@@ -30,6 +40,7 @@ fn main() {
     job::cost(&mut table);
     held::cost(&mut table);
     replay::scrub(&mut table);
+    screen::cost(&mut table);
     table.foot();
 }
 

@@ -10,10 +10,13 @@
 
 pub mod built;
 mod change;
+pub mod crowd;
+pub mod film;
 pub mod host;
 pub mod listener;
 pub mod place;
 pub mod program;
+pub mod pty;
 mod standstill;
 
 use std::{
@@ -36,7 +39,8 @@ use xpu_top::{
     app::App,
     arrival::{Arrival, Endpoint, Link},
     keymap::{self, Key},
-    palette::Depth,
+    look::Look,
+    palette::{Depth, Theme},
     svg,
     update::update,
     view,
@@ -69,8 +73,8 @@ impl Lab {
         Self::with_depth(simulation, Depth::True)
     }
 
-    pub fn with_depth(simulation: Simulation, depth: Depth) -> Self {
-        let mut lab = Self::at_rest(simulation, depth);
+    pub fn with_depth(simulation: Simulation, look: impl Into<Look>) -> Self {
+        let mut lab = Self::at_rest(simulation, look);
         for host in 0..lab.simulation.hosts {
             lab.link(host, Link::Up);
         }
@@ -80,9 +84,9 @@ impl Lab {
     }
 
     /// Hosts that were named and have not answered.
-    pub fn at_rest(simulation: Simulation, depth: Depth) -> Self {
+    pub fn at_rest(simulation: Simulation, look: impl Into<Look>) -> Self {
         let endpoints = (0..simulation.hosts).map(|host| endpoint(&simulation, host)).collect();
-        let app = App::new(endpoints, None, depth, simulation.started);
+        let app = App::new(endpoints, None, look, simulation.started);
         let mut lab = Self {
             simulation,
             second: BEFORE,
@@ -266,7 +270,7 @@ impl Lab {
         self.app.settle();
         let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         view::draw(&self.app, buffer.area, &mut buffer);
-        Screen { buffer }
+        Screen { buffer, theme: self.app.palette().theme() }
     }
 }
 
@@ -305,11 +309,12 @@ fn named(name: &str) -> Key {
 #[derive(Debug)]
 pub struct Screen {
     pub buffer: Buffer,
+    theme: Theme,
 }
 
 impl Screen {
     pub fn svg(&self) -> String {
-        svg::picture(&self.buffer)
+        svg::picture(&self.buffer, self.theme)
     }
 
     /// The letters alone, a line to a line, without blanks at the ends.

@@ -5,12 +5,15 @@ use std::{panic, path::Path};
 mod captures;
 mod collectives;
 mod filter;
+mod films;
 mod findings;
 mod gemms;
 mod hang;
 mod hosts;
+mod looks;
 mod maps;
 mod rank;
+mod sizes;
 mod steps;
 
 use expect_test::expect_file;
@@ -21,7 +24,7 @@ use xpu_shared::{
     simulation::Simulation,
 };
 use xpu_tests::{Lab, Screen};
-use xpu_top::{action::Effect, arrival::Link, palette::Depth};
+use xpu_top::{action::Effect, arrival::Link, look::Look, palette::Depth};
 
 /// Compares the screen with its picture.
 #[track_caller]
@@ -43,8 +46,8 @@ fn one_slow() -> Lab {
     one_slow_at(Depth::True)
 }
 
-fn one_slow_at(depth: Depth) -> Lab {
-    Lab::with_depth(Simulation::new(7, 8, 8), depth).run(100).slow_down(Rank(37), 1.31).run(60)
+fn one_slow_at(look: impl Into<Look>) -> Lab {
+    Lab::with_depth(Simulation::new(7, 8, 8), look).run(100).slow_down(Rank(37), 1.31).run(60)
 }
 
 /// The same among a thousand.

@@ -101,6 +101,10 @@ pub enum Action {
     Close,
     /// Save the screen as a picture.
     Save,
+    /// Give the terminal back for a while.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
     Quit,
 }
 
@@ -127,6 +131,8 @@ pub enum Motion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Quit,
+    Suspend,
+    Redraw,
     /// Write the screen to this file.
     Save(PathBuf),
     /// Have the whole summaries of these ranks sent, and of no other.

@@ -62,7 +62,8 @@ use crate::{
     filter::Filter,
     inquiry::Inquiry,
     keymap::Scope,
-    palette::{Depth, Palette},
+    look::Look,
+    palette::Palette,
     prompt::{Lines, Prompt},
     recorder::Standing as Recording,
     replay::Playback,
@@ -189,7 +190,7 @@ pub enum Note {
 }
 
 impl App {
-    pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, depth: Depth, now: Moment) -> Self {
+    pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
             jobs: Jobs::default(),
             roads: Roads::new(endpoints, now),
@@ -233,7 +234,7 @@ impl App {
             recording: Recording::default(),
             capture: capturer::Standing::default(),
             help: 0,
-            palette: Palette::new(depth),
+            palette: look.into().palette(),
         }
     }
 
@@ -261,6 +262,15 @@ impl App {
             Page::Captures => Scope::Captures,
             Page::Hosts => Scope::Hosts,
         }
+    }
+
+    /// From now on the screen looks so.
+    pub fn dress(&mut self, palette: Palette) {
+        self.palette = palette;
+    }
+
+    pub fn palette(&self) -> Palette {
+        self.palette
     }
 
     pub fn warn(&mut self, warning: String) {

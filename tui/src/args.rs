@@ -1,5 +1,6 @@
 //! The command line.
 
+mod looking;
 mod reading;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ use xpu_shared::{
 };
 
 use crate::{command::demo::DemoArgs, filter::Filter, hosts::Hosts, replay::time};
+pub use looking::LookArgs;
 pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
@@ -25,6 +27,8 @@ pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, Selec
 pub struct CommandLine {
     #[command(flatten)]
     pub watch: JobArgs,
+    #[command(flatten)]
+    pub look: LookArgs,
     /// Show a recording instead of a job that runs
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts"])]
     pub replay: Option<PathBuf>,

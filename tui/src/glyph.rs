@@ -1,9 +1,13 @@
 //! Every symbol that means something. A colour never says a thing that its glyph does not.
 #![forbid(unsafe_code)]
 
+mod ascii;
+
 use xpu_shared::{stack::Class, status::RankState};
 
 use crate::palette::Role;
+pub(crate) use ascii::spell;
+pub use ascii::{Letters, ascii};
 
 pub const GOOD: &str = "●";
 pub const WARNING: &str = "▲";

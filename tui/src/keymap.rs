@@ -345,6 +345,8 @@ pub const BINDINGS: &[Binding] = &[
         "record what is seen, or end that",
         Some("record"),
     ),
+    bind(Anywhere, &[control('l')], Action::Redraw, "draw everything anew", None),
+    bind(Anywhere, &[control('z')], Action::Suspend, "stop until the shell's `fg`", None),
     bind(Anywhere, &[char('q'), control('c')], Action::Quit, "quit", Some("quit")),
     typed(&[code(KeyCode::Enter)], Edit::Enter, "keep the filter, go to the time"),
     typed(&[code(KeyCode::Esc)], Edit::Cancel, "leave it; a filter is dropped"),
@@ -376,6 +378,7 @@ pub fn lookup(key: Key, scope: Scope) -> Option<Action> {
     let bound = in_force(scope).find(|binding| binding.keys.contains(&key));
     bound.map(|binding| binding.action.clone()).or_else(|| match key.code {
         KeyCode::Char('c') if key.control => Some(Action::Quit),
+        KeyCode::Char('z') if key.control => Some(Action::Suspend),
         KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
         _ => None,
     })

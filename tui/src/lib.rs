@@ -15,6 +15,7 @@ pub mod hosts;
 pub mod inquiry;
 pub mod keymap;
 pub mod live;
+pub mod look;
 pub mod nearest;
 pub mod palette;
 pub mod parts;

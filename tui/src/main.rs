@@ -49,6 +49,7 @@ fn main() -> ExitCode {
 /// The screen on a recording.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let look = line.look.look()?;
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
         None => None,
@@ -58,6 +59,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let options = WatchOptions {
         job: line.watch.job.clone(),
         groups: line.groups.clone(),
+        look,
         tape: Some((tape, begin)),
         filter: line.filter.clone(),
         ..WatchOptions::default()
@@ -70,7 +72,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
 /// The screen.
 fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let args = &line.watch;
-    let hosts = args.hosts()?;
+    let (hosts, look) = (args.hosts()?, line.look.look()?);
     let key = args.way.key()?;
     let capturer = Capturer::new(Ways { endpoints: hosts.endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
@@ -78,6 +80,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let options = WatchOptions {
         job: args.job.clone(),
         groups: line.groups.clone(),
+        look,
         warnings,
         filter: line.filter.clone(),
         live: Some(live),

@@ -11,7 +11,10 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::palette::picture::{GROUND, LETTERS, name};
+use crate::palette::{
+    Theme,
+    picture::{ground, letters as letters_of, name},
+};
 
 /// Of one cell, in pixels. `DejaVu` Sans Mono at [`FONT`] is exactly as wide, and tall enough for lines to join.
 const CELL: (f64, f64) = (8.0, 16.0);
@@ -21,28 +24,52 @@ const BASELINE: f64 = 12.5;
 /// Around the screen.
 const MARGIN: f64 = 12.0;
 
-pub fn picture(buffer: &Buffer) -> String {
-    let (columns, lines) = (f64::from(buffer.area.width), f64::from(buffer.area.height));
-    let (width, height) = (columns * CELL.0 + 2.0 * MARGIN, lines * CELL.1 + 2.0 * MARGIN);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"'DejaVu Sans Mono', monospace\" font-size=\"{FONT}\" xml:space=\"preserve\">\n\
-         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"{GROUND}\"/>\n"
-    );
+/// The screen on the ground of its theme.
+pub fn picture(buffer: &Buffer, theme: Theme) -> String {
+    let mut svg = opening(buffer, theme);
+    let buffer = &painted(buffer, theme);
     for line in 0..buffer.area.height {
-        grounds(buffer, line, &mut svg);
-        letters(buffer, line, &mut svg);
+        draw(buffer, line, &mut svg);
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-/// A cell's colours after [`Modifier::REVERSED`].
-fn colours(cell: &Cell) -> (String, Option<String>) {
-    if cell.modifier.contains(Modifier::REVERSED) {
-        return (name(cell.bg, GROUND), Some(name(cell.fg, LETTERS)));
+fn opening(buffer: &Buffer, theme: Theme) -> String {
+    let (columns, lines) = (f64::from(buffer.area.width), f64::from(buffer.area.height));
+    let (width, height) = (columns * CELL.0 + 2.0 * MARGIN, lines * CELL.1 + 2.0 * MARGIN);
+    let ground = name(ground(theme));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+         font-family=\"'DejaVu Sans Mono', monospace\" font-size=\"{FONT}\" xml:space=\"preserve\">\n\
+         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"{ground}\"/>\n"
+    )
+}
+
+/// With the theme's letters where a cell has the terminal's own, and with colours that are the other way round put so.
+fn painted(buffer: &Buffer, theme: Theme) -> Buffer {
+    let mut painted = buffer.clone();
+    for cell in &mut painted.content {
+        if cell.fg == Color::Reset {
+            cell.fg = letters_of(theme);
+        }
+        if cell.modifier.contains(Modifier::REVERSED) {
+            let behind = if cell.bg == Color::Reset { ground(theme) } else { cell.bg };
+            (cell.fg, cell.bg) = (behind, cell.fg);
+        }
     }
-    (name(cell.fg, LETTERS), (cell.bg != Color::Reset).then(|| name(cell.bg, GROUND)))
+    painted
+}
+
+/// One line of cells.
+fn draw(buffer: &Buffer, line: u16, svg: &mut String) {
+    grounds(buffer, line, svg);
+    letters(buffer, line, svg);
+}
+
+/// A cell's letters, and what they stand on.
+fn colours(cell: &Cell) -> (String, Option<String>) {
+    (name(cell.fg), (cell.bg != Color::Reset).then(|| name(cell.bg)))
 }
 
 fn cell(buffer: &Buffer, x: u16, line: u16) -> &Cell {
@@ -194,7 +221,7 @@ mod tests {
     fn drawn(draw: impl FnOnce(&mut Buffer)) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         draw(&mut buffer);
-        picture(&buffer)
+        picture(&buffer, Theme::Dark)
     }
 
     #[test]

@@ -1,30 +1,45 @@
-//! The terminal: taken, and always given back.
-#![forbid(unsafe_code)]
+//! The terminal: taken, lent back while the process is stopped, and always given back.
+
+mod failure;
+mod keys;
+mod pen;
+mod signals;
+mod stop;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, Stdout, Write as _},
     mem::ManuallyDrop,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 use crossterm::{
     clipboard::CopyToClipboard,
     cursor, execute,
     style::force_color_output,
-    terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
-use ratatui::{DefaultTerminal, buffer::Buffer, layout::Rect};
+use ratatui::{buffer::Buffer, layout::Rect};
+
+pub use failure::failed;
+pub use keys::{Keys, keys};
+pub use pen::Pen;
+pub use signals::{Signals, Told};
 
 use crate::{app::App, palette::Depth, view};
 
 /// Bytes that are copied at most: of longer texts many terminals take nothing.
 const COPIED: usize = 64 << 10;
 
-/// Gives the terminal back when it goes; a panic does so before its message is printed.
+/// Whether the terminal is ours. Given back twice, it would put the cursor where it was before we came, over what was
+/// said since.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Gives the terminal back when it goes; a panic of the thread that has it does so before its message is printed.
 #[derive(Debug)]
 pub struct Screen {
     /// Never dropped: its own drop complains on stderr when the terminal is gone, and where stderr was that terminal
     /// the complaint is a panic.
-    terminal: ManuallyDrop<DefaultTerminal>,
+    pen: ManuallyDrop<Pen<Stdout>>,
 }
 
 impl Screen {
@@ -33,15 +48,38 @@ impl Screen {
     pub fn take(depth: Depth) -> io::Result<Self> {
         // Crossterm reads NO_COLOR by itself; what was decided here, with --color, goes before it.
         force_color_output(depth != Depth::None);
-        Ok(Self { terminal: ManuallyDrop::new(ratatui::try_init()?) })
+        failure::watch_for_panics();
+        // From here on it is given back, whatever comes.
+        let screen = Self { pen: ManuallyDrop::new(Pen::new(io::stdout())?) };
+        take()?;
+        Ok(screen)
     }
 
     /// Draws the app whole: the terminal shows either the old picture or the new one.
     pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
-        app.settle();
-        execute!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
-        self.terminal.draw(|frame| view::draw(app, frame.area(), frame.buffer_mut()))?;
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+        // Whoever has it now does not want our picture.
+        if TAKEN.load(SeqCst) { self.pen.draw(app) } else { Ok(()) }
+    }
+
+    /// Draws every cell anew with the next picture: somebody else has written on the terminal.
+    pub fn forget(&mut self) -> io::Result<()> {
+        self.pen.forget()
+    }
+
+    /// Lends the terminal to whoever started us, and stops until it is given back (`fg`).
+    pub fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        let stopped = stop::stop();
+        self.resume()?;
+        stopped
+    }
+
+    /// Takes the terminal anew, after somebody else had it.
+    pub fn resume(&mut self) -> io::Result<()> {
+        // Who stopped us from outside left no time to give it back, and the shell has set it to its own liking since.
+        give_back();
+        take()?;
+        self.forget()
     }
 
     /// Puts the text where the terminal pastes from (OSC 52), also over ssh. Terminals that cannot do it ignore it; none takes
@@ -51,13 +89,13 @@ impl Screen {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        execute!(self.terminal.backend_mut(), CopyToClipboard::to_clipboard_from(&text[..end]))
+        execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text[..end]))
     }
 
     /// The picture that is on the screen.
     pub fn picture(&mut self, app: &App) -> io::Result<Buffer> {
-        let size = self.terminal.size()?;
-        let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
+        let (width, height) = crossterm::terminal::size()?;
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
         view::draw(app, buffer.area, &mut buffer);
         Ok(buffer)
     }
@@ -65,9 +103,21 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be given back.
-        let _ = ratatui::try_restore();
-        let _ = execute!(io::stdout(), cursor::Show);
+        give_back();
+    }
+}
+
+fn take() -> io::Result<()> {
+    TAKEN.store(true, SeqCst);
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
+}
+
+/// A terminal that is gone cannot be given back, so nothing here can fail.
+fn give_back() {
+    if TAKEN.swap(false, SeqCst) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = io::stdout().flush();
+        let _ = disable_raw_mode();
     }
 }

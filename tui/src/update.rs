@@ -121,6 +121,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             (Overlay::None, _) => return go::to(app, Page::Overview),
         },
         Action::Save => return Some(save::picture(app)),
+        Action::Suspend => return Some(Effect::Suspend),
+        Action::Redraw => return Some(Effect::Redraw),
         Action::Quit => return Some(Effect::Quit),
     }
     None

@@ -30,11 +30,19 @@ use ratatui::{
 
 use crate::{
     app::{App, Overlay, Page, Standing},
+    glyph::{self, Letters},
     width::Room,
 };
 
 /// Draws the whole screen. [`App::settle`] comes first.
 pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+    compose(app, area, buffer);
+    if app.palette.letters() == Letters::Ascii {
+        glyph::spell(area, buffer);
+    }
+}
+
+fn compose(app: &App, area: Rect, buffer: &mut Buffer) {
     let room = Room::of(area);
     if room == Room::Cramped {
         return cramped::draw(app, area, buffer);

@@ -6,13 +6,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
-use crossterm::event::{Event, EventStream, KeyEventKind};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Instant, MissedTickBehavior, interval, sleep_until},
-};
-use tokio_stream::StreamExt as _;
+use anyhow::{Context as _, bail};
+use crossterm::event::{Event, KeyEventKind};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use xpu_shared::{
     capture::Groups,
     id::{JobName, Rank},
@@ -28,17 +24,15 @@ use crate::{
     filter::Filter,
     keymap,
     live::Live,
-    palette::Depth,
+    look::{Look, Wishes},
     replay::Tape,
     shelf::Shelf,
     svg,
-    terminal::Screen,
+    terminal::{self, Screen, Signals, Told},
     theatre::Theatre,
     update::update,
 };
 
-/// Data is drawn at most this often; what a key did, at once.
-const PACE: Duration = Duration::from_millis(100);
 /// Ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
 /// Arrivals taken before the keys are looked at again.
@@ -54,7 +48,7 @@ pub struct WatchOptions {
     pub warnings: Vec<String>,
     /// How others can look as well.
     pub invitation: Option<String>,
-    pub depth: Depth,
+    pub look: Look,
     /// Which ranks are listed.
     pub filter: Option<Filter>,
     /// The way back to the collectors; a recording has none.
@@ -73,7 +67,7 @@ impl Default for WatchOptions {
             warnings: Vec::new(),
             invitation: None,
             filter: None,
-            depth: Depth::detect(|name| std::env::var(name).ok()),
+            look: Wishes::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
             tape: None,
@@ -100,7 +94,7 @@ pub async fn watch(
     endpoints: Vec<Endpoint>,
     options: WatchOptions,
 ) -> anyhow::Result<()> {
-    let mut app = App::new(endpoints, options.job, options.depth, Moment::now());
+    let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.filter = options.filter;
     app.lay_out(options.groups);
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
@@ -111,22 +105,22 @@ pub async fn watch(
     options.invitation.into_iter().for_each(|how| app.invite(how));
     let mut theatre = Theatre::new(options.live, options.capturer, options.tape, &mut app)?;
     let (shelf, mut read) = Shelf::start(PathBuf::from("."));
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut signals = Signals::listen()?;
     let mut screen =
-        Screen::take(options.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
-    let mut events = EventStream::new();
+        Screen::take(options.look.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
+    let mut keys = terminal::keys()?;
+    let pace = options.look.motion.pace();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut due, mut drawn, mut open) = (Due::Now, Instant::now(), true);
     let mut advanced = drawn;
     loop {
-        if due == Due::Now || (due == Due::Soon && drawn.elapsed() >= PACE) {
+        if due == Due::Now || (due == Due::Soon && drawn.elapsed() >= pace) {
             screen.draw(&mut app)?;
             (due, drawn) = (Due::Never, Instant::now());
         }
         tokio::select! {
-            event = events.next() => {
+            event = keys.recv() => {
                 // No more events: the terminal is gone.
                 let Some(event) = event.transpose()? else { return Ok(()) };
                 due = Due::Now;
@@ -155,15 +149,24 @@ pub async fn watch(
                 update(&mut app, action);
                 due = due.max_soon();
             }
-            () = sleep_until(advanced + PACE), if theatre.plays() => {
+            () = sleep_until(advanced + pace), if theatre.plays() => {
                 advanced = Instant::now();
                 if theatre.advance(&mut app)? {
                     due = due.max_soon();
                 }
             }
-            () = sleep_until(drawn + PACE), if due == Due::Soon => {}
-            _ = terminate.recv() => return Ok(()),
-            _ = hang_up.recv() => return Ok(()),
+            () = sleep_until(drawn + pace), if due == Due::Soon => {}
+            told = signals.next() => {
+                match told {
+                    Told::End => return Ok(()),
+                    Told::Stop => screen.suspend()?,
+                    Told::GoOn => screen.resume()?,
+                }
+                due = Due::Now;
+            }
+            panic = terminal::failed() => {
+                bail!("a part of it failed, and without it the screen would show what is not so: {panic}");
+            }
         }
     }
 }
@@ -214,8 +217,10 @@ fn carry_out(
 ) -> anyhow::Result<bool> {
     match effect {
         Effect::Quit => return Ok(true),
+        Effect::Suspend => screen.suspend()?,
+        Effect::Redraw => screen.forget()?,
         Effect::Save(path) => {
-            let picture = svg::picture(&screen.picture(app)?);
+            let picture = svg::picture(&screen.picture(app)?, app.palette.theme());
             update(app, Action::Saved(save(path, &picture)));
         }
         Effect::Write(path, text) => {

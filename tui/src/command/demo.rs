@@ -17,7 +17,7 @@ use clap::Args;
 use xpu_shared::{endpoint::BasePort, key::Key};
 
 use crate::{
-    args::{UsageError, base_port},
+    args::{LookArgs, UsageError, base_port},
     arrival::Endpoint,
     capturer::{Capturer, Ways},
     command::stacks::check_writable,
@@ -77,6 +77,8 @@ pub struct DemoArgs {
     /// First of the collectors' three ports [default: 18889, or the next that is free]
     #[arg(long, value_name = "PORT", value_parser = base_port)]
     base_port: Option<BasePort>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// A checked plan of a demo.
@@ -150,7 +152,7 @@ fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
 }
 
 pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let plan = args.plan()?;
+    let (plan, look) = (args.plan()?, args.look.look()?);
     check_writable(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;
@@ -168,6 +170,7 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         arrivals,
         endpoints,
         WatchOptions {
+            look,
             live: Some(live),
             capturer: Some(capturer),
             // The line above is gone with the first picture.

@@ -46,6 +46,8 @@ fn is_meant(action: &Action) -> bool {
         | Action::Control(_)
         | Action::Open(_)
         | Action::Edit(_)
+        | Action::Suspend
+        | Action::Redraw
         | Action::Quit => true,
     }
 }
@@ -118,6 +120,8 @@ fn meant() -> Vec<Action> {
         Action::Help,
         Action::Close,
         Action::Save,
+        Action::Suspend,
+        Action::Redraw,
         Action::Quit,
     ]);
     all

@@ -12,7 +12,6 @@ use ratatui::{
 
 use super::{
     header,
-    heatmaps::ending,
     list::{Cell, Column, List},
     panel::{self, Title},
 };
@@ -21,6 +20,7 @@ use crate::{
     figure, glyph,
     palette::Role,
     shelf::{Label, Volume, What},
+    widget::wrap::cut_front,
     width::Room,
 };
 
@@ -111,7 +111,7 @@ fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {
     };
     vec![
         (format!("{sign} {kind}"), role),
-        (ending(&file.path.display().to_string(), name), Role::Strong),
+        (cut_front(&file.path.display().to_string(), name), Role::Strong),
         (figure::bytes(file.bytes), Role::Text),
         (format!("{} ago", figure::age(age)), Role::Text),
         what,

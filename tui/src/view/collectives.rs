@@ -18,7 +18,7 @@ use crate::{
     app::{App, Communicator},
     figure, glyph,
     palette::Role,
-    widget::wrap::{cut, wrapped},
+    widget::wrap::{cut, flush_left, wrapped},
     width::Room,
 };
 
@@ -112,6 +112,6 @@ fn told(one: &Communicator, names: usize, width: usize) -> String {
 
 fn line(names: usize, cells: [&str; 6], width: usize) -> String {
     let [name, ranks, entered, done, behind, last] = cells;
-    let name = cut(name, names);
-    cut(&format!(" {name:<names$} {ranks:>9} {entered:>9} {done:>9}  {:<14} {last}", cut(behind, 14)), width)
+    let (name, behind) = (flush_left(name, names), flush_left(behind, 14));
+    cut(&format!(" {name} {ranks:>9} {entered:>9} {done:>9}  {behind} {last}"), width)
 }

@@ -8,6 +8,7 @@ use ratatui::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::{
     finding::{Confidence, Finding},
     stack::Ranks,
@@ -86,7 +87,7 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {:<names$}  ", name(finding));
         let text = format!("{}{}", sure(finding.confidence), finding.evidence);
-        let text = cut(&text, usize::from(inner.width).saturating_sub(head.chars().count()));
+        let text = cut(&text, usize::from(inner.width).saturating_sub(head.width()));
         let told = Line::from(vec![
             Span::styled(head, style.patch(app.palette.of(Role::Strong))),
             Span::styled(text, style),
@@ -187,7 +188,7 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
     };
     let time = format!("{}  ", figure::time_of_day(entry.at));
     let head = format!("{sign} {:<words$}  ", what(entry));
-    let taken = time.chars().count() + head.chars().count();
+    let taken = time.width() + head.width();
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),
         Span::styled(head, app.palette.of(role)),

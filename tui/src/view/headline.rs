@@ -6,6 +6,7 @@ use ratatui::{
     style::{Modifier, Style},
     text::{Line, Span},
 };
+use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::finding::{Finding, Kind};
 
 use crate::{
@@ -68,7 +69,7 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
 fn told(app: &App, finding: &Finding, head: &str, style: Style, width: usize) -> Vec<Line<'static>> {
     let strong = app.palette.of(Role::Strong);
     let body = format!("{}{}", sure(finding.confidence), finding.evidence);
-    let indent = head.chars().count() + 4;
+    let indent = head.width() + 4;
     let mut lines = Vec::new();
     let first = wrapped(&body, width.saturating_sub(indent), 1 + MOST);
     // The first line is shorter: what follows begins under the sign again.

@@ -18,7 +18,7 @@ use places::Places;
 use crate::{
     app::{App, Maps, Metric, Survey},
     figure,
-    glyph::{ALARM, ELLIPSIS, RAMP, SWATCH, WAITING},
+    glyph::{ALARM, RAMP, SWATCH, WAITING},
     palette::{Palette, Role},
     widget::{
         scale::{STEPS, Scale, Worse},
@@ -177,13 +177,4 @@ fn standstill(survey: &Survey) -> Option<String> {
         waiting => format!("   {WAITING} {} wait", figure::count(waiting as u64)),
     };
     Some(format!("{ALARM} {}{waits}", ranks.named(RUNS)))
-}
-
-/// The end of a name, which is what tells hosts apart.
-pub(super) fn ending(name: &str, width: usize) -> String {
-    if name.width() <= width {
-        return name.to_owned();
-    }
-    let tail: Vec<_> = name.chars().rev().take(width.saturating_sub(1)).collect();
-    std::iter::once(ELLIPSIS).chain(tail.into_iter().rev()).collect()
 }

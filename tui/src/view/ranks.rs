@@ -16,7 +16,11 @@ use crate::{
     figure,
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
     palette::Role,
-    widget::{scale::ALIKE, sparkline, wrap::cut},
+    widget::{
+        scale::ALIKE,
+        sparkline,
+        wrap::{cut, flush_left, flush_right},
+    },
     width::Room,
 };
 
@@ -297,6 +301,6 @@ fn device(row: &Row, column: Column) -> (String, Role) {
 impl Place {
     fn pad(&self, text: &str) -> String {
         let width = self.width;
-        if self.right { format!("{text:>width$}") } else { format!("{text:<width$}") }
+        if self.right { flush_right(text, width) } else { flush_left(text, width) }
     }
 }

@@ -67,7 +67,7 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
             }
             if row == 0 {
                 buffer.set_stringn(x, y, &text, place.width, style);
-            } else if let (Some(ground), true) = (style.bg, row == tall - 1) {
+            } else if let (Some(ground), true) = (style.bg, self.palette.has_halves() && row == tall - 1) {
                 // Half a line of air to the next host.
                 buffer.set_stringn(x, y, "▀".repeat(place.width), place.width, Style::new().fg(ground));
             } else {

@@ -51,6 +51,30 @@ pub fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// The end of the text in `width` columns: of names, which are told apart by it.
+pub fn cut_front(text: &str, width: usize) -> String {
+    if text.width() <= width || width == 0 {
+        return cut(text, width);
+    }
+    let begins = text.char_indices().map(|(begin, _)| &text[begin..]);
+    let tail = begins.into_iter().find(|tail| tail.width() < width).unwrap_or_default();
+    format!("{ELLIPSIS}{tail}")
+}
+
+/// The text in exactly `width` columns, from the left. (What `format!` pads with counts letters, and a letter may be two
+/// columns wide, or none.)
+pub fn flush_left(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    let blank = " ".repeat(width.saturating_sub(text.width()));
+    text + &blank
+}
+
+/// The same from the right.
+pub fn flush_right(text: &str, width: usize) -> String {
+    let text = cut(text, width);
+    " ".repeat(width.saturating_sub(text.width())) + &text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +84,23 @@ mod tests {
         assert_eq!(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
         assert_eq!(wrapped("one two three four", 9, 2), ["one two", "three …"]);
         assert_eq!(wrapped("", 9, 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn columns_are_counted_as_a_terminal_counts_them() {
+        for (text, left, right) in [
+            ("node", "node  ", "  node"),
+            ("日本", "日本  ", "  日本"),
+            ("日本語機", "日本… ", " 日本…"),
+            // One letter and an accent of its own; two that are one picture.
+            ("cafe\u{301}", "cafe\u{301}  ", "  cafe\u{301}"),
+            ("👩\u{200d}💻", "👩\u{200d}💻    ", "    👩\u{200d}💻"),
+        ] {
+            assert_eq!((flush_left(text, 6), flush_right(text, 6)), (left.to_owned(), right.to_owned()));
+            assert_eq!((left.width(), right.width()), (6, 6), "{text}");
+        }
+        assert_eq!(cut_front("gpu-日本-017", 8), "…本-017");
+        assert_eq!(cut_front("gpu-017", 5), "…-017");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use super::super::{
 use crate::{
     app::{App, Communicator},
     figure,
-    glyph::UNKNOWN,
+    glyph::{SWATCH, UNKNOWN},
     palette::Role,
-    widget::{scale::ALIKE, wrap::cut},
+    widget::{scale::ALIKE, wrap::flush_left},
     width::Room,
 };
 
@@ -89,9 +89,12 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
         let role = if loud { Role::Warning } else { Role::Faint };
         lines.push(Line::from(vec![
             Span::styled(format!("{:>6} ", rank.to_string()), app.palette.of(Role::Strong)),
-            Span::styled(format!("{:<14} ", cut(&host.unwrap_or_default(), 14)), app.palette.of(Role::Muted)),
+            Span::styled(
+                format!("{} ", flush_left(&host.unwrap_or_default(), 14)),
+                app.palette.of(Role::Muted),
+            ),
             Span::raw(format!("{:>9} ms  ", figure::three(late))),
-            Span::styled("■".repeat(length), app.palette.of(role)),
+            Span::styled(SWATCH.to_string().repeat(length), app.palette.of(role)),
         ]));
     }
     headline::lines(&lines, inner, buffer);

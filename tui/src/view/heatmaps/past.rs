@@ -8,7 +8,7 @@ use std::{
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Frame, GAP, ending, framed, places::of_value};
+use super::{Frame, GAP, framed, places::of_value};
 use crate::{
     app::{App, Metric, PERIOD, Told},
     figure,
@@ -18,6 +18,7 @@ use crate::{
         cell::Cell,
         scale::Scale,
         timemap::{self, TimeMap},
+        wrap::cut_front,
     },
 };
 
@@ -43,7 +44,7 @@ impl Past {
                 0 => (app.survey.rows().len(), app.survey.seats.shape().size),
                 bundles => (bundles, 1),
             };
-            timemap::Frame::fit(rows, columns, (width, height), app.palette.has_colour())
+            timemap::Frame::fit(rows, columns, (width, height), app.palette.has_halves())
         };
         // How many ranks share a row does not depend on the width: only then are the names known.
         let frame = fit(width);
@@ -145,7 +146,7 @@ impl Past {
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
             let members = self.members(app, rows);
             let text = self.name(app, line, self.label);
-            buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
+            buffer.set_stringn(area.x, y, cut_front(&text, self.label), self.label, app.palette.of(Role::Muted));
             let sign = match now {
                 Some(Cell::Value { sign, .. }) => sign.map(|sign| (sign, Role::Warning)),
                 Some(Cell::Alarm) => Some((ALARM, Role::Alarm)),

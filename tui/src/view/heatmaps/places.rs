@@ -4,7 +4,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::{frame::Life, status::RankState};
 
-use super::{Frame, GAP, LABEL, ending, framed};
+use super::{Frame, GAP, LABEL, framed};
 use crate::{
     app::{App, Metric, Row, Seat},
     glyph::{HIGH, LOW, UNKNOWN},
@@ -14,6 +14,7 @@ use crate::{
         grid::{Density, Grid, Shape},
         heatmap::Heatmap,
         scale::{Scale, Worse},
+        wrap::cut_front,
     },
 };
 
@@ -36,7 +37,7 @@ impl Places {
         let room = width.saturating_sub(label + GAP);
         // Where each group can have a line, its worst rank is named beside it.
         let named = !app.survey.bundles.is_empty() && shape.groups <= height && room >= CELL + GAP + NAMED;
-        let grid = Grid::fit(shape, if named { CELL } else { room }, height, app.palette.has_colour());
+        let grid = Grid::fit(shape, if named { CELL } else { room }, height, app.palette.has_halves());
         Self { grid, label, named }
     }
 
@@ -98,7 +99,13 @@ impl Places {
             }
             let y = area.y + (line * self.grid.tall() / step) as u16;
             let text = label(app, slots.start);
-            buffer.set_stringn(area.x, y, ending(&text, self.label), self.label, app.palette.of(Role::Muted));
+            buffer.set_stringn(
+                area.x,
+                y,
+                cut_front(&text, self.label),
+                self.label,
+                app.palette.of(Role::Muted),
+            );
         }
     }
 }

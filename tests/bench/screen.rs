@@ -1,0 +1,147 @@
+//! What the screen costs: bytes on the line, time of a picture, memory, CPU, and how soon the first picture is there.
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{frame::Frame, simulation::Simulation};
+use xpu_tests::Lab;
+use xpu_top::{action::Action, app::App, arrival::Arrival, palette::Depth, terminal::Pen, update::update};
+
+use crate::table::{Row, Table};
+
+const RANKS_PER_HOST: u32 = 8;
+const RANKS: [u32; 3] = [8, 1_024, 10_000];
+const SIZES: [(u16, u16); 3] = [(80, 24), (132, 40), (260, 70)];
+
+/// Seconds of a job that are drawn, one picture each.
+const DRAWN: u32 = 10;
+
+/// Twenty pictures a second, and the rest of it is others'.
+const PICTURE_MS: f64 = 50.0;
+const FIRST_PICTURE_MS: f64 = 2_000.0;
+const MEMORY_MIB: f64 = 512.0;
+
+/// Pictures in a second in which hosts keep on sending.
+const PICTURES: u32 = 10;
+
+/// Names the one that is told how many ranks it is to remember.
+pub(crate) const MEMORY: &str = "screen-memory";
+
+/// A job's past that is remembered: ten minutes, as many points as are kept.
+const REMEMBERED: u64 = 600;
+
+/// A line that only counts what goes over it.
+#[derive(Debug, Default)]
+struct Line {
+    bytes: usize,
+}
+
+impl Write for &mut Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn cost(table: &mut Table) {
+    for ranks in RANKS {
+        let simulation = Simulation::new(7, ranks / RANKS_PER_HOST, RANKS_PER_HOST);
+        let first = first_picture(&simulation);
+        table.row(
+            Row::new(format!("{ranks} ranks: first picture, of what came in"), ms(first), "ms")
+                .at_most(FIRST_PICTURE_MS),
+        );
+        let mut lab = Lab::new(simulation);
+        for (width, height) in SIZES {
+            drawn(&mut lab, ranks, width, height, table);
+        }
+        table.row(
+            Row::new(format!("{ranks} ranks: memory after ten minutes"), remembered(ranks), "MiB")
+                .at_most(MEMORY_MIB),
+        );
+    }
+}
+
+fn drawn(lab: &mut Lab, ranks: u32, width: u16, height: u16, table: &mut Table) {
+    let mut line = Line::default();
+    let mut pen = Pen::sized(&mut line, width, height).expect("a line takes all");
+    pen.draw(lab.app()).expect("a line takes all");
+    let (mut folded, mut pictures) = (Duration::ZERO, Vec::new());
+    for _ in 0..DRAWN {
+        folded += lab.timed_second();
+        let began = Instant::now();
+        pen.draw(lab.app()).expect("a line takes all");
+        pictures.push(began.elapsed());
+    }
+    drop(pen);
+    let all = line.bytes;
+    let mut line = Line::default();
+    let mut pen = Pen::sized(&mut line, width, height).expect("a line takes all");
+    pen.draw(lab.app()).expect("a line takes all");
+    drop(pen);
+    // The whole picture was drawn once before the others.
+    let each = all.saturating_sub(line.bytes) as f64 / f64::from(DRAWN);
+    pictures.sort_unstable();
+    let longest = pictures[pictures.len() - 1];
+    let mean = pictures.iter().sum::<Duration>() / DRAWN;
+    let share = (folded / DRAWN + mean * PICTURES).as_secs_f64() * 100.0;
+    let what = |of: &str| format!("{ranks} ranks, {width}x{height}: {of}");
+    table.row(Row::new(what("picture, longest"), ms(longest), "ms").at_most(PICTURE_MS));
+    table.row(Row::new(what("a second later"), each, "B").note(format!("whole {} B", line.bytes)));
+    table.row(Row::new(what("of a core, at ten pictures a second"), share, "%"));
+}
+
+fn first_picture(simulation: &Simulation) -> Duration {
+    let (snapshots, digests) = (simulation.snapshots(0), simulation.digests(1));
+    let mut line = Line::default();
+    let began = Instant::now();
+    let mut app = App::new(Vec::new(), None, Depth::True, simulation.started);
+    let mut pen = Pen::sized(&mut line, 132, 40).expect("a line takes all");
+    snapshots.into_iter().chain(digests).for_each(|frame| arrive(&mut app, frame));
+    pen.draw(&mut app).expect("a line takes all");
+    began.elapsed()
+}
+
+fn arrive(app: &mut App, frame: Frame) {
+    update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+}
+
+/// In a process of its own, so that nothing else is counted.
+fn remembered(ranks: u32) -> f64 {
+    let itself = env::current_exe().expect("Linux tells a program its path");
+    let told = Command::new(itself).args([MEMORY, &ranks.to_string()]).output().expect("it ran a moment ago");
+    String::from_utf8_lossy(&told.stdout).trim().parse().expect("a number")
+}
+
+/// Follows so many ranks for a while, and says what that takes.
+pub(crate) fn remember(ranks: u32) {
+    let simulation = Simulation::new(7, ranks / RANKS_PER_HOST, RANKS_PER_HOST);
+    let mut app = App::new(Vec::new(), None, Depth::True, simulation.started);
+    let mut line = Line::default();
+    let mut pen = Pen::sized(&mut line, 132, 40).expect("a line takes all");
+    simulation.snapshots(0).into_iter().for_each(|frame| arrive(&mut app, frame));
+    for second in 1..=REMEMBERED {
+        update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second))));
+        simulation.digests(second).into_iter().for_each(|frame| arrive(&mut app, frame));
+        pen.draw(&mut app).expect("a line takes all");
+    }
+    println!("{}", resident_mib());
+}
+
+fn resident_mib() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

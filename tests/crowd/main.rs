@@ -1,0 +1,55 @@
+//! Hosts that come late, all at once, and not at all any more: the real screen over real ZeroMQ.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use xpu_tests::{
+    built,
+    crowd::{BASE, Crowd},
+    place::Place,
+    pty::Terminal,
+};
+
+const HOSTS: u32 = 12;
+const RANKS_PER_HOST: u32 = 8;
+
+#[test]
+fn hosts_come_and_go_and_the_screen_says_so() {
+    let (place, crowd) = (Place::new(), Crowd::new(HOSTS, RANKS_PER_HOST));
+    crowd.speak(0..10);
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME");
+    command.args(["--hosts", &crowd.list(), "--base-port", &BASE.0.to_string()]);
+    let mut terminal = Terminal::start(command, 132, 40);
+    // Two come late.
+    terminal.shows("80 of 96").shows("PARTIAL");
+    crowd.speak(10..HOSTS);
+    terminal.shows("LIVE").shows("96 of 96").hides("hosts down");
+    assert_eq!((lost(&terminal.text()), crowd.tally().refused.load(Relaxed)), (Some(0), 0));
+    // Details are of whom one looks at, and of nobody else.
+    assert_eq!(crowd.tally().details.load(Relaxed), 0);
+    terminal.keys("jjj\r");
+    xpu_tests::program::until("the rank's details to be sent", || {
+        (crowd.tally().details.load(Relaxed) > 0).then_some(())
+    });
+    terminal.keys("\x1b");
+    // All of them are gone, and all come again at once.
+    crowd.fall_silent(0..HOSTS);
+    terminal.shows("STALE").shows("12 hosts down");
+    crowd.speak(0..HOSTS);
+    terminal.hides("hosts down").shows("LIVE").shows("96 of 96");
+    // Three stay away.
+    crowd.fall_silent(4..7);
+    terminal.shows("3 hosts down").shows("PARTIAL").keys("q");
+    assert!(terminal.end().success());
+}
+
+/// `dropped 12` as the header has it: on a wide terminal below its label.
+fn lost(screen: &str) -> Option<u64> {
+    let lines: Vec<_> = screen.lines().collect();
+    let (line, column) =
+        lines.iter().enumerate().find_map(|(line, text)| Some((line, text.find("dropped")?)))?;
+    let column = lines[line][..column].chars().count();
+    let figure: String =
+        lines.get(line + 1)?.chars().skip(column).take_while(|c| !c.is_whitespace()).collect();
+    figure.replace(',', "").parse().ok()
+}

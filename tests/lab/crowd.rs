@@ -1,0 +1,269 @@
+//! Many hosts in one process: each speaks over ZeroMQ as its collector would, of ranks that are only pretended.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    codec,
+    endpoint::BasePort,
+    frame::{Body, Frame, RankDetail, Request, Summary, topic},
+    id::Rank,
+    simulation::Simulation,
+    socket,
+};
+use zmq::{Context, DONTWAIT, SNDMORE, Socket};
+
+/// First port of every host; each has an address of its own.
+pub const BASE: BasePort = BasePort(29_700);
+
+/// Hosts with neighbouring addresses.
+const BLOCK: u32 = 250;
+
+/// Hosts of one ZeroMQ context, which takes 1023 sockets.
+const TOGETHER: usize = 500;
+
+/// Between two looks at what viewers ask: soon enough to be an answer.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Seconds a job has been running when it is first seen.
+const BEFORE: u64 = 1_800;
+
+/// A cluster that speaks until it is dropped.
+#[derive(Debug)]
+pub struct Crowd {
+    hosts: u32,
+    /// test --Order--> the thread
+    orders: mpsc::Sender<Order>,
+    tally: Arc<Tally>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What was sent.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub digests: AtomicU64,
+    pub details: AtomicU64,
+    pub snapshots: AtomicU64,
+    /// Frames that a full queue did not take.
+    pub refused: AtomicU64,
+    /// How late the latest digest was, in microseconds.
+    pub late: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// These hosts speak from now on, or do not.
+    Speak(std::ops::Range<u32>, bool),
+}
+
+impl Crowd {
+    /// None of its hosts speaks yet.
+    pub fn new(hosts: u32, ranks_per_host: u32) -> Self {
+        let (orders, ordered) = mpsc::channel();
+        let (tally, stop) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
+        let thread = thread::spawn({
+            let (tally, stop) = (Arc::clone(&tally), Arc::clone(&stop));
+            let mut cast = Cast::new(Simulation::new(7, hosts, ranks_per_host), tally);
+            move || {
+                while !stop.load(Relaxed) {
+                    ordered.try_iter().for_each(|order| cast.obey(order));
+                    cast.play();
+                }
+            }
+        });
+        Self { hosts, orders, tally, stop, thread: Some(thread) }
+    }
+
+    /// Hosts as the command line takes them.
+    pub fn list(&self) -> String {
+        let block = |first: u32| {
+            let [a, b, c, d] = address(first).octets();
+            format!("{a}.{b}.{c}.[{d}-{}]", u32::from(d) + (self.hosts - first).min(BLOCK) - 1)
+        };
+        (0..self.hosts).step_by(BLOCK as usize).map(block).collect::<Vec<_>>().join(",")
+    }
+
+    pub fn speak(&self, hosts: std::ops::Range<u32>) {
+        let _ = self.orders.send(Order::Speak(hosts, true));
+    }
+
+    pub fn fall_silent(&self, hosts: std::ops::Range<u32>) {
+        let _ = self.orders.send(Order::Speak(hosts, false));
+    }
+
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Of this process's own: tests run beside each other.
+fn address(host: u32) -> Ipv4Addr {
+    let process = std::process::id();
+    let block = (process / 100 + host / BLOCK) % 250;
+    Ipv4Addr::new(127, 100 + (process % 100) as u8, block as u8, 1 + (host % BLOCK) as u8)
+}
+
+/// One host that speaks.
+struct Voice {
+    data: Socket,
+    control: Socket,
+    /// Ranks somebody looks at.
+    watched: BTreeSet<Rank>,
+}
+
+struct Cast {
+    simulation: Simulation,
+    contexts: Vec<Context>,
+    voices: Vec<Option<Voice>>,
+    tally: Arc<Tally>,
+    began: Instant,
+    second: u64,
+    /// This second's frames that are still to be sent.
+    due: VecDeque<(u32, Frame)>,
+    /// What every host answers in this second, once somebody asked.
+    known: (u64, Vec<Frame>),
+}
+
+impl Cast {
+    fn new(simulation: Simulation, tally: Arc<Tally>) -> Self {
+        let voices = (0..simulation.hosts).map(|_| None).collect::<Vec<_>>();
+        let contexts = (0..voices.len().div_ceil(TOGETHER)).map(|_| Context::new()).collect();
+        Self {
+            simulation,
+            contexts,
+            voices,
+            tally,
+            began: Instant::now(),
+            second: 0,
+            due: VecDeque::new(),
+            known: (0, Vec::new()),
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        let Order::Speak(hosts, on) = order;
+        for host in hosts {
+            let context = &self.contexts[host as usize / TOGETHER];
+            self.voices[host as usize] = on.then(|| Voice::new(context, address(host)));
+        }
+    }
+
+    /// Sends what is due, answers, and waits a moment.
+    fn play(&mut self) {
+        let at = self.began.elapsed();
+        if self.due.is_empty() && at >= Duration::from_secs(self.second) {
+            self.second = at.as_secs() + 1;
+            let digests = self.simulation.digests(BEFORE + self.second);
+            self.due = (0..).zip(digests).collect();
+        }
+        while let Some((host, _)) = self.due.front() {
+            // Hosts keep their own time: their beats are spread over the second.
+            let share = f64::from(*host) / f64::from(self.simulation.hosts);
+            let when = Duration::from_secs(self.second - 1) + Duration::from_secs_f64(share);
+            let now = self.began.elapsed();
+            if now < when {
+                break;
+            }
+            self.tally.late.fetch_max((now - when).as_micros() as u64, Relaxed);
+            if let Some((host, frame)) = self.due.pop_front() {
+                self.publish(host, frame);
+            }
+        }
+        for host in 0..self.voices.len() {
+            self.answer(host);
+        }
+        thread::sleep(LOOK);
+    }
+
+    fn publish(&mut self, host: u32, digest: Frame) {
+        let Some(voice) = &mut self.voices[host as usize] else { return };
+        voice.learn();
+        let details: Vec<_> = match &digest.body {
+            Body::Digest(digest) => digest
+                .ranks
+                .iter()
+                .map(|rank| rank.rank)
+                .filter(|rank| voice.watched.contains(rank))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let job = self.simulation.job.clone();
+        voice.publish(&topic::overview(&job), &digest, &self.tally.digests, &self.tally.refused);
+        for rank in details {
+            let detail = RankDetail { job: job.clone(), rank, summary: Summary::default() };
+            let frame = Frame { body: Body::Detail(detail), ..digest.clone() };
+            voice.publish(&topic::detail(&job, rank), &frame, &self.tally.details, &self.tally.refused);
+        }
+    }
+
+    fn answer(&mut self, host: usize) {
+        let Some(voice) = &self.voices[host] else { return };
+        while let Ok(parts) = voice.control.recv_multipart(DONTWAIT) {
+            let [from, payload] = &parts[..] else { continue };
+            let Ok(Frame { body: Body::Request(Request::Snapshot), .. }) = codec::decode(payload) else {
+                continue;
+            };
+            if self.known.0 != self.second {
+                self.known = (self.second, self.simulation.snapshots(BEFORE + self.second));
+            }
+            let answer = &self.known.1[host];
+            let sent = voice.control.send(&from[..], SNDMORE | DONTWAIT);
+            let sent = sent.and_then(|()| voice.control.send(codec::encode(answer), DONTWAIT));
+            let counted = if sent.is_ok() { &self.tally.snapshots } else { &self.tally.refused };
+            counted.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Voice {
+    fn new(context: &Context, address: Ipv4Addr) -> Self {
+        let data = socket::publisher(context, None).expect("a ZeroMQ socket");
+        let control = socket::control_server(context, None).expect("a ZeroMQ socket");
+        for (socket, port) in [(&data, BASE.data()), (&control, BASE.control())] {
+            socket.bind(&format!("tcp://{address}:{port}")).expect("an address of this process's own");
+        }
+        Self { data, control, watched: BTreeSet::new() }
+    }
+
+    /// Whose details are wanted: `\x01job/r/37/`.
+    fn learn(&mut self) {
+        while let Ok(message) = self.data.recv_bytes(DONTWAIT) {
+            let Some((wanted, topic)) = message.split_first() else { continue };
+            let topic = String::from_utf8_lossy(topic);
+            let Some(rank) =
+                topic.trim_end_matches('/').rsplit_once("/r/").and_then(|(_, rank)| rank.parse().ok())
+            else {
+                continue;
+            };
+            let _ =
+                if *wanted == 1 { self.watched.insert(Rank(rank)) } else { self.watched.remove(&Rank(rank)) };
+        }
+    }
+
+    fn publish(&self, topic: &str, frame: &Frame, sent: &AtomicU64, refused: &AtomicU64) {
+        let bytes = codec::encode(frame);
+        let outcome =
+            self.data.send(topic, SNDMORE | DONTWAIT).and_then(|()| self.data.send(bytes, DONTWAIT));
+        let counted = if outcome.is_ok() { sent } else { refused };
+        counted.fetch_add(1, Relaxed);
+    }
+}

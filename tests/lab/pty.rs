@@ -1,0 +1,344 @@
+//! A terminal with somebody at it: keys go in, and the screen is read as a terminal would show it.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    num::NonZeroU16,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use pty_process::{
+    Size,
+    blocking::{Pty, open},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{LocalModes, tcgetattr},
+};
+use vt100::{MouseProtocolMode, Parser};
+
+use crate::program::{DEADLINE, until};
+
+/// Between two looks at the screen.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How long a look at the terminal waits before its thread sees whether it should end.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+#[allow(missing_debug_implementations, reason = "neither pseudo-terminals nor parsers have one")]
+pub struct Terminal {
+    child: Child,
+    /// `None` once the line was cut.
+    pty: Option<Arc<Pty>>,
+    shown: Arc<Mutex<Shown>>,
+    cut: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What has come over the line.
+struct Shown {
+    parser: Parser,
+    /// What came of a picture that is not whole yet.
+    held: Vec<u8>,
+    bytes: usize,
+}
+
+impl Terminal {
+    /// Starts a program on a terminal of its own, as its only one.
+    ///
+    /// # Panics
+    /// If there is no pseudo-terminal, or the program cannot be started.
+    #[track_caller]
+    pub fn start(mut command: Command, columns: u16, lines: u16) -> Self {
+        let (pty, inside) = open().expect("a pseudo-terminal");
+        pty.resize(Size::new(lines, columns)).expect("a terminal has a size");
+        command.env("TERM", "xterm-256color").env("COLORTERM", "truecolor").env("LANG", "C.UTF-8");
+        for name in ["NO_COLOR", "LC_ALL", "LC_CTYPE"] {
+            command.env_remove(name);
+        }
+        let name = command.get_program().to_owned();
+        let child = pty_process::blocking::Command::from(command)
+            .spawn(inside)
+            .unwrap_or_else(|error| panic!("{}: {error}", name.display()));
+        let parser = Parser::new(size(lines), size(columns), 0);
+        let (pty, shown) =
+            (Arc::new(pty), Arc::new(Mutex::new(Shown { parser, held: Vec::new(), bytes: 0 })));
+        let cut = Arc::new(AtomicBool::new(false));
+        let reader = thread::spawn({
+            let (pty, shown, cut) = (Arc::clone(&pty), Arc::clone(&shown), Arc::clone(&cut));
+            move || read(&pty, &shown, &cut)
+        });
+        Self { child, pty: Some(pty), shown, cut, reader: Some(reader) }
+    }
+
+    fn pty(&self) -> &Pty {
+        self.pty.as_ref().expect("the line was not cut")
+    }
+
+    /// Types this. Control keys are themselves: `\r`, `\x1b`, `\x1a`.
+    ///
+    /// # Panics
+    /// If the line was cut.
+    #[track_caller]
+    pub fn keys(&self, keys: &str) -> &Self {
+        (&mut self.pty()).write_all(keys.as_bytes()).expect("a terminal takes what is typed");
+        self
+    }
+
+    /// # Panics
+    /// If the line was cut.
+    #[track_caller]
+    pub fn resize(&self, columns: u16, lines: u16) -> &Self {
+        // The emulator first: what is drawn for the new size must not find the old one.
+        self.shown().parser.screen_mut().set_size(size(lines), size(columns));
+        self.pty().resize(Size::new(lines, columns)).expect("a terminal has a size");
+        self
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is on the screen, without blanks at the ends of lines: those written and those left out look alike.
+    pub fn text(&self) -> String {
+        let contents = self.shown().parser.screen().contents();
+        contents.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
+    /// Bytes that came over the line so far.
+    pub fn bytes(&self) -> usize {
+        self.shown().bytes
+    }
+
+    /// Waits until the screen is as `looks` wants it.
+    ///
+    /// # Panics
+    /// At the deadline, with what the screen shows.
+    #[track_caller]
+    pub fn wait(&self, what: &str, looks: impl Fn(&str) -> bool) -> &Self {
+        let begun = Instant::now();
+        loop {
+            let screen = self.text();
+            if looks(&screen) {
+                return self;
+            }
+            assert!(
+                begun.elapsed() < DEADLINE,
+                "waited {DEADLINE:?} for {what}; the screen shows:\n{screen}"
+            );
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until this is on the screen.
+    #[track_caller]
+    pub fn shows(&self, text: &str) -> &Self {
+        self.wait(&format!("{text:?}"), |screen| screen.contains(text))
+    }
+
+    /// Waits until this is not on the screen.
+    #[track_caller]
+    pub fn hides(&self, text: &str) -> &Self {
+        self.wait(&format!("no {text:?}"), |screen| !screen.contains(text))
+    }
+
+    /// The line the cursor is in.
+    pub fn cursor_line(&self) -> usize {
+        self.shown().parser.screen().cursor_position().0.into()
+    }
+
+    /// The last line this is in.
+    ///
+    /// # Panics
+    /// If it is not on the screen.
+    #[track_caller]
+    pub fn line_of(&self, text: &str) -> usize {
+        let screen = self.text();
+        let line = screen.lines().collect::<Vec<_>>().iter().rposition(|line| line.contains(text));
+        line.unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{screen}"))
+    }
+
+    /// What is not as a shell wants it, in words; nothing if all is.
+    pub fn disorder(&self) -> String {
+        let modes = tcgetattr(self.pty()).expect("a terminal has modes").local_modes;
+        let is_raw = !modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        let pastes = self.shown().parser.screen().bracketed_paste();
+        told(&[(is_raw, "the terminal is raw"), (pastes, "pastes are bracketed")])
+            + &self.disorder_of_screen()
+    }
+
+    /// The same without what a shell changes itself while it edits a line.
+    fn disorder_of_screen(&self) -> String {
+        let shown = self.shown();
+        let screen = shown.parser.screen();
+        let colours = [screen.fgcolor(), screen.bgcolor()];
+        told(&[
+            (screen.alternate_screen(), "the alternate screen is up"),
+            (screen.hide_cursor(), "the cursor is hidden"),
+            (screen.application_cursor() || screen.application_keypad(), "keys are an application's"),
+            (screen.mouse_protocol_mode() != MouseProtocolMode::None, "the mouse is reported"),
+            (colours != [vt100::Color::Default; 2], "a colour is left on"),
+        ])
+    }
+
+    /// Waits until the terminal is as a shell left it.
+    ///
+    /// # Panics
+    /// At the deadline, with what is not.
+    #[track_caller]
+    pub fn is_given_back(&self) -> &Self {
+        self.is_orderly(Self::disorder)
+    }
+
+    /// The same where a shell has it now.
+    ///
+    /// # Panics
+    /// At the deadline, with what is not.
+    #[track_caller]
+    pub fn is_given_back_to_a_shell(&self) -> &Self {
+        self.is_orderly(Self::disorder_of_screen)
+    }
+
+    #[track_caller]
+    fn is_orderly(&self, disorder: impl Fn(&Self) -> String) -> &Self {
+        let begun = Instant::now();
+        loop {
+            let found = disorder(self);
+            if found.is_empty() {
+                return self;
+            }
+            assert!(begun.elapsed() < DEADLINE, "the terminal was not given back:\n{found}");
+            thread::yield_now();
+        }
+    }
+
+    /// Has somebody else write on the screen.
+    ///
+    /// # Panics
+    /// If the program is gone.
+    #[track_caller]
+    pub fn spoil(&self, text: &str) -> &Self {
+        fs::write(format!("/proc/{}/fd/1", self.pid()), text).expect("the program has its terminal open");
+        self
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name to the program.
+    ///
+    /// # Panics
+    /// If it is gone.
+    #[track_caller]
+    pub fn signal(&self, name: &str) -> &Self {
+        self.send(name, &self.pid().to_string())
+    }
+
+    /// The same to what the program, a shell, has started.
+    ///
+    /// # Panics
+    /// If it has started nothing, or more than one.
+    #[track_caller]
+    pub fn signal_child(&self, name: &str) -> &Self {
+        let pid = self.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        self.send(name, children.trim())
+    }
+
+    #[track_caller]
+    fn send(&self, signal: &str, pid: &str) -> &Self {
+        let sent = Command::new("kill").args(["-s", signal, pid]).stderr(Stdio::null()).status();
+        assert!(sent.is_ok_and(|sent| sent.success()), "no process {pid:?} to signal");
+        self
+    }
+
+    /// Cuts the line, as a lost connection does.
+    pub fn cut(&mut self) {
+        self.cut.store(true, Relaxed);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.pty = None;
+    }
+
+    /// Waits for the program's end.
+    ///
+    /// # Panics
+    /// At the deadline.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        until("the program on the terminal to end", || {
+            self.child.try_wait().expect("it is this process's child")
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.cut();
+    }
+}
+
+fn told(found: &[(bool, &str)]) -> String {
+    found.iter().filter(|(is_so, _)| *is_so).map(|(_, what)| format!("{what}\n")).collect()
+}
+
+fn size(cells: u16) -> NonZeroU16 {
+    NonZeroU16::new(cells).expect("a terminal has cells")
+}
+
+fn read(pty: &Pty, shown: &Mutex<Shown>, cut: &AtomicBool) {
+    let mut bytes = [0; 16 << 10];
+    while !cut.load(Relaxed) {
+        let mut ready = [PollFd::new(pty, PollFlags::IN)];
+        if !matches!(poll(&mut ready, Some(&LOOK)), Ok(1..)) {
+            continue;
+        }
+        // Once nobody has the other end any more, there is only an error to read.
+        let Ok(length @ 1..) = (&mut &*pty).read(&mut bytes) else {
+            thread::yield_now();
+            continue;
+        };
+        shown.lock().unwrap_or_else(PoisonError::into_inner).take(&bytes[..length]);
+    }
+}
+
+/// Begin and end of a picture: between them a terminal shows nothing new.
+const BEGIN: &[u8] = b"\x1b[?2026h";
+const END: &[u8] = b"\x1b[?2026l";
+
+impl Shown {
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.held.extend_from_slice(bytes);
+        while let Some(end) = self.whole() {
+            self.parser.process(&self.held[..end]);
+            self.held.drain(..end);
+        }
+    }
+
+    /// How much of what is held can be shown: up to the end of a picture, or to the next one's begin.
+    fn whole(&self) -> Option<usize> {
+        let held = &self.held[..];
+        if held.starts_with(BEGIN) {
+            return find(held, END).map(|at| at + END.len());
+        }
+        // The begin of a picture may have come in part.
+        let part = (1..BEGIN.len()).rev().find(|&length| held.ends_with(&BEGIN[..length])).unwrap_or(0);
+        let end = find(held, BEGIN).unwrap_or(held.len() - part);
+        (end > 0).then_some(end)
+    }
+}
+
+fn find(bytes: &[u8], sought: &[u8]) -> Option<usize> {
+    bytes.windows(sought.len()).position(|window| window == sought)
+}

@@ -1,0 +1,40 @@
+//! Every view at every size: a page that is added has its pictures too, because it is in [`Page::ALL`].
+
+use xpu_tests::Lab;
+use xpu_top::app::Page;
+
+use crate::{golden, one_slow};
+
+const SIZES: [(u16, u16); 4] = [(60, 20), (80, 24), (132, 40), (200, 60)];
+
+/// By number, as [`Page::ALL`] has them and as their keys are.
+fn at(number: usize) -> Lab {
+    let mut lab = one_slow();
+    // Of one rank there is most to be seen of the one that is slow.
+    lab.keys("ooooog").keys(&(number + 1).to_string());
+    lab
+}
+
+fn name(page: Page) -> String {
+    format!("{page:?}").to_lowercase()
+}
+
+#[test]
+fn every_view_has_its_picture_at_every_size() {
+    for (number, page) in Page::ALL.into_iter().enumerate() {
+        let mut lab = at(number);
+        for (width, height) in SIZES {
+            golden(&format!("views/{}-{width}x{height}", name(page)), &lab.screen(width, height));
+        }
+    }
+}
+
+#[test]
+fn no_view_fails_at_a_size_between() {
+    for number in 0..Page::ALL.len() {
+        let mut lab = at(number);
+        for (width, height) in (58..210).step_by(13).zip((18..64).step_by(3)) {
+            lab.screen(width, height);
+        }
+    }
+}

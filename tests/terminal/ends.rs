@@ -1,0 +1,77 @@
+//! However it ends, the terminal is given back.
+
+use std::{os::unix::process::ExitStatusExt as _, process::Command};
+
+use xpu_tests::pty::Terminal;
+
+use crate::Theatre;
+
+#[test]
+fn quitting_gives_it_back_and_leaves_no_trace() {
+    let theatre = Theatre::new();
+    let mut terminal = theatre.slow(80, 24);
+    assert!(terminal.disorder().contains("alternate"), "the test sees what is to be undone");
+    terminal.keys("q");
+    assert!(terminal.end().success());
+    terminal.is_given_back().wait("an empty screen", |screen| screen.trim().is_empty());
+}
+
+#[test]
+fn so_does_every_signal_that_ends_it() {
+    let theatre = Theatre::new();
+    for signal in ["TERM", "HUP", "INT", "QUIT"] {
+        let mut terminal = theatre.slow(80, 24);
+        terminal.signal(signal);
+        let status = terminal.end();
+        assert!(status.success(), "SIG{signal}: {status:?}");
+        terminal.is_given_back();
+    }
+}
+
+/// The message stands on the terminal that was given back, and the cursor below it: where the shell goes on.
+#[test]
+fn a_panic_gives_it_back_before_it_speaks() {
+    for (place, said) in [("here", "the thread that draws fails"), ("beside", "a thread beside it fails")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_screen_that_panics"));
+        command.arg(place).env("RUST_BACKTRACE", "0");
+        let mut terminal = Terminal::start(command, 80, 24);
+        terminal.shows("xpu-top").signal("USR1");
+        let status = terminal.end();
+        assert!(!status.success() && status.signal().is_none(), "{place}: {status:?}");
+        terminal.is_given_back().shows(said).shows("screen_that_panics.rs");
+        assert!(terminal.cursor_line() > terminal.line_of(said), "{place}: {}", terminal.text());
+    }
+}
+
+/// A lost connection: the line is cut, and SIGHUP comes with it.
+#[test]
+fn a_cut_line_ends_it() {
+    let theatre = Theatre::new();
+    let mut terminal = theatre.slow(80, 24);
+    terminal.cut();
+    terminal.end();
+}
+
+/// The same where nobody sends SIGHUP, or it was ignored (nohup), and with keys on the way.
+#[test]
+fn a_cut_line_ends_it_without_a_signal_too() {
+    let theatre = Theatre::new();
+    let mut command = theatre.place.command("sh");
+    command.current_dir(theatre.place.path("")).args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    let inner = theatre.xpu_top("--replay night.xpurec --at 70%");
+    command.arg(inner.get_program()).args(inner.get_args());
+    let mut terminal = Terminal::start(command, 80, 24);
+    terminal.shows("REPLAY").keys("jjjj");
+    terminal.cut();
+    terminal.end();
+}
+
+#[test]
+fn where_there_is_no_terminal_it_says_so_and_what_to_do() {
+    let theatre = Theatre::new();
+    let outcome = xpu_tests::program::run(&mut theatre.xpu_top("--replay night.xpurec"));
+    // The test may itself run on a terminal, which is then used.
+    if !outcome.status.success() {
+        assert!(outcome.stderr.contains("xpu-top status"), "{outcome:?}");
+    }
+}

@@ -1,0 +1,52 @@
+//! The real program on a real terminal: keys in, screen out, and a terminal that is as it was when it ends.
+
+mod ends;
+mod stops;
+mod views;
+
+use std::{fs, process::Command};
+
+use xpu_shared::{id::Rank, simulation::Simulation};
+use xpu_tests::{Lab, built, place::Place, pty::Terminal};
+
+/// A place with a recording in it: two hosts with four ranks each, of which one becomes slow and then does not come.
+struct Theatre {
+    place: Place,
+}
+
+impl Theatre {
+    fn new() -> Self {
+        let place = Place::new();
+        let lab = Lab::recorded(Simulation::new(7, 2, 4)).run(40).slow_down(Rank(5), 1.4);
+        let mut lab = lab.run(40).hang(Rank(3)).run(20);
+        lab.read_stacks(0..8);
+        fs::write(place.path("night.xpurec"), lab.recording()).expect("a file in a fresh folder");
+        Self { place }
+    }
+
+    /// `xpu-top` with this line, in this place.
+    fn xpu_top(&self, line: &str) -> Command {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.current_dir(self.place.path("")).args(line.split_whitespace());
+        command
+    }
+
+    /// The recording, where the rank is slow, on a screen that stands still.
+    fn slow(&self, columns: u16, lines: u16) -> Terminal {
+        let terminal = Terminal::start(self.xpu_top("--replay night.xpurec --at 70%"), columns, lines);
+        terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]").shows("rank 5");
+        terminal
+    }
+
+    /// The same from the command line of a shell with job control.
+    fn shell(&self, line: &str) -> Terminal {
+        let mut bash = self.place.command("bash");
+        bash.env("HOME", self.place.path("")).current_dir(self.place.path(""));
+        bash.env("PS1", "ready> ").args(["--norc", "--noprofile", "-i"]);
+        let terminal = Terminal::start(bash, 80, 24);
+        let xpu_top = built::artifact("xpu-top");
+        terminal.shows("ready>").keys(&format!("{} {line}\r", xpu_top.display()));
+        terminal
+    }
+}

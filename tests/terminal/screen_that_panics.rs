@@ -1,0 +1,31 @@
+//! A screen of which a part panics when it is told to (SIGUSR1): the thread that draws (`here`), or one beside it.
+
+use std::{env, process::ExitCode, thread};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+use xpu_top::watch::{WatchOptions, watch};
+
+fn main() -> ExitCode {
+    let here = env::args().nth(1).is_some_and(|place| place == "here");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let outcome = runtime.block_on(async {
+        let (_nobody, arrivals) = mpsc::channel(1);
+        let mut told = signal(SignalKind::user_defined1()).expect("a signal");
+        let fails = async {
+            told.recv().await;
+            assert!(!here, "the thread that draws fails");
+            let _ = thread::spawn(|| panic!("a thread beside it fails"));
+            std::future::pending().await
+        };
+        tokio::select! {
+            outcome = watch(arrivals, Vec::new(), WatchOptions::default()) => outcome,
+            () = fails => Ok(()),
+        }
+    });
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    eprintln!("xpu-top: {error:#}");
+    ExitCode::FAILURE
+}

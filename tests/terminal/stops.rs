@@ -1,0 +1,69 @@
+//! Stopped and let go on, and a terminal whose size changes.
+
+use xpu_tests::pty::Terminal;
+
+use crate::Theatre;
+
+/// Ctrl-Z and `fg` in a shell: its prompt stands on the screen it had, and the picture comes back whole.
+#[test]
+fn the_shell_has_the_terminal_while_it_is_stopped() {
+    let theatre = Theatre::new();
+    let terminal = theatre.shell("--replay night.xpurec --at 70%");
+    terminal
+        .shows("REPLAY")
+        .keys(" ")
+        .shows("stopped")
+        .keys("7")
+        .shows("next finding ]")
+        .shows("Came and went");
+    let picture = terminal.text();
+    terminal.keys("\x1a").shows("Stopped").shows("ready>").hides("REPLAY").is_given_back_to_a_shell();
+    terminal.keys("fg\r").wait("the picture as it was", |screen| screen == picture);
+    terminal.keys("q").hides("REPLAY").shows("ready>").is_given_back_to_a_shell();
+}
+
+/// `kill -TSTP` from elsewhere, and a stop that gave no time to give anything back.
+#[test]
+fn a_stop_from_outside_is_as_good() {
+    let theatre = Theatre::new();
+    let terminal = theatre.shell("--replay night.xpurec --at 70%");
+    terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]");
+    let picture = terminal.text();
+    for signal in ["TSTP", "STOP"] {
+        terminal.signal_child(signal);
+        terminal.shows("ready>").keys("fg\r").wait("the picture as it was", |screen| screen == picture);
+    }
+    terminal.keys("q").hides("REPLAY").is_given_back_to_a_shell();
+}
+
+/// Nobody could let it go on: it is alone on its terminal, as in a window of its own.
+#[test]
+fn where_no_shell_waits_it_does_not_stop() {
+    let theatre = Theatre::new();
+    let terminal = theatre.slow(80, 24);
+    let picture = terminal.text();
+    terminal.keys("\x1a").wait("the picture as it was", |screen| screen == picture);
+    terminal.keys("?").shows("Anywhere");
+}
+
+#[test]
+fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
+    let theatre = Theatre::new();
+    let terminal = theatre.slow(80, 24);
+    let picture = terminal.text();
+    for round in 0..60_u16 {
+        terminal.resize(20 + round * 37 % 240, 3 + round * 23 % 80);
+    }
+    terminal.resize(132, 40).shows("step time");
+    terminal.resize(80, 24).wait("the picture as it was", |screen| screen == picture);
+}
+
+/// What others have written on the screen goes with one key.
+#[test]
+fn a_spoilt_screen_is_drawn_anew() {
+    let theatre = Theatre::new();
+    let terminal: Terminal = theatre.slow(80, 24);
+    let picture = terminal.text();
+    terminal.spoil("a message of the system").shows("a message of the system");
+    terminal.keys("\x0c").wait("the picture as it was", |screen| screen == picture);
+}

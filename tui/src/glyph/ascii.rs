@@ -1,0 +1,159 @@
+//! The screen in plain ASCII: every symbol has a form of its own there, put in its place when a picture is done, so that no
+//! view needs to know.
+
+use ratatui::{buffer::Buffer, layout::Rect};
+use unicode_width::UnicodeWidthStr as _;
+
+/// Which letters a terminal shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Letters {
+    #[default]
+    Unicode,
+    Ascii,
+}
+
+impl Letters {
+    /// From the locale. Where none is set at all, as in most containers, the terminal at the other end is taken to be as
+    /// most are.
+    pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        let Some(locale) = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")) else {
+            return Self::Unicode;
+        };
+        let locale = locale.to_ascii_lowercase();
+        if locale.contains("utf-8") || locale.contains("utf8") { Self::Unicode } else { Self::Ascii }
+    }
+}
+
+/// Of a name that has letters ASCII lacks.
+const FOREIGN: &str = "?";
+
+/// What stands for a symbol, one column wide; `None` for letters of names.
+pub fn ascii(symbol: &str) -> Option<&'static str> {
+    let mut letters = symbol.chars();
+    let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
+    Some(match letter {
+        // States: no two alike.
+        '●' => "*",
+        '▲' => "!",
+        '✖' => "X",
+        '◌' => "o",
+        '○' => "0",
+        '◷' => "~",
+        '▼' => "v",
+        '▶' | '▷' | '›' => ">",
+        '◀' | '◁' | '‹' => "<",
+        '◆' => "@",
+        '·' => ".",
+        '…' => "~",
+        '↑' => "^",
+        '↓' => "v",
+        '→' => ">",
+        '←' => "<",
+        // Bars, by how much of the cell they fill.
+        '▁' => "_",
+        '▂' => ".",
+        '▃' => "-",
+        '▄' => "=",
+        '▅' => "+",
+        '▆' => "*",
+        '▇' => "%",
+        '█' | '▰' | '■' => "#",
+        '▉' | '▊' | '▋' => "=",
+        '▍' | '▎' => "-",
+        '▱' | '□' => ".",
+        '░' => ":",
+        '▒' => "+",
+        '▓' => "%",
+        '▌' | '▐' | '▏' => "|",
+        '▀' => "\"",
+        // Frames.
+        '─' | '╌' | '┄' | '╴' | '╶' | '–' | '—' | '−' => "-",
+        '━' | '═' => "=",
+        '│' | '╎' | '┆' | '┃' | '║' => "|",
+        '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' | '╭' | '╮' | '╰' | '╯' => {
+            "+"
+        }
+        // Units.
+        'µ' | 'μ' => "u",
+        '°' => "'",
+        '×' => "x",
+        '±' | '≈' => "~",
+        '≥' => ">",
+        '≤' => "<",
+        'σ' => "s",
+        'Δ' => "d",
+        '“' | '”' => "\"",
+        '‘' | '’' => "'",
+        _ => return None,
+    })
+}
+
+/// Puts the ASCII form of everything in its place.
+pub(crate) fn spell(area: Rect, buffer: &mut Buffer) {
+    for y in area.top()..area.bottom() {
+        let mut x = area.left();
+        while x < area.right() {
+            let symbol = buffer[(x, y)].symbol();
+            if symbol.is_ascii() {
+                x += 1;
+                continue;
+            }
+            let (form, width) = match ascii(symbol) {
+                Some(form) => (form, 1),
+                None => (FOREIGN, symbol.width().max(1) as u16),
+            };
+            for column in x..(x + width).min(area.right()) {
+                buffer[(column, y)].set_symbol(form);
+            }
+            x += width;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::style::Style;
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::*;
+    use crate::glyph;
+
+    fn detected(variables: &[(&str, &str)]) -> Letters {
+        Letters::detect(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn a_locale_without_utf_8_has_ascii_alone() {
+        assert_eq!(detected(&[("LANG", "de_DE.UTF-8")]), Letters::Unicode);
+        assert_eq!(detected(&[("LANG", "C.utf8"), ("LC_ALL", "")]), Letters::Unicode);
+        assert_eq!(detected(&[("LANG", "en_US.UTF-8"), ("LC_ALL", "C")]), Letters::Ascii);
+        assert_eq!(detected(&[("LC_CTYPE", "POSIX")]), Letters::Ascii);
+        assert_eq!(detected(&[("LANG", "en_US.ISO-8859-1")]), Letters::Ascii);
+        assert_eq!(detected(&[]), Letters::Unicode);
+    }
+
+    #[test]
+    fn a_wide_letter_takes_as_many_columns_as_before() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 10, 1));
+        buffer.set_string(0, 0, "a日本▲é│b", Style::new());
+        spell(buffer.area, &mut buffer);
+        let line: String = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+        assert_eq!(line, "a????!?|b ");
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let states = [glyph::GOOD, glyph::WARNING, glyph::ALARM, glyph::WAITING, glyph::ENDED, glyph::STALE];
+        let mut forms: Vec<_> = states.iter().map(|state| ascii(state).unwrap()).collect();
+        forms.sort_unstable();
+        forms.dedup();
+        assert_eq!(forms.len(), states.len());
+        let bars: std::collections::BTreeSet<_> =
+            glyph::BARS.iter().map(|bar| ascii(&bar.to_string()).unwrap()).collect();
+        assert_eq!(bars.len(), glyph::BARS.len());
+        assert!(
+            glyph::RAMP.iter().all(|step| ascii(&step.to_string()).is_some_and(|form| form.width() == 1))
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! How the screen is to look: what the user wants, and where nothing was said, what the terminal can.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use crate::{
+    glyph::Letters,
+    palette::{Depth, Palette, Theme},
+};
+
+/// Whether things may change on the screen as fast as they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Motion {
+    #[default]
+    Full,
+    /// The screen changes by itself once a second at most.
+    Reduced,
+}
+
+impl Motion {
+    /// The least time between two pictures of data; what a key did is drawn at once.
+    pub fn pace(self) -> Duration {
+        match self {
+            Self::Full => Duration::from_millis(100),
+            Self::Reduced => Duration::from_secs(1),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub depth: Depth,
+    pub theme: Theme,
+    pub letters: Letters,
+    pub motion: Motion,
+}
+
+impl From<Depth> for Look {
+    fn from(depth: Depth) -> Self {
+        Self { depth, theme: Theme::default(), letters: Letters::default(), motion: Motion::default() }
+    }
+}
+
+impl Look {
+    pub fn palette(self) -> Palette {
+        Palette::new(self.depth, self.theme).with_letters(self.letters)
+    }
+}
+
+/// What was asked for, and what was left open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    pub depth: Option<Depth>,
+    pub theme: Option<Theme>,
+    pub ascii: Option<bool>,
+    pub reduced_motion: Option<bool>,
+}
+
+/// Names a theme where the command line does not.
+pub const THEME: &str = "XPU_TOP_THEME";
+
+impl Wishes {
+    /// What `self` leaves open as `others` has it.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            depth: self.depth.or(others.depth),
+            theme: self.theme.or(others.theme),
+            ascii: self.ascii.or(others.ascii),
+            reduced_motion: self.reduced_motion.or(others.reduced_motion),
+        }
+    }
+
+    /// What is left open is as the surroundings have it.
+    pub fn look(self, variable: impl Fn(&str) -> Option<String>) -> Look {
+        let letters = match self.ascii {
+            Some(true) => Letters::Ascii,
+            Some(false) => Letters::Unicode,
+            None => Letters::detect(&variable),
+        };
+        Look {
+            depth: self.depth.unwrap_or_else(|| Depth::detect(&variable)),
+            theme: self.theme.unwrap_or_default(),
+            letters,
+            motion: if self.reduced_motion == Some(true) { Motion::Reduced } else { Motion::Full },
+        }
+    }
+}

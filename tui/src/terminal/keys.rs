@@ -1,0 +1,39 @@
+//! What is typed, read on a thread of its own.
+//!
+//! Crossterm reads a terminal that is gone for ever: its loop takes neither the end of the input nor an error for a reason
+//! to stop. A thread that nobody waits for may do so; the one that draws notices by its next picture, and ends the process.
+
+use std::{io, thread};
+
+use crossterm::event::{Event, EventStream};
+use tokio::{runtime::Builder, sync::mpsc};
+use tokio_stream::StreamExt as _;
+
+/// Events that may wait for the screen; a terminal keeps what comes after them.
+const QUEUE: usize = 256;
+
+/// keys --Event--> watch
+pub type Keys = mpsc::Receiver<io::Result<Event>>;
+
+/// Reads until nobody listens any more.
+pub fn keys() -> io::Result<Keys> {
+    let (sender, keys) = mpsc::channel(QUEUE);
+    let runtime = Builder::new_current_thread().build()?;
+    thread::Builder::new().name("keys".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let mut events = EventStream::new();
+            loop {
+                tokio::select! {
+                    () = sender.closed() => return,
+                    event = events.next() => {
+                        let Some(event) = event else { return };
+                        if sender.send(event).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    })?;
+    Ok(keys)
+}

@@ -1,0 +1,51 @@
+//! What the process is told from outside.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks of a screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// To end.
+    End,
+    /// To stop for a while, with the terminal given back.
+    Stop,
+    /// To go on after it was stopped.
+    GoOn,
+}
+
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    hang_up: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    stop: Signal,
+    go_on: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> io::Result<Self> {
+        let of = |number| signal(SignalKind::from_raw(number));
+        Ok(Self {
+            terminate: of(libc::SIGTERM)?,
+            hang_up: of(libc::SIGHUP)?,
+            interrupt: of(libc::SIGINT)?,
+            quit: of(libc::SIGQUIT)?,
+            stop: of(libc::SIGTSTP)?,
+            go_on: of(libc::SIGCONT)?,
+        })
+    }
+
+    pub async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::End,
+            _ = self.hang_up.recv() => Told::End,
+            _ = self.interrupt.recv() => Told::End,
+            _ = self.quit.recv() => Told::End,
+            _ = self.stop.recv() => Told::Stop,
+            _ = self.go_on.recv() => Told::GoOn,
+        }
+    }
+}

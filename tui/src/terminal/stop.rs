@@ -1,0 +1,23 @@
+//! Stopping as Ctrl-Z would have it, had the terminal not been raw.
+
+use std::{io, mem, ptr};
+
+/// Stops the process until somebody lets it go on. Where nobody could (no shell has it as a job), it goes on at once: the
+/// kernel knows, and is asked by letting SIGTSTP do what it does by itself.
+pub(super) fn stop() -> io::Result<()> {
+    // SAFETY: zero is a valid sigaction: the default action, no flags, an empty mask.
+    let default: libc::sigaction = unsafe { mem::zeroed() };
+    let ours = swap(&default)?;
+    // SAFETY: no precondition.
+    unsafe { libc::raise(libc::SIGTSTP) };
+    swap(&ours).map(drop)
+}
+
+/// What SIGTSTP did until now.
+fn swap(action: &libc::sigaction) -> io::Result<libc::sigaction> {
+    // SAFETY: zero is a valid sigaction.
+    let mut before: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: both pointers are to live sigactions; what is installed is the default action, or what was installed before.
+    let done = unsafe { libc::sigaction(libc::SIGTSTP, ptr::from_ref(action), &raw mut before) };
+    if done == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
+}
