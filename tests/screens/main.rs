@@ -4,8 +4,8 @@ use std::{panic, path::Path};
 
 mod captures;
 mod collectives;
-mod filter;
 mod films;
+mod filter;
 mod findings;
 mod gemms;
 mod hang;
