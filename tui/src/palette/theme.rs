@@ -1,5 +1,7 @@
 //! The themes: the colours each role has in them, and what their pictures stand on.
 
+#![allow(clippy::unreadable_literal, reason = "colours are written so everywhere")]
+
 use std::{fmt, str::FromStr};
 
 use ratatui::style::Color;
