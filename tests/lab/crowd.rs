@@ -76,7 +76,9 @@ impl Crowd {
             let mut cast = Cast::new(Simulation::new(7, hosts, ranks_per_host), tally);
             move || {
                 while !stop.load(Relaxed) {
-                    ordered.try_iter().for_each(|order| cast.obey(order));
+                    for order in ordered.try_iter() {
+                        cast.obey(order);
+                    }
                     cast.play();
                 }
             }
@@ -183,7 +185,7 @@ impl Cast {
             if now < when {
                 break;
             }
-            self.tally.late.fetch_max((now - when).as_micros() as u64, Relaxed);
+            self.tally.late.fetch_max(now.saturating_sub(when).as_micros() as u64, Relaxed);
             if let Some((host, frame)) = self.due.pop_front() {
                 self.publish(host, frame);
             }

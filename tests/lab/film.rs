@@ -143,7 +143,7 @@ impl Film {
             }
         }
         let _ =
-            write!(style, "@media (prefers-reduced-motion:reduce){{.f{{animation:none}}{last}}}</style>\n");
+            writeln!(style, "@media (prefers-reduced-motion:reduce){{.f{{animation:none}}{last}}}</style>");
         style
     }
 }

@@ -108,7 +108,7 @@ impl Terminal {
     /// What is on the screen, without blanks at the ends of lines: those written and those left out look alike.
     pub fn text(&self) -> String {
         let contents = self.shown().parser.screen().contents();
-        contents.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+        contents.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
     }
 
     /// Bytes that came over the line so far.
@@ -289,7 +289,8 @@ impl Drop for Terminal {
 }
 
 fn told(found: &[(bool, &str)]) -> String {
-    found.iter().filter(|(is_so, _)| *is_so).map(|(_, what)| format!("{what}\n")).collect()
+    let found = found.iter().filter(|(is_so, _)| *is_so);
+    found.fold(String::new(), |told, (_, what)| told + what + "\n")
 }
 
 fn size(cells: u16) -> NonZeroU16 {

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             told.recv().await;
             assert!(!here, "the thread that draws fails");
             let _ = thread::spawn(|| panic!("a thread beside it fails"));
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             outcome = watch(arrivals, Vec::new(), WatchOptions::default()) => outcome,
