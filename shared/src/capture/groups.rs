@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(groups.coordinates(Rank(63)), [3, 1, 3, 1]);
         assert_eq!(
             (groups.beside("tp", Rank(37)), groups.beside("dp", Rank(37))),
-            ("cp1 dp2 pp0".into(), "tp1 cp1 pp0".into())
+            ("cp1 dp0 pp1".into(), "tp1 cp1 pp1".into())
         );
         let only: Only = "tp=1,pp=1".parse().expect("it is well formed");
         assert_eq!(groups.check(&only), Ok(()));
