@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_shared::{
     endpoint::BasePort,
@@ -38,7 +38,7 @@ use xpu_top::{
     action::{Action, Effect},
     app::App,
     arrival::{Arrival, Endpoint, Link},
-    keymap::{self, Key},
+    keymap::Key,
     look::Look,
     palette::{Depth, Theme},
     svg,
@@ -257,10 +257,42 @@ impl Lab {
                 },
                 |(name, after)| (named(name), after),
             );
-            if let Some(action) = keymap::lookup(key, self.app.scope()) {
+            if let Some(action) = self.app.means(key) {
                 self.effects.extend(update(&mut self.app, action));
             }
             rest = after;
+        }
+        self
+    }
+
+    /// Clicks on the first letter of this text, which is the `nth` that is so from the top.
+    ///
+    /// # Panics
+    /// If it is not on the screen.
+    #[track_caller]
+    pub fn click(&mut self, size: (u16, u16), text: &str, nth: usize) -> &mut Self {
+        let shown = self.screen(size.0, size.1).text();
+        let places = shown.lines().enumerate().flat_map(|(y, line)| {
+            line.match_indices(text).map(move |(at, _)| (line[..at].chars().count() as u16, y as u16))
+        });
+        let place = places.collect::<Vec<_>>().get(nth).copied();
+        let place = place.unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{shown}"));
+        self.mouse(size, MouseEventKind::Down(MouseButton::Left), place)
+    }
+
+    /// What the mouse does at a place, on a screen of this size.
+    pub fn mouse(
+        &mut self,
+        (width, height): (u16, u16),
+        kind: MouseEventKind,
+        (x, y): (u16, u16),
+    ) -> &mut Self {
+        self.app.settle();
+        let area = Rect::new(0, 0, width, height);
+        let hits = view::draw(&self.app, area, &mut Buffer::empty(area));
+        let event = MouseEvent { kind, column: x, row: y, modifiers: KeyModifiers::NONE };
+        for action in hits.meant(event, &self.app) {
+            self.effects.extend(update(&mut self.app, action));
         }
         self
     }

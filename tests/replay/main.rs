@@ -14,7 +14,7 @@ use xpu_shared::{
 use xpu_tests::{Lab, program::until};
 use xpu_top::{
     app::App,
-    keymap::{self, Key},
+    keymap::Key,
     palette::Depth,
     replay::{Of, Playback, Projector, Search, Tape, findings_between},
     update::update,
@@ -68,7 +68,7 @@ impl Shown {
         };
         let mut effects = Vec::new();
         for c in keys.chars() {
-            if let Some(action) = keymap::lookup(press(c), self.app.scope()) {
+            if let Some(action) = self.app.means(press(c)) {
                 effects.extend(update(&mut self.app, action));
             }
         }

@@ -4,6 +4,8 @@ use std::{panic, path::Path};
 
 mod captures;
 mod collectives;
+mod command;
+mod config;
 mod films;
 mod filter;
 mod findings;
@@ -12,6 +14,7 @@ mod hang;
 mod hosts;
 mod looks;
 mod maps;
+mod mouse;
 mod rank;
 mod sizes;
 mod steps;

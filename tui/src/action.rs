@@ -1,6 +1,8 @@
 //! What was meant, and what it makes necessary outside.
 #![forbid(unsafe_code)]
 
+mod name;
+
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use xpu_shared::{
@@ -10,9 +12,10 @@ use xpu_shared::{
 };
 
 use crate::{
-    app::Page,
+    app::{Metric, Page, Sort},
     arrival::Arrival,
     capturer,
+    filter::Filter,
     prompt::{self, Edit},
     recorder::Standing,
     replay::{Control, Mark},
@@ -43,6 +46,8 @@ pub enum Action {
     ExportFile,
     /// Write its report as a page beside it.
     PageOfFile,
+    /// Capture so many.
+    CaptureSteps(u32),
     /// A frame of a replay, and when it came in.
     Show(Moment, Box<Frame>),
     /// A replay has come so far.
@@ -62,6 +67,21 @@ pub enum Action {
     /// A key of the line that is typed.
     Edit(Edit),
     Move(Motion),
+    /// Show this quantity on the heatmaps.
+    ShowMetric(Metric),
+    /// List only ranks that are so, or all.
+    Filter(Option<Box<Filter>>),
+    SelectRank(Rank),
+    /// Show this rank alone.
+    InspectRank(Rank),
+    ChooseJob(JobName),
+    /// Go to a time, as people write it.
+    GoTo(String),
+    /// Save the screen in this file.
+    SaveTo(PathBuf),
+    /// A click on this line of the list that the view is about.
+    Line(usize),
+    SortBy(Sort),
     /// Sort by the next column.
     SortNext,
     /// Sort the other way round.
@@ -156,8 +176,8 @@ pub enum Effect {
     Step,
     /// Begin a recording, or end it.
     Record,
-    /// Begin a capture, or end it.
-    Capture,
+    /// Begin a capture of so many steps, as many as usual if none are named, or end it.
+    Capture(Option<u32>),
     /// Read files of the folder.
     Shelf(Order),
 }

@@ -1,6 +1,7 @@
 //! Everything the screen is made from. [`crate::update`] changes it, [`crate::view`] draws it.
 #![forbid(unsafe_code)]
 
+mod choices;
 mod communicators;
 mod course;
 mod files;
@@ -57,11 +58,12 @@ use xpu_shared::{
 };
 
 use crate::{
+    action::Action,
     arrival::Endpoint,
     capturer,
     filter::Filter,
     inquiry::Inquiry,
-    keymap::Scope,
+    keymap::{Key, Keymap, Scope},
     look::Look,
     palette::Palette,
     prompt::{Lines, Prompt},
@@ -90,6 +92,7 @@ pub struct App {
     pub(crate) groups: Option<Groups>,
     /// The rank others are compared with.
     pub(crate) pinned: Option<Rank>,
+    pub(crate) keymap: Keymap,
     pub(crate) page: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
@@ -203,6 +206,7 @@ impl App {
             fold: Fold::default(),
             groups: None,
             pinned: None,
+            keymap: Keymap::default(),
             page: Page::Overview,
             overlay: Overlay::None,
             note: None,
@@ -236,6 +240,11 @@ impl App {
             help: 0,
             palette: look.into().palette(),
         }
+    }
+
+    /// What the key means now.
+    pub fn means(&self, key: Key) -> Option<Action> {
+        self.keymap.lookup(key, self.scope())
     }
 
     /// Whose keys are in force.

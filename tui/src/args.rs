@@ -15,8 +15,15 @@ use xpu_shared::{
     key::{Key, KeyError},
 };
 
-use crate::{command::demo::DemoArgs, filter::Filter, hosts::Hosts, replay::time};
 pub use looking::LookArgs;
+
+use crate::{
+    command::demo::DemoArgs,
+    config::{Config, ConfigError},
+    filter::Filter,
+    hosts::Hosts,
+    replay::time,
+};
 pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
@@ -41,6 +48,12 @@ pub struct CommandLine {
     /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
+    /// Leave the mouse to the terminal
+    #[arg(long)]
+    pub no_mouse: bool,
+    /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -69,6 +82,8 @@ pub enum Command {
     Stacks(StacksArgs),
     /// Switch the hooks of a job that runs, off and on again
     Ctl(CtlArgs),
+    /// Say which settings are read and whether they are understood, or print what there is to be set
+    Config(ConfigArgs),
     /// Make the key that lets you, and nobody else, watch from another host
     Keygen(KeygenArgs),
 }
@@ -259,6 +274,13 @@ pub enum OnOff {
 }
 
 #[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Print a whole file, with every setting and key as it is without one
+    #[arg(long)]
+    pub print: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct KeygenArgs {
     /// Where to write it [default: ~/.config/xpu-top/key]
     #[arg(short, long, value_name = "FILE")]
@@ -325,8 +347,18 @@ pub enum UsageError {
     NoHosts(String),
     #[error(transparent)]
     Key(#[from] KeyError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error("{0}")]
     Value(String),
+}
+
+impl CommandLine {
+    /// The user's settings, and what the command line says against them.
+    pub fn config(&self) -> Result<Config, UsageError> {
+        let config = Config::find(self.config.as_deref())?;
+        Ok(Config { mouse: config.mouse && !self.no_mouse, ..config })
+    }
 }
 
 impl WayArgs {

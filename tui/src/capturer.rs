@@ -67,8 +67,8 @@ impl Capturer {
         Self { ways, standing: Arc::default(), stop: Stop::default(), thread: None }
     }
 
-    /// Captures the next steps of all ranks, unless one is under way: then that is ended, with what there is.
-    pub fn begin_or_end(&mut self, job: JobName, path: PathBuf) {
+    /// Captures the next steps of all ranks, so many if a number is named, unless one is under way: then that is ended, with what there is.
+    pub fn begin_or_end(&mut self, job: JobName, path: PathBuf, steps: Option<u32>) {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             self.stop.store(true, Relaxed);
             return;
@@ -82,7 +82,7 @@ impl Capturer {
                     *lock(&standing) = Standing::UnderWay(progress);
                 }
             };
-            let outcome = take(ways, job, path, stop, &mut tell);
+            let outcome = take(ways, job, (path, steps.unwrap_or(STEPS)), stop, &mut tell);
             *lock(&standing) = match outcome {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
@@ -112,7 +112,7 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
 fn take(
     ways: Ways,
     job: JobName,
-    path: PathBuf,
+    (path, steps): (PathBuf, u32),
     stop: Stop,
     tell: &mut dyn FnMut(News),
 ) -> anyhow::Result<Outcome> {
@@ -123,7 +123,7 @@ fn take(
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} lives");
-        let plan = Plan { steps: STEPS, before: STEPS_BEFORE, activity: false, functions: true, wait: WAIT };
+        let plan = Plan { steps, before: STEPS_BEFORE, activity: false, functions: true, wait: WAIT };
         let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;
         taking.take(&mut arrivals).await
     })

@@ -1,9 +1,14 @@
 //! The only list of keys. Dispatch, the footer and the help page are all made from [`BINDINGS`].
 #![forbid(unsafe_code)]
 
+mod key;
+mod map;
+
 use std::fmt;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+pub use map::{Clash, Keymap};
 
 use crate::{
     action::{Action, Folding, Motion},
@@ -90,6 +95,43 @@ pub enum Scope {
 }
 
 impl Scope {
+    pub const ALL: [Self; 14] = [
+        Self::Anywhere,
+        Self::List,
+        Self::Time,
+        Self::Overview,
+        Self::Rank,
+        Self::Gemms,
+        Self::Collectives,
+        Self::Steps,
+        Self::Stacks,
+        Self::Findings,
+        Self::Captures,
+        Self::Hosts,
+        Self::Help,
+        Self::Prompt,
+    ];
+
+    /// As a file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anywhere => "anywhere",
+            Self::List => "lists",
+            Self::Time => "time",
+            Self::Prompt => "line",
+            Self::Overview => "overview",
+            Self::Rank => "rank",
+            Self::Gemms => "gemm",
+            Self::Collectives => "collectives",
+            Self::Steps => "steps",
+            Self::Stacks => "stacks",
+            Self::Findings => "findings",
+            Self::Captures => "captures",
+            Self::Hosts => "hosts",
+            Self::Help => "help",
+        }
+    }
+
     pub fn title(self) -> &'static str {
         match self {
             Self::Anywhere => "Anywhere",
@@ -190,6 +232,13 @@ pub const BINDINGS: &[Binding] = &[
         Action::Open(Kind::Filter),
         "show only some ranks: rank<64 & tflops<0.9*median",
         Some("filter"),
+    ),
+    bind(
+        Anywhere,
+        &[char(':')],
+        Action::Open(Kind::Command),
+        "a command: metric power, sort late, rank 37, capture 5",
+        Some("command"),
     ),
     bind(
         Overview,
@@ -361,28 +410,6 @@ pub const BINDINGS: &[Binding] = &[
     typed(&[control('w')], Edit::EraseWord, "take a word back"),
     typed(&[control('u')], Edit::EraseLine, "take all back"),
 ];
-
-/// The bindings in force: those of the scope, and those in force anywhere.
-pub fn in_force(scope: Scope) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |binding| match binding.scope {
-        List => scope.is_list(),
-        // While a line is typed, every other key is a letter of it.
-        Anywhere => scope != Prompt,
-        Time => scope.has_time(),
-        other => other == scope,
-    })
-}
-
-/// What the key means now.
-pub fn lookup(key: Key, scope: Scope) -> Option<Action> {
-    let bound = in_force(scope).find(|binding| binding.keys.contains(&key));
-    bound.map(|binding| binding.action.clone()).or_else(|| match key.code {
-        KeyCode::Char('c') if key.control => Some(Action::Quit),
-        KeyCode::Char('z') if key.control => Some(Action::Suspend),
-        KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
-        _ => None,
-    })
-}
 
 #[cfg(test)]
 mod tests;

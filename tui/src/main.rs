@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
         Some(Command::Demo(args)) => command::demo::demo(args),
+        Some(Command::Config(args)) => command::config::config(args, line.config.as_deref()),
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
@@ -62,6 +63,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
         look,
         tape: Some((tape, begin)),
         filter: line.filter.clone(),
+        config: line.config()?,
         ..WatchOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -83,6 +85,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
         look,
         warnings,
         filter: line.filter.clone(),
+        config: line.config()?,
         live: Some(live),
         capturer: Some(capturer),
         ..WatchOptions::default()

@@ -12,6 +12,7 @@ const REMEMBERED: usize = 50;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Filter,
+    Command,
     /// A time of a replay to go to.
     Time,
 }
@@ -159,6 +160,7 @@ impl Prompt {
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     filters: VecDeque<String>,
+    commands: VecDeque<String>,
 }
 
 impl Lines {
@@ -175,6 +177,7 @@ impl Lines {
     fn of_mut(&mut self, kind: Kind) -> Option<&mut VecDeque<String>> {
         match kind {
             Kind::Filter => Some(&mut self.filters),
+            Kind::Command => Some(&mut self.commands),
             Kind::Time => None,
         }
     }
@@ -182,6 +185,7 @@ impl Lines {
     pub(crate) fn of(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &str> {
         let lines = match kind {
             Kind::Filter => Some(&self.filters),
+            Kind::Command => Some(&self.commands),
             Kind::Time => None,
         };
         lines.into_iter().flatten().map(String::as_str)

@@ -14,7 +14,9 @@ use std::{
 
 use crossterm::{
     clipboard::CopyToClipboard,
-    cursor, execute,
+    cursor,
+    event::{DisableMouseCapture, EnableMouseCapture},
+    execute,
     style::force_color_output,
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
@@ -25,7 +27,7 @@ pub use keys::{Keys, keys};
 pub use pen::Pen;
 pub use signals::{Signals, Told};
 
-use crate::{app::App, palette::Depth, view};
+use crate::{app::App, hits::Hits, palette::Depth, view};
 
 /// Bytes that are copied at most: of longer texts many terminals take nothing.
 const COPIED: usize = 64 << 10;
@@ -33,6 +35,9 @@ const COPIED: usize = 64 << 10;
 /// Whether the terminal is ours. Given back twice, it would put the cursor where it was before we came, over what was
 /// said since.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the terminal tells of the mouse while it is ours.
+static MOUSE: AtomicBool = AtomicBool::new(false);
 
 /// Gives the terminal back when it goes; a panic of the thread that has it does so before its message is printed.
 #[derive(Debug)]
@@ -92,6 +97,19 @@ impl Screen {
         execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text[..end]))
     }
 
+    /// What stands where, for the mouse.
+    pub fn hits(&self, app: &App) -> io::Result<Hits> {
+        let (width, height) = crossterm::terminal::size()?;
+        let area = Rect::new(0, 0, width, height);
+        Ok(view::draw(app, area, &mut Buffer::empty(area)))
+    }
+
+    /// Has the terminal tell of the mouse.
+    pub fn listen_to_mouse(&mut self) -> io::Result<()> {
+        MOUSE.store(true, SeqCst);
+        execute!(io::stdout(), EnableMouseCapture)
+    }
+
     /// The picture that is on the screen.
     pub fn picture(&mut self, app: &App) -> io::Result<Buffer> {
         let (width, height) = crossterm::terminal::size()?;
@@ -107,15 +125,20 @@ impl Drop for Screen {
     }
 }
 
+/// With the mouse, if it was asked for: then what is selected takes Shift.
 fn take() -> io::Result<()> {
     TAKEN.store(true, SeqCst);
     enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
+    execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+    if MOUSE.load(SeqCst) { execute!(io::stdout(), EnableMouseCapture) } else { Ok(()) }
 }
 
 /// A terminal that is gone cannot be given back, so nothing here can fail.
 fn give_back() {
     if TAKEN.swap(false, SeqCst) {
+        if MOUSE.load(SeqCst) {
+            let _ = execute!(io::stdout(), DisableMouseCapture);
+        }
         let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = io::stdout().flush();
         let _ = disable_raw_mode();

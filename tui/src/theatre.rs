@@ -167,14 +167,14 @@ impl Theatre {
     }
 
     /// Begins a capture of the job that is shown, or ends it.
-    pub(crate) fn capture(&mut self, app: &mut App) {
+    pub(crate) fn capture(&mut self, app: &mut App, steps: Option<u32>) {
         let job = app.job().map(|job| job.name().clone());
         let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(|_| !app.is_past()), job) else {
             let why = "what is past cannot be captured; `xpu-top capture --before 64` has the last steps";
             update(app, Action::Saved(Err(why.to_owned())));
             return;
         };
-        capturer.begin_or_end(job, file(app, "xpucap"));
+        capturer.begin_or_end(job, file(app, "xpucap"), steps);
         self.tell(app);
     }
 }

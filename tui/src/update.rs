@@ -3,6 +3,7 @@
 
 mod folder;
 mod go;
+mod job;
 mod prompt;
 mod save;
 mod sort;
@@ -12,10 +13,10 @@ use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Choice, Fold, Note, Overlay, Page, Stacks},
+    app::{App, Fold, Note, Overlay, Page},
     arrival::Arrival,
     keymap::BINDINGS,
-    replay::control,
+    replay::{control, go_to},
 };
 
 /// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
@@ -69,7 +70,6 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Control(what) => return control(app, what),
         Action::Recorded(standing) => app.recording = standing,
         Action::Captured(standing) => app.captured(standing),
-        Action::Capture => return Some(Effect::Capture),
         Action::Listed(_)
         | Action::Opened(..)
         | Action::OpenFile
@@ -77,6 +77,17 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         | Action::PageOfFile => {
             return folder::act(app, action);
         }
+        Action::Capture => return Some(Effect::Capture(None)),
+        Action::CaptureSteps(steps) => return Some(Effect::Capture(Some(steps))),
+        Action::ShowMetric(metric) => app.maps = app.maps.showing(metric),
+        Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
+        Action::SelectRank(rank) => app.selected = Some(rank),
+        Action::InspectRank(rank) => return go::to_rank(app, rank),
+        Action::ChooseJob(name) => return job::choose(app, name),
+        Action::GoTo(text) => return go_to(app, &text),
+        Action::SaveTo(path) => return save::to(app, path),
+        Action::Line(line) => return go::line(app, line),
+        Action::SortBy(sort) => app.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
             app.roads.set(endpoint, link, app.now);
@@ -104,7 +115,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Report => return save::report(app),
         Action::SortNext => sort::next(app),
         Action::Reverse => sort::turn(app),
-        Action::NextJob => next_job(app),
+        Action::NextJob => job::next(app),
         Action::Help => {
             app.help = 0;
             app.overlay = match app.overlay {
@@ -248,20 +259,4 @@ fn pin(app: &mut App) {
             Note::Done(format!("rank {rank} is pinned: others are compared with it"))
         }
     });
-}
-
-fn next_job(app: &mut App) {
-    app.settle();
-    let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
-    let shown = app.job().map(xpu_shared::job::Job::name);
-    let at = shown.and_then(|shown| names.iter().position(|name| name == shown));
-    let next = at.map_or(0, |at| (at + 1) % names.len());
-    match names.into_iter().nth(next) {
-        Some(name) if at != Some(next) => {
-            app.choice = Choice::Named(name);
-            (app.selected, app.pinned) = (None, None);
-            app.stacks = Stacks::default();
-        }
-        _ => app.note = Some(Note::Done("there is no other job".to_owned())),
-    }
 }

@@ -29,23 +29,28 @@ use ratatui::{
 };
 
 use crate::{
+    action::Action,
     app::{App, Overlay, Page, Standing},
     glyph::{self, Letters},
+    hits::{Hits, Target},
     width::Room,
 };
 
-/// Draws the whole screen. [`App::settle`] comes first.
-pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
-    compose(app, area, buffer);
+/// Draws the whole screen, and says what stands where. [`App::settle`] comes first.
+pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
+    let hits = compose(app, area, buffer);
     if app.palette.letters() == Letters::Ascii {
         glyph::spell(area, buffer);
     }
+    hits
 }
 
-fn compose(app: &App, area: Rect, buffer: &mut Buffer) {
+fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
+    let mut hits = Hits::default();
     let room = Room::of(area);
     if room == Room::Cramped {
-        return cramped::draw(app, area, buffer);
+        cramped::draw(app, area, buffer);
+        return hits;
     }
     let inner = area.inner(Margin::new(1, 0));
     let [main, time, footer] = Layout::vertical([
@@ -56,32 +61,39 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) {
     .areas(inner);
     match app.standing() {
         // Where nothing is shown for want of a job, these still tell why.
-        _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer),
-        _ if app.page == Page::Captures => captures::draw(app, room, main, buffer),
+        _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer, &mut hits),
+        _ if app.page == Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
         Standing::Running => match app.page {
-            Page::Overview => overview(app, room, main, buffer),
+            Page::Overview => overview(app, room, main, buffer, &mut hits),
             Page::Rank => rank::draw(app, room, main, buffer),
-            Page::Gemms => gemms::draw(app, room, main, buffer),
-            Page::Collectives => collectives::draw(app, room, main, buffer),
-            Page::Steps => steps::draw(app, room, main, buffer),
-            Page::Stacks => stacks::draw(app, room, main, buffer),
-            Page::Findings => findings::draw(app, room, main, buffer),
-            Page::Captures => captures::draw(app, room, main, buffer),
-            Page::Hosts => hosts::draw(app, room, main, buffer),
+            Page::Gemms => gemms::draw(app, room, main, buffer, &mut hits),
+            Page::Collectives => collectives::draw(app, room, main, buffer, &mut hits),
+            Page::Steps => steps::draw(app, room, main, buffer, &mut hits),
+            Page::Stacks => stacks::draw(app, room, main, buffer, &mut hits),
+            Page::Findings => findings::draw(app, room, main, buffer, &mut hits),
+            Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
+            Page::Hosts => hosts::draw(app, room, main, buffer, &mut hits),
         },
         standing => rest::draw(app, room, standing, main, buffer),
     }
-    timebar::draw(app, time, buffer);
+    timebar::draw(app, time, buffer, &mut hits);
     match &app.prompt {
-        Some(prompt) => prompt::draw(app, prompt, footer, buffer),
-        None => footer::draw(app, footer, buffer),
+        Some(prompt) => {
+            // Who types does not mean what stands under the mouse.
+            hits.cover();
+            prompt::draw(app, prompt, footer, buffer);
+        }
+        None => footer::draw(app, footer, buffer, &mut hits),
     }
     if app.overlay == Overlay::Help {
+        hits.cover();
+        hits.put(area, Target::Do(Action::Close));
         help::draw(app, area, buffer);
     }
+    hits
 }
 
-fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let wide = room == Room::Wide;
     let most = match (wide, app.survey.standstill()) {
         (true, _) => 6,
@@ -105,6 +117,9 @@ fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     header::draw(app, room, header, buffer);
     let told = if wide { panel::draw(app.palette, room, notices::title(app), told, buffer) } else { told };
     headline::lines(&notices, told, buffer);
-    maps.draw(app, map_area, buffer);
-    ranks::draw(app, room, table, buffer);
+    if !app.survey.findings.is_empty() {
+        hits.put(told, Target::Do(Action::Go(Page::Findings)));
+    }
+    maps.draw(app, map_area, buffer, hits);
+    ranks::draw(app, room, table, buffer, hits);
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use crossterm::event::{Event, KeyEventKind};
+use crossterm::event::{Event, KeyEventKind, MouseEventKind};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use xpu_shared::{
     capture::Groups,
@@ -21,8 +21,8 @@ use crate::{
     app::App,
     arrival::{Arrivals, Endpoint},
     capturer::Capturer,
+    config::{Config, State},
     filter::Filter,
-    keymap,
     live::Live,
     look::{Look, Wishes},
     replay::Tape,
@@ -49,8 +49,9 @@ pub struct WatchOptions {
     /// How others can look as well.
     pub invitation: Option<String>,
     pub look: Look,
-    /// Which ranks are listed.
+    /// Which ranks are listed, whatever the settings say.
     pub filter: Option<Filter>,
+    pub config: Config,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
     /// Which makes captures; a recording has none.
@@ -67,6 +68,7 @@ impl Default for WatchOptions {
             warnings: Vec::new(),
             invitation: None,
             filter: None,
+            config: Config::default(),
             look: Wishes::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
@@ -95,8 +97,15 @@ pub async fn watch(
     options: WatchOptions,
 ) -> anyhow::Result<()> {
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
-    app.filter = options.filter;
     app.lay_out(options.groups);
+    app.configure(&options.config);
+    let kept = options.config.keep_state.then(State::path).flatten();
+    if let Some(path) = &kept {
+        app.resume(&State::load(path));
+    }
+    if let Some(filter) = options.filter {
+        app.filter = Some(filter);
+    }
     options.warnings.into_iter().for_each(|warning| app.warn(warning));
     match Peaks::parse(&std::env::var(Peaks::VARIABLE).unwrap_or_default()) {
         Ok(peaks) => app.set_peaks(peaks),
@@ -108,6 +117,9 @@ pub async fn watch(
     let mut signals = Signals::listen()?;
     let mut screen =
         Screen::take(options.look.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
+    if options.config.mouse {
+        screen.listen_to_mouse()?;
+    }
     let mut keys = terminal::keys()?;
     let pace = options.look.motion.pace();
     let mut ticks = interval(TICK);
@@ -124,10 +136,16 @@ pub async fn watch(
                 // No more events: the terminal is gone.
                 let Some(event) = event.transpose()? else { return Ok(()) };
                 due = Due::Now;
-                if let Some(effect) = press(&mut app, &event)
-                    && carry_out(effect, &mut app, &mut screen, &mut theatre, &shelf)?
-                {
-                    return Ok(());
+                for action in meant(&app, &event, &screen)? {
+                    if let Some(effect) = update(&mut app, action)
+                        && carry_out(effect, &mut app, &mut screen, &mut theatre, &shelf)?
+                    {
+                        if let Some(path) = &kept {
+                            app.settle();
+                            app.state().save(path).with_context(|| format!("cannot keep {}", path.display()))?;
+                        }
+                        return Ok(());
+                    }
                 }
             }
             arrival = arrivals.recv(), if open => {
@@ -201,10 +219,15 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
     }
 }
 
-fn press(app: &mut App, event: &Event) -> Option<Effect> {
-    let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press)?;
-    let action = keymap::lookup(key.into(), app.scope())?;
-    update(app, action)
+/// What a key or the mouse means.
+fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
+    if let Event::Mouse(mouse) = event {
+        // Most of what a mouse says is that it moved: for that nothing is worked out.
+        let is_told = !matches!(mouse.kind, MouseEventKind::Moved | MouseEventKind::Up(_));
+        return if is_told { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
+    }
+    let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press);
+    Ok(key.and_then(|key| app.means(key.into())).into_iter().collect())
 }
 
 /// Whether that was the end.
@@ -237,7 +260,7 @@ fn carry_out(
         Effect::Seek(to) => theatre.seek(app, to)?,
         Effect::Step => theatre.step(app)?,
         Effect::Record => theatre.record(app),
-        Effect::Capture => theatre.capture(app),
+        Effect::Capture(steps) => theatre.capture(app, steps),
         Effect::Shelf(order) => shelf.order(order),
     }
     Ok(false)

@@ -32,6 +32,11 @@ pub struct Maps {
 const ABREAST: usize = 2;
 
 impl Maps {
+    /// Those among which this one is.
+    pub fn showing(self, metric: Metric) -> Self {
+        Self { at: metric as usize, ..self }
+    }
+
     pub fn next(self, told: &[Metric]) -> Self {
         self.turned(told, 1)
     }
@@ -78,6 +83,22 @@ impl Metric {
         Self::Busy,
         Self::Memory,
     ];
+
+    /// As it is said with `:metric`, and in a filter.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gemm => "tflops",
+            Self::Bus => "bus",
+            Self::Lateness => "late",
+            Self::StepTime => "step_ms",
+            Self::Peak => "peak",
+            Self::Clock => "clock",
+            Self::Power => "power",
+            Self::Temperature => "temp",
+            Self::Busy => "util",
+            Self::Memory => "mem",
+        }
+    }
 
     pub fn title(self) -> &'static str {
         match self {

@@ -47,6 +47,26 @@ impl Column {
     /// What the driver says of the GPU.
     pub const DEVICE: [Self; 5] = [Self::Gpu, Self::Clock, Self::Power, Self::Temperature, Self::Memory];
 
+    /// As it is said with `:sort`, and in a filter.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rank => "rank",
+            Self::Host => "host",
+            Self::Pid => "pid",
+            Self::Step => "step",
+            Self::StepTime => "step_ms",
+            Self::Gemm => "tflops",
+            Self::Bus => "bus",
+            Self::Late => "late",
+            Self::Gpu => "util",
+            Self::Clock => "clock",
+            Self::Power => "power",
+            Self::Temperature => "temp",
+            Self::Memory => "mem",
+            Self::State => "state",
+        }
+    }
+
     /// As the table's head has it; units included.
     pub fn title(self) -> &'static str {
         match self {

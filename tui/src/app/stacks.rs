@@ -154,6 +154,10 @@ impl Stacks {
         self.cursor = Some(self.rows[to].mark);
     }
 
+    pub(crate) fn select(&mut self, index: usize) {
+        self.cursor = self.rows.get(index).map(|row| row.mark).or(self.cursor);
+    }
+
     pub(crate) fn fold(&mut self, folding: Folding) {
         let Some(at) = self.at() else { return };
         // On a frame it is the branch the frame is in.

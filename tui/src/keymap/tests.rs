@@ -16,6 +16,16 @@ fn is_meant(action: &Action) -> bool {
         | Action::Captured(_)
         | Action::Listed(_)
         | Action::Opened(..)
+        | Action::CaptureSteps(_)
+        | Action::ShowMetric(_)
+        | Action::Filter(_)
+        | Action::SelectRank(_)
+        | Action::InspectRank(_)
+        | Action::ChooseJob(_)
+        | Action::GoTo(_)
+        | Action::SaveTo(_)
+        | Action::Line(_)
+        | Action::SortBy(_)
         | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
         | Action::SortNext
@@ -95,7 +105,7 @@ fn meant() -> Vec<Action> {
         Edit::Cancel,
     ];
     all.extend(edits.map(Action::Edit));
-    all.push(Action::Open(Kind::Filter));
+    all.extend([Kind::Filter, Kind::Command].map(Action::Open));
     all.extend([
         Action::SortNext,
         Action::Reverse,
@@ -150,9 +160,11 @@ fn every_action_a_person_can_mean_has_a_key_and_no_other_has() {
 
 #[test]
 fn no_scope_binds_a_key_twice() {
+    let keymap = Keymap::default();
+    assert_eq!(keymap.clash(), None);
     for scope in [Overview, Rank, Gemms, Collectives, Steps, Stacks, Findings, Captures, Hosts, Help, Prompt]
     {
-        let keys: Vec<_> = in_force(scope).flat_map(|binding| binding.keys).collect();
+        let keys: Vec<_> = keymap.in_force(scope).flat_map(|(binding, _)| binding.keys).collect();
         for (index, key) in keys.iter().enumerate() {
             assert!(!keys[..index].contains(key), "{key} twice in {scope:?}");
         }

@@ -107,7 +107,14 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
 
 /// Goes to the time that was typed.
 pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
-    let playback = app.playback.as_ref()?;
+    let Some(playback) = &app.playback else {
+        // Of a live job there is only the past: so long before now.
+        if let Some(by) = text.trim().strip_prefix('-').and_then(time::duration) {
+            return Some(Effect::LookBack(by));
+        }
+        app.note = Some(Note::Failed(format!("this is now: -30s goes back so far; {text} is of a replay")));
+        return None;
+    };
     if let Some(moment) = time::moment(text, playback.span) {
         return Some(Effect::Seek(playback.within(moment)));
     }

@@ -43,7 +43,9 @@ impl<W: Write> Pen<W> {
     pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
         app.settle();
         queue!(self.sheet, BeginSynchronizedUpdate)?;
-        self.terminal.draw(|frame| view::draw(app, frame.area(), frame.buffer_mut()))?;
+        self.terminal.draw(|frame| {
+            view::draw(app, frame.area(), frame.buffer_mut());
+        })?;
         queue!(self.sheet, EndSynchronizedUpdate)?;
         self.to.write_all(&self.sheet.take())?;
         self.to.flush()

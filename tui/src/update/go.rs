@@ -2,10 +2,10 @@
 
 use super::{folder, select, watch};
 use crate::{
-    action::{Effect, Motion},
-    app::{App, Page},
+    action::{Action, Effect, Folding, Motion},
+    app::{App, Note, Page},
 };
-use xpu_shared::finding::Kind;
+use xpu_shared::{finding::Kind, id::Rank};
 
 pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
     app.page = page;
@@ -27,6 +27,43 @@ pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     app.selected?;
     app.page = Page::Rank;
     watch::follow(app)
+}
+
+/// Shows this rank alone.
+pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
+    app.settle();
+    if app.survey.row_of(rank).is_none() {
+        let rows = app.survey.rows();
+        let last =
+            rows.last().map_or_else(String::new, |row| format!(": the last one is {}", row.status.rank));
+        app.note = Some(Note::Failed(format!("no rank {rank} was seen{last}")));
+        return None;
+    }
+    app.selected = Some(rank);
+    inspect(app)
+}
+
+/// A click on a line of the list that the view is about: the second one does what Enter does.
+pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
+    app.settle();
+    match app.page {
+        Page::Findings if app.finding == line => return explain(app),
+        Page::Findings => app.finding = line.min(app.survey.findings.len().saturating_sub(1)),
+        Page::Collectives => app.communicator = line.min(app.communicators.len().saturating_sub(1)),
+        Page::Stacks if app.stacks.at() == Some(line) => app.stacks.fold(Folding::Turn),
+        Page::Stacks => app.stacks.select(line),
+        Page::Gemms | Page::Hosts if selected_line(app) == line => return explain(app),
+        Page::Gemms => app.products.select(line),
+        Page::Hosts => app.hosts.select(line),
+        Page::Captures if app.files.at() == line => return folder::act(app, Action::OpenFile),
+        Page::Captures => app.files.select(line),
+        Page::Overview | Page::Rank | Page::Steps => {}
+    }
+    None
+}
+
+fn selected_line(app: &App) -> usize {
+    if app.page == Page::Gemms { app.products.at() } else { app.hosts.at() }
 }
 
 /// Shows what the selected line is told by.

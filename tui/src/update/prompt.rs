@@ -1,11 +1,13 @@
 //! Lines that are typed: what each key does to them, and what they do once they are whole.
 
+use super::update;
 use crate::{
     action::Effect,
     app::{App, Overlay},
     filter::{self, Filter, Subject},
     prompt::{Edit, Kind, Prompt},
     replay,
+    spoken::{self, Names},
 };
 use xpu_shared::job::Job;
 
@@ -14,7 +16,7 @@ pub(super) fn open(app: &mut App, kind: Kind) {
     // What is in force is what one wants to change.
     let text = match kind {
         Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
-        Kind::Time => "",
+        Kind::Command | Kind::Time => "",
     };
     app.prompt = Some(Prompt::new(kind, text));
 }
@@ -78,17 +80,34 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
             app.lines.keep(Kind::Filter, &text);
             None
         }
+        Kind::Command => {
+            if text.trim().is_empty() {
+                return None;
+            }
+            let Ok(action) = spoken::read(&text) else {
+                app.prompt = Some(prompt);
+                return None;
+            };
+            app.lines.keep(Kind::Command, &text);
+            update(app, action)
+        }
         Kind::Time => replay::go_to(app, &text),
     }
+}
+
+fn hosts(app: &App) -> Vec<&str> {
+    let mut hosts: Vec<_> = app.survey.rows().iter().map(|row| row.status.host.as_str()).collect();
+    hosts.dedup();
+    hosts
 }
 
 /// What the word before the cursor may become.
 fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
     match kind {
-        Kind::Filter => {
-            let mut hosts: Vec<_> = app.survey.rows().iter().map(|row| row.status.host.as_str()).collect();
-            hosts.dedup();
-            filter::complete(before, &hosts)
+        Kind::Filter => filter::complete(before, &hosts(app)),
+        Kind::Command => {
+            let jobs = app.jobs.iter().map(|job| job.name().as_str()).collect();
+            spoken::complete(before, &Names { hosts: hosts(app), jobs })
         }
         Kind::Time => (0, Vec::new()),
     }

@@ -15,6 +15,16 @@ pub(super) fn picture(app: &mut App) -> Effect {
     Effect::Save(named(app, "xpu-top", "svg"))
 }
 
+/// The screen in a file of this name; what is known, as text, where the name says so.
+pub(super) fn to(app: &mut App, path: PathBuf) -> Option<Effect> {
+    app.settle();
+    if path.extension().is_some_and(|ending| ending == "txt") {
+        app.job()?;
+        return Some(Effect::Write(path, report::text(app)));
+    }
+    Some(Effect::Save(path))
+}
+
 pub(super) fn flame(app: &mut App) -> Option<Effect> {
     app.settle();
     let job = app.job()?.name().clone();

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     app::{App, Opened},
     figure, glyph,
+    hits::Hits,
     palette::Role,
     shelf::{Label, Volume, What},
     widget::wrap::cut_front,
@@ -30,7 +31,7 @@ const WRITING: Duration = Duration::from_secs(5);
 /// Columns of the longest name.
 const LONGEST: usize = 44;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, room, area, buffer);
     let frame = if room == Room::Wide { 2 } else { 1 };
     let [standing, rest] =
@@ -42,11 +43,11 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     // A short list leaves the room to what is open.
     let listed = if opened > 0 { listed.min(files.saturating_add(frame + 1).max(4)) } else { listed };
     let [list, open] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(rest);
-    draw_list(app, room, list, buffer);
+    draw_list(app, room, list, buffer, hits);
     opened::draw(app, room, open, buffer);
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let files = app.files.all();
     let left_out = app.files.listing.as_ref().map_or(0, |listing| listing.left_out);
     let right = if left_out > 0 {
@@ -92,7 +93,8 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         Column::text("job", 16, 4),
     ];
     let list = List { columns: &columns, sorted: None, selected: Some(app.files.at()), lines: files.len() };
-    list.draw(app.palette, inner, buffer, |line| cells(app, &files[line], name));
+    let shown = list.draw(app.palette, inner, buffer, |line| cells(app, &files[line], name));
+    hits.lines(inner, shown);
 }
 
 fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     app::{App, Communicator},
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
     widget::wrap::{cut, flush_left, wrapped},
     width::Room,
@@ -31,19 +32,19 @@ const LONGEST: usize = 28;
 /// Lines of the list before the detail gets the room.
 const LISTED: usize = 10;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, room, area, buffer);
     let frame = if room == Room::Wide { 3 } else { 2 };
     let listed = app.communicators.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
     let [list, rest] =
         Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
-    draw_list(app, room, list, buffer);
+    draw_list(app, room, list, buffer, hits);
     if let Some(selected) = app.communicators.get(app.communicator) {
         detail::draw(app, room, selected, rest, buffer);
     }
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let all = &app.communicators;
     let uneven = all.iter().filter(|one| !one.behind.is_empty()).count();
     let about = if uneven > 0 {
@@ -71,7 +72,9 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     for (index, y) in shown.zip(body.y..) {
         let chosen = index == app.communicator;
         let ground = if chosen { app.palette.selected() } else { Style::new() };
-        buffer.set_style(Rect { y, height: 1, ..body }, ground);
+        let place = Rect { y, height: 1, ..body };
+        buffer.set_style(place, ground);
+        hits.put(place, Target::Line(index));
         let one = &all[index];
         let role = if one.behind.is_empty() { Role::Text } else { Role::Warning };
         let style = if chosen && role == Role::Text { ground } else { ground.patch(app.palette.of(role)) };

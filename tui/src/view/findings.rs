@@ -21,6 +21,7 @@ use super::{
 use crate::{
     app::{App, Entry, What},
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
     report::sure,
     widget::wrap::{cut, wrapped},
@@ -33,7 +34,7 @@ const RUNS: usize = 16;
 /// Lines of the list before the detail gets the room.
 const LISTED: usize = 8;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.survey.findings;
     let frame = if room == Room::Wide { 2 } else { 1 };
     let list = findings.len().clamp(1, LISTED) as u16 + frame;
@@ -50,7 +51,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     ])
     .areas(area);
     header::draw_title(app, room, title, buffer);
-    draw_list(app, room, list, buffer);
+    draw_list(app, room, list, buffer, hits);
     if let Some(finding) = findings.get(app.finding) {
         let title = Title { name: "Why", about: name(finding), ..Title::default() };
         let inner = panel::draw(app.palette, room, title, detail, buffer);
@@ -59,7 +60,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     draw_log(app, room, log, buffer);
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.survey.findings;
     let about = if findings.is_empty() { String::new() } else { "worst first".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
@@ -83,6 +84,7 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         let ground = if chosen { app.palette.selected() } else { Style::new() };
         let line = Rect { y, height: 1, ..inner };
         buffer.set_style(line, ground);
+        hits.put(line, Target::Line(index));
         let (sign, role) = headline::loudness(finding);
         let style = ground.patch(app.palette.of(role));
         let head = format!(" {sign} {:<names$}  ", name(finding));

@@ -12,13 +12,14 @@ use crate::{
     action::Action,
     app::{App, Note, Overlay, Page, Standing},
     glyph,
-    keymap::{self, Binding},
+    hits::{Hits, Target},
+    keymap::Binding,
     palette::Role,
     prompt::Kind,
     widget::ends,
 };
 
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let note = match &app.note {
         Some(Note::Done(text)) => Line::styled(format!("{} {text}", glyph::GOOD), app.palette.of(Role::Good)),
         Some(Note::Failed(text)) => {
@@ -26,25 +27,25 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         }
         None => Line::default(),
     };
-    let keys = || {
-        keymap::in_force(app.scope())
-            .filter_map(|binding| Some((binding, binding.short?)))
-            .filter(|(binding, _)| is_useful(binding, app))
-    };
-    let (views, others): (Vec<_>, Vec<_>) = keys().partition(|(binding, _)| page_of(binding).is_some());
+    let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
+        let (key, short) = (keys.first()?.to_string(), binding.short?);
+        is_useful(binding, app).then_some(Offer { binding, key, short })
+    });
+    let (views, others): (Vec<_>, Vec<_>) = keys.partition(|offer| page_of(offer.binding).is_some());
     // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
-    let whole = |keys: &[(&Binding, &str)]| {
-        keys.iter().map(|(binding, short)| word(binding, short).width() + 3).sum::<usize>()
-    };
+    let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
     let room = usize::from(area.width);
     let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= room;
     let mut line = Line::default();
-    for (binding, short) in &views {
-        let here = page_of(binding) == Some(app.page);
-        let text = if names || here { word(binding, short) } else { binding.keys[0].to_string() };
+    for offer in &views {
+        let here = page_of(offer.binding) == Some(app.page);
+        let text = if names || here { offer.word() } else { offer.key.clone() };
+        // The blanks on both sides belong to it: a number alone is small for a hand.
+        let (x, width) = ((line.width() as u16).saturating_sub(1), text.width() as u16 + 2);
+        hits.put(within(area, x, width), Target::Do(offer.binding.action.clone()));
         let gap = if names { "   " } else { " " };
         let style = if here { app.palette.selected() } else { app.palette.of(Role::Muted) };
-        let (key, rest) = text.split_at(binding.keys[0].to_string().len());
+        let (key, rest) = text.split_at(offer.key.len());
         let loud = app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong));
         line.push_span(Span::styled(key.to_owned(), if here { style } else { loud }));
         line.push_span(Span::styled(rest.to_owned(), style));
@@ -54,20 +55,38 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         line.push_span(Span::raw(" "));
     }
     let after = if names { "   " } else { "  " };
-    for (binding, short) in &others {
-        let key = binding.keys[0].to_string();
+    for offer in others {
+        let Offer { key, short, .. } = &offer;
         let width = key.width() + short.width() + 1;
         if line.width() + width > usize::from(area.width) {
             continue;
         }
-        line.push_span(Span::styled(key, app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong))));
+        hits.put(within(area, line.width() as u16, width as u16), Target::Do(offer.binding.action.clone()));
+        line.push_span(Span::styled(
+            key.clone(),
+            app.palette.of(Role::Accent).patch(app.palette.of(Role::Strong)),
+        ));
         line.push_span(Span::styled(format!(" {short}{after}"), app.palette.of(Role::Muted)));
     }
     ends::draw(&line, &note, area, buffer);
 }
 
-fn word(binding: &Binding, short: &str) -> String {
-    format!("{} {short}", binding.keys[0])
+/// A part of the line that may not reach beyond it.
+fn within(area: Rect, x: u16, width: u16) -> Rect {
+    Rect { x: area.x + x, width, height: 1, ..area }.intersection(area)
+}
+
+/// A key and its word.
+struct Offer {
+    binding: &'static Binding,
+    key: String,
+    short: &'static str,
+}
+
+impl Offer {
+    fn word(&self) -> String {
+        format!("{} {}", self.key, self.short)
+    }
 }
 
 /// The view a key leads to by its number.
@@ -99,6 +118,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
             !app.stacks.rows().is_empty()
         }
+        Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) => {
             app.standing() == Standing::Running && matches!(app.page, Page::Overview | Page::Rank)
         }

@@ -15,8 +15,10 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
+    action::Action,
     app::{App, Product, ProductColumn},
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
     width::Room,
 };
@@ -30,7 +32,7 @@ const LISTED: usize = 14;
 /// Who was asked has answered after this long, if it ever does: summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, room, area, buffer);
     let frame = if room == Room::Wide { 3 } else { 2 };
     let most = LISTED.min(usize::from(below.height) * 9 / 20);
@@ -54,7 +56,9 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         selected: Some(app.products.at()),
         lines: shapes.len(),
     };
-    list.draw(app.palette, inner, buffer, |line| cells(&shapes[line]));
+    let shown = list.draw(app.palette, inner, buffer, |line| cells(&shapes[line]));
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    hits.lines(inner, shown);
     if let Some(product) = app.products.selected() {
         detail::draw(app, room, product, rest, buffer);
     }

@@ -16,9 +16,11 @@ use past::Past;
 use places::Places;
 
 use crate::{
+    action::Action,
     app::{App, Maps, Metric, Survey},
     figure,
     glyph::{ALARM, RAMP, SWATCH, WAITING},
+    hits::{Hits, Target},
     palette::{Palette, Role},
     widget::{
         scale::{STEPS, Scale, Worse},
@@ -65,7 +67,7 @@ impl Panels {
         lines as u16 + 2
     }
 
-    pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer) {
+    pub(super) fn draw(&self, app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
@@ -75,12 +77,12 @@ impl Panels {
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
         match self {
             Self::Places(places) => {
-                places.draw(app, first, "", left, buffer);
-                places.draw(app, second, &page, right, buffer);
+                places.draw(app, (first, ""), left, buffer, hits);
+                places.draw(app, (second, &page), right, buffer, hits);
             }
             Self::Past(past) => {
-                past.draw(app, first, "", left, buffer);
-                past.draw(app, second, &page, right, buffer);
+                past.draw(app, (first, ""), left, buffer, hits);
+                past.draw(app, (second, &page), right, buffer, hits);
             }
         }
     }
@@ -98,7 +100,7 @@ struct Frame<'a> {
 }
 
 /// Draws it, and says what room is left in it.
-fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
+fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &mut Hits) -> Rect {
     let palette = app.palette;
     let metric = frame.metric;
     let corner = if area.width < ROOMY { "" } else { frame.corner };
@@ -125,6 +127,8 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer) -> Rect
     }
     let inner = block.inner(area);
     block.render(area, buffer);
+    // The title leads to the next quantities, as its key does.
+    hits.put(Rect { height: 1, ..area }, Target::Do(Action::NextMetric));
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     action::{Action, Motion},
     app::App,
     figure, glyph,
-    keymap::{BINDINGS, Binding, Scope},
+    keymap::{Binding, Key, Scope},
     palette::{Palette, Role},
 };
 
@@ -42,7 +42,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let from = app.help.min(missing);
     let more = match missing - from {
         0 => String::new(),
-        below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(Motion::Down)),
+        below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(app, Motion::Down)),
     };
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
@@ -61,11 +61,15 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// What moves down.
-fn keys(motion: Motion) -> String {
-    let moves = |binding: &&Binding| matches!(binding.action, Action::Move(to) if to == motion);
-    let keys = BINDINGS.iter().find(moves).map(|binding| binding.keys.iter().map(ToString::to_string));
-    keys.map_or_else(String::new, |keys| keys.collect::<Vec<_>>().join(" "))
+/// What moves so.
+fn keys(app: &App, motion: Motion) -> String {
+    let moves = |binding: &Binding| matches!(binding.action, Action::Move(to) if to == motion);
+    let keys = app.keymap.all().find(|(binding, _)| moves(binding)).map(|(_, keys)| joined(keys, " "));
+    keys.unwrap_or_default()
+}
+
+fn joined(keys: &[Key], between: &str) -> String {
+    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }
 
 /// The keys of the view that is shown first, and what the signs mean last: on a low terminal the keys are what stays.
@@ -76,6 +80,10 @@ fn parts(app: &App) -> Vec<Vec<Line<'static>>> {
         Scope::Stacks,
         Scope::Findings,
         Scope::Collectives,
+        Scope::Gemms,
+        Scope::Steps,
+        Scope::Captures,
+        Scope::Hosts,
         Scope::Prompt,
         Scope::Rank,
         Scope::Help,
@@ -85,9 +93,8 @@ fn parts(app: &App) -> Vec<Vec<Line<'static>>> {
     let mut parts = Vec::new();
     for scope in [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others) {
         let mut lines = vec![Line::styled(scope.title(), palette.of(Role::Strong))];
-        for binding in BINDINGS.iter().filter(|binding| binding.scope == scope) {
-            let keys: Vec<_> = binding.keys.iter().map(ToString::to_string).collect();
-            lines.push(entry(&keys.join("  "), binding.help, Role::Accent, palette));
+        for (binding, keys) in app.keymap.all().filter(|(binding, _)| binding.scope == scope) {
+            lines.push(entry(&joined(keys, "  "), binding.help, Role::Accent, palette));
         }
         parts.push(lines);
     }

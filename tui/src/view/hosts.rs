@@ -13,8 +13,10 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
+    action::Action,
     app::{App, Health, Host, HostColumn},
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
     width::Room,
 };
@@ -26,7 +28,7 @@ const LONGEST: usize = 20;
 const DETAIL: [u16; 3] = [7, 9, 12];
 const TALLEST: u16 = 18;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, room, area, buffer);
     let hosts = app.hosts.all();
     let lines = DETAIL[(room as usize).saturating_sub(Room::Narrow as usize).min(DETAIL.len() - 1)];
@@ -52,7 +54,9 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         selected: Some(app.hosts.at()),
         lines: hosts.len(),
     };
-    list.draw(app.palette, inner, buffer, |line| cells(&hosts[line]));
+    let shown = list.draw(app.palette, inner, buffer, |line| cells(&hosts[line]));
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    hits.lines(inner, shown);
     if let Some(host) = app.hosts.selected() {
         detail::draw(app, room, host, rest, buffer);
     }

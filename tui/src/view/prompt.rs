@@ -16,6 +16,7 @@ use crate::{
     palette::Role,
     prompt::{Kind, Prompt},
     replay::time,
+    spoken,
     widget::{ends, wrap::cut},
 };
 
@@ -27,6 +28,7 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
     let under = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let sign = match prompt.kind {
         Kind::Filter => "/ ",
+        Kind::Command => ": ",
         Kind::Time => "go to ",
     };
     let palette = app.palette;
@@ -76,6 +78,11 @@ fn fault(prompt: &Prompt) -> Option<Fault> {
     }
     match prompt.kind {
         Kind::Filter => Filter::read(text).err(),
+        Kind::Command => {
+            // What is being typed may become a name yet.
+            let begun = spoken::names().iter().any(|name| name.starts_with(text.trim_start()));
+            spoken::read(text).err().filter(|_| !begun)
+        }
         Kind::Time => None,
     }
 }
@@ -120,6 +127,15 @@ fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
             "Tab fields   ↑ earlier",
         ),
         Kind::Filter => (Line::raw(matched(app)), "Enter keeps   Esc drops"),
+        Kind::Command => {
+            let name = prompt.text().split_whitespace().next().unwrap_or_default();
+            let help = match (spoken::named(name), name) {
+                (Some(known), _) => format!("{} {}  {}", known.names[0], known.takes, known.help),
+                (None, "") => "for example metric power, sort late, rank 37, capture 5".to_owned(),
+                (None, _) => String::new(),
+            };
+            (Line::styled(help, muted), "Tab completes   Esc leaves")
+        }
         Kind::Time => (Line::styled(time::FORMS, muted), ""),
     }
 }

@@ -12,9 +12,11 @@ use xpu_shared::{status::RankState, unit::Nanoseconds};
 
 use super::prompt;
 use crate::{
-    app::{App, Bundle, Column, Fold, Metric, Row},
+    action::Action,
+    app::{App, Bundle, Column, Fold, Metric, Row, Sort},
     figure,
     glyph::{self, CURSOR, LOW, UNKNOWN, WARNING},
+    hits::{Hits, Target},
     palette::Role,
     widget::{
         scale::ALIKE,
@@ -57,7 +59,7 @@ struct Place {
     gap: usize,
 }
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let palette = app.palette;
     // A short list has a short frame.
     let rows = u16::try_from(app.survey.order.len().max(1)).unwrap_or(u16::MAX);
@@ -98,7 +100,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let indent = widest.map_or(0, |width| width.min(LEAD) as u16 + 2);
     let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
     let places = places(app, usize::from(table.width));
-    head(app, &places, table, buffer);
+    head(app, &places, table, buffer, hits);
     for (at_line, (&index, y)) in shown.iter().zip(inner.y + 1..).enumerate() {
         let row = &app.survey.rows()[index];
         let selected = at == Some(first + at_line);
@@ -108,6 +110,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
             buffer.set_style(Rect { y, height: 1, ..inner }, if selected { ground } else { Style::new() });
             buffer.set_stringn(inner.x + 1, y, text, usize::from(indent), ground);
         }
+        hits.put(Rect { y, height: 1, ..inner }, Target::Rank(row.status.rank));
         body(app, &places, row, selected, Rect { y, height: 1, ..table }, buffer);
     }
 }
@@ -183,7 +186,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
     places
 }
 
-fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
+fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let mut x = area.x;
     for place in places {
         let sorted = app.sort.column == place.column;
@@ -196,6 +199,10 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer) {
         let style = app.palette.of(if sorted { Role::Accent } else { Role::Muted });
         let right = area.right().saturating_sub(x);
         buffer.set_stringn(x, area.y, place.pad(&text), usize::from(right), style);
+        // Once more sorts the other way round.
+        let sort = Sort { column: place.column, reversed: sorted && !app.sort.reversed };
+        let width = (place.width as u16).min(right);
+        hits.put(Rect { x, width, height: 1, ..area }, Target::Do(Action::SortBy(sort)));
         x += (place.width + place.gap) as u16;
     }
     let left = usize::from(area.right().saturating_sub(x));

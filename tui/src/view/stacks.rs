@@ -18,6 +18,7 @@ use super::{
 use crate::{
     app::{App, StackState},
     figure, glyph,
+    hits::Hits,
     palette::Role,
     widget::wrap::wrapped,
     width::Room,
@@ -32,7 +33,7 @@ const LEGEND: u16 = 20;
 /// Notes shown under the tree.
 const NOTES: usize = 2;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let told = headline::incident(app, usize::from(area.width));
@@ -48,10 +49,10 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         (tree, beside)
     };
     whereabouts::draw(app, room, beside, buffer);
-    draw_tree(app, room, tree, buffer);
+    draw_tree(app, room, tree, buffer, hits);
 }
 
-fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let stacks = &app.stacks;
     let expected = stacks.expected();
     let state = stacks.state(app.now);
@@ -73,7 +74,7 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let inner = panel::draw(app.palette, room, title, area, buffer);
     let words = match &state {
         StackState::Here | StackState::Coming(1..) => {
-            return full(app, inner, buffer);
+            return full(app, inner, buffer, hits);
         }
         StackState::Unasked => vec![
             format!("{} No stacks were read yet.", glyph::HINT),
@@ -100,7 +101,7 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 }
 
 /// The tree, and under it what could not be read.
-fn full(app: &App, area: Rect, buffer: &mut Buffer) {
+fn full(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let mut notes = Vec::new();
     for note in app.stacks.notes().iter().take(NOTES) {
         for (index, text) in wrapped(note, usize::from(area.width).saturating_sub(2), 2).iter().enumerate() {
@@ -117,7 +118,7 @@ fn full(app: &App, area: Rect, buffer: &mut Buffer) {
         Constraint::Length(legend.into()),
     ])
     .areas(area);
-    frames::draw(app, tree, buffer);
+    frames::draw(app, tree, buffer, hits);
     headline::lines(&notes, said, buffer);
     if legend {
         frames::legend(app.palette, key, buffer);

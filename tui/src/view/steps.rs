@@ -16,8 +16,10 @@ use super::{
     panel::{self, Title},
 };
 use crate::{
+    action::Action,
     app::{App, Metric, Row, StepColumn},
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
     widget::scale::ALIKE,
     width::Room,
@@ -26,7 +28,7 @@ use crate::{
 /// Columns of the spread, beside what a step is made of.
 const BESIDE: u16 = 46;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let below = header::draw_brief(app, room, area, buffer);
     if app.survey.steps.is_none() {
         let inner =
@@ -57,11 +59,11 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         breakdown::draw(app, room, upper, buffer);
         spread::draw(app, room, lower, buffer);
     }
-    draw_ranks(app, room, ranks, buffer);
+    draw_ranks(app, room, ranks, buffer, hits);
 }
 
 /// The ranks, those that make steps long first.
-fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     if area.height < 3 {
         return;
     }
@@ -102,9 +104,15 @@ fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         selected: selected(app),
         lines: lines.len(),
     };
-    list.draw(app.palette, inner, buffer, |line| {
+    let shown = list.draw(app.palette, inner, buffer, |line| {
         lines.get(line).and_then(|&row| rows.get(row)).map_or_else(Vec::new, |row| cells(app, row))
     });
+    hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
+    for (line, y) in shown.zip(inner.y + 1..) {
+        if let Some(row) = lines.get(line).and_then(|&row| rows.get(row)) {
+            hits.put(Rect { y, height: 1, ..inner }, Target::Rank(row.status.rank));
+        }
+    }
 }
 
 /// The line of the selected rank.

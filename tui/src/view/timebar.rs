@@ -10,12 +10,14 @@ use ratatui::{
 use xpu_shared::unit::Moment;
 
 use crate::{
+    action::Action,
     app::App,
     capture::Progress,
     capturer::Standing,
     figure, glyph,
+    hits::{Hits, Target},
     palette::Role,
-    replay::{Mark, Of, Playback, time},
+    replay::{Control, Mark, Of, Playback, time},
     widget::ends,
 };
 
@@ -58,7 +60,7 @@ pub(super) fn capture(app: &App) -> Option<Span<'static>> {
     Some(Span::styled(format!("{} {text}   ", glyph::GOOD), app.palette.of(Role::Accent)))
 }
 
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let Some(playback) = app.playback().filter(|_| area.height > 0) else { return };
     let palette = app.palette;
     let state = if playback.paused { "stopped".to_owned() } else { playback.speed.to_string() };
@@ -72,9 +74,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     ]);
     let right = Line::styled(told(playback), palette.of(Role::Muted));
     ends::draw(&left, &right, area, buffer);
+    hits.put(Rect { width: left.width() as u16, ..area }, Target::Do(Action::Control(Control::Pause)));
     let (from, to) = (left.width() as u16, area.width.saturating_sub(right.width() as u16 + 1));
     if to > from + 8 {
-        bar(app, playback, Rect { x: area.x + from, width: to - from, ..area }, buffer);
+        let place = Rect { x: area.x + from, width: to - from, ..area };
+        bar(app, playback, place, buffer);
+        hits.put(place, Target::Time);
     }
 }
 

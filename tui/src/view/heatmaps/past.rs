@@ -13,6 +13,7 @@ use crate::{
     app::{App, Metric, PERIOD, Told},
     figure,
     glyph::{ALARM, CURSOR},
+    hits::{Hits, Target},
     palette::Role,
     widget::{
         cell::Cell,
@@ -70,7 +71,14 @@ impl Past {
         format!("last {}", figure::age(seconds.max(Duration::from_secs(1))))
     }
 
-    pub(super) fn draw(&self, app: &App, metric: Metric, corner: &str, area: Rect, buffer: &mut Buffer) {
+    pub(super) fn draw(
+        &self,
+        app: &App,
+        (metric, corner): (Metric, &str),
+        area: Rect,
+        buffer: &mut Buffer,
+        hits: &mut Hits,
+    ) {
         let scale = app.history.scale(metric, self.columns.clone());
         let ranks = self.frame.fold;
         let what = if app.survey.bundles.is_empty() { "ranks" } else { "groups" };
@@ -82,13 +90,19 @@ impl Past {
         let span = PERIOD * self.frame.span as u32;
         let means = format!(" over time, {} a cell ", figure::age(span));
         let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, corner };
-        let inner = framed(app, &frame, area, buffer);
+        let inner = framed(app, &frame, area, buffer, hits);
         let cells: Vec<_> =
             (0..self.frame.rows).map(|row| self.cells(app, metric, scale.as_ref(), row)).collect();
         self.labels(app, &cells, inner, buffer);
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         TimeMap { frame: self.frame, cells: &cells, palette: app.palette }.draw(map, buffer);
+        for (line, y) in (0..self.frame.height()).zip(inner.y..inner.bottom()) {
+            hits.put(
+                Rect { y, height: 1, ..inner },
+                Target::Worst(self.members(app, self.frame.rows_at(line)), metric),
+            );
+        }
         let empty = usize::from(map.width).saturating_sub(cells.iter().map(Vec::len).max().unwrap_or(0));
         if empty > BEFORE.len() {
             let middle = map.y + (self.frame.height() / 2) as u16;
@@ -146,7 +160,13 @@ impl Past {
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
             let members = self.members(app, rows);
             let text = self.name(app, line, self.label);
-            buffer.set_stringn(area.x, y, cut_front(&text, self.label), self.label, app.palette.of(Role::Muted));
+            buffer.set_stringn(
+                area.x,
+                y,
+                cut_front(&text, self.label),
+                self.label,
+                app.palette.of(Role::Muted),
+            );
             let sign = match now {
                 Some(Cell::Value { sign, .. }) => sign.map(|sign| (sign, Role::Warning)),
                 Some(Cell::Alarm) => Some((ALARM, Role::Alarm)),

@@ -8,6 +8,7 @@ use super::{Frame, GAP, LABEL, framed};
 use crate::{
     app::{App, Metric, Row, Seat},
     glyph::{HIGH, LOW, UNKNOWN},
+    hits::{Hits, Target},
     palette::Role,
     widget::{
         cell::Cell,
@@ -45,7 +46,14 @@ impl Places {
         self.grid.height()
     }
 
-    pub(super) fn draw(&self, app: &App, metric: Metric, corner: &str, area: Rect, buffer: &mut Buffer) {
+    pub(super) fn draw(
+        &self,
+        app: &App,
+        (metric, corner): (Metric, &str),
+        area: Rect,
+        buffer: &mut Buffer,
+        hits: &mut Hits,
+    ) {
         let palette = app.palette;
         let scale = app.survey.scale(metric);
         let folded = !app.survey.bundles.is_empty();
@@ -56,13 +64,14 @@ impl Places {
             _ => Vec::new(),
         };
         let frame = Frame { metric, means: metric.means(), scale, notes, corner };
-        let inner = framed(app, &frame, area, buffer);
+        let inner = framed(app, &frame, area, buffer, hits);
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);
         let selected = app.selected.and_then(|rank| slot_of(app, app.survey.row_of(rank)?));
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
+        hits.put(map, Target::Map(Box::new(self.grid), metric));
         if self.named {
             self.names(app, metric, map, buffer);
         }

@@ -13,6 +13,7 @@ use super::super::panel::window;
 use crate::{
     app::{App, Shown, StackRow},
     figure, glyph,
+    hits::{Hits, Target},
     palette::{Palette, Role},
     widget::{ends, wrap::cut},
 };
@@ -33,7 +34,7 @@ const LEAST: usize = 12;
 /// Columns that ranks have at least, so that frames stand under each other.
 const RANKS: usize = 7;
 
-pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let rows = app.stacks.rows();
     let at = app.stacks.at();
     let height = usize::from(area.height);
@@ -49,6 +50,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
             column = frame_column(row);
         }
         let line = Rect { y, height: 1, ..area };
+        hits.put(line, Target::Line(index));
         draw_row(app.palette, row, column, at == Some(index), line, buffer);
     }
 }

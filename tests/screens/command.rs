@@ -1,0 +1,46 @@
+//! `:`: what is done by name.
+
+use xpu_top::{action::Effect, keymap::Scope};
+
+use crate::{golden_at_both, one_slow};
+
+#[test]
+fn what_keys_do_can_be_said() {
+    let mut lab = one_slow();
+    lab.keys(":metric late<Enter>").screen(132, 40).shows("lateness ms");
+    lab.keys(":sort late<Enter>").screen(132, 40).shows("late ms↓");
+    lab.keys(":sort tflops reversed<Enter>").screen(132, 40).shows("TFLOPS↓");
+    lab.keys(":filter rank<3<Enter>").screen(132, 40).shows("Ranks / rank<3");
+    lab.keys(":filter<Enter>").screen(132, 40).hides("rank<3");
+    lab.keys(":stacks<Enter>");
+    assert_eq!(lab.app().scope(), Scope::Stacks);
+    lab.keys(":rank 37<Enter>");
+    assert_eq!(lab.app().scope(), Scope::Rank);
+    lab.keys(":w here.svg<Enter>:capture 5<Enter>:q<Enter>");
+    let last = &lab.effects()[lab.effects().len() - 3..];
+    assert_eq!(last, [Effect::Save("here.svg".into()), Effect::Capture(Some(5)), Effect::Quit]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let mut lab = one_slow();
+    lab.keys(":rank 99<Enter>").screen(80, 24).shows("no rank 99 was seen: the last one is 63");
+    lab.keys(":job lama<Enter>").screen(132, 40).shows("no job is called lama: did you mean llama-70b?");
+    lab.keys(":goto 12:00<Enter>").screen(132, 40).shows("this is now");
+    lab.keys(":metric powr<Enter>")
+        .screen(80, 24)
+        .shows("        ^ no quantity is called powr: did you mean power?");
+    golden_at_both("command-fault", &mut lab);
+    lab.keys("<Esc>").screen(80, 24).hides("powr");
+}
+
+#[test]
+fn names_are_completed_from_the_table() {
+    let mut lab = one_slow();
+    lab.keys(":").screen(80, 24).shows("for example metric power");
+    lab.keys("s<Tab>").screen(80, 24).shows(": sort").shows("stacks");
+    golden_at_both("command-completed", &mut lab);
+    lab.keys(" la<Tab>").screen(80, 24).shows(": sort late").shows("sort COLUMN [reversed]");
+    // What was said before comes back.
+    lab.keys("<Enter>:<Up>").screen(80, 24).shows(": sort late");
+}

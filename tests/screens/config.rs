@@ -1,0 +1,58 @@
+//! The user's own settings on the screen.
+
+use xpu_top::{
+    config::{Config, State},
+    keymap::{BINDINGS, Scope},
+};
+
+use crate::one_slow;
+
+#[test]
+fn help_lists_every_binding_as_it_is_bound() {
+    let mut lab = one_slow();
+    let config = "[keys]\nsave = \"F9\"\nquit = [\"Q\"]\nover-time = []\n";
+    lab.app().configure(&Config::read(config).expect("it is fine"));
+    let screen = lab.keys("?").screen(200, 300);
+    for binding in BINDINGS {
+        // As much of it as a column has room for.
+        let help: String = binding.help.chars().take(40).collect();
+        screen.shows(&help);
+    }
+    screen
+        .shows("F9            save the screen")
+        .shows("Q             quit")
+        .hides("x             the heatmaps over");
+    lab.keys("<Esc>").screen(200, 60).shows("F9 save SVG");
+}
+
+#[test]
+fn it_opens_with_what_is_asked_for() {
+    let mut lab = one_slow();
+    let config =
+        Config::read("page = \"findings\"\nmetric = \"late\"\nsort = \"late\"\nfilter = \"rank<40\"\n");
+    lab.app().configure(&config.expect("it is fine"));
+    assert_eq!(lab.app().scope(), Scope::Findings);
+    lab.keys("1").screen(132, 40).shows("lateness ms").shows("late ms↓").shows("Ranks / rank<40");
+}
+
+#[test]
+fn the_next_screen_goes_on_where_the_last_one_ended() {
+    let mut lab = one_slow();
+    lab.keys(":metric late<Enter>:sort tflops reversed<Enter>/rank<9<Enter>").screen(132, 40);
+    let state = lab.app().state();
+    let mut next = one_slow();
+    next.app().resume(&state);
+    next.screen(132, 40).shows("lateness ms").shows("TFLOPS↓").shows("Ranks / rank<9");
+    next.keys(":<Up>").screen(132, 40).shows(": sort tflops reversed");
+    next.keys("<Esc>");
+    assert_eq!(next.app().state(), state);
+    // What another version kept is passed over.
+    let strange = State {
+        page: "moon".to_owned(),
+        metric: "luck".to_owned(),
+        sort: "!".to_owned(),
+        ..State::default()
+    };
+    next.app().resume(&strange);
+    next.screen(132, 40).shows("lateness ms");
+}

@@ -1,0 +1,125 @@
+//! What the actions are called: with `:`, and where keys are bound anew.
+
+use super::{Action, Folding, Motion};
+use crate::{
+    app::Page,
+    prompt::{Edit, Kind},
+    replay::Control,
+};
+
+impl Action {
+    /// Of actions that a key can mean; the others come from outside, or take a word.
+    pub fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Go(page) => page.name(),
+            Self::Inspect => Page::Rank.name(),
+            Self::Help => "help",
+            Self::Move(motion) => motion.name(),
+            Self::Fold(Folding::Turn) => "turn-branch",
+            Self::Fold(Folding::Open) => "open-branch",
+            Self::Fold(Folding::Close) => "close-branch",
+            Self::Open(Kind::Filter) => "filter",
+            Self::Open(Kind::Command) => "command",
+            Self::Open(Kind::Time) => return None,
+            Self::Edit(edit) => return edit.name(),
+            Self::Control(control) => control.name(),
+            Self::NextMetric => "next-metric",
+            Self::PreviousMetric => "previous-metric",
+            Self::TurnMaps => "over-time",
+            Self::SortNext => "sort-next",
+            Self::Reverse => "reverse",
+            Self::NextJob => "next-job",
+            Self::Close => "back",
+            Self::Explain => "why",
+            Self::NextOdd => "next-odd",
+            Self::NextThread => "next-thread",
+            Self::AskStacks => "read-stacks",
+            Self::TurnNatives => "native",
+            Self::SaveFlame => "save-flame",
+            Self::Report => "report",
+            Self::Capture => "capture",
+            Self::FoldRanks => "fold-ranks",
+            Self::Pin => "pin",
+            Self::OpenFile => "open-file",
+            Self::ExportFile => "export",
+            Self::PageOfFile => "html",
+            Self::Save => "save",
+            Self::Suspend => "suspend",
+            Self::Redraw => "redraw",
+            Self::Quit => "quit",
+            _ => return None,
+        })
+    }
+}
+
+impl Page {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Rank => "rank",
+            Self::Gemms => "gemm",
+            Self::Collectives => "collectives",
+            Self::Steps => "steps",
+            Self::Stacks => "stacks",
+            Self::Findings => "findings",
+            Self::Captures => "captures",
+            Self::Hosts => "hosts",
+        }
+    }
+}
+
+impl Motion {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::PageUp => "page-up",
+            Self::PageDown => "page-down",
+            Self::First => "first",
+            Self::Last => "last",
+        }
+    }
+}
+
+impl Control {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Back => "time-back",
+            Self::Forward => "time-on",
+            Self::FarBack => "time-far-back",
+            Self::FarForward => "time-far-on",
+            Self::Step => "frame-on",
+            Self::StepBack => "frame-back",
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Loop => "loop",
+            Self::NextFinding => "next-finding",
+            Self::PreviousFinding => "previous-finding",
+            Self::AskTime => "goto",
+            Self::Begin => "time-begin",
+            Self::End => "time-end",
+            Self::Record => "record",
+        }
+    }
+}
+
+impl Edit {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Type(_) => return None,
+            Self::Erase => "line-erase",
+            Self::EraseWord => "line-erase-word",
+            Self::EraseLine => "line-erase-all",
+            Self::Left => "line-left",
+            Self::Right => "line-right",
+            Self::Home => "line-begin",
+            Self::End => "line-end",
+            Self::Earlier => "line-earlier",
+            Self::Later => "line-later",
+            Self::Complete => "line-complete",
+            Self::Enter => "line-enter",
+            Self::Cancel => "line-leave",
+        })
+    }
+}

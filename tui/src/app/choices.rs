@@ -1,0 +1,50 @@
+//! What the user would have the screen begin with, and what it is when it ends.
+
+use super::{App, Column, Metric, Page, Sort};
+use crate::{
+    config::{Config, State},
+    filter::Filter,
+    prompt::Kind,
+    spoken,
+};
+
+impl App {
+    pub fn configure(&mut self, config: &Config) {
+        self.keymap = config.keymap.clone();
+        self.page = config.page.unwrap_or(self.page);
+        self.maps = config.metric.map_or(self.maps, |metric| self.maps.showing(metric));
+        self.sort = config.sort.unwrap_or(self.sort);
+        self.filter = config.filter.clone().or_else(|| self.filter.take());
+    }
+
+    /// Goes on from where another screen ended, as far as that is understood.
+    pub fn resume(&mut self, state: &State) {
+        let page = Page::ALL.into_iter().find(|page| page.name() == state.page && *page != Page::Rank);
+        self.page = page.unwrap_or(self.page);
+        let metric = Metric::ALL.into_iter().find(|metric| metric.word() == state.metric);
+        self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
+        self.sort = spoken::sort(&state.sort).unwrap_or(self.sort);
+        if let Ok(filter) = Filter::read(&state.filter) {
+            self.filter = Some(filter);
+        }
+        for (kind, lines) in [(Kind::Filter, &state.filters), (Kind::Command, &state.commands)] {
+            for line in lines {
+                self.lines.keep(kind, line);
+            }
+        }
+    }
+
+    /// What another screen would go on from.
+    pub fn state(&self) -> State {
+        let lines = |kind| self.lines.of(kind).map(str::to_owned).collect();
+        let Sort { column, reversed } = self.sort;
+        State {
+            page: self.page.name().to_owned(),
+            metric: self.maps.metrics(&self.survey.told())[0].word().to_owned(),
+            sort: format!("{}{}", Column::word(column), if reversed { " reversed" } else { "" }),
+            filter: self.filter.as_ref().map_or_else(String::new, |filter| filter.text().to_owned()),
+            filters: lines(Kind::Filter),
+            commands: lines(Kind::Command),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The whole file as it would be if nothing were changed: every setting, every key.
+
+use std::fmt::Write as _;
+
+use super::SETTINGS;
+use crate::keymap::{BINDINGS, Scope};
+
+pub fn sample() -> String {
+    let mut text = String::from(
+        "# Settings of xpu-top: ~/.config/xpu-top/config.toml, --config FILE or XPU_TOP_CONFIG.\n\
+         # Everything is as it is without this file; take away the # of what you change.\n",
+    );
+    for setting in SETTINGS {
+        let _ = write!(text, "\n# {}\n#{} = {}\n", setting.means, setting.name, setting.usual);
+    }
+    text.push_str(
+        "\n# Keys by the action they mean: a letter, Space, Enter, Up, PgDn, F5, Ctrl-w, Shift-Left, or several in [ ]. None: [].\n\
+         # Under [keys] an action has these keys wherever it has any; under [keys.VIEW] there alone.\n#[keys]\n",
+    );
+    for scope in Scope::ALL {
+        let bindings: Vec<_> = BINDINGS.iter().filter(|binding| binding.scope == scope).collect();
+        if bindings.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n# {}\n#[keys.{}]\n", scope.title(), scope.name());
+        for binding in bindings {
+            let Some(name) = binding.action.name() else { continue };
+            let keys: Vec<_> = binding.keys.iter().map(|key| quoted(&key.written())).collect();
+            let _ = writeln!(text, "#{name} = [{}]  # {}", keys.join(", "), binding.help);
+        }
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains(['"', '\\']) { format!("'{text}'") } else { format!("\"{text}\"") }
+}

@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{action::Action, keymap::Key, replay::Control};
+
+#[track_caller]
+fn wrong(file: &str) -> String {
+    Config::read(file).expect_err(file).to_string()
+}
+
+fn key(text: &str) -> Key {
+    text.parse().unwrap()
+}
+
+#[test]
+fn settings_are_read() {
+    let config = Config::read(
+        "page = \"stacks\"\nmetric = \"power\"\nsort = \"late reversed\"\nfilter = \"rank<8\"\nmouse = false\nkeep_state = true\n",
+    )
+    .unwrap();
+    assert_eq!((config.page, config.metric), (Some(Page::Stacks), Some(Metric::Power)));
+    assert!(config.sort.unwrap().reversed && config.keep_state && !config.mouse);
+    assert_eq!(config.filter.unwrap().text(), "rank<8");
+    assert!(Config::read("").unwrap().mouse);
+}
+
+#[test]
+fn keys_are_bound_anew_everywhere_or_in_one_view() {
+    let keymap =
+        Config::read("[keys]\nquit = [\"Q\", \"F10\"]\npause = \"p\"\n[keys.stacks]\npause = \"P\"\n")
+            .unwrap()
+            .keymap;
+    let means = |text: &str, scope| format!("{:?}", keymap.lookup(key(text), scope));
+    let pause = format!("{:?}", Some(Action::Control(Control::Pause)));
+    assert_eq!(means("Q", Scope::Overview), format!("{:?}", Some(Action::Quit)));
+    assert_eq!(means("q", Scope::Overview), "None");
+    // There is always a way out.
+    assert_eq!(means("Ctrl-c", Scope::Overview), format!("{:?}", Some(Action::Quit)));
+    assert_eq!((means("p", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
+    assert_eq!(means("p", Scope::Stacks), "None");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_and_what_would_be_right() {
+    for (file, said) in [
+        ("\nmuose = true", "line 2: no setting is called muose: did you mean mouse?"),
+        ("mouse = \"yes\"", "line 1: mouse: expected true or false"),
+        ("page = \"stakcs\"", "line 1: page: no view is called `stakcs`: write one of overview, gemm"),
+        ("page = 1", "line 1: page: expected text in quotes"),
+        ("sort = \"lte\"", "line 1: sort: no column is called lte: did you mean late?"),
+        ("\n\nfilter = \"tflps<3\"", "line 3: filter: no field is called tflps"),
+        ("[keys]\n\npaus = \"p\"", "line 3: no action is called paus: did you mean pause?"),
+        ("[keys]\npause = \"Spacebar\"", "line 2: pause: `Spacebar` is no key"),
+        ("[keys]\npause = [\"p\", 3]", "line 2: pause: expected text in quotes"),
+        ("[keys]\npause = \"Shift-x\"", "line 2: pause: `Shift-x` is no key"),
+        ("[keys.stakcs]\npause = \"p\"", "line 1: no view is called stakcs: did you mean stacks?"),
+        (
+            "[keys.overview]\n\nnext-odd = \"z\"",
+            "line 3: no action is called next-odd: did you mean next-odd? in overview",
+        ),
+        ("[keys]\nreport = \"z\"\npause = \"j\"", "line 3: j would be down and pause (Overview)"),
+        ("[keys]\nreport = \"q\"", "line 2: q would be report and quit"),
+        ("mouse = true\nmouse = false", "line 2:"),
+        ("mouse = ", "line 1:"),
+        ("keys = 3", "line 1: keys is a table"),
+    ] {
+        let found = wrong(file);
+        assert!(found.starts_with(said), "{file:?}: {found}");
+    }
+}
+
+/// The sample says what is there: without its `#` nothing changes, and nothing in it is wrong.
+#[test]
+fn the_sample_is_a_file_that_changes_nothing() {
+    let uncommented: String = sample()
+        .lines()
+        .map(|line| {
+            line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned() + "\n"
+        })
+        .collect();
+    let config = Config::read(&uncommented).unwrap_or_else(|fault| panic!("{fault}\n{uncommented}"));
+    let usual = Keymap::default();
+    for ((binding, own), (_, keys)) in config.keymap.all().zip(usual.all()) {
+        assert_eq!(own, keys, "{:?}", binding.action);
+    }
+    assert!(config.filter.is_none() && config.mouse && !config.keep_state);
+}
+
+#[test]
+fn a_key_is_read_as_it_is_written() {
+    for binding in crate::keymap::BINDINGS {
+        for key in binding.keys {
+            assert_eq!(key.written().parse(), Ok(*key));
+        }
+    }
+    assert_eq!(key("F5").written(), "F5");
+}
+
+#[test]
+fn what_is_kept_comes_back_and_nonsense_is_nothing() {
+    let folder = std::env::temp_dir().join(format!("xpu-top-state-{}", std::process::id()));
+    let path = folder.join("deep").join("state.json");
+    let state = State { page: "steps".to_owned(), filters: vec!["rank<3".to_owned()], ..State::default() };
+    state.save(&path).unwrap();
+    assert_eq!(State::load(&path), state);
+    std::fs::write(&path, "{\"page\": 3").unwrap();
+    assert_eq!(State::load(&path), State::default());
+    let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+    assert_eq!(left, 1, "nothing lies beside it");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+proptest! {
+    #[test]
+    fn no_file_brings_it_down(text in any::<String>(), keys in "(\\[keys(\\.[a-z]{1,6})?\\]\n)?[a-z-]{1,8} = (\"[^\"]{0,8}\"|[0-9]|\\[\\])\n") {
+        let _ = Config::read(&text);
+        let _ = Config::read(&keys);
+    }
+}

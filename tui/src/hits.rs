@@ -1,0 +1,137 @@
+//! What stands where on the screen, for the mouse: made anew with each picture, and kept nowhere.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::{Position, Rect};
+use xpu_shared::id::Rank;
+
+use crate::{
+    action::{Action, Motion},
+    app::{App, Metric, Overlay, Seat},
+    widget::grid::Grid,
+};
+
+/// Lines a notch of the wheel moves by.
+const NOTCH: usize = 3;
+
+/// What a click means.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// The same as a key.
+    Do(Action),
+    /// A rank: the first click selects it, the next one shows it alone.
+    Rank(Rank),
+    /// The worst of some rows of the survey.
+    Worst(Vec<usize>, Metric),
+    /// Ranks in their places on a map.
+    Map(Box<Grid>, Metric),
+    /// A line of the list that the view is about, from the top.
+    Line(usize),
+    /// The bar of a replay's time.
+    Time,
+}
+
+/// What was drawn last is on top.
+#[derive(Clone, Debug, Default)]
+pub struct Hits(Vec<(Rect, Target)>);
+
+impl Hits {
+    pub(crate) fn put(&mut self, area: Rect, target: Target) {
+        self.0.push((area, target));
+    }
+
+    /// Lines of the list that the view is about, below its head.
+    pub(crate) fn lines(&mut self, area: Rect, shown: Range<usize>) {
+        for (line, y) in shown.zip(area.y + 1..) {
+            self.put(Rect { y, height: 1, ..area }, Target::Line(line));
+        }
+    }
+
+    /// Nothing below can be hit.
+    pub(crate) fn cover(&mut self) {
+        self.0.clear();
+    }
+
+    fn at(&self, x: u16, y: u16) -> Option<&(Rect, Target)> {
+        self.0.iter().rev().find(|(area, _)| area.contains(Position { x, y }))
+    }
+
+    /// What the event means: mostly nothing, of a wheel several steps.
+    pub fn meant(&self, event: MouseEvent, app: &App) -> Vec<Action> {
+        let (x, y) = (event.column, event.row);
+        match event.kind {
+            MouseEventKind::Down(MouseButton::Left) => self
+                .at(x, y)
+                .and_then(|(area, target)| target.clicked(*area, (x, y), app))
+                .into_iter()
+                .collect(),
+            // The hand need not stay on one line to move along the bar.
+            MouseEventKind::Drag(MouseButton::Left) => {
+                let bar = self.0.iter().find(|(area, target)| {
+                    matches!(target, Target::Time)
+                        && area.y.abs_diff(y) <= 1
+                        && (area.left()..area.right()).contains(&x)
+                });
+                bar.map(|(area, _)| moment(*area, x)).into_iter().collect()
+            }
+            MouseEventKind::ScrollDown => vec![Action::Move(Motion::Down); NOTCH],
+            MouseEventKind::ScrollUp => vec![Action::Move(Motion::Up); NOTCH],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Target {
+    fn clicked(&self, area: Rect, (x, y): (u16, u16), app: &App) -> Option<Action> {
+        match self {
+            Self::Do(action) => Some(action.clone()),
+            Self::Rank(rank) => Some(rank_clicked(*rank, app)),
+            Self::Worst(rows, metric) => worst(rows.iter().copied(), *metric, app),
+            Self::Map(grid, metric) => {
+                let (across, down) = (usize::from(x - area.x), usize::from(y - area.y));
+                let lines = if grid.halves() {
+                    2 * down..2 * down + 2
+                } else {
+                    down / grid.tall()..down / grid.tall() + 1
+                };
+                let slots = lines.filter_map(|line| grid.slots_at(across, line)).flatten();
+                let survey = &app.survey;
+                let rows = slots.flat_map(|slot| match (survey.bundles.get(slot), survey.seats.at(slot)) {
+                    (Some(bundle), _) => bundle.rows.clone(),
+                    (None, Some(Seat::Seen(row))) if survey.bundles.is_empty() => vec![row],
+                    _ => Vec::new(),
+                });
+                worst(rows, *metric, app)
+            }
+            Self::Line(line) => Some(Action::Line(*line)),
+            Self::Time => Some(moment(area, x)),
+        }
+    }
+}
+
+fn rank_clicked(rank: Rank, app: &App) -> Action {
+    if app.selected == Some(rank) && app.overlay == Overlay::None {
+        Action::Inspect
+    } else {
+        Action::SelectRank(rank)
+    }
+}
+
+/// Of several ranks at a place it is the worst that is seen, so that it is meant.
+fn worst(rows: impl Iterator<Item = usize>, metric: Metric, app: &App) -> Option<Action> {
+    let scale = app.survey.scale(metric);
+    let bad = |row: usize| {
+        let value = app.survey.rows().get(row).and_then(|row| metric.of(row));
+        scale.zip(value).map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
+    };
+    let listed = rows.filter(|&row| app.survey.rows().get(row).is_some_and(|row| !row.aside));
+    let row = listed.reduce(|one, other| if bad(other) > bad(one) { other } else { one })?;
+    Some(rank_clicked(app.survey.rows().get(row)?.status.rank, app))
+}
+
+fn moment(bar: Rect, x: u16) -> Action {
+    let share = f64::from(x.saturating_sub(bar.x)) / f64::from(bar.width.saturating_sub(1).max(1));
+    Action::GoTo(format!("{:.3}%", share.min(1.0) * 100.0))
+}

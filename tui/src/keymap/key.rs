@@ -1,0 +1,73 @@
+//! Keys as they are written in a file.
+
+use std::str::FromStr;
+
+use crossterm::event::KeyCode;
+
+use super::Key;
+
+const NAMED: [(&str, KeyCode); 16] = [
+    ("Space", KeyCode::Char(' ')),
+    ("Enter", KeyCode::Enter),
+    ("Esc", KeyCode::Esc),
+    ("Tab", KeyCode::Tab),
+    ("Backspace", KeyCode::Backspace),
+    ("Delete", KeyCode::Delete),
+    ("Insert", KeyCode::Insert),
+    ("Up", KeyCode::Up),
+    ("Down", KeyCode::Down),
+    ("Left", KeyCode::Left),
+    ("Right", KeyCode::Right),
+    ("PgUp", KeyCode::PageUp),
+    ("PgDn", KeyCode::PageDown),
+    ("Home", KeyCode::Home),
+    ("End", KeyCode::End),
+    ("BackTab", KeyCode::BackTab),
+];
+
+impl Key {
+    /// As a file has it: without signs that no keyboard has.
+    pub fn written(self) -> String {
+        let control = if self.control { "Ctrl-" } else { "" };
+        let shift = if self.shift { "Shift-" } else { "" };
+        let name = NAMED.iter().find(|(_, code)| *code == self.code).map(|(name, _)| (*name).to_owned());
+        let name = name.unwrap_or_else(|| match self.code {
+            KeyCode::Char(c) => c.to_string(),
+            other => other.to_string(),
+        });
+        format!("{control}{shift}{name}")
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is no key: write a letter, Space, Enter, Up, PgDn, F5, Ctrl-w or Shift-Left")
+        };
+        let (control, rest) = text.strip_prefix("Ctrl-").map_or((false, text), |rest| (true, rest));
+        let (shift, rest) = rest.strip_prefix("Shift-").map_or((false, rest), |rest| (true, rest));
+        let mut letters = rest.chars();
+        let code = match (letters.next(), letters.next()) {
+            (Some(c), None) if !c.is_control() && !c.is_whitespace() => KeyCode::Char(c),
+            _ => {
+                let named =
+                    NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(rest)).map(|(_, code)| *code);
+                let function = || {
+                    let number =
+                        rest.strip_prefix('F')?.parse().ok().filter(|number| (1..=24).contains(number));
+                    number.map(KeyCode::F)
+                };
+                named.or_else(function).ok_or_else(wrong)?
+            }
+        };
+        // A terminal tells of Shift with these alone, and of Ctrl with letters.
+        let shifts = matches!(code, KeyCode::Left | KeyCode::Right);
+        let controls = matches!(code, KeyCode::Char(c) if c != ' ');
+        if (shift && !shifts) || (control && !controls) {
+            return Err(wrong());
+        }
+        Ok(Self { code, control, shift })
+    }
+}

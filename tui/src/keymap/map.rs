@@ -1,0 +1,102 @@
+//! Which keys are in force: those of the table, or what the user would rather have.
+
+use std::fmt;
+
+use crossterm::event::KeyCode;
+
+use super::{Anywhere, BINDINGS, Binding, Key, List, Prompt, Scope, Time};
+use crate::{action::Action, prompt::Edit};
+
+/// The keys of each of [`BINDINGS`], in its order.
+#[derive(Clone, Debug)]
+pub struct Keymap {
+    keys: Vec<Vec<Key>>,
+}
+
+impl Default for Keymap {
+    fn default() -> Self {
+        Self { keys: BINDINGS.iter().map(|binding| binding.keys.to_vec()).collect() }
+    }
+}
+
+/// Two things that one key would mean at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clash {
+    pub key: Key,
+    /// Names of the actions.
+    pub names: (&'static str, &'static str),
+    pub scope: Scope,
+}
+
+impl fmt::Display for Clash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (one, other) = self.names;
+        write!(
+            f,
+            "{} would be {one} and {other} ({}): give one of them another key",
+            self.key,
+            self.scope.title()
+        )
+    }
+}
+
+impl Keymap {
+    /// All bindings with their keys.
+    pub fn all(&self) -> impl Iterator<Item = (&'static Binding, &[Key])> {
+        BINDINGS.iter().zip(self.keys.iter().map(Vec::as_slice))
+    }
+
+    /// The bindings in force: those of the scope, and those in force anywhere.
+    pub fn in_force(&self, scope: Scope) -> impl Iterator<Item = (&'static Binding, &[Key])> {
+        self.all().filter(move |(binding, _)| match binding.scope {
+            List => scope.is_list(),
+            // While a line is typed, every other key is a letter of it.
+            Anywhere => scope != Prompt,
+            Time => scope.has_time(),
+            other => other == scope,
+        })
+    }
+
+    /// What the key means now.
+    pub fn lookup(&self, key: Key, scope: Scope) -> Option<Action> {
+        let bound = self.in_force(scope).find(|(_, keys)| keys.contains(&key));
+        bound.map(|(binding, _)| binding.action.clone()).or_else(|| match key.code {
+            // Whatever else is bound, there is a way out.
+            KeyCode::Char('c') if key.control => Some(Action::Quit),
+            KeyCode::Char('z') if key.control => Some(Action::Suspend),
+            KeyCode::Char(c) if scope == Prompt && !key.control => Some(Action::Edit(Edit::Type(c))),
+            _ => None,
+        })
+    }
+
+    /// Gives every action of this name these keys, in one scope or in all. `false` where none is called so there.
+    pub fn bind(&mut self, scope: Option<Scope>, name: &str, keys: &[Key]) -> bool {
+        let mut found = false;
+        for (binding, own) in BINDINGS.iter().zip(&mut self.keys) {
+            let meant =
+                binding.action.name() == Some(name) && scope.is_none_or(|scope| scope == binding.scope);
+            if meant {
+                *own = keys.to_vec();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// The first key that would mean two things where it is pressed.
+    pub fn clash(&self) -> Option<Clash> {
+        Scope::ALL.into_iter().find_map(|scope| {
+            let bound: Vec<_> = self
+                .in_force(scope)
+                .flat_map(|(binding, keys)| keys.iter().map(move |key| (*key, binding)))
+                .collect();
+            bound.iter().enumerate().find_map(|(index, (key, binding))| {
+                let name = binding.action.name()?;
+                let other =
+                    |(known, other): &&(Key, &Binding)| known == key && other.action.name() != Some(name);
+                let (_, other) = bound[..index].iter().find(other)?;
+                Some(Clash { key: *key, names: (other.action.name()?, name), scope })
+            })
+        })
+    }
+}

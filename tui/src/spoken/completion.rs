@@ -1,0 +1,41 @@
+//! What could be said next.
+
+use super::names;
+use crate::{
+    app::{Column, Metric},
+    filter,
+};
+
+/// What is there to be named.
+#[derive(Clone, Debug, Default)]
+pub struct Names<'a> {
+    pub hosts: Vec<&'a str>,
+    pub jobs: Vec<&'a str>,
+}
+
+/// The byte where the word that is being typed begins, and the words it may become.
+pub fn complete(text: &str, there: &Names<'_>) -> (usize, Vec<String>) {
+    let begin = text.len() - text.trim_start().len();
+    let Some(end) = text[begin..].find(char::is_whitespace).map(|end| begin + end) else {
+        return (begin, beginning(&text[begin..], &names()));
+    };
+    let from = text[end..].find(|c: char| !c.is_whitespace()).map_or(text.len(), |blanks| end + blanks);
+    let (name, rest) = (&text[begin..end], &text[from..]);
+    match name {
+        "metric" => (from, beginning(rest, &Metric::ALL.map(Metric::word))),
+        "sort" => match rest.rfind(char::is_whitespace) {
+            None => (from, beginning(rest, &Column::ALL.map(Column::word))),
+            Some(at) => (from + at + 1, beginning(&rest[at + 1..], &["reversed"])),
+        },
+        "job" => (from, beginning(rest, &there.jobs)),
+        "filter" => {
+            let (at, words) = filter::complete(rest, &there.hosts);
+            (from + at, words)
+        }
+        _ => (text.len(), Vec::new()),
+    }
+}
+
+fn beginning(word: &str, known: &[&str]) -> Vec<String> {
+    known.iter().filter(|name| name.starts_with(word)).map(|name| (*name).to_owned()).collect()
+}

@@ -1,0 +1,93 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::app::Page;
+
+fn said(text: &str) -> String {
+    match read(text) {
+        Ok(action) => format!("{action:?}"),
+        Err(fault) => format!("{}: {}", fault.column(text), fault.what),
+    }
+}
+
+#[test]
+fn commands_are_understood() {
+    for (text, meant) in [
+        ("metric power", Action::ShowMetric(Metric::Power)),
+        ("sort late", Action::SortBy(Sort { column: Column::Late, reversed: false })),
+        (" sort  tflops  reversed ", Action::SortBy(Sort { column: Column::Gemm, reversed: true })),
+        ("rank 37", Action::InspectRank(Rank(37))),
+        ("rank", Action::Inspect),
+        ("job eval", Action::ChooseJob("eval".into())),
+        ("job", Action::NextJob),
+        ("goto +10m", Action::GoTo("+10m".to_owned())),
+        ("capture 5", Action::CaptureSteps(5)),
+        ("capture", Action::Capture),
+        ("w a b.svg", Action::SaveTo("a b.svg".into())),
+        ("w", Action::Save),
+        ("q", Action::Quit),
+        ("stacks", Action::Go(Page::Stacks)),
+        ("next-finding", Action::Control(crate::replay::Control::NextFinding)),
+        ("filter", Action::Filter(None)),
+    ] {
+        assert_eq!(said(text), format!("{meant:?}"), "{text}");
+    }
+    assert!(said("filter rank<64").starts_with("Filter(Some(Filter { text: \"rank<64\""));
+}
+
+#[test]
+fn what_is_not_understood_is_pointed_at() {
+    for (text, at) in [
+        ("metrc power", "0: no command is called metrc: did you mean metric?"),
+        ("metric powr", "7: no quantity is called powr: did you mean power?"),
+        ("metric", "6: expected a quantity: tflops, bus,"),
+        ("sort late down", "10: expected reversed"),
+        ("rank x", "5: expected a rank's number"),
+        ("capture 0", "8: expected a number of steps"),
+        ("  filter rank<64 & tflps<1", "19: no field is called tflps"),
+        ("goto", "4: expected a time"),
+        ("q now", "2: expected nothing more"),
+        ("stacks now", "7: expected nothing more"),
+        ("", "0: expected a command"),
+        ("line-enter", "0: no command is called"),
+    ] {
+        assert!(said(text).starts_with(at), "{text}: {}", said(text));
+    }
+}
+
+#[test]
+fn words_are_completed() {
+    let there = Names { hosts: vec!["gpu-001"], jobs: vec!["llama", "eval"] };
+    let complete = |text: &str| complete(text, &there);
+    assert_eq!(complete("met"), (0, vec!["metric".to_owned()]));
+    assert_eq!(complete("metric po"), (7, vec!["power".to_owned()]));
+    assert_eq!(complete("sort late r"), (10, vec!["reversed".to_owned()]));
+    assert_eq!(complete("job ").1, ["llama", "eval"]);
+    assert_eq!(complete(" filter rank<5 & host=g"), (22, vec!["gpu-001".to_owned()]));
+    assert_eq!(complete("goto +1").1, [""; 0]);
+}
+
+/// One name, one thing: the docs list them.
+#[test]
+fn every_action_with_a_key_has_a_name_of_its_own_that_can_be_said() {
+    for binding in BINDINGS {
+        let name = binding.action.name().unwrap_or_else(|| panic!("{:?} has no name", binding.action));
+        for other in BINDINGS {
+            let same = format!("{:?}", binding.action) == format!("{:?}", other.action);
+            assert_eq!(same, other.action.name() == Some(name), "{name}");
+        }
+        let typed = matches!(binding.action, Action::Edit(_) | Action::Open(_));
+        assert!(typed || names().contains(&name), "{name}");
+        assert!(typed || name == "goto" || read(name).is_ok(), "{name}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_brings_it_down(text in "(metric|sort|filter|rank|job|goto|capture|w|q)?[ ]{0,2}.{0,20}") {
+        if let Err(fault) = read(&text) {
+            prop_assert!(text.is_char_boundary(fault.at), "{fault:?}");
+        }
+        complete(&text, &Names::default());
+    }
+}

@@ -1,0 +1,44 @@
+//! From job to job.
+
+use crate::{
+    action::Effect,
+    app::{App, Choice, Note, Stacks},
+    nearest::nearest,
+};
+use xpu_shared::{id::JobName, job::Job};
+
+pub(super) fn next(app: &mut App) {
+    app.settle();
+    let names: Vec<_> = app.jobs.iter().map(|job| job.name().clone()).collect();
+    let shown = app.job().map(Job::name);
+    let at = shown.and_then(|shown| names.iter().position(|name| name == shown));
+    let next = at.map_or(0, |at| (at + 1) % names.len());
+    match names.into_iter().nth(next) {
+        Some(name) if at != Some(next) => {
+            show(app, name);
+        }
+        _ => app.note = Some(Note::Done("there is no other job".to_owned())),
+    }
+}
+
+/// The job that was named, if there is one.
+pub(super) fn choose(app: &mut App, name: JobName) -> Option<Effect> {
+    if app.jobs.get(&name).is_some() {
+        show(app, name);
+        return None;
+    }
+    let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
+    let there = match nearest(name.as_str(), names.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None if names.is_empty() => "none is there".to_owned(),
+        None => format!("there are {}", names.join(", ")),
+    };
+    app.note = Some(Note::Failed(format!("no job is called {name}: {there}")));
+    None
+}
+
+fn show(app: &mut App, name: JobName) {
+    app.choice = Choice::Named(name);
+    (app.selected, app.pinned) = (None, None);
+    app.stacks = Stacks::default();
+}
