@@ -16,6 +16,7 @@ use crate::{
     arrival::Arrival,
     capturer,
     filter::Filter,
+    palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,
     replay::{Control, Mark},
@@ -69,6 +70,8 @@ pub enum Action {
     Move(Motion),
     /// Show this quantity on the heatmaps.
     ShowMetric(Metric),
+    /// These colours.
+    Dress(Theme),
     /// List only ranks that are so, or all.
     Filter(Option<Box<Filter>>),
     SelectRank(Rank),

@@ -18,7 +18,9 @@ use crate::{
     app::{Metric, Page, Sort},
     filter::Filter,
     keymap::{Key, Keymap, Scope},
+    look::Wishes,
     nearest::nearest,
+    palette::Theme,
     spoken,
 };
 
@@ -38,6 +40,7 @@ pub struct Config {
     pub sort: Option<Sort>,
     pub filter: Option<Filter>,
     pub mouse: bool,
+    pub wishes: Wishes,
     /// Whether the next screen begins where this one ended.
     pub keep_state: bool,
     pub keymap: Keymap,
@@ -51,6 +54,7 @@ impl Default for Config {
             sort: None,
             filter: None,
             mouse: true,
+            wishes: Wishes::default(),
             keep_state: false,
             keymap: Keymap::default(),
         }
@@ -119,6 +123,34 @@ const SETTINGS: &[Setting] = &[
         read: |value, config| {
             let text = Some(text(value)?).filter(|text| !text.trim().is_empty());
             config.filter = text.map(Filter::read).transpose().map_err(|fault| fault.what)?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "theme",
+        means: "The colours: dark, cividis, light, high-contrast, mono.",
+        usual: "\"dark\"",
+        read: |value, config| {
+            let all = Theme::ALL.map(|theme| (theme.name(), theme));
+            config.wishes.theme = Some(one_of(text(value)?, "theme", all.into_iter())?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "ascii",
+        means: "Whether only plain ASCII is drawn; left out, what the locale can.",
+        usual: "false",
+        read: |value, config| {
+            config.wishes.ascii = Some(boolean(value)?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "reduced_motion",
+        means: "Whether the screen changes by itself once a second at most.",
+        usual: "false",
+        read: |value, config| {
+            config.wishes.reduced_motion = Some(boolean(value)?);
             Ok(())
         },
     },

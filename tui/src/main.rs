@@ -50,7 +50,8 @@ fn main() -> ExitCode {
 /// The screen on a recording.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
-    let look = line.look.look()?;
+    let config = line.config()?;
+    let look = line.look.look(config.wishes)?;
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
         None => None,
@@ -63,7 +64,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
         look,
         tape: Some((tape, begin)),
         filter: line.filter.clone(),
-        config: line.config()?,
+        config,
         ..WatchOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -74,7 +75,8 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
 /// The screen.
 fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let args = &line.watch;
-    let (hosts, look) = (args.hosts()?, line.look.look()?);
+    let (hosts, config) = (args.hosts()?, line.config()?);
+    let look = line.look.look(config.wishes)?;
     let key = args.way.key()?;
     let capturer = Capturer::new(Ways { endpoints: hosts.endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
@@ -85,7 +87,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
         look,
         warnings,
         filter: line.filter.clone(),
-        config: line.config()?,
+        config,
         live: Some(live),
         capturer: Some(capturer),
         ..WatchOptions::default()

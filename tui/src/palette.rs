@@ -123,6 +123,12 @@ impl Palette {
         Self { depth, theme, letters: Letters::Unicode }
     }
 
+    /// The same of another theme.
+    #[must_use]
+    pub fn dressed(self, theme: Theme) -> Self {
+        Self::new(self.depth, theme).with_letters(self.letters)
+    }
+
     #[must_use]
     pub fn with_letters(self, letters: Letters) -> Self {
         Self { letters, ..self }

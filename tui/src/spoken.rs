@@ -13,6 +13,7 @@ use crate::{
     filter::{Fault, Filter},
     keymap::BINDINGS,
     nearest::nearest,
+    palette::Theme,
 };
 
 pub use completion::{Names, complete};
@@ -40,6 +41,7 @@ const fn spoken(
 
 pub const SPOKEN: &[Spoken] = &[
     spoken(&["metric"], "NAME", "this quantity on the heatmaps", metric),
+    spoken(&["theme"], "NAME", "other colours: dark, cividis, light, high-contrast, mono", theme),
     spoken(&["sort"], "COLUMN [reversed]", "sort the ranks by it, worst first", |text| {
         sort(text).map(Action::SortBy)
     }),
@@ -145,6 +147,10 @@ fn optional(text: &str, without: Action, with: impl Fn() -> Result<Action, Fault
 fn metric(text: &str) -> Result<Action, Fault> {
     let found = Metric::ALL.into_iter().find(|metric| metric.word() == text);
     found.map(Action::ShowMetric).ok_or_else(|| none(text, "quantity", &Metric::ALL.map(Metric::word)))
+}
+
+fn theme(text: &str) -> Result<Action, Fault> {
+    text.parse().map(Action::Dress).map_err(|_unknown| none(text, "theme", &Theme::ALL.map(Theme::name)))
 }
 
 /// `late`, `tflops reversed`

@@ -79,6 +79,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         }
         Action::Capture => return Some(Effect::Capture(None)),
         Action::CaptureSteps(steps) => return Some(Effect::Capture(Some(steps))),
+        Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
         Action::ShowMetric(metric) => app.maps = app.maps.showing(metric),
         Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
         Action::SelectRank(rank) => app.selected = Some(rank),

@@ -38,7 +38,8 @@ impl LookArgs {
         })
     }
 
-    pub fn look(&self) -> Result<Look, UsageError> {
-        Ok(self.wishes()?.look(|name| std::env::var(name).ok()))
+    /// What was not said here is as the settings have it.
+    pub fn look(&self, settings: Wishes) -> Result<Look, UsageError> {
+        Ok(self.wishes()?.or(settings).look(|name| std::env::var(name).ok()))
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     capturer::{Capturer, Ways},
     command::stacks::check_writable,
     live,
+    look::Wishes,
     parts::Parts,
     watch::{WatchOptions, watch},
 };
@@ -152,7 +153,7 @@ fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
 }
 
 pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let (plan, look) = (args.plan()?, args.look.look()?);
+    let (plan, look) = (args.plan()?, args.look.look(Wishes::default())?);
     check_writable(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;

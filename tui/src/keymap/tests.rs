@@ -18,6 +18,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Opened(..)
         | Action::CaptureSteps(_)
         | Action::ShowMetric(_)
+        | Action::Dress(_)
         | Action::Filter(_)
         | Action::SelectRank(_)
         | Action::InspectRank(_)

@@ -4,6 +4,7 @@ use super::names;
 use crate::{
     app::{Column, Metric},
     filter,
+    palette::Theme,
 };
 
 /// What is there to be named.
@@ -23,6 +24,7 @@ pub fn complete(text: &str, there: &Names<'_>) -> (usize, Vec<String>) {
     let (name, rest) = (&text[begin..end], &text[from..]);
     match name {
         "metric" => (from, beginning(rest, &Metric::ALL.map(Metric::word))),
+        "theme" => (from, beginning(rest, &Theme::ALL.map(Theme::name))),
         "sort" => match rest.rfind(char::is_whitespace) {
             None => (from, beginning(rest, &Column::ALL.map(Column::word))),
             Some(at) => (from + at + 1, beginning(&rest[at + 1..], &["reversed"])),
