@@ -22,7 +22,7 @@ fn help_lists_every_binding_as_it_is_bound() {
         .shows("F9            save the screen")
         .shows("Q             quit")
         .hides("x             the heatmaps over");
-    lab.keys("<Esc>").screen(200, 60).shows("F9 save SVG");
+    lab.keys("<Esc>").screen(260, 60).shows("F9 save SVG");
 }
 
 #[test]

@@ -7,7 +7,7 @@ const OF_ANY_JOB: [(&str, &str); 8] = [
     ("2", "Esc back"),
     ("3", "by shape"),
     ("4", "Communicators"),
-    ("5", "Steps"),
+    ("5", "Where time goes"),
     ("6", "Who is where"),
     ("7", "Came and went"),
     ("8", "Captures"),

@@ -117,25 +117,32 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::SortNext => sort::next(app),
         Action::Reverse => sort::turn(app),
         Action::NextJob => job::next(app),
-        Action::Help => {
-            app.help = 0;
-            app.overlay = match app.overlay {
-                Overlay::None => Overlay::Help,
-                Overlay::Help => Overlay::None,
-            }
-        }
-        Action::Close => match (app.overlay, app.page) {
-            (Overlay::Help, _) => app.overlay = Overlay::None,
-            // What was done last is taken back first.
-            (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
-            (Overlay::None, Page::Overview) => app.selected = None,
-            (Overlay::None, Page::Captures) if app.files.close() => {}
-            (Overlay::None, _) => return go::to(app, Page::Overview),
-        },
+        Action::Help => turn_help(app),
+        Action::Close => return close(app),
         Action::Save => return Some(save::picture(app)),
         Action::Suspend => return Some(Effect::Suspend),
         Action::Redraw => return Some(Effect::Redraw),
         Action::Quit => return Some(Effect::Quit),
+    }
+    None
+}
+
+fn turn_help(app: &mut App) {
+    app.help = 0;
+    app.overlay = match app.overlay {
+        Overlay::None => Overlay::Help,
+        Overlay::Help => Overlay::None,
+    }
+}
+
+/// What was done last is taken back first.
+fn close(app: &mut App) -> Option<Effect> {
+    match (app.overlay, app.page) {
+        (Overlay::Help, _) => app.overlay = Overlay::None,
+        (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
+        (Overlay::None, Page::Overview) => app.selected = None,
+        (Overlay::None, Page::Captures) if app.files.close() => {}
+        (Overlay::None, _) => return go::to(app, Page::Overview),
     }
     None
 }

@@ -210,9 +210,13 @@ fn disable(switched: &mut Switched) {
 
 fn switch_kernels(on: bool) -> Result<(), c_int> {
     let kernels = KERNEL as c_int;
-    // SAFETY: no precondition.
-    let rc =
-        if on { unsafe { cuptiActivityEnable(kernels) } } else { unsafe { cuptiActivityDisable(kernels) } };
+    let rc = if on {
+        // SAFETY: no precondition.
+        unsafe { cuptiActivityEnable(kernels) }
+    } else {
+        // SAFETY: as above.
+        unsafe { cuptiActivityDisable(kernels) }
+    };
     match rc.unwrap_or(NOT_INITIALIZED) {
         SUCCESS => Ok(()),
         code => Err(code),

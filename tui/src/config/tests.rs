@@ -27,7 +27,7 @@ fn settings_are_read() {
 #[test]
 fn keys_are_bound_anew_everywhere_or_in_one_view() {
     let keymap =
-        Config::read("[keys]\nquit = [\"Q\", \"F10\"]\npause = \"p\"\n[keys.stacks]\npause = \"P\"\n")
+        Config::read("[keys]\nquit = [\"Q\", \"F10\"]\npause = \"z\"\n[keys.stacks]\npause = \"P\"\n")
             .unwrap()
             .keymap;
     let means = |text: &str, scope| format!("{:?}", keymap.lookup(key(text), scope));
@@ -36,8 +36,8 @@ fn keys_are_bound_anew_everywhere_or_in_one_view() {
     assert_eq!(means("q", Scope::Overview), "None");
     // There is always a way out.
     assert_eq!(means("Ctrl-c", Scope::Overview), format!("{:?}", Some(Action::Quit)));
-    assert_eq!((means("p", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
-    assert_eq!(means("p", Scope::Stacks), "None");
+    assert_eq!((means("z", Scope::Overview), means("P", Scope::Stacks)), (pause.clone(), pause));
+    assert_eq!(means("z", Scope::Stacks), "None");
 }
 
 #[test]
