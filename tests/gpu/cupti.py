@@ -2,10 +2,10 @@
 
     cupti.py MODE SECONDS FOLDER [XPU_TOP JOB]
 
-`profiler`: torch.profiler alone, while a thread asks for events as the hook's does. `client:FLAGS`: `cupti.c` on a thread of its own, as the
-hook has CUPTI, without the hook; its flags say what is switched and how. `captures`, `captures+profiler`: `xpu-top capture --kernels`, and both
-in turn; start those under `xpu-top run`. Prints a line of JSON for each round begun, so that the last line of one that died says where, and `over`
-with how many there were.
+`profiler`: torch.profiler alone, while a thread asks for events as the hook's does. `client:FLAGS`: `cupti.c` on a
+thread of its own, as the hook has CUPTI, without the hook; its flags say what is switched and how. `captures`,
+`captures+profiler`: `xpu-top capture --kernels`, and both in turn; start those under `xpu-top run`. Prints a line of
+JSON for each round begun, so that the last line of one that died says where, and `over` with how many there were.
 """
 
 import ctypes
