@@ -10,8 +10,8 @@ const OF_ANY_JOB: [(&str, &str); 8] = [
     ("5", "Where time goes"),
     ("6", "Who is where"),
     ("7", "Came and went"),
-    ("8", "Captures"),
-    ("9", "Hosts"),
+    ("8", "In this folder"),
+    ("9", "9 hosts"),
 ];
 
 #[test]
