@@ -14,6 +14,6 @@ pub mod report;
 pub mod run;
 pub mod stacks;
 pub mod status;
-mod table;
+pub(crate) mod table;
 
 pub(crate) use table::{claims, switched_off};

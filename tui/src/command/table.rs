@@ -180,7 +180,8 @@ fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
 
-fn state(state: RankState) -> &'static str {
+/// As documents have it.
+pub(crate) fn state(state: RankState) -> &'static str {
     match state {
         RankState::Ok => "ok",
         RankState::Waiting => "waiting",

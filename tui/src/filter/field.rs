@@ -1,8 +1,9 @@
 //! What a rank can be asked for. The one table: reading, completion, help and the docs follow it.
 
-use xpu_shared::status::{DeviceStatus, RankState};
+use xpu_shared::status::DeviceStatus;
 
 use super::Subject;
+use crate::command::table;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -74,7 +75,7 @@ pub const FIELDS: &[Field] = &[
     number(&["rank"], NONE, "its number", |of| Some(f64::from(of.status.rank.0))),
     word(&["host"], "the host it is on", |of| of.status.host.as_str(), None),
     word(&["job"], "the job it is of", |of| of.job.as_str(), None),
-    word(&["state"], "ok, waiting, slow, hung, silent or exited", |of| state(of.state), Some(STATES)),
+    word(&["state"], "ok, waiting, slow, hung, silent or exited", |of| table::state(of.state), Some(STATES)),
     number(&["pid"], NONE, "its process id", |of| Some(f64::from(of.status.pid.0))),
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
     number(&["step_ms"], MILLISECONDS, "median step time", |of| of.status.step_ms_p50),
@@ -116,15 +117,4 @@ impl Field {
 /// What the driver said long ago is not compared.
 fn device(of: Subject<'_>) -> Option<&DeviceStatus> {
     of.status.device.as_ref().filter(|device| !device.is_stale())
-}
-
-fn state(state: RankState) -> &'static str {
-    match state {
-        RankState::Ok => "ok",
-        RankState::Waiting => "waiting",
-        RankState::Slow => "slow",
-        RankState::Hung => "hung",
-        RankState::Silent => "silent",
-        RankState::Exited => "exited",
-    }
 }
