@@ -1,0 +1,105 @@
+//! Where a signal struck: registers and stack that its handler copied are unwound by a process of this program.
+
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+    process::Command,
+    time::Instant,
+};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame, RankExit, StackFrame},
+    ledger::{FaultReading, REGISTERS},
+    unit::Moment,
+};
+
+use super::errand::Errand;
+use crate::stacks::{crashed, end_with_the_collector};
+
+/// Largest thing that is read: the ledger page has less.
+const MOST: u64 = 1 << 20;
+
+/// A process that reads it. `None` if none can be started: then there are no frames.
+pub(super) fn errand(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<Errand> {
+    use std::os::unix::process::CommandExt as _;
+    let mut command = Command::new(program);
+    command.arg0("xpu-collector").arg("--read-crash");
+    Errand::start(&mut command, &packed(fault), deadline)
+        .inspect_err(|error| tracing::warn!("no process to read a crash with could be started: {error}"))
+        .ok()
+}
+
+/// What `--read-crash` does: frames, outermost first, of what stands on its standard input.
+pub fn read(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    end_with_the_collector();
+    let mut bytes = Vec::new();
+    from.take(MOST).read_to_end(&mut bytes)?;
+    let fault = unpacked(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let mut stacks = crashed(&fault);
+    for thread in &mut stacks.threads {
+        let over = thread.frames.len().saturating_sub(RankExit::FRAMES);
+        thread.frames.drain(..over);
+    }
+    let frame = Frame { host: "".into(), number: 0, now: Moment::now(), lost: 0, body: Body::Stacks(stacks) };
+    to.write_all(&codec::encode(&frame))
+}
+
+/// The frames it said, if it did.
+pub(super) fn frames(said: &[u8]) -> Vec<StackFrame> {
+    match codec::decode(said).map(|frame| frame.body) {
+        Ok(Body::Stacks(stacks)) => {
+            stacks.threads.into_iter().next().map(|thread| thread.frames).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Numbers of eight bytes: registers, where the stack lay, how long it is; then stack and modules.
+fn packed(fault: &FaultReading) -> Vec<u8> {
+    let numbers = fault.registers.into_iter().chain([fault.stack_from, fault.stack.len() as u64]);
+    let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+    bytes.extend(&fault.stack);
+    bytes.extend(&fault.modules);
+    bytes
+}
+
+fn unpacked(bytes: &[u8]) -> Option<FaultReading> {
+    let (numbers, rest) = bytes.split_at_checked((REGISTERS + 2) * 8)?;
+    let mut numbers = numbers.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut registers = [0; REGISTERS];
+    for register in &mut registers {
+        *register = numbers.next()?;
+    }
+    let (stack_from, length) = (numbers.next()?, numbers.next()?);
+    let (stack, modules) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    Some(FaultReading {
+        is_final: true,
+        at: Moment(0),
+        number: 0,
+        code: 0,
+        address: 0,
+        thread: 0,
+        name: String::new(),
+        registers,
+        stack_from,
+        stack: stack.to_vec(),
+        modules: modules.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked_and_less_is_nothing() {
+        let bytes: Vec<u8> = (0..100).collect();
+        assert_eq!(unpacked(&bytes), None);
+        let whole = [&[0; 72][..], &3_u64.to_le_bytes(), b"abc", b"maps"].concat();
+        let fault = unpacked(&whole).unwrap();
+        assert_eq!((&fault.stack[..], &fault.modules[..]), (&b"abc"[..], &b"maps"[..]));
+        assert_eq!(packed(&fault), whole);
+        assert_eq!(frames(b"Segmentation fault"), []);
+    }
+}

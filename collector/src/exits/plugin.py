@@ -1,0 +1,68 @@
+"""Tells one plugin of one end: `python3 -c SOURCE FILE`, with the report as JSON on the standard input.
+
+A plugin has any of `xpu_top_exit(report)`, and xpu-timer's `xpu_timer_parse_python_exception(exc_type, exc_value,
+exc_traceback, infos)` and `xpu_timer_parse_cpp_exception(stack_infos)`.
+"""
+
+import builtins
+import json
+import runpy
+import sys
+import types
+
+
+def main():
+    told = json.load(sys.stdin)
+    plugin = runpy.run_path(sys.argv[1], run_name="xpu_top_exit_plugin")
+    infos = told["infos"]
+    call(plugin, "xpu_top_exit", lambda: (told["report"],))
+    if told["exception"]:
+        call(plugin, "xpu_timer_parse_python_exception", lambda: (*raised(told["exception"]), infos))
+    if told["signal"]:
+        call(plugin, "xpu_timer_parse_cpp_exception", lambda: (signalled(told["signal"], infos),))
+
+
+def call(plugin, name, arguments):
+    if name in plugin:
+        plugin[name](*arguments())
+
+
+def raised(exception):
+    """An exception of the same name and message, with a traceback through the same lines."""
+    kind = getattr(builtins, exception["kind"], None)
+    try:
+        value = kind(exception["message"])
+        assert isinstance(value, BaseException)
+    except Exception:
+        *module, name = exception["kind"].split(".")
+        kind = type(name, (Exception,), {"__module__": ".".join(module) or "__main__"})
+        value = kind(exception["message"])
+    trace = None
+    for frame in reversed(exception["frames"]):
+        trace = traced(frame, trace)
+    return kind, value.with_traceback(trace), trace
+
+
+def traced(frame, inner):
+    """A traceback needs a frame, and a frame some code: one line that raises, at that line of that file."""
+    line = min(max(frame["line"], 1), 1_000_000)
+    code = compile("\n" * (line - 1) + "raise Exception", frame["file"] or "?", "exec")
+    names = {"co_name": frame["function"]}
+    if hasattr(code, "co_qualname"):
+        names["co_qualname"] = frame["function"]
+    try:
+        exec(code.replace(**names), {"__name__": "__main__"})
+    except Exception as error:
+        own = error.__traceback__.tb_next
+    return types.TracebackType(inner, own.tb_frame, own.tb_lasti, own.tb_lineno)
+
+
+def signalled(signal, infos):
+    frames = [
+        {"address": 0, "offset": 0, "function_name": frame["function"], "file": frame["file"]}
+        for frame in reversed(signal["frames"])
+    ]
+    return {"signal": signal["number"], "frame_infos": frames, **infos}
+
+
+main()

@@ -1,0 +1,156 @@
+//! The user's own code that is told of an end, once an end and file, in a Python of its own.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use xpu_shared::{
+    endpoint,
+    frame::{Ending, RankExit},
+    status::ExitStatus,
+};
+
+use super::{
+    Departure,
+    errand::{Errand, Outcome},
+};
+
+/// How long a plugin may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Of what it says, so much goes to the log.
+const LOGGED: usize = 16 << 10;
+
+const SOURCE: &str = include_str!("plugin.py");
+
+/// What xpu-timer says where it knows nothing.
+const UNKNOWN: &str = "NOT_SET";
+
+/// One file, and what it is to be told.
+#[derive(Debug)]
+pub(super) struct Plugin {
+    file: PathBuf,
+    python: Option<PathBuf>,
+    told: Vec<u8>,
+}
+
+pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
+    let surroundings = &departure.surroundings;
+    if surroundings.plugins.is_empty() {
+        return Vec::new();
+    }
+    let told = document(departure).to_string().into_bytes();
+    let one = |file: &PathBuf| Plugin {
+        file: file.clone(),
+        python: surroundings.python.clone(),
+        told: told.clone(),
+    };
+    surroundings.plugins.iter().map(one).collect()
+}
+
+fn document(Departure { report, surroundings, .. }: &Departure) -> serde_json::Value {
+    let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { text.to_owned() };
+    let RankExit { job, rank, pid, at, step, exception, ending, .. } = report;
+    json!({
+        "report": {
+            "job": job, "rank": rank, "pid": pid, "host": endpoint::host_name(), "step": step,
+            "exit": ExitStatus::from(report),
+        },
+        "infos": {
+            "time": at.0 / 1_000_000_000, "rank": rank, "ip": or_unknown(&surroundings.pod_ip),
+            "pod_name": or_unknown(&surroundings.pod_name), "job_name": job,
+        },
+        "exception": exception,
+        "signal": match ending { Ending::Signal(signal) => Some(signal), _ => None },
+    })
+}
+
+impl Plugin {
+    pub(super) fn name(&self) -> std::path::Display<'_> {
+        self.file.display()
+    }
+
+    pub(super) fn start(&self, now: Instant) -> Result<Errand, String> {
+        trusted(&self.file)?;
+        let python = self.python.as_deref().filter(|python| trusted(python).is_ok());
+        let mut command = Command::new(python.unwrap_or_else(|| Path::new("python3")));
+        command.args(["-c", SOURCE]).arg(&self.file).current_dir("/");
+        for name in [endpoint::variable::EXIT_PLUGIN, endpoint::variable::KEY_FILE] {
+            command.env_remove(name);
+        }
+        Errand::start(&mut command, &self.told, now + LIMIT)
+            .map_err(|error| format!("cannot start Python: {error}"))
+    }
+
+    /// What it said, by lines, and how it ended.
+    pub(super) fn log(&self, outcome: &Outcome) {
+        let name = self.name();
+        let said = String::from_utf8_lossy(&outcome.said[..outcome.said.len().min(LOGGED)]).into_owned();
+        for line in said.lines() {
+            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            tracing::info!("exit plugin {name}: {line}");
+        }
+        if outcome.said.len() > LOGGED {
+            tracing::info!("exit plugin {name}: ({} bytes more)", outcome.said.len() - LOGGED);
+        }
+        match outcome.status {
+            None => tracing::warn!("exit plugin {name}: killed after {} s", LIMIT.as_secs()),
+            Some(status) if !status.success() => tracing::warn!("exit plugin {name}: {status}"),
+            Some(_) => tracing::info!("exit plugin {name}: done"),
+        }
+    }
+}
+
+/// That a file holds only what this user or root wrote: it is theirs, and so is every folder on the way to it.
+fn trusted(file: &Path) -> Result<(), String> {
+    const SHARED: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let refused = |path: &Path, why: &str| Err(format!("not run: {} {why}", path.display()));
+    if !file.is_absolute() {
+        return refused(file, "is no absolute path; write the whole path into XPU_TOP_EXIT_PLUGIN");
+    }
+    let whole = fs::canonicalize(file).map_err(|error: io::Error| format!("cannot be read: {error}"))?;
+    for path in whole.ancestors() {
+        let found = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if path == whole && !found.is_file() {
+            return refused(path, "is no file");
+        }
+        if found.uid() != 0 && found.uid() != endpoint::user_id() {
+            return refused(path, "belongs to another user; copy it to a folder of your own");
+        }
+        let sticky = found.is_dir() && found.mode() & STICKY != 0;
+        if found.mode() & SHARED != 0 && !sticky {
+            return refused(path, "can be written by others; chmod go-w it");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn nobody_elses_code_is_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("plugin.py");
+        fs::write(&file, "").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(&file, 0o644);
+        assert_eq!(trusted(&file), Ok(()));
+        set(&file, 0o664);
+        assert!(trusted(&file).unwrap_err().contains("chmod go-w"));
+        set(&file, 0o600);
+        set(dir.path(), 0o777);
+        assert!(trusted(&file).is_err(), "others could put another file in its place");
+        set(dir.path(), 0o700);
+        assert!(trusted(Path::new("plugin.py")).is_err() && trusted(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! What a rank was started with that matters when it has ended: read while it lives.
+
+use std::{
+    env,
+    fs::{self, File},
+    io::Read as _,
+    path::PathBuf,
+};
+
+use xpu_shared::{endpoint::variable, id::Pid};
+
+/// Of an environment, so much is read.
+const MOST: u64 = 1 << 20;
+
+/// Plugins of one rank.
+const PLUGINS: usize = 8;
+
+/// Longest text that is passed on.
+const TEXT: usize = 256;
+
+/// Under this name xpu-timer knows plugins.
+const OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Surroundings {
+    /// The rank's, else this collector's own.
+    pub plugins: Vec<PathBuf>,
+    /// The rank's interpreter, if it is one.
+    pub python: Option<PathBuf>,
+    pub pod_name: String,
+    pub pod_ip: String,
+}
+
+impl Surroundings {
+    pub(crate) fn of(pid: Pid) -> Self {
+        let mut bytes = Vec::new();
+        let opened = File::open(format!("/proc/{pid}/environ"));
+        if let Ok(file) = opened {
+            let _ = file.take(MOST).read_to_end(&mut bytes);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let variable = |name: &str| {
+            text.split('\0').find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+        };
+        let plugins = [variable::EXIT_PLUGIN, OF_XPU_TIMER].into_iter().find_map(&variable);
+        let plugins = plugins.or_else(|| env::var(variable::EXIT_PLUGIN).ok()).unwrap_or_default();
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let is_python = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
+        };
+        let brief = |name| -> String {
+            let text = variable(name).unwrap_or_default();
+            text.chars().filter(|c| !c.is_control()).take(TEXT).collect()
+        };
+        Self {
+            plugins: list(&plugins),
+            python: program.filter(is_python),
+            pod_name: brief("POD_NAME"),
+            pod_ip: brief("POD_IP"),
+        }
+    }
+}
+
+fn list(text: &str) -> Vec<PathBuf> {
+    text.split(',').map(str::trim).filter(|path| !path.is_empty()).take(PLUGINS).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_a_list() {
+        assert_eq!(list(" /a.py,/b.py,,"), [PathBuf::from("/a.py"), PathBuf::from("/b.py")]);
+        assert!(list("").is_empty());
+    }
+}

@@ -1,0 +1,226 @@
+//! How a rank ended: by what it noted in its ledger page, else by what is seen from outside.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, TERM},
+    id::Pid,
+    ledger::{FaultReading, LastReading},
+    unit::Moment,
+};
+
+use super::Worker;
+use crate::exits::Departure;
+
+/// An exception is why a process ended if it ended so soon after it: Python's own end may take a while.
+const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
+
+/// The same of one in another thread than the main one, which ends no process by itself.
+const AFTER_THREADS: Duration = Duration::from_secs(10);
+
+/// SIGTERM ends at once who does nothing about it.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// `SIGABRT` has no address.
+const ABORT: i32 = 6;
+
+impl Worker {
+    /// How it ended, once its process is gone, and only once; `None` too if all was well.
+    pub(crate) fn departs(&mut self, now: Moment) -> Option<Departure> {
+        if self.is_there() || self.departed || self.process.lives() == Some(true) {
+            return None;
+        }
+        self.departed = true;
+        self.consult_ledger(now);
+        let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
+        let gone = self.gone.unwrap_or(now);
+        let killed = || self.memory.killed(self.info.pid, now);
+        let (ending, at) = verdict(&last, self.life, gone, killed)?;
+        let asked = last.asked.clone().map(|(by, name, at)| Asked { by: Pid(by), name, at });
+        let report = RankExit {
+            job: self.info.job.clone(),
+            rank: self.info.rank,
+            pid: self.info.pid,
+            at,
+            step: self.step.map(|(step, _)| step),
+            exception: exception(&last, at),
+            error: error(&last, at),
+            asked: asked.filter(|asked| asked.at <= at),
+            ending,
+        };
+        let is_signal = matches!(&report.ending, Ending::Signal(signal) if signal.number != TERM);
+        let fault = last.fault.filter(|fault| is_signal && !fault.stack.is_empty());
+        Some(Departure { report, fault, surroundings: self.surroundings.clone() })
+    }
+}
+
+impl Worker {
+    /// Whether its last word was that it exits with code 0.
+    pub(super) fn exited_well(&self) -> bool {
+        let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
+        // Parents see the lowest eight bits.
+        let well = last.exit.is_some_and(|(code, _)| code as u8 == 0);
+        well && last.fault.is_none_or(|fault| !fault.is_final)
+    }
+}
+
+/// What ended it, and when; `None` if it ended well.
+fn verdict(
+    last: &LastReading,
+    life: Life,
+    gone: Moment,
+    killed: impl FnOnce() -> Option<(bool, String)>,
+) -> Option<(Ending, Moment)> {
+    let fault = last.fault.as_ref();
+    let exit_at = last.exit.map_or(Moment(0), |(_, at)| at);
+    if let Some(fault) = fault.filter(|fault| fault.is_final || fault.at > exit_at) {
+        return Some((Ending::Signal(signal(fault)), fault.at));
+    }
+    if let Some((code, at)) = last.exit {
+        // Parents see the lowest eight bits.
+        let code = code & 0xff;
+        return (code != 0).then_some((Ending::Code(code), at));
+    }
+    if let Some((by, _, at)) = last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE) {
+        let sender = (*by != 0).then_some(Pid(*by));
+        let (thread_name, frames) = (String::new(), Vec::new());
+        let ended = FatalSignal {
+            number: TERM,
+            code: 0,
+            address: None,
+            sender,
+            thread: 0,
+            thread_name,
+            certain: true,
+            frames,
+        };
+        return Some((Ending::Signal(ended), *at));
+    }
+    if life == Life::Ended {
+        return None;
+    }
+    let killed = if last.exception.is_none() { killed() } else { None };
+    Some(match killed {
+        Some((certain, told_by)) => (Ending::OutOfMemory { certain, told_by }, gone),
+        None => (Ending::Unnoted, gone),
+    })
+}
+
+fn signal(fault: &FaultReading) -> FatalSignal {
+    let by_kernel = fault.code > 0;
+    FatalSignal {
+        number: fault.number,
+        code: fault.code,
+        address: (by_kernel && fault.number != ABORT).then_some(fault.address),
+        sender: (!by_kernel && fault.number != ABORT).then_some(Pid(fault.address as u32)),
+        thread: fault.thread,
+        thread_name: fit(&fault.name),
+        certain: fault.is_final,
+        frames: Vec::new(),
+    }
+}
+
+fn exception(last: &LastReading, end: Moment) -> Option<PythonException> {
+    let (text, at) = last.exception.as_ref()?;
+    let exception = PythonException::parse(text, *at);
+    let patience = if exception.thread.is_empty() { AFTER_EXCEPTION } else { AFTER_THREADS };
+    (end.since(*at) <= patience).then_some(exception)
+}
+
+fn error(last: &LastReading, end: Moment) -> Option<ApiError> {
+    let lasting = last.lasting.as_ref().map(|error| (error, true));
+    let (error, lasting) = lasting.or_else(|| Some((last.passing.as_ref()?, false)))?;
+    let at = error.at;
+    (at <= end).then(|| ApiError {
+        // What nvcc makes of a launch is called `__cudaLaunchKernel`.
+        function: fit(error.function.trim_start_matches('_')),
+        code: error.code,
+        lasting,
+        at,
+    })
+}
+
+/// Fit for a terminal.
+fn fit(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::ledger::ErrorReading;
+
+    use super::*;
+
+    fn judged(last: &LastReading, life: Life) -> Option<Ending> {
+        verdict(last, life, Moment(50), || None).map(|(ending, _)| ending)
+    }
+
+    fn fault(is_final: bool, at: u64) -> FaultReading {
+        FaultReading {
+            is_final,
+            at: Moment(at),
+            number: 11,
+            code: 1,
+            address: 0x10,
+            thread: 5,
+            name: "python3".to_owned(),
+            registers: [0; 8],
+            stack_from: 0,
+            stack: Vec::new(),
+            modules: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_code_is_told_unless_it_is_zero() {
+        let exits = |code| LastReading { exit: Some((code, Moment(9))), ..LastReading::default() };
+        assert_eq!(judged(&exits(3), Life::Ended), Some(Ending::Code(3)));
+        assert_eq!(judged(&exits(-1), Life::Died), Some(Ending::Code(255)));
+        assert_eq!(judged(&exits(0), Life::Ended), None);
+        assert_eq!(judged(&exits(256), Life::Died), None);
+    }
+
+    #[test]
+    fn a_signal_that_was_handled_is_the_end_only_if_no_exit_came_after_it() {
+        let with = |fault, exit: Option<(i32, Moment)>| LastReading {
+            fault: Some(fault),
+            exit,
+            ..LastReading::default()
+        };
+        let certain = |last: &LastReading| match judged(last, Life::Died) {
+            Some(Ending::Signal(signal)) => Some(signal.certain),
+            _ => None,
+        };
+        assert_eq!(certain(&with(fault(true, 5), Some((0, Moment(9))))), Some(true));
+        assert_eq!(certain(&with(fault(false, 10), Some((0, Moment(9))))), Some(false));
+        assert_eq!(judged(&with(fault(false, 5), Some((3, Moment(9)))), Life::Died), Some(Ending::Code(3)));
+    }
+
+    #[test]
+    fn who_said_nothing_and_did_not_take_leave_was_killed() {
+        let nothing = LastReading::default();
+        assert_eq!(judged(&nothing, Life::Ended), None);
+        assert_eq!(judged(&nothing, Life::Died), Some(Ending::Unnoted));
+        let told = || Some((true, "the kernel's log".to_owned()));
+        let killed = verdict(&nothing, Life::Died, Moment(50), told).map(|(ending, _)| ending);
+        assert!(matches!(killed, Some(Ending::OutOfMemory { certain: true, .. })));
+    }
+
+    #[test]
+    fn sigterm_ends_only_who_is_gone_soon_after_it() {
+        let last = |at| LastReading { asked: Some((7, String::new(), at)), ..LastReading::default() };
+        assert!(matches!(judged(&last(Moment(49)), Life::Died), Some(Ending::Signal(_))));
+        let gone = Moment(0).after(AT_ONCE * 2);
+        let late = verdict(&last(Moment(1)), Life::Died, gone, || None).map(|(ending, _)| ending);
+        assert_eq!(late, Some(Ending::Unnoted));
+    }
+
+    #[test]
+    fn an_error_that_lasts_is_told_before_one_that_passed() {
+        let of = |function: &str, at| {
+            Some(ErrorReading { function: function.to_owned(), code: 700, at: Moment(at) })
+        };
+        let last = LastReading { lasting: of("a", 1), passing: of("b", 2), ..LastReading::default() };
+        assert_eq!(error(&last, Moment(3)).map(|error| error.function), Some("a".to_owned()));
+    }
+}

@@ -1,0 +1,146 @@
+//! `sys.excepthook`: what was there is called as before, after the exception was noted.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicU8, AtomicU32,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+};
+
+use xpu_shared::unit::Moment;
+
+use super::words;
+use crate::functions::api::{FILE_INPUT, Method, Object, Python};
+
+const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
+{
+    Ok(source) => source,
+    Err(_) => panic!("a source has no NUL"),
+};
+const FILE: &CStr = c"<xpu-top>";
+
+static NOTE: Method = Method::new(c"note", note);
+
+/// How far it is: not asked for, asked for and not come to, done for this process and its forked children.
+static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
+const NOT_ASKED: u8 = 0;
+const LATE: u8 = 1;
+const ASKED: u8 = 2;
+const DONE: u8 = 3;
+
+/// Looks for a Python that is not there: one that is loaded within the first seconds is found.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+const ENOUGH: u32 = 200;
+
+/// Has Python's main thread attach it. Asked by the thread of the first intercepted call, so that it comes before the next
+/// instruction of the program where that is the main thread.
+pub(super) fn attach_soon() {
+    if STATE.compare_exchange(NOT_ASKED, LATE, AcqRel, Acquire).is_ok() {
+        attach_if_late();
+    }
+}
+
+/// Where there was no room to ask.
+pub(super) fn attach_if_late() {
+    if STATE.load(Relaxed) != LATE {
+        return;
+    }
+    let Some(python) = Python::find() else {
+        if LOOKS.fetch_add(1, Relaxed) >= ENOUGH {
+            STATE.store(DONE, Relaxed);
+        }
+        return;
+    };
+    if python.is_supported().is_ok()
+        && STATE.compare_exchange(LATE, ASKED, AcqRel, Acquire).is_ok()
+        && !python.call_soon(attach)
+    {
+        STATE.store(LATE, Relaxed);
+    }
+}
+
+/// In a forked child: what was attached is there too; what was only asked for is asked for again.
+pub(super) fn forget() {
+    let _ = STATE.fetch_update(Relaxed, Relaxed, |state| (state != DONE).then_some(NOT_ASKED));
+}
+
+/// The pending call.
+extern "C" fn attach(_: *mut c_void) -> c_int {
+    if STATE.swap(DONE, AcqRel) == DONE {
+        return 0;
+    }
+    let Some(python) = Python::find() else { return 0 };
+    // SAFETY: Python calls pending calls with its lock held and no exception set.
+    let attached = unsafe { python.untraced(|| catch_unwind(|| run(python))) };
+    match attached {
+        Ok(true) => 0,
+        // A handler of a signal raised it meanwhile: the program gets it.
+        Ok(false) => -1,
+        Err(_) => {
+            crate::switch::panicked();
+            0
+        }
+    }
+}
+
+/// `false` if an exception is the program's.
+///
+/// # Safety
+/// The calling thread holds the interpreter's lock.
+unsafe fn run(python: &Python) -> bool {
+    // SAFETY: the caller's promise; every object is looked at before it is used. The namespace lives as long as the functions in it.
+    unsafe {
+        if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
+            return true;
+        }
+        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
+        let names = (python.PyDict_New)();
+        let function = (python.PyCFunction_NewEx)(&raw const NOTE, ptr::null_mut(), ptr::null_mut());
+        let builtins = (python.PyImport_AddModule)(c"builtins".as_ptr());
+        let all = [code, names, function, builtins];
+        let filled = all.iter().all(|object| !object.is_null())
+            && (python.PyDict_SetItemString)(names, c"note".as_ptr(), function) == 0
+            && (python.PyDict_SetItemString)(names, c"__builtins__".as_ptr(), builtins) == 0;
+        if !filled {
+            (python.PyErr_Clear)();
+            return true;
+        }
+        let done = (python.PyEval_EvalCode)(code, names, names);
+        (python.Py_DecRef)(code);
+        if done.is_null() {
+            return false;
+        }
+        (python.Py_DecRef)(done);
+        let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
+        let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());
+        if answer.is_null() {
+            return false;
+        }
+        (python.Py_DecRef)(answer);
+    }
+    true
+}
+
+/// `note(bytes)`
+unsafe extern "C" fn note(_: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(python) = Python::find() else { return ptr::null_mut() };
+    if count > 0 && !arguments.is_null() {
+        let (mut at, mut length) = (ptr::null_mut(), 0);
+        // SAFETY: Python calls this with its lock held and so many arguments.
+        unsafe {
+            if (python.PyBytes_AsStringAndSize)(*arguments, &raw mut at, &raw mut length) == 0 {
+                let bytes = std::slice::from_raw_parts(at.cast::<u8>(), usize::try_from(length).unwrap_or(0));
+                if let Some(words) = words() {
+                    words.raised(bytes, Moment::now());
+                }
+            } else {
+                (python.PyErr_Clear)();
+            }
+        }
+    }
+    // SAFETY: Python calls this with its lock held.
+    unsafe { python.new_none() }
+}

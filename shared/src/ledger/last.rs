@@ -1,0 +1,179 @@
+//! The last words of a process: what it notes of its own end, in signal handlers too, for the collector to read when it is gone.
+//!
+//! Each part is claimed, written, then said to be there. Nothing here takes a lock, asks for memory or makes a system call.
+
+mod bytes;
+mod fault;
+
+pub use bytes::Bytes;
+pub use fault::{Claimed, Fault, FaultReading, REGISTERS};
+
+use super::sync::{Acquire, AtomicU64, Relaxed, Release};
+use crate::unit::Moment;
+
+/// Words of an exception: its kind, what it says, and its frames.
+const EXCEPTION: usize = 1024;
+
+/// Words of the name of a function of CUDA or NCCL.
+const NAME: usize = 6;
+
+/// Words of a process's name (`proc_pid_comm(5)`).
+const COMM: usize = 2;
+
+/// Beside a code: that one was noted.
+const NOTED: u64 = 1 << 32;
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct LastWords {
+    /// The code it is about to exit with, and since when.
+    code: AtomicU64,
+    code_at: AtomicU64,
+    /// When it was asked to end by SIGTERM, by which process, and what that is called.
+    asked_at: AtomicU64,
+    asked_by: AtomicU64,
+    asker: Bytes<COMM>,
+    /// The first error after which CUDA answers nothing else, and the last of the others.
+    lasting: ErrorLine,
+    passing: ErrorLine,
+    exception_at: AtomicU64,
+    exception: Bytes<EXCEPTION>,
+    pub fault: Fault,
+}
+
+impl LastWords {
+    /// It is about to exit. The last word counts.
+    pub fn exits(&self, code: i32, now: Moment) {
+        self.code_at.store(now.0, Relaxed);
+        self.code.store(NOTED | u64::from(code.cast_unsigned()), Release);
+    }
+
+    /// It was asked to end. The first time counts.
+    pub fn asked(&self, by: u32, asker: &[u8], now: Moment) {
+        if self.asked_at.load(Relaxed) == 0 {
+            self.asked_by.store(u64::from(by), Relaxed);
+            self.asker.write(asker);
+            self.asked_at.store(now.0, Release);
+        }
+    }
+
+    /// An exception of Python that nobody caught. The last one counts.
+    pub fn raised(&self, text: &[u8], now: Moment) {
+        self.exception_at.store(0, Relaxed);
+        self.exception.write(text);
+        self.exception_at.store(now.0, Release);
+    }
+
+    /// A function of CUDA or NCCL answered with an error.
+    pub fn failed(&self, function: &[u8], code: i32, lasting: bool, now: Moment) {
+        if lasting {
+            self.lasting.note(function, code, now, true);
+        } else {
+            self.passing.note(function, code, now, false);
+        }
+    }
+
+    pub fn read(&self) -> LastReading {
+        let code = self.code.load(Acquire);
+        let asked_at = Moment(self.asked_at.load(Acquire));
+        let exception_at = Moment(self.exception_at.load(Acquire));
+        let there = |at: Moment| at != Moment(0);
+        LastReading {
+            exit: (code & NOTED != 0).then(|| (code as u32 as i32, Moment(self.code_at.load(Relaxed)))),
+            asked: there(asked_at).then(|| (self.asked_by.load(Relaxed) as u32, self.asker.text(), asked_at)),
+            lasting: self.lasting.read(),
+            passing: self.passing.read(),
+            exception: there(exception_at).then(|| (self.exception.text(), exception_at)),
+            fault: self.fault.read(),
+        }
+    }
+}
+
+/// What a process noted of its end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LastReading {
+    pub exit: Option<(i32, Moment)>,
+    /// By which process, what that is called, when.
+    pub asked: Option<(u32, String, Moment)>,
+    pub lasting: Option<ErrorReading>,
+    pub passing: Option<ErrorReading>,
+    /// As the hook wrote it: see [`crate::frame::PythonException::parse`].
+    pub exception: Option<(String, Moment)>,
+    pub fault: Option<FaultReading>,
+}
+
+/// An error of a function that was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorReading {
+    pub function: String,
+    pub code: i32,
+    pub at: Moment,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+struct ErrorLine {
+    busy: AtomicU64,
+    at: AtomicU64,
+    code: AtomicU64,
+    function: Bytes<NAME>,
+}
+
+impl ErrorLine {
+    fn note(&self, function: &[u8], code: i32, now: Moment, first: bool) {
+        // Of two threads that fail at once one is enough.
+        if (first && self.at.load(Relaxed) != 0) || self.busy.swap(1, Acquire) != 0 {
+            return;
+        }
+        self.at.store(0, Relaxed);
+        self.code.store(u64::from(code.cast_unsigned()), Relaxed);
+        self.function.write(function);
+        self.at.store(now.0, Release);
+        self.busy.store(0, Release);
+    }
+
+    fn read(&self) -> Option<ErrorReading> {
+        let at = Moment(self.at.load(Acquire));
+        let code = self.code.load(Relaxed) as u32 as i32;
+        (at != Moment(0)).then(|| ErrorReading { function: self.function.text(), code, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Box<LastWords> {
+        // SAFETY: all of it are atomic words, of which zero is one.
+        unsafe { Box::<LastWords>::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn nothing_was_said_of_a_fresh_page() {
+        assert_eq!(empty().read(), LastReading::default());
+    }
+
+    #[test]
+    fn the_first_lasting_error_stays_and_the_last_passing_one() {
+        let words = empty();
+        words.failed(b"cudaMalloc", 2, false, Moment(1));
+        words.failed(b"cublasGemmEx", 13, false, Moment(2));
+        words.failed(b"cudaStreamSynchronize", 700, true, Moment(3));
+        words.failed(b"cudaFree", 700, true, Moment(4));
+        let read = words.read();
+        let of = |error: Option<ErrorReading>| error.map(|error| (error.function, error.code, error.at.0));
+        assert_eq!(of(read.lasting), Some(("cudaStreamSynchronize".to_owned(), 700, 3)));
+        assert_eq!(of(read.passing), Some(("cublasGemmEx".to_owned(), 13, 2)));
+    }
+
+    #[test]
+    fn an_exit_with_a_negative_code_is_what_it_was() {
+        let words = empty();
+        words.exits(-1, Moment(7));
+        words.asked(12, b"torchrun\n", Moment(5));
+        words.asked(13, b"bash", Moment(6));
+        let read = words.read();
+        assert_eq!(read.exit, Some((-1, Moment(7))));
+        assert_eq!(read.asked, Some((12, "torchrun".to_owned(), Moment(5))));
+    }
+}

@@ -1,0 +1,149 @@
+//! A fatal signal: what its handler notes, and all that is needed to tell where it struck once the process is gone.
+
+use super::{
+    super::sync::{Acquire, AtomicU64, Relaxed, Release},
+    Bytes,
+};
+use crate::unit::Moment;
+
+/// Of a stack, so many words are copied: 64 KiB.
+const STACK: usize = 8192;
+
+/// Words of the lines of `/proc/self/maps` that have code of files: a PyTorch process has about 300 of 120 bytes.
+const MODULES: usize = 12288;
+
+/// `rip`, `rsp`, `rbp`, `rbx`, `r12` to `r15`.
+pub const REGISTERS: usize = 8;
+
+/// Nothing was noted, or what was noted did not end it.
+const FREE: u64 = 0;
+/// A handler writes.
+const WRITING: u64 = 1;
+/// The program's own handler has it: that may end the process, or not.
+const HANDED: u64 = 2;
+/// It ends the process.
+const FINAL: u64 = 3;
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct Fault {
+    state: AtomicU64,
+    at: AtomicU64,
+    /// The signal in the low half, `si_code` in the high half.
+    signal: AtomicU64,
+    /// `si_addr`, or which process sent it.
+    address: AtomicU64,
+    thread: AtomicU64,
+    name: Bytes<2>,
+    registers: [AtomicU64; REGISTERS],
+    /// Where the copy of the stack lay.
+    stack_from: AtomicU64,
+    pub stack: Bytes<STACK>,
+    pub modules: Bytes<MODULES>,
+}
+
+/// The right to write it, once.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimed<'fault>(&'fault Fault);
+
+impl Fault {
+    /// `None` if another signal is noted already.
+    pub fn claim(&self) -> Option<Claimed<'_>> {
+        self.state.compare_exchange(FREE, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
+    }
+
+    /// The thread and the signal that the program's own handler has.
+    pub fn handed(&self) -> Option<(u32, i32, Moment)> {
+        (self.state.load(Acquire) == HANDED).then(|| {
+            let (thread, signal) = (self.thread.load(Relaxed), self.signal.load(Relaxed));
+            (thread as u32, signal as u32 as i32, Moment(self.at.load(Relaxed)))
+        })
+    }
+
+    /// The program lives on.
+    pub fn survived(&self) {
+        let _ = self.state.compare_exchange(HANDED, FREE, Release, Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Option<FaultReading> {
+        let state = self.state.load(Acquire);
+        if state != HANDED && state != FINAL {
+            return None;
+        }
+        let signal = self.signal.load(Relaxed);
+        Some(FaultReading {
+            is_final: state == FINAL,
+            at: Moment(self.at.load(Relaxed)),
+            number: signal as u32 as i32,
+            code: (signal >> 32) as u32 as i32,
+            address: self.address.load(Relaxed),
+            thread: self.thread.load(Relaxed) as u32,
+            name: self.name.text(),
+            registers: std::array::from_fn(|index| self.registers[index].load(Relaxed)),
+            stack_from: self.stack_from.load(Relaxed),
+            stack: self.stack.read(),
+            modules: self.modules.read(),
+        })
+    }
+}
+
+impl<'fault> Claimed<'fault> {
+    pub fn signal(self, number: i32, code: i32, address: u64, now: Moment) {
+        let Self(fault) = self;
+        fault
+            .signal
+            .store(u64::from(code.cast_unsigned()) << 32 | u64::from(number.cast_unsigned()), Relaxed);
+        fault.address.store(address, Relaxed);
+        fault.at.store(now.0, Relaxed);
+    }
+
+    pub fn thread(self, number: u32, name: &[u8]) {
+        self.0.thread.store(u64::from(number), Relaxed);
+        self.0.name.write(name);
+    }
+
+    /// And where the copy of the stack, which is written next, begins.
+    pub fn registers(self, registers: [u64; REGISTERS], stack_from: u64) {
+        for (word, value) in self.0.registers.iter().zip(registers) {
+            word.store(value, Relaxed);
+        }
+        self.0.stack_from.store(stack_from, Relaxed);
+    }
+
+    pub fn parts(self) -> (&'fault Bytes<STACK>, &'fault Bytes<MODULES>) {
+        (&self.0.stack, &self.0.modules)
+    }
+
+    /// What follows is the program's own handler.
+    pub fn hand(self) {
+        self.0.state.store(HANDED, Release);
+    }
+
+    /// What follows is the end.
+    pub fn end(self) {
+        self.0.state.store(FINAL, Release);
+    }
+
+    /// The handler came back, and all goes on.
+    pub fn take_back(self) {
+        self.0.state.store(FREE, Release);
+    }
+}
+
+/// A fatal signal as it was noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultReading {
+    /// Whether nothing but the end could follow; a handler of the program's had it otherwise.
+    pub is_final: bool,
+    pub at: Moment,
+    pub number: i32,
+    pub code: i32,
+    pub address: u64,
+    pub thread: u32,
+    pub name: String,
+    pub registers: [u64; REGISTERS],
+    pub stack_from: u64,
+    pub stack: Vec<u8>,
+    /// Lines of `/proc/PID/maps`.
+    pub modules: Vec<u8>,
+}

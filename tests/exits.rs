@@ -1,0 +1,424 @@
+//! Ranks that end badly, in real processes under the real hook and collector: how and where is told, the user's plugin is called
+//! once, and the program ends as it would have.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::ExitStatusExt as _},
+    path::PathBuf,
+    process::ExitStatus,
+};
+
+use serde_json::Value;
+use xpu_tests::{
+    host::Host,
+    listener::Listener,
+    place::Place,
+    program::{Outcome, Program, run, until},
+};
+
+/// Trains a step, and goes on when it is told to.
+const BEGIN: &str = "
+def inner(how): how()
+def outer(how): inner(how)
+ok(gemm_ex(256, 256, 256))
+sync()
+step()
+told()
+";
+
+/// What the plugin writes down: which of its functions was called with what.
+const PLUGIN: &str = r#"
+import json, os, traceback
+
+def note(what, **told):
+    with open(os.path.join(os.path.dirname(__file__), "told"), "a") as file:
+        file.write(json.dumps({"what": what, **told}) + "\n")
+    print("the plugin was here")
+
+def xpu_top_exit(report):
+    note("exit", rank=report["rank"], host=report["host"], exit=report["exit"])
+
+def xpu_timer_parse_python_exception(exc_type, exc_value, exc_traceback, infos):
+    frames = [[frame.name, frame.lineno] for frame in traceback.extract_tb(exc_traceback)]
+    note("python", kind=exc_type.__name__, value=str(exc_value), frames=frames, infos=infos)
+
+def xpu_timer_parse_cpp_exception(stack_infos):
+    note("cpp", infos=stack_infos)
+"#;
+
+struct Job {
+    host: Host,
+    rank: Program,
+}
+
+impl Job {
+    /// A job of one rank that ends as the script says, once it is told to.
+    fn new(set: &[(&str, &str)], script: &str) -> Self {
+        let host = Host::new();
+        let plugin = host.place.path("plugin.py");
+        fs::write(&plugin, PLUGIN).unwrap();
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o600)).unwrap();
+        let all = [&[("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap())], set].concat();
+        let rank = host.alone_under("python3", &all, &format!("{BEGIN}{script}"));
+        let job = Self { host, rank };
+        until("it to train", || (job.host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+        job
+    }
+
+    fn ends(mut self) -> (Ended, Host) {
+        self.rank.tell("go");
+        let outcome = self.rank.end();
+        (Ended::seen(&self.host, outcome), self.host)
+    }
+}
+
+/// What was told of an end.
+struct Ended {
+    outcome: Outcome,
+    finding: Value,
+    exit: Value,
+    told: Vec<Value>,
+}
+
+impl Ended {
+    fn seen(host: &Host, outcome: Outcome) -> Self {
+        let status = until("the end to be found", || {
+            let status = host.status();
+            status["findings"][0]["kind"].is_string().then_some(status)
+        });
+        let log = "exit plugin";
+        until("the plugin to be done", || host.collector_log().contains(log).then_some(()));
+        until("its last word", || host.collector_log().contains("plugin.py: done").then_some(()));
+        let lines = fs::read_to_string(host.place.path("told")).unwrap_or_default();
+        let told = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (finding, exit) = (status["findings"][0].clone(), status["ranks"][0]["exit"].clone());
+        Self { outcome, finding, exit, told }
+    }
+
+    fn evidence(&self) -> &str {
+        self.finding["evidence"].as_str().unwrap()
+    }
+
+    fn functions(&self) -> Vec<&str> {
+        self.exit["frames"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|frame| frame["function"].as_str())
+            .collect()
+    }
+
+    /// Each function of the plugin that was called, with how often.
+    #[track_caller]
+    fn plugin_was_told(&self, what: &[&str]) {
+        let called: Vec<_> = self.told.iter().map(|told| told["what"].as_str().unwrap()).collect();
+        assert_eq!(called, what);
+        assert_eq!(self.told[0]["rank"], 0);
+    }
+}
+
+fn died_by(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}
+
+#[test]
+fn an_exception_is_told_with_its_frames() {
+    let script = "
+def bad(): raise ValueError('bad loss at 7')
+outer(bad)";
+    let (ended, host) = Job::new(&[], script).ends();
+    assert_eq!(ended.outcome.status.code(), Some(1), "{:?}", ended.outcome);
+    assert!(
+        ended.outcome.stderr.ends_with("ValueError: bad loss at 7\n"),
+        "the program's own words: {:?}",
+        ended.outcome
+    );
+    assert!(!ended.outcome.stderr.contains("xpu-top"), "{:?}", ended.outcome);
+    assert_eq!(
+        (&ended.finding["class"], &ended.finding["confidence"]),
+        (&"exception".into(), &"certain".into())
+    );
+    assert!(ended.evidence().contains("rank 0 (sim, pid"), "{}", ended.evidence());
+    assert!(
+        ended.evidence().contains("raised ValueError: bad loss at 7 and exited with code 1, in bad"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.evidence().contains("at step 1"), "{}", ended.evidence());
+    assert_eq!(ended.functions(), ["<module>", "outer", "inner", "bad"]);
+    assert_eq!((&ended.exit["code"], &ended.exit["exception"]), (&1.into(), &"ValueError".into()));
+    ended.plugin_was_told(&["exit", "python"]);
+    let python = &ended.told[1];
+    assert_eq!((&python["kind"], &python["value"]), (&"ValueError".into(), &"bad loss at 7".into()));
+    let frames = python["frames"].as_array().unwrap();
+    assert_eq!(
+        frames.iter().map(|frame| frame[0].as_str().unwrap()).collect::<Vec<_>>(),
+        ["<module>", "outer", "inner", "bad"]
+    );
+    assert_eq!((&python["infos"]["job_name"], &python["infos"]["ip"]), (&"train".into(), &"NOT_SET".into()));
+    assert!(host.collector_log().contains("plugin.py: the plugin was here"));
+    assert_eq!(host.ask("status --json --now").status.code(), Some(2), "a job that lost a rank stands");
+}
+
+#[test]
+fn a_segfault_is_told_with_native_frames() {
+    let (ended, _host) = Job::new(&[], "import ctypes\nouter(lambda: ctypes.string_at(64))").ends();
+    assert_eq!(died_by(ended.outcome.status), Some(11), "{:?}", ended.outcome);
+    assert_eq!(ended.finding["class"], "signal");
+    assert!(
+        ended.evidence().contains("was ended by SIGSEGV at address 0x40 in thread python3"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.functions().contains(&"string_at"), "{:?}", ended.functions());
+    assert!(ended.functions().len() > 5, "{:?}", ended.functions());
+    ended.plugin_was_told(&["exit", "cpp"]);
+    assert_eq!(ended.told[1]["infos"]["signal"], 11);
+}
+
+#[test]
+fn an_abort_with_faulthandler_on_is_told_and_its_own_words_are_there() {
+    let script = "
+import faulthandler
+faulthandler.enable()
+outer(os.abort)";
+    for (set, script) in [("later", script.to_owned()), ("before", "outer(os.abort)".to_owned())] {
+        let host_env = if set == "before" { vec![("PYTHONFAULTHANDLER", "1")] } else { Vec::new() };
+        let (ended, _host) = Job::new(&host_env, &script).ends();
+        assert_eq!(died_by(ended.outcome.status), Some(6), "{:?}", ended.outcome);
+        let words = &ended.outcome.stderr;
+        assert!(words.starts_with("Fatal Python error: Aborted") && words.contains("in outer"), "{words}");
+        assert_eq!(ended.finding["class"], "signal", "{set}");
+        assert!(ended.evidence().contains("by SIGABRT"), "{set}: {}", ended.evidence());
+        // faulthandler's own handler runs on a stack of its own: where it is called first, what lies below is not known.
+        let names_it = ended.functions().iter().any(|name| name.contains("abort"));
+        assert!(names_it || set == "later", "{set}: {:?}", ended.functions());
+    }
+}
+
+#[test]
+fn a_code_is_told_however_the_program_exits() {
+    for script in [
+        "sys.exit(3)",
+        "os._exit(3)",
+        "import threading; threading.Thread(target=lambda: os._exit(3)).start(); told()",
+    ] {
+        let (ended, _host) = Job::new(&[], script).ends();
+        assert_eq!(ended.outcome.status.code(), Some(3), "{:?}", ended.outcome);
+        assert_eq!(
+            (&ended.finding["class"], &ended.exit["code"]),
+            (&"exit_code".into(), &3.into()),
+            "{script}"
+        );
+        assert!(ended.evidence().contains("exited with code 3"), "{}", ended.evidence());
+        ended.plugin_was_told(&["exit"]);
+    }
+}
+
+#[test]
+fn an_orderly_end_is_nobodys_business() {
+    let host = Host::new();
+    for script in ["", "os._exit(0)"] {
+        let plugin = host.place.path("plugin.py");
+        fs::write(&plugin, PLUGIN).unwrap();
+        let set = [("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap())];
+        let mut rank = host.alone_under("python3", &set, &format!("{BEGIN}{script}"));
+        until("it to train", || (host.status()["ranks"][0]["state"] == "ok").then_some(()));
+        rank.tell("go");
+        assert_eq!(rank.end().status.code(), Some(0));
+        until("its end", || (host.status()["ranks"][0]["state"] == "exited").then_some(()));
+        assert_eq!(host.status()["findings"].as_array().unwrap().len(), 0, "{script} {}", host.status());
+    }
+    assert!(!host.collector_log().contains("exit plugin"));
+}
+
+#[test]
+fn an_error_of_cuda_is_told_with_the_function() {
+    // A GEMM whose leading dimension is too small: cuBLAS refuses it, and the script raises.
+    let script = "outer(lambda: ok(process.cublasSgemm_v2(blas, 0, 0, 64, 64, 64, one, memory, 1, memory, 64, one, memory, 64)))";
+    let (ended, _host) = Job::new(&[], script).ends();
+    assert_eq!(ended.finding["class"], "cuda_error", "{}", ended.evidence());
+    assert!(
+        ended.evidence().contains("cublasSgemm_v2 failed with 7 (CUBLAS_STATUS_INVALID_VALUE)"),
+        "{}",
+        ended.evidence()
+    );
+    assert!(ended.evidence().contains("raised RuntimeError"), "{}", ended.evidence());
+}
+
+/// Rank 1 raises; its launcher ends rank 0 with SIGTERM, as torchrun does.
+#[test]
+fn the_first_to_end_is_named_and_the_others_followed() {
+    let host = Host::new();
+    let mut ranks = [("", ""), ("raise ", "KeyError('data')")].map(|(raise, what)| {
+        let number = usize::from(!raise.is_empty());
+        host.rank(number, &format!("{BEGIN}{raise}{what}\ntold()"))
+    });
+    until("both to train", || {
+        (host.status()["steps"]["min"].as_u64()? >= 1 && host.status()["ranks"][1].is_object()).then_some(())
+    });
+    let [waits, raises] = &mut ranks;
+    raises.tell("go");
+    until("the end of rank 1", || host.status()["ranks"][1]["exit"]["class"].is_string().then_some(()));
+    waits.tell("go");
+    waits.signal("TERM");
+    let finding = until("the end of rank 0", || {
+        let status = host.status();
+        (status["ranks"][0]["exit"]["class"].is_string()).then(|| status["findings"][0].clone())
+    });
+    assert_eq!(finding["ranks"], serde_json::json!([1]), "{finding}");
+    let evidence = finding["evidence"].as_str().unwrap();
+    assert!(evidence.contains("rank 1 (sim") && evidence.contains("raised KeyError: 'data'"), "{evidence}");
+    assert!(evidence.contains("; rank 0 followed, told to by SIGTERM"), "{evidence}");
+    assert_eq!(host.status()["ranks"][0]["exit"]["signal"], "SIGTERM");
+    let [waits, _] = ranks;
+    assert_eq!(died_by(waits.end().status), Some(15));
+}
+
+#[test]
+fn who_is_killed_without_a_word_is_said_to_be() {
+    let job = Job::new(&[], "told()");
+    job.rank.signal("KILL");
+    let (host, rank) = (job.host, job.rank);
+    let ended = Ended::seen(&host, rank.end());
+    assert_eq!(ended.finding["class"], "dead");
+    assert!(ended.evidence().contains("ended without an orderly exit"), "{}", ended.evidence());
+    assert_eq!(ended.exit["text"], "ended without a word: SIGKILL, or a signal nobody noted");
+}
+
+#[test]
+fn a_rank_that_is_started_again_hides_nothing() {
+    let host = Host::new();
+    let start = || {
+        let rank = host.alone_under("python3", &[], &format!("{BEGIN}sys.exit(3)"));
+        until("it to train", || (host.status()["ranks"][0]["pid"] == rank.pid()).then_some(()));
+        rank
+    };
+    let mut first = start();
+    until("its first step", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    first.tell("go");
+    assert_eq!(first.end().status.code(), Some(3));
+    let again = start();
+    until("its end to be told", || host.collector_log().contains("rank 0 exited with code 3").then_some(()));
+    let status = host.status();
+    assert_eq!(
+        (&status["ranks"][0]["state"], &status["findings"]),
+        (&"ok".into(), &serde_json::json!([])),
+        "{status}"
+    );
+    drop(again);
+}
+
+/// A memory control group of its own, of either version, if this machine lets one be made.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    fn new(limit: u64) -> Option<Self> {
+        let name = format!("xpu-top-test-{}", std::process::id());
+        let [first, second] =
+            ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| PathBuf::from(root).join(&name));
+        let (path, file) = match (fs::create_dir(&first), fs::create_dir(&second)) {
+            (Ok(()), _) => (first, "memory.limit_in_bytes"),
+            (_, Ok(())) => (second, "memory.max"),
+            _ => return None,
+        };
+        let group = Self(path);
+        fs::write(group.0.join(file), limit.to_string()).ok()?;
+        for swap in ["memory.memsw.limit_in_bytes", "memory.swap.max"] {
+            let _ = fs::write(
+                group.0.join(swap),
+                if swap.ends_with("max") { "0".to_owned() } else { limit.to_string() },
+            );
+        }
+        Some(group)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
+    let Some(group) = MemoryGroup::new(192 << 20) else {
+        println!(
+            "SKIPPED: no memory control group can be made here (needs root and a writable /sys/fs/cgroup)"
+        );
+        return;
+    };
+    // It joins the group before it trains, as a job of a scheduler does.
+    let procs = group.0.join("cgroup.procs");
+    let host = Host::new();
+    let plugin = host.place.path("plugin.py");
+    fs::write(&plugin, PLUGIN).unwrap();
+    let set = [("XPU_TOP_EXIT_PLUGIN", plugin.to_str().unwrap()), ("GROUP", procs.to_str().unwrap())];
+    let script = format!(
+        "open(os.environ['GROUP'], 'w').write(str(os.getpid()))\n{BEGIN}\nheld = []\nwhile True: held.append(bytearray(os.urandom(1 << 20)))"
+    );
+    let rank = host.alone_under("python3", &set, &script);
+    until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    let (ended, _host) = Job { host, rank }.ends();
+    assert_eq!(died_by(ended.outcome.status), Some(9), "{:?}", ended.outcome);
+    assert_eq!(ended.finding["class"], "oom", "{}", ended.evidence());
+    assert!(ended.evidence().contains("for want of memory"), "{}", ended.evidence());
+    ended.plugin_was_told(&["exit"]);
+}
+
+#[test]
+fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
+    let host = Host::new();
+    let [broken, shared, good] = ["broken.py", "shared.py", "plugin.py"].map(|name| host.place.path(name));
+    fs::write(&broken, "raise SystemExit('on purpose')").unwrap();
+    fs::write(&shared, "open('/tmp/must-not-be', 'w')").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::write(&good, PLUGIN).unwrap();
+    let list = [&broken, &shared, &good].map(|path| path.display().to_string()).join(",");
+    let rank = host.alone_under("python3", &[("XPU_TOP_EXIT_PLUGIN", &list)], &format!("{BEGIN}sys.exit(3)"));
+    until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    let (ended, host) = Job { host, rank }.ends();
+    assert_eq!(ended.outcome.status.code(), Some(3));
+    ended.plugin_was_told(&["exit"]);
+    let log = host.collector_log();
+    assert!(log.contains("broken.py: on purpose") && log.contains("broken.py: exit status: 1"), "{log}");
+    assert!(log.contains("shared.py: not run") && log.contains("chmod go-w"), "{log}");
+}
+
+/// The same output and the same end, of a C program, whatever is noted of it.
+#[test]
+fn every_way_to_die_is_the_programs_own() {
+    let place = Place::new();
+    let program = place.hazard("dies");
+    let ways = [
+        "fault", "thread", "handled", "once", "abort", "divide", "overflow", "term", "ignored", "_exit",
+        "fork", "vfork", "return",
+    ];
+    let listener = Listener::at(&place.socket());
+    for way in ways {
+        let alone = run(place.command(&program).arg(way));
+        for reports in ["1", "0"] {
+            let watched = run(place.watched(&program).arg(way).env("XPU_TOP_EXIT_REPORTS", reports));
+            assert_eq!(watched, alone, "{way}, reports: {reports}");
+        }
+    }
+    drop(listener);
+}
+
+/// A program's own handler that mends faults, or jumps out of them, a thousand times: then it exits with a code.
+#[test]
+fn a_signal_that_is_survived_is_not_why_it_ended() {
+    let host = Host::new();
+    let program = host.place.hazard("recovers_from_faults");
+    let mut command = host.place.watched(program);
+    command.env("XPU_TOP_SOCKET", host.socket()).env("XPU_TOP_JOB", "train").arg("3");
+    let outcome = run(&mut command);
+    assert_eq!(outcome.status.code(), Some(3), "{outcome:?}");
+    let status = until("the end to be found", || {
+        let status = host.status();
+        status["findings"][0]["kind"].is_string().then_some(status)
+    });
+    assert_eq!(status["ranks"][0]["exit"]["class"], "exit_code", "{status}");
+}
