@@ -1,0 +1,211 @@
+//! A viewer inside the collector: what `/metrics`, `/api` and OTLP show is what any viewer could hear.
+//!
+//! It hears over sockets within the process, on a thread of its own, so the poll loop never waits for who reads a page, and
+//! a relay that hears many hosts can be followed the same way. While nobody looks it has no socket and costs nothing.
+
+mod known;
+
+use std::{
+    fmt,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    codec,
+    endpoint::host_name,
+    frame::{Body, Frame, Request},
+    socket,
+    unit::Moment,
+};
+use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
+
+pub(crate) use known::Known;
+
+use crate::metrics::Pages;
+
+/// Who has not looked for so long has gone: longer than anybody's scrape interval.
+const LOOKS: Duration = Duration::from_mins(5);
+
+/// How often a snapshot is asked for, which tells of new jobs.
+const ASK: Duration = Duration::from_secs(2);
+
+/// How long who looks first waits for the first snapshot.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// Frames taken between two looks at who is waiting.
+const TURN: usize = 1024;
+
+/// Wait before sockets are opened again after libzmq refused.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Where a collector, or a relay, is heard from within its process.
+#[derive(Clone)]
+pub struct Upstream {
+    pub context: Context,
+    /// Where its data socket (XPUB) is bound: `inproc://...`.
+    pub data: String,
+    /// Where its control socket (ROUTER) is bound.
+    pub control: String,
+    /// What the follower calls itself begins with this: its questions do not keep a collector alive.
+    pub name: Vec<u8>,
+}
+
+impl Upstream {
+    /// Addresses nobody else in this process has, and a name nobody outside can guess.
+    pub fn within(context: Context) -> Self {
+        let random = || RandomState::new().build_hasher().finish();
+        let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
+        Self { context, data: "inproc://data".to_owned(), control: "inproc://control".to_owned(), name }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream").field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+/// What is known, as far as somebody looks.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    pub(crate) upstream: Upstream,
+    pages: Pages,
+    state: Mutex<State>,
+    news: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Known,
+    looked: Option<Instant>,
+    /// Somebody looks always.
+    always: bool,
+    ended: bool,
+}
+
+impl State {
+    fn is_wanted(&self) -> bool {
+        !self.ended && (self.always || self.looked.is_some_and(|looked| looked.elapsed() < LOOKS))
+    }
+}
+
+impl Follow {
+    /// Begins; the thread sleeps until somebody looks.
+    pub(crate) fn start(upstream: Upstream, pages: Pages) -> std::io::Result<Arc<Self>> {
+        let new = Arc::new(Self { upstream, pages, state: Mutex::default(), news: Condvar::new() });
+        let follow = Arc::clone(&new);
+        thread::Builder::new().name("follow".to_owned()).spawn(move || follow.run())?;
+        Ok(new)
+    }
+
+    /// Ends the thread, which closes its sockets.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.news.notify_all();
+    }
+
+    /// From now on somebody looks, whether or not pages are read.
+    pub(crate) fn always(&self) {
+        self.lock().always = true;
+        self.news.notify_all();
+    }
+
+    /// What is known now. Blocks while the first snapshot is on its way; not for threads that serve others.
+    pub(crate) fn look<T>(&self, see: impl FnOnce(&mut Known) -> T) -> T {
+        let mut state = self.lock();
+        state.looked = Some(Instant::now());
+        self.news.notify_all();
+        let waiting = |state: &mut State| !state.known.is_told() && !state.ended;
+        let (mut state, _) =
+            self.news.wait_timeout_while(state, FIRST, waiting).unwrap_or_else(PoisonError::into_inner);
+        see(&mut state.known)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut session = 0_u32;
+        loop {
+            let idle = |state: &mut State| !state.is_wanted() && !state.ended;
+            let mut state = self.news.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+            if state.ended {
+                return;
+            }
+            state.known = Known::new(Moment::now(), self.pages);
+            drop(state);
+            session = session.wrapping_add(1);
+            if let Err(error) = self.follow(session) {
+                tracing::error!("pages show nothing: libzmq: {error}; trying again in {RETRY:?}");
+                thread::sleep(RETRY);
+            }
+            self.lock().known = Known::default();
+        }
+    }
+
+    /// Hears until nobody looks any more.
+    fn follow(&self, session: u32) -> zmq::Result<()> {
+        let Upstream { context, data: data_at, control: control_at, name } = &self.upstream;
+        let data = socket::subscriber(context, None)?;
+        data.connect(data_at)?;
+        let control = socket::control_client(context, None)?;
+        control.set_identity(&[&name[..], &session.to_be_bytes()].concat())?;
+        control.connect(control_at)?;
+        let mut asked: Option<Instant> = None;
+        while self.lock().is_wanted() {
+            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+                asked = Some(Instant::now());
+                // A queue that is full is that of a loop which has not come round yet.
+                let _ = control.send(request(Request::Snapshot), DONTWAIT);
+            }
+            let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
+            match zmq::poll(&mut items, 500) {
+                Ok(_) | Err(zmq::Error::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+            let heard = [receive(&control)?, receive(&data)?].concat();
+            let now = Moment::now();
+            let mut state = self.lock();
+            for (topic, frame) in &heard {
+                state.known.take(topic, frame, now);
+            }
+            let wishes = state.known.wishes(Instant::now(), now);
+            drop(state);
+            self.news.notify_all();
+            for topic in wishes.subscribe {
+                data.set_subscribe(topic.as_bytes())?;
+            }
+            for topic in wishes.unsubscribe {
+                data.set_unsubscribe(topic.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What waits at a socket: topic, empty for an answer, and frame.
+fn receive(socket: &Socket) -> zmq::Result<Vec<(Vec<u8>, Frame)>> {
+    let mut heard = Vec::new();
+    for _ in 0..TURN {
+        let mut parts = match socket.recv_multipart(DONTWAIT) {
+            Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+            parts => parts?,
+        };
+        let payload = parts.pop().unwrap_or_default();
+        // One that does not decode is missing in the count of its stream.
+        if let Ok(frame) = codec::decode(&payload) {
+            heard.push((parts.pop().unwrap_or_default(), frame));
+        }
+    }
+    Ok(heard)
+}
+
+/// A request as it goes over the control socket.
+pub(crate) fn request(request: Request) -> Vec<u8> {
+    let body = Body::Request(request);
+    codec::encode(&Frame { host: host_name(), number: 0, now: Moment::now(), lost: 0, body })
+}

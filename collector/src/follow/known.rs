@@ -1,0 +1,209 @@
+//! What the follower has heard: the job as every viewer folds it, and what each rank's details add up to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    frame::{Body, Event, Frame, topic},
+    id::{HostName, JobName, Rank},
+    job::Jobs,
+    unit::Moment,
+};
+
+use crate::metrics::{Pages, Tally};
+
+/// Ranks whose details are heard, and with them histograms. A host has tens; a relay may hear of ten thousand, whose details would be
+/// hundreds of megabytes a second.
+const DETAILED: usize = 1024;
+
+/// Ranks looked at in full, shape by shape, at a time; and for how long after somebody looked.
+const LOOKED_AT: usize = 16;
+const LOOKED_FOR: Duration = Duration::from_mins(1);
+
+/// A rank that no snapshot has told of for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
+/// Jobs followed.
+const JOBS: usize = 256;
+
+/// Streams of which the numbers are watched for gaps.
+const STREAMS: usize = 32_768;
+
+type Place = (JobName, Rank);
+
+/// Topics to hear from now on, and no more.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    pub subscribe: Vec<String>,
+    pub unsubscribe: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    jobs: Jobs,
+    tallies: BTreeMap<Place, Tally>,
+    /// When a snapshot last told of each rank.
+    told: BTreeMap<Place, Moment>,
+    /// Somebody looks at them in full.
+    looked_at: BTreeMap<Place, Instant>,
+    subscribed: BTreeSet<String>,
+    numbers: HashMap<(HostName, Vec<u8>), u64>,
+    missed: u64,
+    pages: Pages,
+    since: Moment,
+    told_once: bool,
+}
+
+impl Known {
+    pub(crate) fn new(since: Moment, pages: Pages) -> Self {
+        Self { pages, since, ..Self::default() }
+    }
+
+    /// Whether a snapshot has come.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told_once
+    }
+
+    pub(crate) fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    pub(crate) fn tally(&self, job: &JobName, rank: Rank) -> Option<&Tally> {
+        self.tallies.get(&(job.clone(), rank))
+    }
+
+    /// What is kept beside the native metrics.
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Since when histograms are added up.
+    pub(crate) fn since(&self) -> Moment {
+        self.since
+    }
+
+    /// Frames that were published and did not arrive.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    pub(crate) fn look_at(&mut self, job: JobName, rank: Rank, now: Instant) {
+        let place = (job, rank);
+        if self.looked_at.len() < LOOKED_AT || self.looked_at.contains_key(&place) {
+            self.looked_at.insert(place, now);
+        }
+    }
+
+    pub(crate) fn take(&mut self, topic: &[u8], frame: &Frame, now: Moment) {
+        if !topic.is_empty() {
+            self.count(topic, frame);
+        }
+        match &frame.body {
+            Body::Detail(detail) => {
+                let place = (detail.job.clone(), detail.rank);
+                if self.looked_at.contains_key(&place) {
+                    self.jobs.fold(frame);
+                }
+                if let Some(job) = self.jobs.get(&detail.job)
+                    && let Some(view) = job.rank(detail.rank)
+                {
+                    let tally = self.tallies.entry(place).or_default();
+                    tally.take(&detail.summary, view.pid(), view.world_size());
+                    tally.take_recent(&detail.summary, job, &self.pages, now);
+                }
+                return;
+            }
+            Body::Snapshot(snapshot) => {
+                self.told_once = true;
+                let ranks = snapshot
+                    .jobs
+                    .iter()
+                    .flat_map(|job| job.ranks.iter().map(|rank| (job.job.clone(), rank.info.rank)));
+                self.told.extend(ranks.map(|place| (place, now)));
+            }
+            Body::Event(Event::Joined(info)) => {
+                self.told.insert((info.job.clone(), info.rank), now);
+            }
+            _ => {}
+        }
+        self.jobs.fold(frame);
+    }
+
+    /// Numbers of a stream count up by one.
+    fn count(&mut self, topic: &[u8], frame: &Frame) {
+        let stream = (frame.host.clone(), topic.to_vec());
+        if self.numbers.len() >= STREAMS && !self.numbers.contains_key(&stream) {
+            return;
+        }
+        if let Some(before) = self.numbers.insert(stream, frame.number) {
+            // A collector that began anew counts from the beginning.
+            self.missed += frame.number.saturating_sub(before + 1);
+        }
+    }
+
+    /// Forgets who is gone, and says what is to be heard from now on.
+    pub(crate) fn wishes(&mut self, instant: Instant, now: Moment) -> Wishes {
+        self.looked_at.retain(|_, looked| instant.duration_since(*looked) < LOOKED_FOR);
+        let Self { looked_at, told, .. } = self;
+        told.retain(|_, told| now.since(*told) < FORGOTTEN);
+        self.jobs.forget(|job, rank| !told.contains_key(&(job.clone(), rank)));
+        self.jobs.keep_details(|job, rank| looked_at.contains_key(&(job.clone(), rank)));
+        self.tallies.retain(|place, _| told.contains_key(place));
+        let wanted = self.wanted();
+        let wishes = Wishes {
+            subscribe: wanted.difference(&self.subscribed).cloned().collect(),
+            unsubscribe: self.subscribed.difference(&wanted).cloned().collect(),
+        };
+        self.subscribed = wanted;
+        wishes
+    }
+
+    fn wanted(&self) -> BTreeSet<String> {
+        let jobs = || self.jobs.iter().take(JOBS);
+        let general = jobs().flat_map(|job| [topic::overview(job.name()), topic::events(job.name())]);
+        let ranks = jobs().flat_map(|job| job.ranks().map(|(rank, _)| topic::detail(job.name(), rank)));
+        general.chain(ranks.take(DETAILED)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::simulation::Simulation;
+
+    use super::*;
+
+    fn told(known: &mut Known, simulation: &Simulation, now: Moment) {
+        for frame in simulation.snapshots(60) {
+            known.take(b"", &frame, now);
+        }
+    }
+
+    #[test]
+    fn what_a_snapshot_tells_of_is_heard_and_forgotten_when_nobody_tells_of_it_any_more() {
+        let simulation = Simulation::new(2, 2, 4);
+        let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
+        assert!(known.wishes(Instant::now(), now).subscribe.is_empty() && !known.is_told());
+        told(&mut known, &simulation, now);
+        let job = simulation.job.clone();
+        let wishes = known.wishes(Instant::now(), now);
+        assert_eq!(wishes.subscribe.len(), 2 + 8, "{wishes:?}");
+        assert!(known.is_told() && wishes.unsubscribe.is_empty());
+        assert!(known.wishes(Instant::now(), now).subscribe.is_empty(), "once is enough");
+        let later = now.after(FORGOTTEN);
+        let wishes = known.wishes(Instant::now(), later);
+        assert_eq!((wishes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
+    }
+
+    #[test]
+    fn gaps_in_a_stream_are_counted_and_a_collector_that_begins_anew_is_none() {
+        let mut known = Known::default();
+        let mut frame = Simulation::new(1, 1, 1).digests(5).remove(0);
+        for number in [4, 5, 8, 1, 2] {
+            frame.number = number;
+            known.take(b"train/o", &frame, Moment(0));
+        }
+        assert_eq!(known.missed(), 2);
+    }
+}

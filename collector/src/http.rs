@@ -1,0 +1,121 @@
+//! HTTP: the page Prometheus reads, and what scripts ask for.
+//!
+//! Two threads of its own beside the poll loop: one serves connections, one is a viewer ([`crate::follow`]) that hears what any
+//! viewer hears. The loop knows neither, so nothing that is done over HTTP can hold it up.
+//!
+//! It listens to this host alone unless there is a key, and then wants a token. Everything a stranger can send is bounded:
+//! connections ([`door`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
+
+mod api;
+mod app;
+mod ask;
+mod capture;
+mod document;
+mod door;
+mod error;
+mod gate;
+mod hosting;
+mod page;
+mod push;
+mod routes;
+mod token;
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread,
+};
+
+pub use capture::{CaptureWay, KeyWay};
+pub use push::{Push, PushError};
+pub use token::{Token, TokenError};
+
+use crate::{
+    follow::{Follow, Upstream},
+    metrics::Pages,
+};
+use app::App;
+
+/// Threads that work out pages; more requests wait.
+const PAGES: usize = 2;
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Where it listens. The first must be had.
+    pub addresses: Vec<SocketAddr>,
+    /// What who asks must show; everybody may ask if there is none.
+    pub token: Option<Token>,
+    /// `/metrics` wants no token.
+    pub open_metrics: bool,
+    /// What pages have beside the native metrics.
+    pub pages: Pages,
+    /// How captures are made; none are, without.
+    pub captures: Option<CaptureWay>,
+    /// Where the metrics are sent to as well.
+    pub push: Option<Push>,
+}
+
+/// A server that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    follow: Arc<Follow>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.follow.end();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error(
+        "cannot listen at {address}: {error}; if another program has this port, choose --base-port N on all hosts, or do without pages with --no-http"
+    )]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error("cannot start a thread for HTTP: {0}; raise `ulimit -u`")]
+    Thread(io::Error),
+}
+
+/// Serves what is heard of a collector, or of a relay.
+pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError> {
+    let mut listeners = Vec::new();
+    for (number, &address) in config.addresses.iter().enumerate() {
+        match listen(address) {
+            Ok(listener) => listeners.push(listener),
+            // The first is where everything is.
+            Err(error) if number > 0 => tracing::warn!("{error}; the other port has the same"),
+            Err(error) => return Err(error),
+        }
+    }
+    let follow = Follow::start(upstream, config.pages).map_err(HttpError::Thread)?;
+    let app = Arc::new(App::new(Arc::clone(&follow), config));
+    if app.config.push.is_some() {
+        follow.always();
+        let pushing = Arc::clone(&app);
+        let pushes = thread::Builder::new().name("otlp".to_owned()).spawn(move || push::run(&pushing));
+        pushes.map_err(HttpError::Thread)?;
+    }
+    thread::Builder::new()
+        .name("http".to_owned())
+        .spawn(move || run(listeners, &app))
+        .map_err(HttpError::Thread)?;
+    Ok(Server { follow })
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {
+    let listener =
+        TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    listener.map_err(|error| HttpError::Listen { address, error })
+}
+
+fn run(listeners: Vec<TcpListener>, app: &Arc<App>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(PAGES).build();
+    let served = runtime.and_then(|runtime| runtime.block_on(door::open(listeners, app)));
+    if let Err(error) = served {
+        tracing::error!("HTTP ended: {error}; everything else goes on");
+    }
+}

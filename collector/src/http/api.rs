@@ -1,0 +1,310 @@
+//! `/api/v1`: what is known as JSON, and what may be asked of a job.
+//!
+//! A request is looked at whole before anything reaches a rank: jobs and ranks that are not known are refused here.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, Query, State, rejection::JsonRejection, rejection::QueryRejection},
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use xpu_shared::{
+    finding,
+    frame::{Life, RankStacks},
+    id::{HostName, JobName, Rank},
+    job::{Job, RankView},
+    stack,
+    status::{Status, rank_status},
+    unit::Moment,
+};
+
+use super::{
+    app::{App, off_the_door},
+    ask::{self, Unanswered},
+    error::Problem,
+};
+use crate::follow::Known;
+
+/// Ranks a request may name; more are asked for by naming none.
+const RANKS: usize = 4096;
+
+/// How long who looks at a rank first waits for its shapes, in looks of a twentieth of a second.
+const LOOKS: u32 = 30;
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+
+pub(super) type Answer = Result<Json<Value>, Problem>;
+
+/// Which job; the one of most living ranks if none is named.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    job: Option<String>,
+    rank: Option<u32>,
+}
+
+/// The body of a request, or why it is none.
+pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
+    read.map(|Json(body)| body).map_err(|rejection| {
+        let next =
+            "send JSON with `Content-Type: application/json`; GET /openapi.json says what may be in it";
+        Problem::new(rejection.status(), rejection.body_text(), next)
+    })
+}
+
+fn query(read: Result<Query<Which>, QueryRejection>) -> Result<Which, Problem> {
+    read.map(|Query(which)| which).map_err(|rejection| {
+        Problem::new(rejection.status(), rejection.body_text(), "write ?job=NAME&rank=NUMBER, or neither")
+    })
+}
+
+pub(super) fn find<'a>(known: &'a Known, name: Option<&str>) -> Result<&'a Job, Problem> {
+    let jobs = known.jobs();
+    let found = match name {
+        Some(name) => jobs.iter().find(|job| job.name().as_str() == name),
+        None => jobs.foremost(),
+    };
+    found.ok_or_else(|| {
+        let next = "GET /api/v1/jobs lists those that are heard here";
+        let error = name.map_or_else(
+            || "no job is heard here".to_owned(),
+            |name| format!("no job {name:?} is heard here"),
+        );
+        Problem::new(StatusCode::NOT_FOUND, error, next)
+    })
+}
+
+/// The ranks that are asked: those that are named, or all that have not ended.
+pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Vec<Rank>, Problem> {
+    if named.len() > RANKS {
+        let next = "name none to ask all";
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            format!("more than {RANKS} ranks are named"),
+            next,
+        ));
+    }
+    let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
+    let able: Vec<_> = job.ranks().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
+    let stranger = named.iter().find(|&&rank| !able.contains(&Rank(rank)));
+    if let Some(rank) = stranger {
+        let error = format!("no rank {rank} of job {} lives here", job.name());
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            error,
+            "GET /api/v1/ranks lists those that are heard here",
+        ));
+    }
+    if able.is_empty() {
+        let error = format!("no rank of job {} lives here", job.name());
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            error,
+            "GET /api/v1/jobs lists jobs with living ranks",
+        ));
+    }
+    if named.is_empty() {
+        return Ok(able);
+    }
+    let mut ranks: Vec<_> = named.iter().copied().map(Rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    Ok(ranks)
+}
+
+/// What is known, seen off the door.
+pub(super) async fn seen<T: Send + 'static>(
+    app: &Arc<App>,
+    see: impl FnOnce(&mut Known) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let app = Arc::clone(app);
+    off_the_door(move || app.follow.look(see)).await?
+}
+
+fn document(value: impl Serialize) -> Answer {
+    serde_json::to_value(value).map(Json).map_err(|_unwritable| Problem::fault())
+}
+
+pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
+    let jobs = seen(&app, |known| {
+        let now = Moment::now();
+        let all = known.jobs().iter().map(|job| {
+            let status = Status::of(known.jobs(), job, now);
+            json!({
+                "job": job.name(), "world_size": job.world_size(), "ranks_seen": status.coverage.ranks_seen,
+                "ranks_living": job.living(), "hosts": job.hosts(), "steps": status.steps,
+                "findings": status.findings.len(), "exit_code": status.exit_code() as u8,
+            })
+        });
+        Ok(all.collect::<Vec<_>>())
+    });
+    document(json!({ "jobs": jobs.await? }))
+}
+
+pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer {
+    let status = seen(&app, move |known| {
+        let job = find(known, Some(&name))?;
+        Ok(Status::of(known.jobs(), job, Moment::now()))
+    });
+    document(status.await?)
+}
+
+pub(super) async fn ranks(
+    State(app): State<Arc<App>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Answer {
+    let which = query(which)?;
+    let (name, rank) = (which.job.clone(), which.rank.map(Rank));
+    for _ in 0..LOOKS {
+        let Some(rank) = rank else { break };
+        let name = name.clone();
+        let told = seen(&app, move |known| {
+            let job = find(known, name.as_deref())?.name().clone();
+            known.look_at(job.clone(), rank, std::time::Instant::now());
+            let view = known.jobs().get(&job).and_then(|job| job.rank(rank));
+            Ok(view.is_none_or(|view| view.summary().is_some() || !view.is_alive()))
+        });
+        if told.await? {
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let found = seen(&app, move |known| {
+        let job = find(known, name.as_deref())?;
+        if let Some(rank) = rank.filter(|&rank| job.rank(rank).is_none()) {
+            let next = "GET /api/v1/ranks lists those that are heard here";
+            return Err(Problem::new(
+                StatusCode::NOT_FOUND,
+                format!("no rank {rank} of it is heard here"),
+                next,
+            ));
+        }
+        let findings = finding::examine(job, Moment::now());
+        let wanted = job.ranks().filter(|(known, _)| rank.is_none_or(|rank| rank == *known));
+        let ranks = wanted.map(|(rank, view)| {
+            let mut status = rank_status(job, rank);
+            status.state = finding::state(&findings, rank, view);
+            status
+        });
+        Ok(json!({ "job": job.name(), "ranks": ranks.collect::<Vec<_>>() }))
+    });
+    Ok(Json(found.await?))
+}
+
+pub(super) async fn findings(
+    State(app): State<Arc<App>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Answer {
+    let name = query(which)?.job;
+    let found = seen(&app, move |known| {
+        let now = Moment::now();
+        let job = find(known, name.as_deref())?;
+        Ok(json!({ "job": job.name(), "findings": finding::examine(job, now) }))
+    });
+    Ok(Json(found.await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hook {
+    job: Option<String>,
+    on: bool,
+}
+
+pub(super) async fn hook(State(app): State<Arc<App>>, hook: Result<Json<Hook>, JsonRejection>) -> Answer {
+    let Hook { job, on } = body(hook)?;
+    let (job, ranks) = seen(&app, move |known| {
+        let job = find(known, job.as_deref())?;
+        Ok((job.name().clone(), chosen(job, &[], false)?))
+    })
+    .await?;
+    let (upstream, of) = (app.follow.upstream.clone(), job.clone());
+    off_the_door(move || ask::switch(&upstream, of, on)).await?.map_err(unanswered)?;
+    Ok(Json(json!({ "job": job, "on": on, "ranks": ranks })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stacks {
+    job: Option<String>,
+    #[serde(default)]
+    ranks: Vec<u32>,
+    #[serde(default)]
+    native: bool,
+}
+
+pub(super) async fn stacks(
+    State(app): State<Arc<App>>,
+    wanted: Result<Json<Stacks>, JsonRejection>,
+) -> Answer {
+    let Stacks { job, ranks, native } = body(wanted)?;
+    let (job, ranks) = seen(&app, move |known| {
+        let job = find(known, job.as_deref())?;
+        Ok((job.name().clone(), chosen(job, &ranks, true)?))
+    })
+    .await?;
+    document(read_stacks(&app, job, ranks, native).await?)
+}
+
+/// As `xpu-top stacks --json` has it.
+#[derive(Debug, Serialize)]
+pub(super) struct Merged {
+    job: JobName,
+    pub(super) tree: stack::Tree,
+    folded: String,
+    notes: Vec<String>,
+    ranks: Vec<OneRank>,
+    no_answer: Vec<Rank>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank {
+    host: HostName,
+    #[serde(flatten)]
+    stacks: RankStacks,
+}
+
+pub(super) async fn read_stacks(
+    app: &Arc<App>,
+    job: JobName,
+    ranks: Vec<Rank>,
+    native: bool,
+) -> Result<Merged, Problem> {
+    // One reading at a time: it takes the ranks' hosts some milliseconds a rank.
+    let _turn = app.stacks.try_lock().map_err(|_busy| {
+        let next = "ask again in a few seconds";
+        Problem::new(StatusCode::CONFLICT, "stacks are being read already", next)
+    })?;
+    let (upstream, of, wanted) = (app.follow.upstream.clone(), job.clone(), ranks.clone());
+    let came = off_the_door(move || ask::stacks(&upstream, &of, &wanted, native)).await?;
+    let (hosts, stacks): (Vec<_>, Vec<_>) = came.map_err(unanswered)?.into_iter().unzip();
+    let has = |rank: &Rank| stacks.iter().any(|known| known.rank == *rank);
+    let no_answer: Vec<_> = ranks.into_iter().filter(|rank| !has(rank)).collect();
+    let tree = stack::merge(no_answer.iter().copied(), &stacks);
+    Ok(Merged {
+        job,
+        folded: stack::folded(&tree),
+        notes: stack::notes(stacks.iter(), no_answer.iter().copied()),
+        tree,
+        ranks: hosts.into_iter().zip(stacks).map(|(host, stacks)| OneRank { host, stacks }).collect(),
+        no_answer,
+    })
+}
+
+pub(super) fn unanswered(why: Unanswered) -> Problem {
+    match why {
+        Unanswered::Refused(why) => {
+            Problem::new(StatusCode::CONFLICT, why, "GET /api/v1/jobs lists jobs with living ranks")
+        }
+        Unanswered::Late => {
+            let next = "look at the collector's log and load, and ask again";
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, "the collector did not answer in time", next)
+        }
+        Unanswered::Library(error) => {
+            let next = "raise `ulimit -n` if descriptors are short, and ask again";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("libzmq: {error}"), next)
+        }
+    }
+}

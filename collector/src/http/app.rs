@@ -1,0 +1,79 @@
+//! What all requests share.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Mutex as Turn, task::spawn_blocking};
+use xpu_shared::unit::Moment;
+
+use super::{HttpConfig, capture::Captures, error::Problem, gate::Pace};
+use crate::{
+    follow::Follow,
+    metrics::{self, Own, Pod, Survey},
+};
+
+/// A page is given again for so long: who asks more often sees the same.
+const PAGE: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) follow: Arc<Follow>,
+    pub(super) config: HttpConfig,
+    pub(super) own: Own,
+    pub(super) pace: Pace,
+    /// Of those who may not ask.
+    pub(super) strangers: Pace,
+    pub(super) captures: Captures,
+    /// Who has it reads stacks.
+    pub(super) stacks: Turn<()>,
+    pod: Pod,
+    page: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+impl App {
+    pub(super) fn new(follow: Arc<Follow>, config: HttpConfig) -> Self {
+        Self {
+            follow,
+            config,
+            own: Own::default(),
+            pace: Pace::default(),
+            strangers: Pace::default(),
+            captures: Captures::default(),
+            stacks: Turn::default(),
+            pod: Pod::of_environment(),
+            page: Mutex::default(),
+        }
+    }
+
+    /// The page of all metrics.
+    pub(super) async fn page(self: &Arc<Self>) -> Result<Arc<str>, Problem> {
+        let app = Arc::clone(self);
+        off_the_door(move || app.page_now()).await
+    }
+
+    /// All metrics as they are now. Waits where nothing is known yet.
+    pub(super) fn survey(&self) -> Survey {
+        self.follow.look(|known| Survey::of(known, &self.own, &self.pod, Moment::now()))
+    }
+
+    fn page_now(&self) -> Arc<str> {
+        let mut kept = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made, page)) = &*kept
+            && made.elapsed() < PAGE
+        {
+            return Arc::clone(page);
+        }
+        let page: Arc<str> = metrics::text(&self.survey()).into();
+        *kept = Some((Instant::now(), Arc::clone(&page)));
+        page
+    }
+}
+
+/// Does what takes time, or waits, where it holds up no connection.
+pub(super) async fn off_the_door<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    spawn_blocking(work).await.map_err(|_panicked| Problem::fault())
+}

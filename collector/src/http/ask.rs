@@ -1,0 +1,117 @@
+//! Requests to the collector, over the same sockets that viewers use. Each on a socket of its own, for as long as its answer takes.
+
+use std::time::{Duration, Instant};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame, RankStacks, Request},
+    id::{HostName, JobName, Rank},
+    socket,
+};
+use zmq::{DONTWAIT, POLLIN, Socket};
+
+use crate::follow::{Upstream, request};
+
+/// How long stacks of all ranks may take: less than an answer may.
+const STACKS: Duration = Duration::from_secs(20);
+
+/// How long the collector may take to say that it has done as asked.
+const DONE: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// The collector refused, and said why.
+    Refused(String),
+    /// It did not come in time.
+    Late,
+    Library(zmq::Error),
+}
+
+impl From<zmq::Error> for Unanswered {
+    fn from(error: zmq::Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+/// Switches the hooks of a job. Returns when the workers have been told.
+pub(super) fn switch(upstream: &Upstream, job: JobName, on: bool) -> Result<(), Unanswered> {
+    let asked = open(upstream)?;
+    asked.send(request(Request::Enable { job, on }), 0)?;
+    // Requests are taken in turn: when this is answered, the first was carried out or refused.
+    asked.send(request(Request::Snapshot), 0)?;
+    let mut refused = None;
+    hear(&asked, Instant::now() + DONE, |frame| match frame.body {
+        Body::Refusal(why) => {
+            refused = Some(why);
+            true
+        }
+        Body::Snapshot(_) => true,
+        _ => false,
+    })?;
+    refused.map_or(Ok(()), |why| Err(Unanswered::Refused(why)))
+}
+
+/// The stacks of these ranks, as far as they came in time.
+pub(super) fn stacks(
+    upstream: &Upstream,
+    job: &JobName,
+    ranks: &[Rank],
+    natively: bool,
+) -> Result<Vec<(HostName, RankStacks)>, Unanswered> {
+    let asked = open(upstream)?;
+    let wanted = Request::Stacks { job: job.clone(), ranks: ranks.to_vec(), kept: false, natively };
+    asked.send(request(wanted), 0)?;
+    let mut came: Vec<(HostName, RankStacks)> = Vec::new();
+    let mut refused = None;
+    let heard = hear(&asked, Instant::now() + STACKS, |frame| {
+        match frame.body {
+            Body::Stacks(stacks) if stacks.job == *job && ranks.contains(&stacks.rank) => {
+                came.retain(|(_, known)| known.rank != stacks.rank);
+                came.push((frame.host, stacks));
+            }
+            Body::Refusal(why) => refused = Some(why),
+            _ => {}
+        }
+        refused.is_some() || came.len() >= ranks.len()
+    });
+    match (heard, refused) {
+        (_, Some(why)) => Err(Unanswered::Refused(why)),
+        // Those that came in time are worth having.
+        (Ok(()) | Err(Unanswered::Late), None) => {
+            came.sort_by_key(|(_, stacks)| stacks.rank);
+            Ok(came)
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+fn open(upstream: &Upstream) -> zmq::Result<Socket> {
+    let socket = socket::control_client(&upstream.context, None)?;
+    socket.connect(&upstream.control)?;
+    Ok(socket)
+}
+
+/// Hears answers until one is enough.
+fn hear(socket: &Socket, until: Instant, mut enough: impl FnMut(Frame) -> bool) -> Result<(), Unanswered> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Unanswered::Late);
+        }
+        match socket.poll(POLLIN, i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1)) {
+            Ok(_) | Err(zmq::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match socket.recv_multipart(DONTWAIT) {
+            Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(parts) => {
+                let frame = parts.last().and_then(|payload| codec::decode(payload).ok());
+                if frame.is_some_and(&mut enough) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Captures asked for over HTTP: `xpu-top capture`, as a process of its own, into a folder only its owner can read.
+//!
+//! What a capture is called, and where it lies, is this program's to say: no path of a request is ever used.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::Read as _,
+    net::IpAddr,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path as InPath, State, rejection::JsonRejection},
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use xpu_shared::{
+    endpoint::{BasePort, variable},
+    frame::CaptureOrder,
+    id::{JobName, Rank},
+};
+
+use super::{
+    api::{Answer, body, chosen, find, seen},
+    app::{App, off_the_door},
+    error::Problem,
+};
+
+/// Captures kept: beyond, the oldest is removed.
+const KEPT: usize = 16;
+
+/// Steps before those asked for, at most; as the command has it.
+const BEFORE: u32 = 64;
+
+/// How long one may take, in seconds.
+const WAIT: u64 = 120;
+
+/// The largest file that is sent whole: it goes through memory.
+const LARGEST: u64 = 256 << 20;
+
+/// What is kept of what the command said.
+const WORDS: u64 = 4096;
+
+/// How a capture finds its way to the collector.
+#[derive(Clone, Debug)]
+pub struct CaptureWay {
+    pub address: IpAddr,
+    pub base: BasePort,
+    pub key: KeyWay,
+    /// Where captures are kept.
+    pub directory: PathBuf,
+}
+
+/// Which key a capture uses.
+#[derive(Clone, Debug)]
+pub enum KeyWay {
+    /// As it finds it.
+    Usual,
+    Named(PathBuf),
+    None,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Captures(Mutex<BTreeMap<u64, Capture>>);
+
+#[derive(Clone, Debug, Serialize)]
+struct Capture {
+    id: u64,
+    job: JobName,
+    steps: u32,
+    state: Phase,
+    /// What the command said.
+    said: String,
+    bytes: Option<u64>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Phase {
+    Recording,
+    Done,
+    /// Some ranks are missing in the file.
+    Partial,
+    Failed,
+}
+
+impl Captures {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Capture>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_recording(&self) -> bool {
+        self.lock().values().any(|capture| capture.state == Phase::Recording)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    job: Option<String>,
+    steps: u32,
+    #[serde(default)]
+    ranks: Vec<u32>,
+    #[serde(default)]
+    before: u32,
+    /// All kernels, through CUPTI.
+    #[serde(default)]
+    kernels: bool,
+    /// No functions of Python.
+    #[serde(default)]
+    light: bool,
+}
+
+impl Wanted {
+    pub(super) fn plain(job: Option<String>, steps: u32) -> Self {
+        Self { job, steps, ranks: Vec::new(), before: 0, kernels: false, light: false }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        if !(1..=CaptureOrder::STEPS).contains(&self.steps) || self.before > BEFORE {
+            let most = CaptureOrder::STEPS;
+            let next = format!("ask for 1 to {most} steps, and {BEFORE} before them at most");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "that many steps cannot be captured", next));
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn begin(
+    State(app): State<Arc<App>>,
+    wanted: Result<Json<Wanted>, JsonRejection>,
+) -> Result<Response, Problem> {
+    let begun = start(&app, body(wanted)?, Duration::ZERO).await?;
+    Ok((StatusCode::ACCEPTED, Json(begun)).into_response())
+}
+
+/// Begins one, after a while.
+pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Result<Value, Problem> {
+    wanted.check()?;
+    let named = wanted.job.clone();
+    let ranks = wanted.ranks.clone();
+    let (job, ranks) = seen(app, move |known| {
+        let job = find(known, named.as_deref())?;
+        Ok((
+            job.name().clone(),
+            if ranks.is_empty() {
+                ranks.into_iter().map(Rank).collect()
+            } else {
+                chosen(job, &ranks, false)?
+            },
+        ))
+    })
+    .await?;
+    let way = app.config.captures.clone().ok_or_else(|| {
+        let next = "ask the collector of the ranks' host, or run `xpu-top capture`";
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "nothing is captured from here", next)
+    })?;
+    let program = program()?;
+    let capture = app.captures.make(&way, &job, wanted.steps)?;
+    let answer = told(&capture);
+    let command = command(&program, &way, &capture, &wanted, &ranks);
+    let app = Arc::clone(app);
+    let spawned = thread::Builder::new().name("capture".to_owned()).spawn(move || {
+        thread::sleep(after);
+        app.captures.run(command, &capture);
+    });
+    spawned.map_err(|error| {
+        let next = "raise `ulimit -u`, and ask again";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot start a thread: {error}"), next)
+    })?;
+    Ok(answer)
+}
+
+/// `xpu-top`, beside this very program.
+fn program() -> Result<PathBuf, Problem> {
+    let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+    here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
+        let next = "install xpu-top whole, or run `xpu-top capture` elsewhere";
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "xpu-top is not beside xpu-collector", next)
+    })
+}
+
+fn command(program: &Path, way: &CaptureWay, capture: &Capture, wanted: &Wanted, ranks: &[Rank]) -> Command {
+    let mut command = Command::new(program);
+    let address = if way.address.is_unspecified() { "127.0.0.1".to_owned() } else { way.address.to_string() };
+    command.arg("capture").arg("--hosts").arg(address).arg("--base-port").arg(way.base.0.to_string());
+    command.arg("--job").arg(capture.job.as_str()).arg("--steps").arg(wanted.steps.to_string());
+    command.arg("--wait").arg(WAIT.to_string()).arg("--before").arg(wanted.before.to_string());
+    if !ranks.is_empty() {
+        let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+        command.arg("--ranks").arg(ranks.join(","));
+    }
+    for (flag, is_wanted) in [("--kernels", wanted.kernels), ("--light", wanted.light)] {
+        if is_wanted {
+            command.arg(flag);
+        }
+    }
+    match &way.key {
+        KeyWay::Usual => {}
+        KeyWay::Named(path) => {
+            command.arg("--key-file").arg(path);
+        }
+        // At a home without one.
+        KeyWay::None => {
+            command.env_remove(variable::KEY_FILE).env("XDG_CONFIG_HOME", "/nonexistent");
+        }
+    }
+    command.arg("-o").arg(&capture.path);
+    command.env_remove("LD_PRELOAD").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn told(capture: &Capture) -> Value {
+    let mut value = json!(capture);
+    if capture.state != Phase::Recording {
+        value["file"] = json!(format!("/api/v1/capture/{}/file", capture.id));
+    }
+    value
+}
+
+impl Captures {
+    fn make(&self, way: &CaptureWay, job: &JobName, steps: u32) -> Result<Capture, Problem> {
+        let mut captures = self.lock();
+        if captures.values().any(|capture| capture.state == Phase::Recording) {
+            let next = "GET /api/v1/capture says how far it is; ask again when it is done";
+            return Err(Problem::new(StatusCode::CONFLICT, "a capture is being made already", next));
+        }
+        let directory = &way.directory;
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(|error| {
+            let error = format!("cannot make {}: {error}", directory.display());
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, error, "make room there, and ask again")
+        })?;
+        while captures.len() >= KEPT {
+            if let Some((_, oldest)) = captures.pop_first() {
+                let _ = fs::remove_file(oldest.path);
+            }
+        }
+        let id = captures.last_key_value().map_or(1, |(id, _)| id + 1);
+        let path = directory.join(format!("{id}.xpu"));
+        // Of a collector before this one.
+        let _ = fs::remove_file(&path);
+        let (state, said) = (Phase::Recording, String::new());
+        let capture = Capture { id, job: job.clone(), steps, state, said, bytes: None, path };
+        captures.insert(id, capture.clone());
+        Ok(capture)
+    }
+
+    fn run(&self, mut command: Command, capture: &Capture) {
+        let ended = command.output();
+        let (state, said) = match ended {
+            Ok(output) => {
+                let mut said = String::new();
+                let words = output.stderr.chain(&output.stdout[..]);
+                let _ = std::io::Read::take(words, WORDS).read_to_string(&mut said);
+                let state = match output.status.code() {
+                    Some(0) => Phase::Done,
+                    Some(1) => Phase::Partial,
+                    _ => Phase::Failed,
+                };
+                (state, said)
+            }
+            Err(error) => (Phase::Failed, error.to_string()),
+        };
+        let bytes = fs::metadata(&capture.path).ok().map(|found| found.len());
+        if let Some(known) = self.lock().get_mut(&capture.id) {
+            // Where it lies is nobody's business.
+            let said = said.replace(&capture.path.display().to_string(), "the file");
+            said.trim().clone_into(&mut known.said);
+            (known.state, known.bytes) = (state, bytes);
+        }
+    }
+
+    fn get(&self, id: &str) -> Result<Capture, Problem> {
+        let capture = id.parse().ok().and_then(|id: u64| self.lock().get(&id).cloned());
+        capture.ok_or_else(|| {
+            let next = format!("GET /api/v1/capture lists those there are; the last {KEPT} are kept");
+            Problem::new(StatusCode::NOT_FOUND, "there is no such capture", next)
+        })
+    }
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>) -> Answer {
+    let all: Vec<_> = app.captures.lock().values().map(told).collect();
+    Ok(Json(json!({ "captures": all })))
+}
+
+pub(super) async fn show(State(app): State<Arc<App>>, InPath(id): InPath<String>) -> Answer {
+    Ok(Json(told(&app.captures.get(&id)?)))
+}
+
+pub(super) async fn file(
+    State(app): State<Arc<App>>,
+    InPath(id): InPath<String>,
+) -> Result<Response, Problem> {
+    let capture = app.captures.get(&id)?;
+    if capture.state == Phase::Recording {
+        let next = "ask again when GET /api/v1/capture says it is done";
+        return Err(Problem::new(StatusCode::CONFLICT, "it is being made still", next));
+    }
+    if capture.bytes.is_some_and(|bytes| bytes > LARGEST) {
+        let next = "ask for fewer steps or ranks, or run `xpu-top capture`";
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "it is too large to be sent", next));
+    }
+    let path = capture.path.clone();
+    let read = off_the_door(move || fs::read(path)).await?;
+    let bytes = read.map_err(|_gone| {
+        Problem::new(StatusCode::GONE, "nothing was written, or the file is gone", "ask for another capture")
+    })?;
+    let name = format!("attachment; filename=\"capture-{}.xpu\"", capture.id);
+    let headers =
+        [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, name)];
+    Ok((headers, Body::from(bytes)).into_response())
+}

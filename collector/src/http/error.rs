@@ -1,0 +1,54 @@
+//! What is wrong with a request, as JSON that says what to do.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    error: String,
+    next: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    /// What is wrong.
+    error: &'a str,
+    /// What to do next.
+    next: &'a str,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { status, error: error.into(), next: next.into() }
+    }
+
+    pub(super) fn unknown_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is nothing here", "GET / lists what there is")
+    }
+
+    pub(super) fn unknown_method() -> Self {
+        let next = "GET / lists what there is, and with which method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method", next)
+    }
+
+    pub(super) fn fault() -> Self {
+        let next = "this is a fault of xpu-collector: please report it with its log";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out", next)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body { error: &self.error, next: &self.next };
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,148 @@
+//! What every request passes: pace, name of the host, token, time limit.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use tokio::time::timeout;
+use xpu_shared::endpoint::host_name;
+
+use super::{app::App, error::Problem};
+
+/// Requests a second in the long run, and at once.
+const RATE: f64 = 50.0;
+const BURST: f64 = 100.0;
+
+/// Bytes of a request's body: the longest is a list of ranks.
+pub(super) const BODY: usize = 64 << 10;
+
+/// How long a request may take to be read and answered: longer than stacks of a host take.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Shown without a token, to whoever asks whether this lives.
+pub(super) const HEALTH: &str = "/healthz";
+pub(super) const METRICS: &str = "/metrics";
+
+/// How many requests are let through.
+#[derive(Debug)]
+pub(super) struct Pace(Mutex<(f64, Instant)>);
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self(Mutex::new((BURST, Instant::now())))
+    }
+}
+
+impl Pace {
+    fn lets_through(&self, now: Instant) -> bool {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, since) = *kept;
+        let left = (left + now.saturating_duration_since(since).as_secs_f64() * RATE).min(BURST);
+        let passes = left >= 1.0;
+        *kept = (if passes { left - 1.0 } else { left }, now);
+        passes
+    }
+}
+
+pub(super) async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let response = match refuse(&app, &request) {
+        Some(problem) => {
+            let mut response = problem.into_response();
+            // Its seat is for others.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
+        None => match timeout(ANSWER, next.run(request)).await {
+            Ok(response) => response,
+            Err(_late) => too_late().into_response(),
+        },
+    };
+    app.own.answered(response.status().as_u16());
+    response
+}
+
+fn refuse(app: &App, request: &Request) -> Option<Problem> {
+    let problem = not_let_in(app, request);
+    // Strangers are counted apart: they take nothing from those who may ask.
+    let pace = if problem.is_some() { &app.strangers } else { &app.pace };
+    if pace.lets_through(Instant::now()) {
+        return problem;
+    }
+    let error = format!("more than {RATE} requests a second");
+    Some(Problem::new(StatusCode::TOO_MANY_REQUESTS, error, "ask again in a second"))
+}
+
+fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
+    let path = request.uri().path();
+    match &app.config.token {
+        Some(token) if !token.is_shown(request.headers()) => {
+            let is_open = path == HEALTH || (path == METRICS && app.config.open_metrics);
+            (!is_open).then(no_token)
+        }
+        Some(_) => None,
+        // Without a token a web page in somebody's browser could ask in its reader's name.
+        None => (!is_meant(request.headers())).then(|| {
+            let next = "ask at an address or at localhost; other names may be another's (DNS rebinding)";
+            Problem::new(StatusCode::FORBIDDEN, "this is not the host that was asked for", next)
+        }),
+    }
+}
+
+fn no_token() -> Problem {
+    let next = "show `Authorization: Bearer TOKEN`; `xpu-top keygen --token` prints it where the key is";
+    Problem::new(StatusCode::UNAUTHORIZED, "a token is wanted", next)
+}
+
+fn too_late() -> Problem {
+    let error = format!("it took longer than {} s", ANSWER.as_secs());
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body at once, or ask for less")
+}
+
+/// Whether the name in the request is one only this host can have.
+fn is_meant(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _port)) => address,
+        None => host.split_once(':').map_or(host, |(name, _port)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case(host_name().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_so_many_a_second() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let passed = (0..1000).filter(|_| pace.lets_through(now)).count();
+        assert_eq!(passed, BURST as usize);
+        let later = now + Duration::from_secs(1);
+        assert_eq!((0..1000).filter(|_| pace.lets_through(later)).count(), RATE as usize);
+    }
+
+    #[test]
+    fn a_name_somebody_else_could_have_is_not_meant() {
+        let meant = |host: &str| {
+            is_meant(&[(header::HOST, HeaderValue::from_str(host).unwrap())].into_iter().collect())
+        };
+        for host in ["localhost:18889", "127.0.0.1:18889", "10.1.2.3", "[::1]:18889", "LOCALHOST"] {
+            assert!(meant(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:18889", "localhost.evil.example", ""] {
+            assert!(!meant(host), "{host}");
+        }
+        assert!(is_meant(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
+    }
+}

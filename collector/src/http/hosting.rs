@@ -1,0 +1,135 @@
+//! What xpu-timer took at `/HostingService/`, for scripts made for it: the same requests and answers. What is written is a capture of this
+//! program, in its own folder: a path in a request is not followed.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+use xpu_shared::{endpoint::host_name, frame::CaptureOrder, id::Rank, job::Job, stack};
+
+use super::{
+    api::{Answer, find, read_stacks, seen},
+    app::App,
+    capture::{self, Wanted},
+    error::Problem,
+};
+
+/// Operations asked for if nothing is said.
+const OPERATIONS: u32 = 1000;
+
+/// A dump that is to begin later than so is refused.
+const LATEST: Duration = Duration::from_hours(1);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Dump {
+    #[serde(rename = "dump_count")]
+    count: u32,
+    /// Seconds since 1970.
+    #[serde(rename = "dump_time")]
+    time: i64,
+    reset: bool,
+}
+
+/// Its tools send a body with GET as well, and more in it than is used here.
+fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Result<T, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.to_ascii_lowercase().starts_with("application/json") {
+        let next = "send JSON with `Content-Type: application/json`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this is not said to be JSON", next));
+    }
+    let text = if bytes.is_empty() { &b"{}"[..] } else { &bytes[..] };
+    serde_json::from_slice(text).map_err(|error| {
+        let next = "send a JSON object, as xpu-timer's own tools do";
+        Problem::new(StatusCode::BAD_REQUEST, format!("this is not what was asked for: {error}"), next)
+    })
+}
+
+pub(super) async fn dump_kernel_trace(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Answer {
+    let dump: Dump = read(&headers, &bytes)?;
+    let says = |msg: &str, more: serde_json::Value| {
+        let mut answer = json!({ "node": host_name(), "msg": msg });
+        if let (Some(answer), serde_json::Value::Object(more)) = (answer.as_object_mut(), more) {
+            answer.extend(more);
+        }
+        Ok(Json(answer))
+    };
+    if dump.reset {
+        return says("Resetting status", json!({}));
+    }
+    if app.captures.is_recording() {
+        return says("The process is dumping, skip", json!({}));
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let after = Duration::from_secs(u64::try_from(dump.time).unwrap_or(0)).saturating_sub(since);
+    if after > LATEST {
+        let error = format!("dump_time is {} s from now", after.as_secs());
+        return Err(Problem::new(StatusCode::BAD_REQUEST, error, "begin within the hour"));
+    }
+    let count = if dump.count == 0 { OPERATIONS } else { dump.count };
+    let steps = seen(&app, move |known| find(known, None).map(|job| steps_of(job, count))).await?;
+    let begun = capture::start(&app, Wanted::plain(None, steps), after).await?;
+    says("Starting dumping", json!({ "capture": format!("/api/v1/capture/{}", begun["id"]), "steps": steps }))
+}
+
+/// Steps that hold about so many operations, by what a rank launched in its steps so far.
+fn steps_of(job: &Job, operations: u32) -> u32 {
+    let of_rank = job.ranks().filter_map(|(_, view)| {
+        let digest = view.latest()?;
+        let steps = digest.step?.0.max(1);
+        let launches = digest.launches;
+        Some((launches.gemms + launches.collectives + launches.point_to_point) / steps)
+    });
+    let in_step = of_rank.max().unwrap_or(0).max(1);
+    u64::from(operations).div_ceil(in_step).clamp(1, u64::from(CaptureOrder::STEPS)) as u32
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Stacktrace {
+    pid: i64,
+    rank: Option<i64>,
+}
+
+pub(super) async fn dump_string_stacktrace(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Answer {
+    let wanted: Stacktrace = read(&headers, &bytes)?;
+    let (job, rank) = seen(&app, move |known| {
+        let job = find(known, None)?;
+        let found = rank_meant(job, &wanted).ok_or_else(|| {
+            let next = "name the pid or the rank of a process of the job; GET /api/v1/ranks lists them";
+            Problem::new(StatusCode::NOT_FOUND, "no rank is that process", next)
+        })?;
+        Ok((job.name().clone(), found))
+    })
+    .await?;
+    let read = read_stacks(&app, job, vec![rank], true).await?;
+    Ok(Json(json!({ "stacktrace": stack::text(&read.tree) })))
+}
+
+/// Only processes that are ranks: nobody else's is read. xpu-timer's own requests have a pid; -1 and 0 are none.
+fn rank_meant(job: &Job, wanted: &Stacktrace) -> Option<Rank> {
+    let mut ranks = job.ranks().filter(|(_, view)| view.is_alive());
+    match (wanted.pid, wanted.rank) {
+        (pid, _) if pid > 0 => ranks.find(|(_, view)| i64::from(view.pid().0) == pid),
+        (_, Some(wanted)) if wanted >= 0 => ranks.find(|(rank, _)| i64::from(rank.0) == wanted),
+        _ => None,
+    }
+    .map(|(rank, _)| rank)
+}

@@ -1,0 +1,86 @@
+//! The metrics sent to an OpenTelemetry collector (OTLP, http/protobuf), on a thread of its own.
+
+use std::{thread, time::Duration};
+
+use prost::Message as _;
+use xpu_shared::{endpoint::host_name, unit::Moment};
+
+use super::app::App;
+use crate::metrics;
+
+/// How long one sending may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where OTLP has metrics, if the URL does not say.
+const PATH: &str = "/v1/metrics";
+
+/// Where metrics are sent, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    url: String,
+    every: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    #[error(
+        "{0} is no URL metrics can be sent to: write http://HOST:4318, and let an OpenTelemetry collector on this host send them on where TLS is wanted"
+    )]
+    Url(String),
+}
+
+impl Push {
+    pub fn to(url: &str, every: Duration) -> Result<Self, PushError> {
+        let wrong = || PushError::Url(url.to_owned());
+        let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        if host.is_empty() || url.parse::<axum::http::Uri>().is_err() {
+            return Err(wrong());
+        }
+        let path = if matches!(path, "" | "/") { PATH } else { path };
+        Ok(Self { url: format!("http://{host}{path}"), every })
+    }
+}
+
+/// For as long as the process lives.
+pub(super) fn run(app: &App) {
+    let Some(push) = app.config.push.clone() else { return };
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().into();
+    let since = Moment::now();
+    let mut failing = false;
+    loop {
+        let survey = app.survey();
+        let request = metrics::request(&survey, host_name().as_str(), since, Moment::now());
+        let sent = agent
+            .post(&push.url)
+            .header("Content-Type", "application/x-protobuf")
+            .send(&request.encode_to_vec()[..]);
+        // Said when it begins and when it ends: a receiver that is down for a night is one line.
+        match &sent {
+            Ok(_) if failing => tracing::info!("{} takes metrics again", push.url),
+            Err(error) if !failing => {
+                tracing::warn!("{} takes no metrics: {error}; trying again every {:?}", push.url, push.every);
+            }
+            _ => {}
+        }
+        failing = sent.is_err();
+        thread::sleep(push.every);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_that_of_otlp_unless_it_is_said() {
+        let to = |url| Push::to(url, PATIENCE).map(|push| push.url).ok();
+        assert_eq!(to("http://otel:4318").as_deref(), Some("http://otel:4318/v1/metrics"));
+        assert_eq!(to("http://otel:4318/").as_deref(), Some("http://otel:4318/v1/metrics"));
+        assert_eq!(to("http://otel/x/y").as_deref(), Some("http://otel/x/y"));
+        for wrong in ["otel:4318", "https://otel", "http://", "http://a b/"] {
+            assert_eq!(to(wrong), None, "{wrong}");
+        }
+    }
+}

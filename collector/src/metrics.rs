@@ -1,0 +1,148 @@
+//! What is known of jobs as metrics: one model that the Prometheus page and OTLP are both written from.
+//!
+//! Label sets are bounded: a rank has a few series for each element type, and for each communicator's name, operation and size
+//! bucket; never one for a shape, unless asked ([`shapes`]). What finds no room is counted under `other`, and that is counted.
+
+mod compat;
+mod job;
+mod ladder;
+mod otlp;
+mod own;
+mod page;
+mod rank;
+mod recent;
+mod shapes;
+mod table;
+mod tally;
+
+use std::{collections::HashMap, sync::Arc};
+
+use xpu_shared::{finding, peak::Peaks, unit::Moment};
+
+pub(crate) use compat::Pod;
+pub(crate) use ladder::Spread;
+pub(crate) use otlp::request;
+pub(crate) use own::Own;
+pub(crate) use page::{CONTENT_TYPE, text};
+pub(crate) use table::Metric;
+pub(crate) use tally::Tally;
+
+use crate::follow::Known;
+
+/// Longest text of a label, in characters: names of jobs, hosts and communicators are their owners' to choose.
+const LABEL: usize = 64;
+
+/// Ranks on one page; a relay's Prometheus takes this in a few seconds.
+const RANKS: usize = 16_384;
+
+/// What pages have beside the native metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pages {
+    /// The gauges of xpu-timer.
+    pub compat: bool,
+    /// A gauge family for each shape, as the first xpu-timer had them.
+    pub per_shape: bool,
+    /// What GPUs can do at best, where somebody knows better than the data sheets.
+    pub peaks: Peaks,
+}
+
+/// A label and its value.
+pub(crate) type Label = (&'static str, Arc<str>);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Gauge(f64),
+    /// A gauge without a fraction, for readers that take no other.
+    Whole(i64),
+    Counter(f64),
+    Histogram(Spread),
+}
+
+/// One metric and all its series.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Family {
+    pub metric: Metric,
+    pub series: Vec<(Vec<Label>, Value)>,
+}
+
+/// All that is told at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    families: Vec<Family>,
+    /// Where each metric's family is.
+    places: HashMap<String, usize>,
+}
+
+impl Survey {
+    pub(crate) fn of(known: &Known, own: &Own, pod: &Pod, now: Moment) -> Self {
+        let mut survey = Self::default();
+        let mut left = RANKS;
+        for job in known.jobs().iter() {
+            let findings = finding::examine(job, now);
+            job::tell(&mut survey, known.jobs(), job, &findings);
+            for (rank, view) in job.ranks().take(left) {
+                let tally = known.tally(job.name(), rank);
+                rank::tell(&mut survey, job, rank, view, (tally, &findings), now);
+                if known.pages().compat {
+                    let levels = tally.and_then(Tally::levels);
+                    compat::tell(&mut survey, pod, job, (rank, view), (levels, &findings), now);
+                }
+                if let Some(shapes) = tally.and_then(Tally::shapes) {
+                    shapes::tell(&mut survey, job, rank, view.host().as_str(), shapes, now);
+                }
+            }
+            left = left.saturating_sub(job.ranks().len());
+        }
+        own.tell(&mut survey, known, now);
+        survey
+    }
+
+    pub(crate) fn put(&mut self, metric: Metric, labels: &[Label], value: Value) {
+        let series = (labels.to_vec(), value);
+        if let Some(&place) = self.places.get(metric.stem.as_ref()) {
+            self.families[place].series.push(series);
+        } else {
+            self.places.insert(metric.stem.clone().into_owned(), self.families.len());
+            self.families.push(Family { metric, series: vec![series] });
+        }
+    }
+
+    /// Whether there is this series already.
+    pub(crate) fn has(&self, metric: &Metric, labels: &[Label]) -> bool {
+        let family = self.places.get(metric.stem.as_ref()).map(|&place| &self.families[place]);
+        family.is_some_and(|family| family.series.iter().any(|(known, _)| known == labels))
+    }
+
+    /// Nothing where nothing is known: unknown is not zero.
+    pub(crate) fn gauge(&mut self, metric: Metric, labels: &[Label], value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into() {
+            self.put(metric, labels, Value::Gauge(value));
+        }
+    }
+
+    pub(crate) fn counter(&mut self, metric: Metric, labels: &[Label], value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into() {
+            self.put(metric, labels, Value::Counter(value));
+        }
+    }
+
+    pub(crate) fn families(&self) -> &[Family] {
+        &self.families
+    }
+}
+
+/// A text as a label has it.
+pub(crate) fn label(text: &str) -> Arc<str> {
+    if text.chars().count() <= LABEL && !text.chars().any(char::is_control) {
+        return text.into();
+    }
+    text.chars().filter(|c| !c.is_control()).take(LABEL).collect::<String>().into()
+}
+
+/// Labels, and some more.
+pub(crate) fn with(labels: &[Label], more: &[(&'static str, &str)]) -> Vec<Label> {
+    labels.iter().cloned().chain(more.iter().map(|(name, text)| (*name, label(text)))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! The gauges of xpu-timer, by their own names, labels and units, so that what reads them goes on reading.
+//!
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty seconds; as there, the
+//! time of a collective includes waiting for others. Not told are its counts of garbage collections and data loaders, which
+//! nothing here counts.
+
+use std::{collections::BTreeMap, env};
+
+use xpu_shared::{
+    collective::Operation,
+    datatype::DataType,
+    finding::Finding,
+    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, Summary},
+    histogram::Histogram,
+    id::{CommunicatorId, Rank},
+    job::{Job, RankView},
+    peak::Peaks,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{
+    Label, Survey, Value, label,
+    recent::{Cell, Recent},
+    table::{In, Kind, Metric},
+};
+
+/// Kinds of one rank: ten levels of a few element types, twenty of a few operations.
+const KINDS: usize = 256;
+
+/// What of xpu-timer's is not known is called so there.
+const NOT_SET: &str = "NOT_SET";
+
+/// Bits over the bus up to which a message counts as small.
+const SMALL: f64 = 8192.0;
+
+/// Bandwidth is told in levels of a twentieth of what it takes the network for: 400 Gbit/s.
+const LEVELS_OF_BANDWIDTH: f64 = 20.0;
+const NETWORK: f64 = 400.0;
+
+/// Arithmetic is told in levels of a tenth of the peak.
+const LEVELS_OF_FLOPS: f64 = 10.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Multiplied {
+    datatype: DataType,
+    /// 0 where the peak of the GPU is not known.
+    level: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moved {
+    operation: Operation,
+    datatype: DataType,
+    within_host: bool,
+    level: u32,
+    small: bool,
+}
+
+/// What a rank did lately, in xpu-timer's levels.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    peaks: Peaks,
+    multiplied: Recent<Multiplied>,
+    moved: Recent<Moved>,
+    memory: MemoryTotals,
+}
+
+impl Levels {
+    pub(super) fn new(peaks: Peaks, now: Moment) -> Self {
+        let (multiplied, moved) = (Recent::new(KINDS, now), Recent::new(KINDS, now));
+        Self { peaks, multiplied, moved, memory: MemoryTotals::default() }
+    }
+
+    /// `on_host`: how many ranks of a communicator are on the rank's host.
+    pub(super) fn take(&mut self, summary: &Summary, on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
+        self.memory.clone_from(&summary.memory);
+        let peaks = self.peaks.or_of(&summary.device);
+        for gemm in summary.gemms.iter().filter(|gemm| !gemm.durations.is_empty()) {
+            let (kind, cell) = multiplied(gemm, &peaks);
+            self.multiplied.take(kind, &cell, at);
+        }
+        for total in summary.collectives.iter().filter(|total| !total.durations.is_empty()) {
+            let size = summary.communicators.iter().find(|state| state.id == total.communicator);
+            let Some(size) = size.map(|state| state.size).filter(|&size| size > 1) else { continue };
+            let (kind, cell) = moved(total, size, on_host(total.communicator) >= size);
+            self.moved.take(kind, &cell, at);
+        }
+    }
+}
+
+fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> (Multiplied, Cell) {
+    let (count, took) = (gemm.durations.count() as f64, gemm.durations.sum().seconds());
+    let at_peak = peaks.seconds(&gemm.shape).map(|seconds| seconds * count);
+    let level = at_peak.map_or(0, |at_peak| level(at_peak / took * LEVELS_OF_FLOPS, LEVELS_OF_FLOPS + 1.0));
+    let work = gemm.shape.flops() * count;
+    let cell = Cell { durations: gemm.durations.clone(), work, launched: gemm.durations.count() };
+    (Multiplied { datatype: gemm.shape.datatype, level }, cell)
+}
+
+fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> (Moved, Cell) {
+    let (count, took) = (total.durations.count() as f64, total.durations.sum());
+    let bits = total.bytes as f64 * total.operation.bus_factor(size) * 8.0;
+    let rate = gigabits(bits * count, took);
+    let kind = Moved {
+        operation: total.operation,
+        datatype: total.datatype,
+        within_host,
+        level: level(rate * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
+        small: bits <= SMALL,
+    };
+    let cell =
+        Cell { durations: total.durations.clone(), work: bits * count, launched: total.durations.count() };
+    (kind, cell)
+}
+
+/// From 1.
+fn level(part: f64, most: f64) -> u32 {
+    (part.floor() + 1.0).clamp(1.0, most) as u32
+}
+
+fn gigabits(bits: f64, took: Nanoseconds) -> f64 {
+    if took.0 > 0 { bits / took.0 as f64 } else { 0.0 }
+}
+
+/// As xpu-timer calls element types.
+fn dtype(datatype: DataType) -> String {
+    let name = match datatype {
+        DataType::Float64 => "fp64",
+        DataType::Float32 | DataType::Tf32 => "fp32",
+        DataType::Float16 => "fp16",
+        DataType::Bfloat16 => "bf16",
+        DataType::Float8E4m3 => "fp8_e4m3",
+        DataType::Float8E5m2 => "fp8_e5m2",
+        DataType::Int64 => "int64",
+        DataType::Int32 => "int32",
+        DataType::Int8 => "int8",
+        DataType::Uint8 => "uint8",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
+/// As xpu-timer calls operations.
+fn operation(operation: Operation) -> String {
+    match operation {
+        Operation::Send | Operation::Recv | Operation::SendRecv | Operation::AlltoAll => {
+            "SendRecv".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What all its metrics have in common, from the environment the collector was started in.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    name: String,
+    ip: String,
+    job: Option<String>,
+}
+
+impl Pod {
+    pub(crate) fn of_environment() -> Self {
+        let set = |name| env::var(name).ok().filter(|text| !text.is_empty());
+        let or_not = |text: Option<String>| text.unwrap_or_else(|| NOT_SET.to_owned());
+        Self { name: or_not(set("POD_NAME")), ip: or_not(set("POD_IP")), job: set("ENV_ARGO_WORKFLOW_NAME") }
+    }
+
+    /// Labels of a rank, in the alphabet's order as there.
+    fn labels(&self, job: &Job, rank: Rank, view: &RankView, more: &[(&'static str, String)]) -> Vec<Label> {
+        let local = view
+            .info()
+            .and_then(|info| info.local_rank)
+            .map_or_else(|| rank.to_string(), |local| local.to_string());
+        // Two jobs of one host must not have the same labels.
+        let job = self.job.as_deref().unwrap_or_else(|| job.name().as_str());
+        let common = [
+            ("ip", label(&self.ip)),
+            ("job_name", label(job)),
+            ("local_rank", label(&local)),
+            ("pod_name", label(&self.name)),
+            ("rank", rank.to_string().into()),
+        ];
+        let more = more.iter().map(|(name, text)| (*name, label(text)));
+        common.into_iter().chain(more).collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    Metric::new(Kind::Gauge, In::Number, name, help)
+}
+
+/// Average, maximum, 99th percentile, minimum and rate.
+type Five = [Metric; 5];
+
+const PRODUCTS: Five = [
+    gauge("XPU_TIMER_MM_KERNEL_AVG_LATENCY", "Microseconds"),
+    gauge("XPU_TIMER_MM_KERNEL_MAX_LATENCY", "Microseconds"),
+    gauge("XPU_TIMER_MM_KERNEL_P99_LATENCY", "Microseconds"),
+    gauge("XPU_TIMER_MM_KERNEL_MIN_LATENCY", "Microseconds"),
+    gauge("XPU_TIMER_MM_KERNEL_FLOPS", "TFLOPS"),
+];
+
+const COLLECTIVES: Five = [
+    gauge("XPU_TIMER_COLL_KERNEL_AVG_LATENCY", "Microseconds, waiting included"),
+    gauge("XPU_TIMER_COLL_KERNEL_MAX_LATENCY", "Microseconds, waiting included"),
+    gauge("XPU_TIMER_COLL_KERNEL_P99_LATENCY", "Microseconds, waiting included"),
+    gauge("XPU_TIMER_COLL_KERNEL_MIN_LATENCY", "Microseconds, waiting included"),
+    gauge("XPU_TIMER_COLL_KERNEL_BANDWIDTH", "Gbit/s on the bus"),
+];
+
+const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a job that stands");
+
+/// Of things this program does not have: nothing is queued, and no dump is made by itself.
+const NOTHING: [Metric; 4] = [
+    gauge("XPU_TIMER_COMMON_START_DUMP", "Always 0"),
+    gauge("XPU_TIMER_COMMON_END_DUMP", "Always 0"),
+    gauge("XPU_TIMER_COMMON_POOL_QUEUE_SIZE", "Always 0"),
+    gauge("XPU_TIMER_COMMON_WORK_QUEUE_SIZE", "Always 0"),
+];
+
+const MEMORY: Metric = gauge("XPU_TIMER_MEMORY_COUNTER", "Calls");
+
+pub(super) fn tell(
+    survey: &mut Survey,
+    pod: &Pod,
+    job: &Job,
+    (rank, view): (Rank, &RankView),
+    (levels, findings): (Option<&Levels>, &[Finding]),
+    now: Moment,
+) {
+    let labels = |more: &[(&'static str, String)]| pod.labels(job, rank, view, more);
+    if view.is_alive() {
+        let stands = findings.iter().any(Finding::stops_the_job);
+        survey.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
+        for metric in NOTHING {
+            survey.put(metric, &labels(&[]), Value::Whole(0));
+        }
+    }
+    let Some(levels) = levels else { return };
+    // Several of our element types and operations may be one of theirs.
+    let mut multiplied: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
+    for (Multiplied { datatype, level }, cell) in levels.multiplied.cells(now).0 {
+        let more =
+            [("dtype", dtype(datatype)), ("level", level.to_string()), ("operation", "Matmul".to_owned())];
+        multiplied.entry(labels(&more)).or_default().add(&cell);
+    }
+    for (labels, cell) in multiplied {
+        five(survey, PRODUCTS, &labels, &cell, |cell| cell.work / 1e3);
+    }
+    let mut moved: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
+    for (kind, cell) in levels.moved.cells(now).0 {
+        let transport = if kind.within_host { "IntraNode" } else { "InterNode" };
+        let labels = labels(&[
+            // As what NCCL compiled its kernel, which nothing here looks at.
+            ("algorithm", "UNKNOWN".to_owned()),
+            ("dtype", dtype(kind.datatype)),
+            ("level", kind.level.to_string()),
+            ("operation", operation(kind.operation)),
+            ("small", u8::from(kind.small).to_string()),
+            ("transport", transport.to_owned()),
+        ]);
+        moved.entry(labels).or_default().add(&cell);
+    }
+    for (labels, cell) in moved {
+        five(survey, COLLECTIVES, &labels, &cell, |cell| cell.work);
+    }
+    tell_memory(survey, &levels.memory, labels);
+}
+
+fn five(survey: &mut Survey, metrics: Five, labels: &[Label], cell: &Cell, work: impl Fn(&Cell) -> f64) {
+    let Cell { durations, .. } = cell;
+    let [average, longest, p99, shortest, rate] = metrics;
+    let took = durations.sum();
+    let mean = Nanoseconds(took.0.checked_div(durations.count()).unwrap_or(0));
+    survey.put(average, labels, microseconds(mean));
+    for (metric, quantile) in [(longest, 1.0), (p99, 0.99), (shortest, 0.0)] {
+        survey.put(metric, labels, microseconds(at(durations, quantile)));
+    }
+    // TFLOPS are operations in a nanosecond over a thousand, Gbit/s bits in a nanosecond.
+    survey.put(rate, labels, Value::Gauge(gigabits(work(cell), took)));
+}
+
+fn at(durations: &Histogram, quantile: f64) -> Nanoseconds {
+    durations.quantile(quantile).unwrap_or_default()
+}
+
+fn microseconds(time: Nanoseconds) -> Value {
+    Value::Whole((time.0 as f64 / 1e3).round() as i64)
+}
+
+fn tell_memory(
+    survey: &mut Survey,
+    memory: &MemoryTotals,
+    labels: impl Fn(&[(&'static str, String)]) -> Vec<Label>,
+) {
+    for (name, count) in [("cudaMalloc", memory.allocations), ("cudaFree", memory.frees)] {
+        if count > 0 {
+            let labels = labels(&[("operation", name.to_owned()), ("kind", String::new())]);
+            survey.put(MEMORY, &labels, Value::Whole(count as i64));
+        }
+    }
+    let mut copies: BTreeMap<&str, u64> = BTreeMap::new();
+    for copy in &memory.copies {
+        let kind = match copy.direction {
+            Direction::HostToHost => "H2H",
+            Direction::HostToDevice => "H2D",
+            Direction::DeviceToHost => "D2H",
+            Direction::DeviceToDevice | Direction::PeerToPeer => "D2D",
+            // Written so there.
+            Direction::ByAddress => "Unkonwn",
+        };
+        *copies.entry(kind).or_default() += copy.count;
+    }
+    for (kind, count) in copies {
+        let labels = labels(&[("operation", "cudaMemcpyAsync".to_owned()), ("kind", kind.to_owned())]);
+        survey.put(MEMORY, &labels, Value::Whole(count as i64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_in_their_units_and_levels_as_theirs() {
+        // 16 MiB over 8 ranks in 370 us.
+        let mut durations = Histogram::new();
+        durations.record(Nanoseconds(370_000));
+        let total = CollectiveTotals {
+            communicator: CommunicatorId(1),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float16,
+            bytes: 1 << 20,
+            count: 1,
+            timed: 1,
+            timed_for: Nanoseconds(370_000),
+            durations,
+        };
+        let (kind, cell) = moved(&total, 8, true);
+        let rate = gigabits(cell.work, cell.durations.sum());
+        assert!((rate - 1.75 * 8.0 * 1_048_576.0 / 370_000.0).abs() < 0.5, "{rate}");
+        assert_eq!((kind.level, kind.small), (2, false));
+        assert_eq!([0.0, 0.99, 1.0, 19.5, 300.0].map(|part| level(part, 20.0)), [1, 1, 2, 20, 20]);
+    }
+}

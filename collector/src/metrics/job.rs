@@ -1,0 +1,60 @@
+//! A job as a whole, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{
+    finding::Finding,
+    job::{Job, Jobs, median},
+    unit::Nanoseconds,
+};
+
+use super::{Label, Survey, label, table as all, with};
+
+/// Ranks named of one finding; a hang of ten thousand names the culprits, who are few.
+const NAMED: usize = 64;
+
+pub(super) fn tell(survey: &mut Survey, _jobs: &Jobs, job: &Job, findings: &[Finding]) {
+    let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
+    let seen = job.ranks().filter(|(_, view)| view.latest().is_some()).count();
+    survey.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
+    survey.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
+    survey.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
+    let stands = findings.iter().any(Finding::stops_the_job);
+    survey.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
+    let steps = job.ranks().filter_map(|(_, view)| view.step_time().map(Nanoseconds::seconds));
+    survey.gauge(all::JOB_STEP_MEDIAN, &labels, median(steps.collect()));
+    survey.gauge(all::JOB_JOINED, &labels, job.joined());
+    survey.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
+    tell_findings(survey, &labels, findings);
+}
+
+fn tell_findings(survey: &mut Survey, labels: &[Label], findings: &[Finding]) {
+    let mut kinds: BTreeMap<_, (u32, f64)> = BTreeMap::new();
+    for finding in findings {
+        let (count, age) = kinds.entry((finding.kind, finding.class, finding.confidence)).or_default();
+        *count += 1;
+        *age = age.max(finding.since_s);
+    }
+    for ((kind, class, confidence), (count, age)) in kinds {
+        let more = [("kind", kind.word()), ("class", &word(&class)), ("confidence", &word(&confidence))];
+        let labels = with(labels, &more);
+        survey.gauge(all::FINDINGS, &labels, f64::from(count));
+        survey.gauge(all::FINDING_AGE, &labels, age);
+    }
+    let mut named: Vec<_> = findings
+        .iter()
+        .flat_map(|finding| finding.ranks.iter().take(NAMED).map(|rank| (finding.kind, finding.class, *rank)))
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    for (kind, class, rank) in named {
+        let more = [("kind", kind.word()), ("class", &word(&class)), ("rank", &rank.to_string())];
+        survey.gauge(all::FINDING_RANK, &with(labels, &more), 1.0);
+    }
+}
+
+/// As documents have it.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

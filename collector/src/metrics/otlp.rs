@@ -1,0 +1,106 @@
+//! The same metrics for OTLP. The messages are made by hand of OpenTelemetry's own types: its SDK takes single measurements
+//! and has no way in for a histogram that exists already.
+
+use opentelemetry_proto::tonic::{
+    collector::metrics::v1::ExportMetricsServiceRequest,
+    common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
+    metrics::v1::{
+        AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
+        ResourceMetrics, ScopeMetrics, Sum, metric::Data, number_data_point,
+    },
+    resource::v1::Resource,
+};
+use xpu_shared::{VERSION, unit::Moment};
+
+use super::{Family, Label, Survey, Value, table::Kind};
+
+/// Counters and histograms are of the time since `since`.
+pub(crate) fn request(
+    survey: &Survey,
+    host: &str,
+    since: Moment,
+    now: Moment,
+) -> ExportMetricsServiceRequest {
+    let metrics = survey.families().iter().map(|family| metric(family, since, now)).collect();
+    let scope = InstrumentationScope {
+        name: "xpu-top".to_owned(),
+        version: VERSION.to_owned(),
+        ..InstrumentationScope::default()
+    };
+    let attributes = vec![attribute("service.name", "xpu-top"), attribute("host.name", host)];
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource { attributes, ..Resource::default() }),
+            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: String::new() }],
+            schema_url: String::new(),
+        }],
+    }
+}
+
+fn metric(family: &Family, since: Moment, now: Moment) -> Metric {
+    let cumulative = AggregationTemporality::Cumulative as i32;
+    let points = || family.series.iter().filter_map(|(labels, value)| number(labels, value, since, now));
+    let data = match family.metric.kind {
+        Kind::Gauge => Data::Gauge(Gauge { data_points: points().collect() }),
+        Kind::Counter => Data::Sum(Sum {
+            data_points: points().collect(),
+            aggregation_temporality: cumulative,
+            is_monotonic: true,
+        }),
+        Kind::Histogram => Data::Histogram(Histogram {
+            data_points: family
+                .series
+                .iter()
+                .filter_map(|(labels, value)| histogram(labels, value, since, now))
+                .collect(),
+            aggregation_temporality: cumulative,
+        }),
+    };
+    Metric {
+        // Backends that speak PromQL make the same name of this and of the page's.
+        name: family.metric.stem.clone().into_owned(),
+        description: family.metric.help.to_owned(),
+        unit: family.metric.unit.ucum().to_owned(),
+        metadata: Vec::new(),
+        data: Some(data),
+    }
+}
+
+fn number(labels: &[Label], value: &Value, since: Moment, now: Moment) -> Option<NumberDataPoint> {
+    let (value, since) = match value {
+        Value::Gauge(value) => (*value, Moment(0)),
+        Value::Whole(value) => (*value as f64, Moment(0)),
+        Value::Counter(value) => (*value, since),
+        Value::Histogram(_) => return None,
+    };
+    Some(NumberDataPoint {
+        attributes: attributes(labels),
+        start_time_unix_nano: since.0,
+        time_unix_nano: now.0,
+        value: Some(number_data_point::Value::AsDouble(value)),
+        ..NumberDataPoint::default()
+    })
+}
+
+fn histogram(labels: &[Label], value: &Value, since: Moment, now: Moment) -> Option<HistogramDataPoint> {
+    let Value::Histogram(spread) = value else { return None };
+    Some(HistogramDataPoint {
+        attributes: attributes(labels),
+        start_time_unix_nano: since.0,
+        time_unix_nano: now.0,
+        count: spread.count(),
+        sum: Some(spread.sum()),
+        bucket_counts: spread.counts().to_vec(),
+        explicit_bounds: spread.ends().collect(),
+        ..HistogramDataPoint::default()
+    })
+}
+
+fn attributes(labels: &[Label]) -> Vec<KeyValue> {
+    labels.iter().map(|(name, text)| attribute(name, text)).collect()
+}
+
+fn attribute(name: &str, text: &str) -> KeyValue {
+    let value = AnyValue { value: Some(any_value::Value::StringValue(text.to_owned())) };
+    KeyValue { key: name.to_owned(), value: Some(value), ..KeyValue::default() }
+}

@@ -1,0 +1,178 @@
+//! One rank: its steps, products, collectives, GPU, and how well it is seen.
+
+use std::collections::BTreeMap;
+
+use xpu_shared::{
+    finding::{self, Finding},
+    frame::{DeviceReading, RankDigest},
+    id::Rank,
+    job::{Job, RankView, Sample},
+    sampling::Rate,
+    status::RankState,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{
+    Label, Survey, Tally, Value,
+    job::word,
+    label, table as all,
+    tally::{communicator_label, size_label},
+    with,
+};
+
+const STATES: [RankState; 6] = [
+    RankState::Ok,
+    RankState::Waiting,
+    RankState::Slow,
+    RankState::Hung,
+    RankState::Silent,
+    RankState::Exited,
+];
+
+pub(super) fn tell(
+    survey: &mut Survey,
+    job: &Job,
+    rank: Rank,
+    view: &RankView,
+    (tally, findings): (Option<&Tally>, &[Finding]),
+    now: Moment,
+) {
+    let labels: Vec<Label> = vec![
+        ("job_name", label(job.name().as_str())),
+        ("rank", rank.to_string().into()),
+        ("host", label(view.host().as_str())),
+    ];
+    tell_what_it_is(survey, &labels, view, tally);
+    let state = finding::state(findings, rank, view);
+    for each in STATES {
+        let labels = with(&labels, &[("state", &word(&each))]);
+        survey.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
+    }
+    survey.gauge(all::STEP_MEDIAN, &labels, view.step_time().map(Nanoseconds::seconds));
+    survey.gauge(all::MFU, &labels, view.utilisation());
+    survey.gauge(all::LATENESS, &labels, job.lateness(rank).map(Nanoseconds::seconds));
+    survey.gauge(all::BUS_BANDWIDTH, &labels, job.bus_bandwidth(rank).map(|rate| rate.0 * 1e9));
+    survey.gauge(all::GEMM_RATE, &labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
+    survey.gauge(all::LOSS, &labels, view.loss());
+    if let Some(digest) = view.latest() {
+        tell_digest(survey, &labels, digest, now);
+    }
+    if let Some(tally) = tally {
+        tell_tally(survey, &labels, tally);
+    }
+    tell_bandwidth(survey, &labels, job, view);
+    if let Some(reading) = view.device() {
+        tell_device(survey, &labels, reading);
+    }
+}
+
+fn tell_what_it_is(survey: &mut Survey, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
+    let local = view.info().and_then(|info| info.local_rank).map(|local| local.to_string());
+    let uuid = view.device().map(|reading| reading.uuid.to_string());
+    let more = [
+        ("local_rank", local.as_deref().unwrap_or_default()),
+        ("pid", &view.pid().to_string()),
+        ("gpu", uuid.as_deref().unwrap_or_default()),
+        ("gpu_name", tally.map(Tally::gpu).unwrap_or_default()),
+        ("version", view.info().map(|info| info.version.as_str()).unwrap_or_default()),
+    ];
+    survey.gauge(all::RANK_INFO, &with(labels, &more), 1.0);
+}
+
+fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, now: Moment) {
+    survey.gauge(all::RANK_SILENCE, labels, now.since(digest.heard).as_secs_f64());
+    survey.counter(all::STEPS, labels, digest.step.map(|step| step.0 as f64));
+    let said = |count: u64| (count > 0).then_some(count as f64);
+    survey.counter(all::TOKENS, labels, said(digest.work.tokens));
+    survey.counter(all::SAMPLES, labels, said(digest.work.samples));
+    survey.counter(all::BLOCKED, labels, digest.blocked_for.seconds());
+    survey.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
+    let launches = digest.launches;
+    for (kind, count) in [
+        ("kernel", launches.kernels),
+        ("graph", launches.graphs),
+        ("gemm", launches.gemms),
+        ("collective", launches.collectives),
+        ("point_to_point", launches.point_to_point),
+        ("captured", launches.captured),
+    ] {
+        survey.counter(all::LAUNCHES, &with(labels, &[("kind", kind)]), count as f64);
+    }
+    survey.gauge(all::HOOK_ENABLED, labels, f64::from(u8::from(digest.enabled)));
+    survey.gauge(all::OVERHEAD, labels, f64::from(digest.overhead_ppm) / 1e6);
+    survey.gauge(all::BUDGET, labels, digest.budget_ppm.map(|budget| f64::from(budget) / 1e6));
+    for (kind, rate) in [("gemm", digest.gemm_rate), ("collective", digest.collective_rate)] {
+        let one_in = (rate != Rate::NEVER).then(|| rate.stands_for() as f64);
+        survey.gauge(all::TIMED_ONE_IN, &with(labels, &[("kind", kind)]), one_in);
+    }
+    survey.counter(all::DROPPED, labels, digest.dropped_records as f64);
+    survey.counter(all::UNTIMED, labels, digest.untimed as f64);
+    survey.gauge(all::BLIND, labels, digest.blind.len() as f64);
+}
+
+fn tell_tally(survey: &mut Survey, labels: &[Label], tally: &Tally) {
+    if let Some(steps) = tally.steps() {
+        survey.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
+    }
+    for (datatype, products) in tally.products() {
+        let labels = with(labels, &[("dtype", &datatype.to_string())]);
+        survey.counter(all::GEMMS, &labels, products.count as f64);
+        survey.counter(all::GEMM_FLOPS, &labels, products.flops);
+        survey.counter(all::GEMM_TIMED_FLOPS, &labels, products.timed_flops);
+        survey.counter(all::GEMM_TIMED, &labels, products.timed_for.seconds());
+        survey.put(all::GEMM_DURATION, &labels, Value::Histogram(products.durations.clone()));
+    }
+    for (kind, messages) in tally.messages() {
+        let (operation, more) = (kind.operation(), kind);
+        let more = [("communicator", more.communicator.as_str()), ("op", &operation), ("size", more.size)];
+        let labels = with(labels, &more);
+        survey.counter(all::COLLECTIVES, &labels, messages.count as f64);
+        survey.counter(all::COLLECTIVE_BYTES, &labels, messages.bytes);
+        survey.put(all::COLLECTIVE_DURATION, &labels, Value::Histogram(messages.durations.clone()));
+    }
+}
+
+/// By the latest timed collectives, of which there are a few tens: so are the label sets.
+fn tell_bandwidth(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankView) {
+    let Some(digest) = view.latest() else { return };
+    let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
+    for sample in view.samples() {
+        let known = digest.communicators.iter().find(|state| state.id == sample.communicator);
+        let Some(state) = known else { continue };
+        let factor = sample.operation.bus_factor(state.size);
+        let bytes = if factor > 0.0 { sample.bus_bytes as f64 / factor } else { 0.0 };
+        let communicator = communicator_label(&state.name, state.size, digest.world_size);
+        kinds.entry((communicator, sample.operation, size_label(bytes as u64))).or_default().push(sample);
+    }
+    for ((communicator, operation, size), samples) in kinds {
+        let more = [("communicator", communicator.as_str()), ("op", &operation.to_string()), ("size", size)];
+        let rate = job.bus_bandwidth_of(samples.into_iter()).map(|rate| rate.0 * 1e9);
+        survey.gauge(all::COLLECTIVE_BANDWIDTH, &with(labels, &more), rate);
+    }
+}
+
+fn tell_device(survey: &mut Survey, labels: &[Label], reading: &DeviceReading) {
+    survey.gauge(all::GPU_READ, labels, reading.age.seconds());
+    if reading.is_stale() {
+        return;
+    }
+    let hertz = |mega: Option<u32>| mega.map(|mega| f64::from(mega) * 1e6);
+    let watts = |milli: Option<u32>| milli.map(|milli| f64::from(milli) / 1e3);
+    let count = |count: Option<u64>| count.map(|count| count as f64);
+    survey.gauge(all::GPU_UTILISATION, labels, reading.utilisation.map(|percent| f64::from(percent) / 100.0));
+    survey.gauge(all::GPU_SM_CLOCK, labels, hertz(reading.sm_clock));
+    survey.gauge(all::GPU_SM_CLOCK_MAX, labels, hertz(reading.sm_clock_max));
+    survey.gauge(all::GPU_MEMORY_CLOCK, labels, hertz(reading.memory_clock));
+    survey.gauge(all::GPU_POWER, labels, watts(reading.power));
+    survey.gauge(all::GPU_POWER_LIMIT, labels, watts(reading.power_limit));
+    survey.gauge(all::GPU_TEMPERATURE, labels, reading.temperature.map(f64::from));
+    survey.gauge(all::GPU_MEMORY_USED, labels, count(reading.memory_used));
+    survey.gauge(all::GPU_MEMORY_TOTAL, labels, count(reading.memory_total));
+    for (kind, errors) in [("corrected", reading.ecc_corrected), ("uncorrected", reading.ecc_uncorrected)] {
+        survey.counter(all::GPU_ECC_ERRORS, &with(labels, &[("kind", kind)]), count(errors));
+    }
+    survey.counter(all::GPU_NVLINK_ERRORS, labels, count(reading.nvlink_errors));
+    survey.counter(all::GPU_XID_ERRORS, labels, reading.xids.map(f64::from));
+    let held = reading.throttle.map(|throttle| f64::from(u8::from(throttle.is_held())));
+    survey.gauge(all::GPU_HELD, labels, held);
+}

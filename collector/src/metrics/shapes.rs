@@ -1,0 +1,95 @@
+//! One gauge family for each shape of a product, as the first xpu-timer named them. Only where it is asked for: each shape is a
+//! metric of its own, and a database is not made for that.
+
+use xpu_shared::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, job::Job, unit::Moment};
+
+use std::collections::HashMap;
+
+use super::{
+    Label, Survey, Value, label,
+    recent::{Cell, Recent},
+    table::{In, Kind, Metric},
+};
+
+/// Shapes of one rank: those of most arithmetic. What is beyond is counted in `xpu_top_exporter_shapes_left_out`.
+const SHAPES: usize = 64;
+
+/// Shapes told apart in a window.
+const KINDS: usize = 256;
+
+/// The products of a rank, shape by shape.
+#[derive(Debug)]
+pub(crate) struct Shapes {
+    recent: Recent<GemmShape>,
+    counts: HashMap<GemmShape, u64>,
+}
+
+impl Shapes {
+    pub(super) fn new(now: Moment) -> Self {
+        Self { recent: Recent::new(KINDS, now), counts: HashMap::new() }
+    }
+
+    pub(super) fn take(&mut self, summary: &Summary, at: Moment) {
+        for gemm in &summary.gemms {
+            let before = self.counts.insert(gemm.shape, gemm.count).unwrap_or(gemm.count);
+            let launched = gemm.count.saturating_sub(before);
+            if launched > 0 || !gemm.durations.is_empty() {
+                let work = gemm.shape.flops() * launched as f64;
+                self.recent.take(gemm.shape, &Cell { durations: gemm.durations.clone(), work, launched }, at);
+            }
+        }
+        if self.counts.len() > KINDS * 16 {
+            self.counts.clear();
+        }
+    }
+
+    /// Shapes that are not told of.
+    pub(crate) fn left_out(&self, now: Moment) -> u64 {
+        self.recent.left_out() + self.recent.cells(now).0.len().saturating_sub(SHAPES) as u64
+    }
+}
+
+pub(super) fn tell(survey: &mut Survey, job: &Job, rank: Rank, host: &str, shapes: &Shapes, now: Moment) {
+    let (cells, seconds) = shapes.recent.cells(now);
+    for (shape, cell) in cells.into_iter().take(SHAPES) {
+        let GemmShape { m, n, k, batch, .. } = shape;
+        let (kind, name) = match batch {
+            1 => ("mm", format!("atorch_mm_mnk_{m}_{n}_{k}")),
+            _ => ("bmm", format!("atorch_bmm_bmnk_{batch}_{m}_{n}_{k}")),
+        };
+        let labels = [
+            ("host_name", label(host)),
+            ("job_name", label(job.name().as_str())),
+            ("pod_name", label("unknown")),
+            ("rank", rank.to_string().into()),
+            ("type", label(kind)),
+        ];
+        tell_shape(survey, &name, &labels, &cell, seconds);
+    }
+}
+
+/// Products of two element types may have one shape: what came first has the name.
+fn tell_shape(survey: &mut Survey, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
+    let mut put = |suffix: &str, help, value: f64| {
+        let stem = format!("{name}_{suffix}").into();
+        let metric = Metric { stem, unit: In::Number, kind: Kind::Gauge, help };
+        if !survey.has(&metric, labels) {
+            survey.put(metric, labels, Value::Whole(value.round() as i64));
+        }
+    };
+    // How many were launched is known from the second telling on.
+    if seconds > 0.0 && cell.launched > 0 {
+        put("qps", "Products in a second", cell.launched as f64 / seconds);
+    }
+    if cell.durations.is_empty() {
+        return;
+    }
+    put("avg_latency", "Microseconds", cell.durations.sum().0 as f64 / cell.durations.count() as f64 / 1e3);
+    for (suffix, quantile) in [("max_latency", 1.0), ("p99_latency", 0.99), ("p9999_latency", 0.9999)] {
+        put(suffix, "Microseconds", at(&cell.durations, quantile));
+    }
+}
+
+fn at(durations: &Histogram, quantile: f64) -> f64 {
+    durations.quantile(quantile).unwrap_or_default().0 as f64 / 1e3
+}

@@ -1,0 +1,90 @@
+//! What the page says of a pretend cluster.
+
+use std::collections::BTreeSet;
+
+use xpu_shared::{id::Rank, simulation::Simulation};
+
+use super::*;
+
+/// A job that has been heard for a while.
+fn known(simulation: &Simulation) -> Known {
+    let mut known = Known::new(Moment(0), Pages { compat: true, per_shape: true, ..Pages::default() });
+    let take = |known: &mut Known, frames: Vec<xpu_shared::frame::Frame>| {
+        for frame in frames {
+            known.take(b"", &frame, frame.now);
+        }
+    };
+    take(&mut known, simulation.snapshots(60));
+    for second in 61..100 {
+        take(&mut known, simulation.digests(second));
+        take(&mut known, simulation.details(second, (0..8).map(Rank)));
+    }
+    known
+}
+
+fn page() -> String {
+    let simulation = Simulation::new(2, 2, 4);
+    let known = known(&simulation);
+    let now = simulation.digests(99)[0].now;
+    text(&Survey::of(&known, &Own::default(), &Pod::of_environment(), now))
+}
+
+#[test]
+fn the_page_has_a_line_for_every_rank_and_ends_as_openmetrics_does() {
+    let page = page();
+    for rank in 0..8 {
+        for name in [
+            "xpu_top_steps_total",
+            "xpu_top_bus_bandwidth_bytes_per_second",
+            "xpu_top_gemm_duration_seconds_count",
+        ] {
+            let line = |line: &str| line.starts_with(name) && line.contains(&format!("rank=\"{rank}\""));
+            assert!(page.lines().any(line), "{name} of rank {rank} in\n{page}");
+        }
+    }
+    assert!(page.ends_with("# EOF\n"));
+    assert!(page.contains("le=\"+Inf\"") && !page.contains("{}"), "{page}");
+    assert!(page.contains("# UNIT xpu_top_step_median_seconds seconds\n"));
+}
+
+#[test]
+fn no_series_is_there_twice() {
+    let page = page();
+    let lines: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
+    let series: BTreeSet<_> =
+        lines.iter().filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| series).collect();
+    assert_eq!(series.len(), lines.len());
+}
+
+#[test]
+fn names_of_metrics_are_unique_and_end_in_their_unit() {
+    let names: BTreeSet<_> = table::ALL.iter().map(Metric::name).collect();
+    let stems: BTreeSet<_> = table::ALL.iter().map(|metric| metric.stem.clone()).collect();
+    assert_eq!((names.len(), stems.len()), (table::ALL.len(), table::ALL.len()));
+    assert!(names.contains("xpu_top_gemm_flops_total") && names.contains("process_cpu_seconds_total"));
+}
+
+#[test]
+fn the_documentation_has_every_metric() {
+    let document = include_str!("../../../docs/http.md");
+    for metric in table::ALL {
+        let name = metric.name();
+        assert!(
+            document.contains(&format!("`{name}`")),
+            "docs/http.md does not tell of {name}: {}",
+            metric.help
+        );
+    }
+}
+
+#[test]
+fn a_hostile_label_stays_one_label() {
+    let mut survey = Survey::default();
+    let long = "x".repeat(500);
+    for text in ["a\"} 1\nevil 2", "back\\slash", &long] {
+        survey.gauge(table::FINDINGS, &[("job", label(text))], 1.0);
+    }
+    let page = text(&survey);
+    assert_eq!(page.lines().filter(|line| line.starts_with("xpu_top_findings{")).count(), 3, "{page}");
+    assert!(page.lines().all(|line| line.len() < 200) && !page.contains("\nevil"), "{page}");
+}

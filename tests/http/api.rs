@@ -1,0 +1,157 @@
+//! `/api/v1` of a job that trains.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use xpu_tests::{
+    built,
+    program::{run, until},
+};
+
+use crate::{client::Client, job::Demo};
+
+#[test]
+fn a_job_is_looked_at_and_asked_over_http() {
+    let demo = Demo::start("--ranks 2 --nodes 1", &[]);
+    let client = demo.client(1);
+    every_path_of_the_document_is_there(&client);
+    what_is_known(&demo, &client);
+    bad_requests_reach_no_rank(&client);
+    stacks(&client);
+    hook(&demo, &client);
+    capture(&demo, &client);
+}
+
+fn every_path_of_the_document_is_there(client: &Client) {
+    let document = client.get("/openapi.json").json();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        if path.starts_with("/HostingService") {
+            assert_eq!(client.get(path).status, 404, "only with --compat");
+            continue;
+        }
+        for method in ["get", "post", "put", "delete"] {
+            let answer = client.ask(&method.to_uppercase(), path, Some("no JSON"));
+            let is_said = methods.get(method).is_some();
+            assert_eq!(is_said, answer.status != 405, "{method} {path}: {answer:?}");
+            assert!(
+                !is_said
+                    || answer.body.is_empty()
+                    || path == "/"
+                    || !answer.body.contains("there is nothing here"),
+                "{method} {path}: {answer:?}"
+            );
+        }
+    }
+    assert!(client.get("/").body.contains("/api/v1/capture"));
+}
+
+fn what_is_known(demo: &Demo, client: &Client) {
+    let jobs = client.get("/api/v1/jobs").json();
+    assert_eq!((&jobs["jobs"][0]["job"], &jobs["jobs"][0]["world_size"]), (&json!("demo"), &json!(2)));
+    let here = client.get("/api/v1/jobs/demo").json();
+    let there = demo.status().expect("a document");
+    let names = |value: &Value| value.as_object().map(|of| of.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(names(&here), names(&there));
+    assert_eq!(here["ranks"][1]["pid"], there["ranks"][1]["pid"]);
+    let ranks = client.get("/api/v1/ranks?job=demo").json();
+    assert!(
+        ranks["ranks"].as_array().is_some_and(|ranks| ranks.len() == 2 && ranks[0].get("gemms").is_none())
+    );
+    let rank = client.get("/api/v1/ranks?rank=1").json();
+    assert!(rank["ranks"][0]["gemms"].as_array().is_some_and(|shapes| !shapes.is_empty()), "{rank:#}");
+    assert_eq!(client.get("/api/v1/findings").json()["findings"], json!([]));
+}
+
+fn bad_requests_reach_no_rank(client: &Client) {
+    let (hook, stacks, capture) = ("/api/v1/hook", "/api/v1/stacks", "/api/v1/capture");
+    for (path, body, status) in [
+        (hook, json!({}), 422),
+        (hook, json!({ "on": "yes" }), 422),
+        (hook, json!({ "on": false, "job": "another" }), 404),
+        (hook, json!({ "on": false, "jbo": "demo" }), 422),
+        (stacks, json!({ "ranks": [77] }), 404),
+        (stacks, json!({ "ranks": vec![0; 5000] }), 400),
+        (capture, json!({ "steps": 0 }), 400),
+        (capture, json!({ "steps": 100_000 }), 400),
+        (capture, json!({ "steps": 1, "path": "/etc/passwd" }), 422),
+        (capture, json!({ "steps": 1, "ranks": [9] }), 404),
+    ] {
+        let answer = client.post(path, &body);
+        assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
+        assert!(answer.json()["next"].as_str().is_some_and(|next| !next.is_empty()), "{answer:?}");
+    }
+    for (path, status) in [
+        ("/api/v1/jobs/another", 404),
+        ("/api/v1/ranks?rank=77", 404),
+        ("/api/v1/ranks?rank=one", 400),
+        ("/api/v1/capture/1/../../../etc/passwd", 404),
+        ("/api/v1/capture/%2e%2e", 404),
+        ("/api/v1/capture/7/file", 404),
+    ] {
+        let answer = client.get(path);
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert!(answer.json()["next"].is_string(), "{answer:?}");
+    }
+    let plain = client.send(&format!(
+        "POST {hook} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{{\"on\":false}}"
+    ));
+    assert_eq!(plain.status, 415, "what a web page can send: {plain:?}");
+    let rebound = client.send("GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(rebound.status, 403, "{rebound:?}");
+    let ranks = client.get("/api/v1/ranks").json();
+    assert!(ranks["ranks"].as_array().is_some_and(|ranks| ranks.iter().all(|rank| rank["enabled"] == true)));
+    assert_eq!(client.get(capture).json()["captures"], json!([]));
+}
+
+fn stacks(client: &Client) {
+    let read = client.post("/api/v1/stacks", &json!({ "ranks": [1] })).json();
+    assert_eq!((&read["ranks"][0]["rank"], &read["no_answer"]), (&json!(1), &json!([])), "{read:#}");
+    assert!(read["folded"].as_str().is_some_and(|folded| folded.contains('@')), "{read:#}");
+}
+
+fn hook(demo: &Demo, client: &Client) {
+    for on in [false, true] {
+        let told = client.post("/api/v1/hook", &json!({ "job": "demo", "on": on })).json();
+        assert_eq!(told, json!({ "job": "demo", "on": on, "ranks": [0, 1] }));
+        until("the hooks to follow", || {
+            let status = demo.status()?;
+            status["ranks"].as_array()?.iter().all(|rank| rank["enabled"] == on).then_some(())
+        });
+    }
+}
+
+fn capture(demo: &Demo, client: &Client) {
+    let begun = client.post("/api/v1/capture", &json!({ "steps": 2, "light": true }));
+    assert_eq!((begun.status, &begun.json()["state"]), (202, &json!("recording")), "{begun:?}");
+    let busy = client.post("/api/v1/capture", &json!({ "steps": 2 }));
+    assert_eq!(busy.status, 409, "{busy:?}");
+    let id = begun.json()["id"].clone();
+    let done = until("the capture", || {
+        let told = client.get(&format!("/api/v1/capture/{id}")).json();
+        (told["state"] != "recording").then_some(told)
+    });
+    assert_eq!(done["state"], "done", "{done:#}");
+    let file = demo.place.path("fetched.xpu");
+    fs::write(&file, fetch(client, done["file"].as_str().expect("a path"))).expect("a file");
+    let mut report = demo.place.command(built::artifact("xpu-top"));
+    let report: Value =
+        serde_json::from_str(&run(report.args(["report", "--json"]).arg(&file)).stdout).expect("a report");
+    assert_eq!(report["steps"].as_array().map(Vec::len), Some(2), "{report:#}");
+    assert_eq!(report["ranks"].as_array().map(Vec::len), Some(2));
+}
+
+/// The body as it is: no text.
+fn fetch(client: &Client, path: &str) -> Vec<u8> {
+    use std::io::{Read as _, Write as _};
+    let mut bytes = until("the server to take a request", || {
+        let mut stream = client.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("it is sent");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("an answer");
+        Some(bytes).filter(|bytes| !bytes.starts_with(b"HTTP/1.1 429"))
+    });
+    let end = bytes.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    assert!(bytes.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&bytes[..end]));
+    bytes.split_off(end)
+}

@@ -1,0 +1,143 @@
+//! What reads xpu-timer's page reads this one: names, label sets, types and units of the sample in its documentation
+//! (`xpu_timer_sample.txt`, one line of each).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+use xpu_tests::program::until;
+
+use crate::{
+    client::Client,
+    job::Demo,
+    metrics::{Page, parse, value},
+};
+
+const SAMPLE: &str = include_str!("xpu_timer_sample.txt");
+
+/// Counts nothing here counts: no line is better than a wrong one.
+const NOT_COUNTED: [&str; 2] = ["XPU_TIMER_COMMON_GC_COUNT", "XPU_TIMER_COMMON_DATA_LOADER_COUNT"];
+
+/// What is told besides, as its code does and the sample does not.
+const BESIDES: [&str; 1] = ["XPU_TIMER_MEMORY_COUNTER"];
+
+fn types(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
+}
+
+/// Label names of each metric; the shape in a name stands for all shapes.
+fn label_sets(page: &Page) -> BTreeMap<String, BTreeSet<Vec<String>>> {
+    let mut sets: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for (name, series) in
+        page.iter().filter(|(name, _)| name.starts_with("XPU_TIMER") || name.starts_with("atorch"))
+    {
+        let parts = name.split('_').filter(|part| part.parse::<u64>().is_err());
+        let set = sets.entry(parts.collect::<Vec<_>>().join("_")).or_default();
+        set.extend(series.iter().map(|(labels, _)| labels.keys().cloned().collect()));
+    }
+    sets
+}
+
+fn compat(demo: &Demo) -> (Client, String) {
+    let client = demo.client(1);
+    let page = until("the window to have products and collectives", || {
+        let page = client.page();
+        ["XPU_TIMER_MM_KERNEL_FLOPS{", "XPU_TIMER_COLL_KERNEL_BANDWIDTH{", "_p9999_latency{", "_qps{"]
+            .iter()
+            .all(|name| page.contains(name))
+            .then_some(page)
+    });
+    (client, page)
+}
+
+/// What `DLRover`'s agent does with the page: it keeps lines that begin with this, and takes the last whole number of each.
+fn dlrover_hang(page: &str) -> Vec<i64> {
+    let lines = page.lines().filter(|line| line.starts_with("XPU_TIMER_COMMON_HANG"));
+    let last = |line: &str| {
+        let digits = line.rsplit(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty());
+        digits.and_then(|digits| digits.parse().ok()).unwrap_or(-1)
+    };
+    lines.map(last).collect()
+}
+
+#[test]
+fn what_reads_xpu_timer_reads_this() {
+    let set = [("XPU_TOP_COMPAT", "xpu-timer"), ("XPU_TOP_PER_SHAPE", "1"), ("POD_NAME", "pod-7")];
+    let demo = Demo::start("--ranks 2 --nodes 1", &set);
+    let (client, text) = compat(&demo);
+    let (theirs, page) = (parse(SAMPLE), parse(&text));
+    let (wanted, have) = (label_sets(&theirs), label_sets(&page));
+    for (name, sets) in &wanted {
+        // The demo makes no batched products.
+        if NOT_COUNTED.contains(&name.as_str()) || name.starts_with("atorch_bmm") {
+            continue;
+        }
+        assert_eq!(have.get(name), Some(sets), "{name}");
+    }
+    let more: Vec<_> = have.keys().filter(|name| !wanted.contains_key(*name)).collect();
+    assert!(more.iter().all(|name| BESIDES.contains(&name.as_str())), "{more:?}");
+    let (their_types, our_types) = (types(SAMPLE), types(&text));
+    for (name, kind) in our_types.iter().filter(|(name, _)| name.starts_with("XPU_TIMER")) {
+        assert_eq!(their_types.get(name).copied().unwrap_or("gauge"), *kind, "{name}");
+    }
+    units(&demo, &page);
+    assert_eq!(dlrover_hang(&text), [0, 0], "both ranks, and whole numbers");
+    assert!(page["XPU_TIMER_COMMON_HANG"].iter().all(|(labels, _)| labels["pod_name"] == "pod-7"));
+    control(&demo, &client);
+}
+
+/// The pretend GPU multiplies at 500 TFLOPS, and its links move 150 GB/s.
+fn units(demo: &Demo, page: &Page) {
+    let status = demo.status().expect("a document");
+    let all = |name: &str| page[name].iter().map(|(_, value)| *value).collect::<Vec<_>>();
+    let tflops = status["ranks"][0]["gemm_tflops"].as_f64().expect("a rate");
+    for value in all("XPU_TIMER_MM_KERNEL_FLOPS") {
+        assert!((value / tflops - 1.0).abs() < 0.2, "{value} is not {tflops} TFLOPS");
+    }
+    for value in all("XPU_TIMER_COLL_KERNEL_BANDWIDTH") {
+        // With waiting in it, so never more than on the transfer alone: 1,200 Gbit/s.
+        assert!((10.0..1300.0).contains(&value), "{value} Gbit/s");
+    }
+    let latencies = page.iter().filter(|(name, _)| name.ends_with("_LATENCY"));
+    for (name, series) in latencies {
+        for (labels, value) in series {
+            assert!(
+                value.fract() == 0.0 && (10.0..10_000_000.0).contains(value),
+                "{name}{labels:?} {value} us"
+            );
+        }
+    }
+    let of = |name: &str| {
+        value(page, &format!("XPU_TIMER_MM_KERNEL_{name}_LATENCY"), &[("rank", "0")]).expect(name)
+    };
+    assert!(of("MIN") <= of("AVG") && of("AVG") <= of("MAX") && of("P99") <= of("MAX"));
+    let levels =
+        page["XPU_TIMER_COLL_KERNEL_BANDWIDTH"].iter().map(|(labels, _)| labels["level"].parse::<u32>());
+    assert!(levels.flatten().all(|level| (1..=20).contains(&level)));
+    let qps: f64 =
+        page.iter().filter(|(name, _)| name.ends_with("_qps")).flat_map(|(_, all)| all).map(|(_, n)| n).sum();
+    assert!(qps > 100.0, "{qps} products a second");
+}
+
+/// Its two requests, as its tools send them.
+fn control(demo: &Demo, client: &Client) {
+    let dump =
+        json!({ "dump_path": "/root/output", "dump_count": 200, "dump_time": 0, "dump_kernel_type": 7 });
+    let begun = client.ask("GET", "/HostingService/DumpKernelTrace", Some(&dump.to_string()));
+    assert_eq!((begun.status, &begun.json()["msg"]), (200, &json!("Starting dumping")), "{begun:?}");
+    let again = client.post("/HostingService/DumpKernelTrace", &dump);
+    assert_eq!(again.json()["msg"], "The process is dumping, skip");
+    let pid = demo.status().expect("a document")["ranks"][1]["pid"].clone();
+    for wanted in [json!({ "rank": 1 }), json!({ "pid": pid, "rank": 1 })] {
+        let answer = client.post("/HostingService/DumpStringStacktrace", &wanted);
+        assert!(
+            answer.status == 200 && answer.json()["stacktrace"].as_str().is_some_and(|text| text.len() > 20),
+            "{answer:?}"
+        );
+    }
+    let mine = std::process::id();
+    let refused = client.post("/HostingService/DumpStringStacktrace", &json!({ "pid": mine, "rank": 1 }));
+    assert_eq!(refused.status, 404, "nobody else's process is read: {refused:?}");
+    let path = begun.json()["capture"].as_str().expect("a path").to_owned();
+    until("the capture", || (client.get(&path).json()["state"] == "done").then_some(()));
+    assert!(!std::path::Path::new("/root/output").exists(), "a path in a request is not followed");
+}

@@ -1,0 +1,10 @@
+//! The real collector over HTTP: pages of a job that trains, and what strangers try.
+
+mod api;
+mod client;
+mod compat;
+mod hostile;
+mod job;
+mod metrics;
+mod otlp;
+mod relay;

@@ -1,0 +1,110 @@
+"""A real Prometheus for a test: Debian's package, unpacked below target/.
+
+It is not installed, so no service is started and no root is needed.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = ROOT / "target" / "prometheus"
+LONGEST = 60
+
+
+def programs():
+    """The directory with prometheus and promtool, or why there is none."""
+    if all(shutil.which(name) for name in ("prometheus", "promtool")):
+        return pathlib.Path(shutil.which("prometheus")).parent, None
+    unpacked = CACHE / "usr/bin"
+    if (unpacked / "promtool").exists():
+        return unpacked, None
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        return None, "this is no Debian, and prometheus and promtool are not in PATH"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    download = ["apt-get", "download", "-q", "prometheus"]
+    tried = subprocess.run(download, cwd=CACHE, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        # A machine on which nothing was ever installed has no lists yet.
+        update = ["apt-get", "update", "-q"]
+        if os.geteuid() != 0:
+            update = ["sudo", "-n", *update]
+        with contextlib.suppress(FileNotFoundError):
+            subprocess.run(update, capture_output=True, check=False)
+        tried = subprocess.run(download, cwd=CACHE, capture_output=True, text=True, check=False)
+    packages = sorted(CACHE.glob("prometheus_*.deb"))
+    if not packages:
+        return None, f"apt-get download prometheus: {tried.stderr.strip()}"
+    subprocess.run(["dpkg", "-x", packages[-1], CACHE], check=True)
+    packages[-1].unlink()
+    return unpacked, None
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Prometheus:
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}"
+
+    def get(self, path, **query):
+        url = f"{self.url}{path}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{query}: {error.read().decode()}") from error
+
+    def ask(self, expression):
+        """The series an expression has now: labels and value."""
+        result = self.get("/api/v1/query", query=expression)["data"]["result"]
+        return [(series["metric"], float(series["value"][1])) for series in result]
+
+    def wait_for(self, expression, enough=bool):
+        """The same, once there is enough of it."""
+        deadline = time.monotonic() + LONGEST
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                found = self.ask(expression)
+                if enough(found):
+                    return found
+            time.sleep(0.25)
+        raise AssertionError(f"nothing within {LONGEST} s: {expression}")
+
+
+@contextlib.contextmanager
+def scraping(where, place, targets):
+    """A Prometheus that scrapes these every second and evaluates the alerts while the body runs."""
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ROOT / "deploy/prometheus/alerts.yml")],
+        "scrape_configs": [{"job_name": "xpu-top", "static_configs": [{"targets": targets}]}],
+    }
+    # JSON is YAML.
+    (place / "prometheus.yml").write_text(json.dumps(config))
+    port = free_port()
+    command = [
+        where / "prometheus",
+        f"--config.file={place / 'prometheus.yml'}",
+        f"--storage.tsdb.path={place / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ]
+    with (place / "prometheus.log").open("w") as log:
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield Prometheus(port)
+    finally:
+        running.terminate()
+        running.wait(30)
