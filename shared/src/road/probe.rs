@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use crate::arrival::Endpoint;
+use super::tunnel::Tunnels;
+use crate::endpoint::Endpoint;
 
 /// Longest wait for one address to take a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,10 +23,19 @@ const ADDRESSES: usize = 4;
 /// Lookups under way at once.
 const THREADS: usize = 16;
 
-pub(super) type Found = Result<SocketAddr, String>;
+/// Where a host's sockets are reached from here, as ZeroMQ has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub(super) control: String,
+    pub(super) data: String,
+    pub(super) is_ipv6: bool,
+}
+
+pub type Found = Result<Way, String>;
 
 /// Threads that probe. They end when this is dropped.
-pub(super) struct Prober {
+#[derive(Debug)]
+pub struct Prober {
     /// follower --(road, Endpoint)--> probers
     questions: mpsc::Sender<(usize, Endpoint)>,
     /// probers --(road, Found)--> follower
@@ -33,31 +43,41 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    pub(super) fn start() -> Self {
+    pub fn start() -> Self {
         let (questions, asked) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let asked = Arc::new(Mutex::new(asked));
+        // They end with the last of the threads.
+        let tunnels = Arc::new(Tunnels::default());
         for _ in 0..THREADS {
-            let (asked, answer) = (Arc::clone(&asked), answer.clone());
-            thread::spawn(move || work(&asked, &answer));
+            let (asked, answer, tunnels) = (Arc::clone(&asked), answer.clone(), Arc::clone(&tunnels));
+            thread::spawn(move || work(&asked, &answer, &tunnels));
         }
         Self { questions, answers }
     }
 
-    pub(super) fn ask(&self, road: usize, endpoint: Endpoint) {
+    pub fn ask(&self, road: usize, endpoint: Endpoint) {
         let _ = self.questions.send((road, endpoint));
     }
 
-    pub(super) fn results(&self) -> Vec<(usize, Found)> {
+    pub fn results(&self) -> Vec<(usize, Found)> {
         self.answers.try_iter().collect()
     }
 }
 
-fn work(asked: &Mutex<mpsc::Receiver<(usize, Endpoint)>>, answer: &mpsc::Sender<(usize, Found)>) {
+fn work(
+    asked: &Mutex<mpsc::Receiver<(usize, Endpoint)>>,
+    answer: &mpsc::Sender<(usize, Found)>,
+    tunnels: &Tunnels,
+) {
     loop {
         let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((road, endpoint)) = next else { return };
-        if answer.send((road, probe(&endpoint))).is_err() {
+        let found = match &endpoint.ssh {
+            Some(ssh) => tunnels.way(&endpoint, ssh),
+            None => probe(&endpoint),
+        };
+        if answer.send((road, found)).is_err() {
             return;
         }
     }
@@ -76,7 +96,14 @@ fn probe(endpoint: &Endpoint) -> Found {
     let mut last = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(_) => return Ok(address),
+            Ok(_) => {
+                let data = SocketAddr::new(address.ip(), endpoint.base.data());
+                return Ok(Way {
+                    control: format!("tcp://{address}"),
+                    data: format!("tcp://{data}"),
+                    is_ipv6: address.is_ipv6(),
+                });
+            }
             Err(error) => last = Some(error),
         }
     }
@@ -102,20 +129,21 @@ fn why(host: &str, port: u16, error: &io::Error) -> String {
 mod tests {
     use std::net::TcpListener;
 
-    use xpu_shared::endpoint::BasePort;
-
     use super::*;
+    use crate::endpoint::BasePort;
 
     fn endpoint(host: &str, control: u16) -> Endpoint {
-        Endpoint { host: host.to_owned(), base: BasePort(control - 2) }
+        Endpoint { host: host.to_owned(), base: BasePort(control - 2), ssh: None }
     }
 
     #[test]
     fn a_listener_is_found_and_its_absence_named() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        assert_eq!(probe(&endpoint("127.0.0.1", address.port())), Ok(address));
-        assert_eq!(probe(&endpoint("localhost", address.port())), Ok(address));
+        for host in ["127.0.0.1", "localhost"] {
+            let way = probe(&endpoint(host, address.port())).unwrap();
+            assert_eq!((way.control, way.is_ipv6), (format!("tcp://{address}"), false));
+        }
         drop(listener);
         let why = probe(&endpoint("127.0.0.1", address.port())).unwrap_err();
         assert!(

@@ -1,0 +1,257 @@
+//! A relay: one place to watch many hosts from, where a viewer cannot or should not connect to each of them.
+//!
+//! Frames pass as they came, so numbers, losses and hosts stay true; a relay may stand behind a relay. A host that cannot
+//! be reached costs the others nothing: each has a socket of its own, and nothing here ever waits.
+//!
+//! ```text
+//! collectors ──PUB──▶ XSUB ─┐                ┌─ XPUB ──▶ viewers
+//!            ◀─────DEALER───┤ a relay's loop ├─ ROUTER ◀─
+//! ```
+
+use std::{
+    fmt,
+    net::IpAddr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    VERSION, codec,
+    endpoint::{BasePort, Endpoint},
+    frame::{Body, Frame, RelaySnapshot, Request},
+    id::{HostName, JobName},
+    key::Key,
+    road::{Contexts, Link, Prober, Road},
+    socket,
+    unit::Moment,
+};
+use zmq::{Context, DONTWAIT, POLLIN, Socket};
+
+use crate::{
+    address::Address,
+    complaint::Complaints,
+    envelope::Envelope,
+    follow::Upstream,
+    listen::{Front, OpenError},
+};
+
+/// How often answers are taken from the hosts; what they publish is passed on as it comes.
+const SWEEP: Duration = Duration::from_millis(20);
+
+/// Messages taken from one socket before the others have their turn.
+const TURN: usize = 1024;
+
+/// Hosts behind one relay. Their states fit into one frame.
+const MOST_HOSTS: usize = 16_384;
+
+/// What a relay is started with.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    pub address: IpAddr,
+    pub base: BasePort,
+    /// What it calls its host.
+    pub host: HostName,
+    pub key: Option<Key>,
+    /// Whom it stands before.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A relay with its sockets bound.
+pub struct Relay {
+    config: RelayConfig,
+    started: Moment,
+    front: Front,
+    hosts: Socket,
+    contexts: Contexts,
+    roads: Vec<Road>,
+    prober: Prober,
+    complaints: Complaints,
+    /// Frames of its own.
+    number: u64,
+    /// Messages that a viewer's full queue did not take.
+    lost: u64,
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Relay {
+    pub fn open(config: RelayConfig, now: Moment) -> Result<Self, OpenError> {
+        if config.endpoints.len() > MOST_HOSTS {
+            return Err(OpenError::TooManyHosts { hosts: config.endpoints.len(), most: MOST_HOSTS });
+        }
+        let context = Context::new();
+        let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
+        let mut contexts = Contexts::new(config.key.clone(), config.endpoints.len());
+        Ok(Self {
+            hosts: contexts.make(socket::relayed).map_err(OpenError::Library)?,
+            roads: config.endpoints.iter().cloned().map(Road::new).collect(),
+            contexts,
+            prober: Prober::start(),
+            front,
+            started: now,
+            config,
+            complaints: Complaints::default(),
+            number: 0,
+            lost: 0,
+        })
+    }
+
+    /// Where it is heard from within this process.
+    pub fn upstream(&self) -> Upstream {
+        self.front.upstream.clone()
+    }
+
+    /// Serves until told to stop.
+    pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
+        let mut swept = Instant::now();
+        while !stop.load(Relaxed) {
+            self.wait(SWEEP.saturating_sub(swept.elapsed()))?;
+            let asked = self.take_requests(Moment::now())?;
+            self.pass_subscriptions()?;
+            self.pass_frames()?;
+            if asked || swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                self.sweep(swept);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, longest: Duration) -> zmq::Result<()> {
+        let sockets = [&self.front.data, &self.front.control, &self.hosts];
+        let mut items = sockets.map(|socket| socket.as_poll_item(POLLIN));
+        // Rounded up: a wait of less than a millisecond would spin.
+        match zmq::poll(&mut items, longest.as_micros().div_ceil(1000) as i64) {
+            Ok(_) | Err(zmq::Error::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What viewers subscribe to, the hosts are asked for.
+    fn pass_subscriptions(&mut self) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let Some(parts) = receive(&self.front.data)? else { break };
+            if let [message] = &parts[..] {
+                let _ = self.hosts.send(message, DONTWAIT);
+            }
+        }
+        Ok(())
+    }
+
+    /// What hosts publish, the viewers hear.
+    fn pass_frames(&mut self) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let Some(parts) = receive(&self.hosts)? else { break };
+            let passed = self.front.data.send_multipart(&parts, DONTWAIT);
+            self.lost += u64::from(passed.is_err());
+        }
+        Ok(())
+    }
+
+    /// What viewers ask, the hosts are asked that have to do with it. Whether anybody asked.
+    fn take_requests(&mut self, now: Moment) -> zmq::Result<bool> {
+        let mut asked = false;
+        for _ in 0..TURN {
+            let Some(Envelope { from, payload }) = Envelope::receive(&self.front.control)? else { break };
+            asked = true;
+            match codec::decode(&payload) {
+                Ok(Frame { body: Body::Request(request), .. }) => {
+                    if request == Request::Snapshot {
+                        let known = self.known();
+                        self.answer(&from, Body::Relay(known), now);
+                    }
+                    let mut route = vec![from.to.0];
+                    route.extend(from.route);
+                    for road in &self.roads {
+                        road.pass_on(job_of(&request), &route, &payload);
+                    }
+                }
+                Ok(Frame { body, .. }) => {
+                    self.complaints.raise("not for a viewer to say", &body.kind(), now);
+                    let why = "only requests are taken here; see docs/wire-format.md".to_owned();
+                    self.answer(&from, Body::Refusal(why), now);
+                }
+                Err(error) => {
+                    self.complaints.raise("a viewer's frame", &error, now);
+                    self.answer(&from, Body::Refusal(error.to_string()), now);
+                }
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The hosts behind it, and how the way to each is.
+    fn known(&self) -> RelaySnapshot {
+        RelaySnapshot {
+            version: VERSION.to_owned(),
+            started: self.started,
+            base: self.config.base,
+            hosts: self.roads.iter().flat_map(Road::ways).take(MOST_HOSTS).collect(),
+        }
+    }
+
+    fn answer(&mut self, viewer: &Address, body: Body, now: Moment) {
+        let frame = Frame { host: self.config.host.clone(), number: self.number, now, lost: self.lost, body };
+        self.number += 1;
+        self.lost += u64::from(viewer.answer(&self.front.control, &codec::encode(&frame)).is_err());
+    }
+
+    /// What hosts answered goes to who asked; each is asked again, given up and tried anew in its time.
+    fn sweep(&mut self, now: Instant) {
+        for (road, found) in self.prober.results() {
+            if let Some(road) = self.roads.get_mut(road) {
+                road.probed(found, &mut self.contexts, &self.hosts, now);
+            }
+        }
+        for (index, road) in self.roads.iter_mut().enumerate() {
+            for _ in 0..TURN {
+                let Some(parts) = road.receive(now) else { break };
+                match &parts[..] {
+                    // To its own question, by which it knows that the host is there and what jobs it has.
+                    [payload] => drop(road.understand(payload)),
+                    parts => {
+                        let passed = self.front.control.send_multipart(parts, DONTWAIT);
+                        self.lost += u64::from(passed.is_err());
+                    }
+                }
+            }
+            if road.look_after(&self.hosts, now) {
+                self.prober.ask(index, road.endpoint().clone());
+            }
+            if road.take_news() {
+                tell(road);
+            }
+        }
+    }
+}
+
+/// The next message that waits, if one does.
+fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
+    match socket.recv_multipart(DONTWAIT) {
+        Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => Ok(None),
+        parts => parts.map(Some),
+    }
+}
+
+/// The job a request is about; a snapshot is about all.
+fn job_of(request: &Request) -> Option<&JobName> {
+    match request {
+        Request::Snapshot => None,
+        Request::Enable { job, .. }
+        | Request::Stacks { job, .. }
+        | Request::Capture { job, .. }
+        | Request::EndCapture { job, .. } => Some(job),
+    }
+}
+
+fn tell(road: &Road) {
+    match road.link() {
+        Link::Connecting => {}
+        Link::Up => tracing::info!("{} answers", road.endpoint()),
+        Link::Down { why } => tracing::warn!("{}: {why}", road.endpoint()),
+    }
+}

@@ -1,0 +1,247 @@
+//! Hosts whose ports are closed, reached through the user's own ssh: one `ssh -N -L` a host, for as long as this program runs.
+//!
+//! It listens at Unix sockets in the user's own runtime directory, so that no other user of this machine can come along.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _},
+    os::{
+        fd::FromRawFd as _,
+        unix::{fs::DirBuilderExt as _, net::UnixStream, process::CommandExt as _},
+    },
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::probe::Way;
+use crate::{
+    endpoint::{Endpoint, RuntimeDir, Ssh},
+    id::Pid,
+    process::Process,
+};
+
+/// Hosts reached so at once: each takes a process. For more, a relay stands where the ports are open.
+const MOST: usize = 256;
+
+/// How long ssh may take to be through.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Between two looks whether it is.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Of what ssh says, so much is read.
+const SAID: u64 = 4096;
+
+/// Folders of earlier programs that are looked at.
+const OLD: usize = 1024;
+
+/// What a folder of sockets is called, before its program's number.
+const FOLDER: &str = "ssh-";
+
+/// Options that make of ssh a tunnel which asks nothing, says when it cannot be, and notices when the other side is gone.
+const OPTIONS: [&str; 15] = [
+    "-N",
+    "-T",
+    "-a",
+    "-S",
+    "none",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ExitOnForwardFailure=yes",
+    "-o",
+    "StreamLocalBindUnlink=yes",
+    "-o",
+    "ServerAliveInterval=15",
+    "-o",
+    "ConnectTimeout=10",
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Tunnels {
+    open: Mutex<HashMap<Endpoint, Tunnel>>,
+    made: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Tunnel {
+    child: Child,
+    sockets: [PathBuf; 2],
+    said: File,
+}
+
+impl Tunnels {
+    /// Where a host is reached on this machine, through a tunnel that is made if there is none; or what to do.
+    pub(super) fn way(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Way, String> {
+        if let Some(way) = self.known(endpoint) {
+            return Ok(way);
+        }
+        let mut tunnel = self.begin(endpoint, ssh)?;
+        let deadline = Instant::now() + PATIENCE;
+        // It listens once it is let in.
+        while !tunnel.sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()) {
+            if let Ok(Some(_)) = tunnel.child.try_wait() {
+                return Err(tunnel.why(endpoint, "ended"));
+            }
+            if Instant::now() >= deadline {
+                return Err(tunnel.why(endpoint, "is not through yet"));
+            }
+            thread::sleep(LOOK);
+        }
+        let way = tunnel.way();
+        self.lock().insert(endpoint.clone(), tunnel);
+        Ok(way)
+    }
+
+    fn known(&self, endpoint: &Endpoint) -> Option<Way> {
+        let mut open = self.lock();
+        let tunnel = open.get_mut(endpoint)?;
+        if matches!(tunnel.child.try_wait(), Ok(None)) {
+            return Some(tunnel.way());
+        }
+        open.remove(endpoint);
+        None
+    }
+
+    fn begin(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Tunnel, String> {
+        if self.lock().len() >= MOST {
+            return Err(format!(
+                "more than {MOST} hosts through ssh: start a relay on a host that reaches them, and watch that"
+            ));
+        }
+        let folder = folder().map_err(|why| format!("no place for the sockets of ssh: {why}"))?;
+        let number = self.made.fetch_add(1, Relaxed);
+        let sockets = ["control", "data"].map(|name| folder.join(format!("{number}-{name}")));
+        start(endpoint, ssh, sockets)
+            .map_err(|error| format!("cannot start `{}`: {error}; is it installed?", ssh.0))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Tunnel>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Tunnels {
+    fn drop(&mut self) {
+        self.lock().clear();
+        // Another that this program has may still use it.
+        let _ = fs::remove_dir(RuntimeDir::locate().path().join(format!("{FOLDER}{}", process::id())));
+    }
+}
+
+impl Tunnel {
+    fn way(&self) -> Way {
+        let [control, data] = self.sockets.each_ref().map(|socket| format!("ipc://{}", socket.display()));
+        Way { control, data, is_ipv6: false }
+    }
+
+    fn why(&mut self, endpoint: &Endpoint, what: &str) -> String {
+        let mut said = String::new();
+        let _ = self.said.rewind().and_then(|()| (&self.said).take(SAID).read_to_string(&mut said));
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing");
+        let last: String = last.chars().filter(|c| !c.is_control()).collect();
+        let host = &endpoint.host;
+        format!("ssh to {host} {what}: {last}; `ssh {host} true` must work without a question")
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for socket in &self.sockets {
+            let _ = fs::remove_file(socket);
+        }
+    }
+}
+
+/// This program's own folder of sockets. Those of programs that were killed go.
+fn folder() -> Result<PathBuf, String> {
+    let runtime = RuntimeDir::locate();
+    runtime.prepare().map_err(|error| error.to_string())?;
+    for entry in fs::read_dir(runtime.path()).into_iter().flatten().flatten().take(OLD) {
+        let name = entry.file_name();
+        let of = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse().ok());
+        if of.is_some_and(|pid| Process::find(Pid(pid)) == Process::Elsewhere) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let own = runtime.path().join(format!("{FOLDER}{}", process::id()));
+    match fs::DirBuilder::new().mode(0o700).create(&own) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(format!("{}: {error}", own.display()))
+        }
+        _ => Ok(own),
+    }
+}
+
+fn start(endpoint: &Endpoint, Ssh(ssh): &Ssh, sockets: [PathBuf; 2]) -> io::Result<Tunnel> {
+    let mut words = ssh.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("ssh"));
+    command.args(words).args(OPTIONS);
+    let forward = |socket: &Path, port| format!("{}:127.0.0.1:{port}", socket.display());
+    let [control, data] = &sockets;
+    command.arg("-L").arg(forward(control, endpoint.base.control()));
+    command.arg("-L").arg(forward(data, endpoint.base.data()));
+    let said = unnamed()?;
+    let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
+    command.arg("--").arg(host).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
+    // It gets no Ctrl-C of the terminal, and ends with the thread that started it, however that ends.
+    command.process_group(0);
+    // SAFETY: prctl is async-signal-safe, and changes the new process alone.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
+    Ok(Tunnel { child: command.spawn()?, sockets, said })
+}
+
+/// A file that is nowhere: what ssh says never fills it up, and holds nobody up.
+fn unnamed() -> io::Result<File> {
+    // SAFETY: the name is NUL-terminated and 'static.
+    let file = unsafe { libc::memfd_create(c"xpu-top-ssh".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just made and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(file) })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::endpoint::BasePort;
+
+    use super::*;
+
+    fn endpoint(ssh: &str) -> (Endpoint, Ssh) {
+        let ssh = Ssh(ssh.into());
+        (Endpoint { host: "far".to_owned(), base: BasePort::DEFAULT, ssh: Some(ssh.clone()) }, ssh)
+    }
+
+    #[test]
+    fn what_ssh_says_last_is_passed_on() {
+        // `sh` takes what follows for options it does not know, says so, and ends.
+        let (far, ssh) = endpoint("sh");
+        let why = Tunnels::default().way(&far, &ssh).unwrap_err();
+        assert!(
+            why.starts_with("ssh to far ended: ") && why.contains("must work without a question"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_named() {
+        let (far, ssh) = endpoint("/no/such/ssh");
+        let why = Tunnels::default().way(&far, &ssh).unwrap_err();
+        assert!(why.contains("/no/such/ssh") && why.contains("installed"), "{why}");
+    }
+}
