@@ -2,10 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use xpu_shared::endpoint::BasePort;
-
 use super::range::{self, RangeError};
-use crate::arrival::Endpoint;
+use crate::endpoint::{BasePort, Endpoint};
 
 /// Longest name of a host (RFC 1035).
 const LONGEST_NAME: usize = 253;
@@ -52,7 +50,7 @@ pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endp
         };
         return match room {
             0 => Err(RangeError::TooMany.into()),
-            _ => Ok(vec![Endpoint { host: format!("[{address}]"), base }]),
+            _ => Ok(vec![Endpoint { host: format!("[{address}]"), base, ssh: None }]),
         };
     }
     if name.matches(':').count() > 1 {
@@ -65,7 +63,7 @@ pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endp
     let names = range::expand(pattern, room)?;
     match names.iter().find(|name| !is_name(name)) {
         Some(_) => Err(NameError::Letters(pattern.escape_default().to_string())),
-        None => Ok(names.into_iter().map(|host| Endpoint { host, base }).collect()),
+        None => Ok(names.into_iter().map(|host| Endpoint { host, base, ssh: None }).collect()),
     }
 }
 

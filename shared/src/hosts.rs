@@ -4,6 +4,8 @@
 
 mod name;
 mod range;
+pub mod service;
+pub mod slurm;
 
 use std::{
     fmt::{self, Write as _},
@@ -12,9 +14,7 @@ use std::{
     path::Path,
 };
 
-use xpu_shared::endpoint::BasePort;
-
-use crate::arrival::Endpoint;
+use crate::endpoint::{BasePort, Endpoint};
 
 /// Hosts in all. The largest clusters have a third of it; a slip of the finger in a range has more.
 const MOST_HOSTS: usize = 100_000;
@@ -48,7 +48,7 @@ impl fmt::Display for Warning {
 impl Hosts {
     /// This host alone.
     pub fn here(base: BasePort) -> Self {
-        let endpoints = vec![Endpoint { host: "127.0.0.1".to_owned(), base }];
+        let endpoints = vec![Endpoint { host: "127.0.0.1".to_owned(), base, ssh: None }];
         Self { endpoints, warnings: Vec::new() }
     }
 

@@ -1,0 +1,125 @@
+//! `xpu-top doctor` on this machine: green with the stand-in libraries, plain words where something is wrong, and no secrets in
+//! what it packs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::PermissionsExt as _,
+    process::Command,
+};
+
+use serde_json::Value;
+use xpu_tests::{
+    built,
+    place::Place,
+    program::{Outcome, run},
+};
+
+fn doctor(place: &Place, base: u16, arguments: &[&str]) -> Outcome {
+    let mut command = place.command(built::artifact("xpu-top"));
+    command
+        .env("HOME", place.path("home"))
+        .env_remove("XDG_CONFIG_HOME")
+        .env("XPU_TOP_BASE_PORT", base.to_string());
+    run(command.arg("doctor").args(arguments))
+}
+
+/// Three ports in a row that nobody has.
+fn free_base() -> u16 {
+    let seed = std::process::id() as u16;
+    let free =
+        |base: &u16| (*base..base + 3).all(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok());
+    (0..500)
+        .map(|n: u16| 10_000 + (seed.wrapping_mul(41).wrapping_add(n * 3)) % 8_000)
+        .find(free)
+        .expect("three free ports")
+}
+
+fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let all = document["checks"].as_array().unwrap();
+    all.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no check {name}: {document}"))
+}
+
+#[test]
+fn all_is_well_with_the_stand_ins() {
+    let place = Place::new();
+    let said = doctor(&place, free_base(), &["--json"]);
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    for name in
+        ["preload", "collector", "cudart", "cublas", "nccl", "cupti", "runtime dir", "ports", "ledger"]
+    {
+        assert_eq!(check(&document, name)["state"], "ok", "{document}");
+    }
+    assert!(
+        check(&document, "nccl")["found"].as_str().unwrap().contains("libnccl.so.2: collectives are seen"),
+        "{document}"
+    );
+    assert!(check(&document, "preload")["found"].as_str().unwrap().contains("libxpu_hook.so"));
+    // As people read it: a line for each, and what to do below it.
+    let said = doctor(&place, free_base(), &[]);
+    assert!(said.stdout.contains("ok    preload") && said.stdout.lines().count() > 12, "{}", said.stdout);
+    assert_eq!(place.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let place = Place::new();
+    let key = place.path("key");
+    fs::write(&key, "x").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let base = free_base();
+    let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, base + 1)).unwrap();
+    let said = doctor(&place, base, &["--json", "--key-file", key.to_str().unwrap()]);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(document["verdict"], "fail");
+    let ports = check(&document, "ports");
+    assert_eq!(ports["state"], "fail");
+    assert!(ports["remedy"].as_str().unwrap().contains("--base-port"), "{ports}");
+    assert!(ports["found"].as_str().unwrap().contains(&(base + 1).to_string()), "{ports}");
+    assert_eq!(check(&document, "key")["state"], "fail");
+    let unreachable = doctor(&place, base, &["--json", "--hosts", "no-such-host.invalid"]);
+    let document: Value = serde_json::from_str(&unreachable.stdout).unwrap();
+    assert!(
+        check(&document, "host")["remedy"].as_str().unwrap().contains("no-such-host.invalid"),
+        "{document}"
+    );
+}
+
+#[test]
+fn what_is_packed_holds_no_secret() {
+    let place = Place::new();
+    let key = place.path("home/.config/xpu-top/key");
+    let mut keygen = place.command(built::artifact("xpu-top"));
+    assert!(run(keygen.args(["keygen", "-o"]).arg(&key)).status.success());
+    let secret = fs::read_to_string(&key).unwrap().trim().to_owned();
+    let (public_half, secret_half) = secret.split_at(40);
+    // A log in which everything is said that should not get out.
+    let base = free_base();
+    let home = place.path("home").display().to_string();
+    let log = format!("key {secret} token wandb-1234567 at {home}/train.py of marie\n");
+    fs::write(place.path("run").join(format!("collector-{base}.log")), log).unwrap();
+    let bundle = place.path("bundle.tar.gz");
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", &home).env_remove("XDG_CONFIG_HOME").env("XPU_TOP_BASE_PORT", base.to_string());
+    command.env("USER", "marie").env("WANDB_API_KEY", "wandb-1234567").env("NCCL_DEBUG", "INFO");
+    let said = run(command.arg("doctor").arg("--bundle").arg(&bundle));
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert_eq!(fs::metadata(&bundle).unwrap().permissions().mode() & 0o777, 0o600);
+    let unpacked = place.path("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    assert!(run(Command::new("tar").arg("-xzf").arg(&bundle).arg("-C").arg(&unpacked)).status.success());
+    let grep = |what: &str| run(Command::new("grep").args(["-rF", what]).arg(&unpacked));
+    for secret in [public_half, secret_half, "wandb-1234567", &home, "marie"] {
+        assert_eq!(grep(secret).stdout, "", "{secret} is in there");
+    }
+    assert!(grep("NCCL_DEBUG=INFO").status.success(), "what helps is there");
+    assert!(grep("key [key] token [secret] at ~/train.py of [user]").status.success());
+    assert!(grep("\"verdict\"").status.success());
+    // A file that is there is left alone.
+    let again = run(command.env("X", "y"));
+    assert!(again.stderr.contains("not there yet") && again.status.code() == Some(1), "{again:?}");
+}

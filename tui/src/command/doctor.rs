@@ -1,0 +1,74 @@
+//! `xpu-top doctor`: whether everything that watching needs is here, and in plain words what to do where it is not.
+
+mod bundle;
+mod check;
+mod hosts;
+mod libraries;
+mod machine;
+mod preload;
+mod redaction;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use check::{Check, State};
+
+/// All that was looked at.
+#[derive(Debug, Serialize)]
+pub struct Examination {
+    version: &'static str,
+    host: String,
+    /// The worst of all.
+    verdict: State,
+    checks: Vec<Check>,
+}
+
+pub fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let examination = examine(args)?;
+    if let Some(path) = &args.bundle {
+        let packed = bundle::write(path, &examination, args)?;
+        eprintln!(
+            "{}: {packed} files, without keys, tokens and your name; look into it before you pass it on",
+            path.display()
+        );
+    }
+    let text =
+        if args.json { serde_json::to_string_pretty(&examination)? + "\n" } else { examination.text() };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+        _ => {}
+    }
+    Ok(if examination.verdict == State::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn examine(args: &DoctorArgs) -> anyhow::Result<Examination> {
+    let base = args.of.way.base()?;
+    let mut checks = preload::checks();
+    checks.extend(libraries::checks());
+    checks.extend(machine::checks(base, args.of.way.key_file.as_deref()));
+    checks.extend(hosts::checks(args)?);
+    let verdict = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
+    let host = xpu_shared::endpoint::host_name().to_string();
+    Ok(Examination { version: xpu_shared::build(), host, verdict, checks })
+}
+
+impl Examination {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for check in &self.checks {
+            text += &check.text();
+        }
+        let count = |state| self.checks.iter().filter(|check| check.state == state).count();
+        let verdict = match (count(State::Fail), count(State::Warn)) {
+            (0, 0) => "all is well\n".to_owned(),
+            (0, warnings) => format!("it works; {warnings} to know about\n"),
+            (failures, _) => format!("{failures} to mend before it works\n"),
+        };
+        text + &verdict
+    }
+}

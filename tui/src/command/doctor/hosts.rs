@@ -1,0 +1,57 @@
+//! Whether the hosts that were named answer, and what lives there.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::check::Check;
+use crate::{args::DoctorArgs, command::living::take_until, follow::Following, live};
+
+/// How long hosts may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Hosts told of one by one.
+const NAMED: usize = 16;
+
+pub(super) fn checks(args: &DoctorArgs) -> anyhow::Result<Vec<Check>> {
+    let of = &args.of;
+    let named =
+        of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some();
+    let hosts = of.hosts()?;
+    let mut checks: Vec<_> = hosts
+        .warnings
+        .iter()
+        .map(|warning| Check::warn("hosts", warning.place.clone(), warning.what.clone()))
+        .collect();
+    let mut following = Following::new(hosts.endpoints.iter().cloned(), None);
+    // A key that cannot be read is told of already.
+    let (live, mut arrivals) = live::connect(hosts.endpoints, of.way.key().unwrap_or_default(), None);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let deadline = Instant::now() + PATIENCE;
+    let answered = |following: &Following| following.has_answered() && following.is_complete();
+    runtime.block_on(take_until(&mut following, &mut arrivals, deadline, answered));
+    drop(live);
+    let unreachable: Vec<_> = following.unreachable().collect();
+    for host in unreachable.iter().take(NAMED) {
+        checks.push(if named {
+            Check::fail("host", host.host.clone(), host.why.clone())
+        } else {
+            Check::ok("host", "no job runs on this host now")
+        });
+    }
+    if unreachable.len() > NAMED {
+        checks.push(Check::fail(
+            "host",
+            format!("{} more", unreachable.len() - NAMED),
+            "they do not answer either",
+        ));
+    }
+    for job in following.jobs().iter() {
+        let hosts = job.hosts().len();
+        checks.push(Check::ok(
+            "job",
+            format!("{}: {} ranks on {hosts} hosts, {} live", job.name(), job.ranks().len(), job.living()),
+        ));
+    }
+    Ok(checks)
+}

@@ -1,0 +1,153 @@
+//! What this machine lets a user do: read stacks, listen, keep a key, tell the time.
+
+use std::{
+    fs,
+    io::Write as _,
+    mem::zeroed,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::net::UnixStream,
+    path::Path,
+};
+
+use xpu_shared::{
+    endpoint::{BasePort, RuntimeDir, user_id},
+    key::Key,
+};
+
+use super::check::Check;
+
+/// A clock this far off is told of, in microseconds: steps are tens of milliseconds.
+const FAR_OFF: i64 = 100_000;
+
+pub(super) fn checks(base: BasePort, key_file: Option<&Path>) -> Vec<Check> {
+    vec![key(key_file), runtime_dir(), ports(base), ptrace(), memory(), kills(), clock()]
+}
+
+fn key(named: Option<&Path>) -> Check {
+    let path = named.map(Path::to_owned).or_else(Key::path);
+    let place = path
+        .map_or_else(|| "nowhere: there is no home directory".to_owned(), |path| path.display().to_string());
+    match Key::find(named) {
+        Ok(Some(_)) => Check::ok("key", format!("{place}, for you alone")),
+        Ok(None) => Check::warn(
+            "key",
+            format!("none yet at {place}"),
+            "`xpu-top run` makes one; without one jobs are seen from their own host alone",
+        ),
+        Err(error) => Check::fail("key", "it cannot be used", error.to_string()),
+    }
+}
+
+fn runtime_dir() -> Check {
+    let dir = RuntimeDir::locate();
+    let shown = dir.path().display().to_string();
+    match dir.prepare() {
+        Err(error) => Check::fail("runtime dir", shown, error.to_string()),
+        Ok(()) => {
+            match fs::File::create(dir.path().join(".doctor")).and_then(|mut file| file.write_all(b"x")) {
+                Ok(()) => {
+                    let _ = fs::remove_file(dir.path().join(".doctor"));
+                    Check::ok("runtime dir", shown)
+                }
+                Err(error) => Check::fail(
+                    "runtime dir",
+                    format!("{shown}: {error}"),
+                    "make room there, or set XPU_TOP_RUNTIME_DIR",
+                ),
+            }
+        }
+    }
+}
+
+fn ports(base: BasePort) -> Check {
+    let all = [base.http(), base.data(), base.control()];
+    let taken: Vec<_> =
+        all.iter().filter(|&&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err()).collect();
+    let list = |ports: &[&u16]| ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ours = RuntimeDir::locate().socket(base).is_ok_and(|socket| UnixStream::connect(socket).is_ok());
+    match (taken.is_empty(), ours) {
+        (true, false) => Check::ok(
+            "ports",
+            format!("{} are free; `xpu-top run` starts a collector there", list(&all.each_ref())),
+        ),
+        (_, true) => Check::ok("ports", format!("your collector listens on {}", list(&all.each_ref()))),
+        (false, false) => Check::fail(
+            "ports",
+            format!("{} taken by another program or user", list(&taken)),
+            "choose another base port for the job and for who watches: XPU_TOP_BASE_PORT=19889, or --base-port",
+        ),
+    }
+}
+
+/// Whether a process may read another of the same user that is not its child.
+fn ptrace() -> Check {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    let scope: Option<u32> = scope.and_then(|text| text.trim().parse().ok());
+    match scope {
+        None | Some(0) => Check::ok("stacks", "processes of the same user may be read"),
+        Some(_) if user_id() == 0 => Check::ok("stacks", "processes may be read: you are root"),
+        Some(scope) => Check::warn(
+            "stacks",
+            format!("kernel.yama.ptrace_scope is {scope}: stacks of Python and native frames cannot be read"),
+            "as root: sysctl kernel.yama.ptrace_scope=0; in a container: --cap-add SYS_PTRACE; what a rank is inside of by \
+             its ledger page is shown all the same",
+        ),
+    }
+}
+
+/// Whether files in memory, which the ledger page is one of, can be made.
+fn memory() -> Check {
+    // SAFETY: the name is NUL-terminated and 'static; the descriptor is this call's own.
+    let made = unsafe {
+        let file = libc::memfd_create(c"xpu-top-doctor".as_ptr(), libc::MFD_CLOEXEC);
+        file >= 0 && libc::close(file) == 0
+    };
+    if made {
+        Check::ok("ledger", "pages that outlive their process can be made")
+    } else {
+        Check::fail(
+            "ledger",
+            "memfd_create is refused",
+            "allow it in the container's seccomp profile: without it no rank can be watched",
+        )
+    }
+}
+
+/// How well it can be told that the kernel killed a rank for want of memory.
+fn kills() -> Check {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let counts = groups.lines().any(|line| line.starts_with("0::") || line.contains(":memory:"));
+    match (fs::File::open("/dev/kmsg").is_ok(), counts) {
+        (true, _) => Check::ok("exits", "the kernel's log says who was killed for want of memory"),
+        (false, true) => {
+            Check::ok("exits", "control groups count who is killed for want of memory: likely, not certain")
+        }
+        (false, false) => Check::warn(
+            "exits",
+            "neither the kernel's log nor a control group can be read",
+            "a rank killed for want of memory is told as one that was killed; as root: sysctl kernel.dmesg_restrict=0",
+        ),
+    }
+}
+
+/// Whether the clock is set by NTP: hosts are compared by what happens on all of them, and events shown by their clocks.
+fn clock() -> Check {
+    // SAFETY: an all-zero timex asks and changes nothing; the call writes within it.
+    let (state, told) = unsafe {
+        let mut told: libc::timex = zeroed();
+        (libc::adjtimex(&raw mut told), told)
+    };
+    let remedy =
+        "start chrony or systemd-timesyncd; findings do not depend on it, times in logs and recordings do";
+    if state < 0 {
+        return Check::warn("clock", "the kernel does not say whether it is set", remedy);
+    }
+    let error = i64::from(told.maxerror as i32);
+    if told.status & libc::STA_UNSYNC != 0 {
+        Check::warn("clock", "it is set by nobody (no NTP)", remedy)
+    } else if error > FAR_OFF {
+        Check::warn("clock", format!("it may be off by {} ms", error / 1000), remedy)
+    } else {
+        Check::ok("clock", format!("set by NTP, at most {:.1} ms off", error as f64 / 1e3))
+    }
+}
