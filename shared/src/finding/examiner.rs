@@ -1,0 +1,97 @@
+//! Looks for what is wrong, again and again: what one rank tells is worked out when it has told it, what all tell together when that
+//! is asked for.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, cohort, dead, device, hang, link, pace, portrait::Portrait, slow};
+use crate::{id::Rank, job::Job, unit::Moment};
+
+/// Of one job; whoever goes to another begins anew.
+#[derive(Debug, Default)]
+pub struct Examiner {
+    /// Each as of when what it is made of changed last.
+    portraits: BTreeMap<Rank, (u64, Portrait)>,
+}
+
+impl Examiner {
+    /// Works out now what would else take its time when all ranks are examined. To be called with ranks that have just reported.
+    pub fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
+        for rank in ranks {
+            // Who is new is met when all are.
+            if let (Some((of, portrait)), Some(view)) = (self.portraits.get_mut(&rank), job.rank(rank))
+                && *of != view.changed()
+            {
+                (*of, *portrait) = (view.changed(), Portrait::of(view));
+            }
+        }
+    }
+
+    /// All that is wrong with `job` at `now`, worst first: the same, however much was prepared.
+    pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
+        self.meet(job);
+        let dead = dead::ranks(job, now);
+        // Who lost a rank waits for it: that is no finding of its own.
+        let hang = if dead.is_none() { hang::examine(job, now) } else { None };
+        let stands = dead.is_some() || hang.is_some();
+        let portraits = self.portraits.values();
+        let ranks = job.ranks().zip(portraits).map(|((rank, view), (_, portrait))| (rank, view, portrait));
+        let slow = slow::ranks(&cohort::of(ranks));
+        let link = link::slow(job).filter(|_| !stands);
+        // What a slow rank takes of all steps is told with it.
+        let explained = stands || link.is_some() || !slow.is_empty();
+        let pace = if explained { None } else { pace::changes(job) };
+        let devices = device::troubles(job, now);
+        dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
+    }
+
+    /// Brings all portraits up to date. Ranks only ever come to a job: with as many there are the same.
+    fn meet(&mut self, job: &Job) {
+        if self.portraits.len() != job.ranks().len() {
+            for (rank, view) in job.ranks() {
+                self.portraits.entry(rank).or_insert_with(|| (view.changed(), Portrait::of(view)));
+            }
+        }
+        for ((_, view), (of, portrait)) in job.ranks().zip(self.portraits.values_mut()) {
+            if *of != view.changed() {
+                (*of, *portrait) = (view.changed(), Portrait::of(view));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        finding::{self, Kind},
+        frame::Body,
+        job::Jobs,
+        simulation::Simulation,
+    };
+
+    /// Whatever was prepared, and when: what is found is what who looks for the first time finds.
+    #[test]
+    fn who_prepares_finds_what_who_does_not_finds() {
+        let mut simulation = Simulation::new(3, 2, 8);
+        let (mut jobs, mut examiner, mut found) = (Jobs::default(), Examiner::default(), Vec::new());
+        simulation.snapshots(99).iter().for_each(|frame| jobs.fold(frame));
+        for second in 100..140 {
+            if second == 115 {
+                simulation.slow.push((Rank(5), 1.4));
+            }
+            for frame in simulation.digests(second) {
+                jobs.fold(&frame);
+                let Body::Digest(digest) = &frame.body else { unreachable!() };
+                // Of some hosts in some seconds, so that all ways are taken.
+                if !(second + u64::from(digest.ranks[0].rank.0)).is_multiple_of(3) {
+                    examiner.prepare(jobs.foremost().unwrap(), digest.ranks.iter().map(|rank| rank.rank));
+                }
+            }
+            let (job, now) = (jobs.foremost().unwrap(), simulation.digests(second)[0].now);
+            let kept = examiner.examine(job, now);
+            assert_eq!(kept, finding::examine(job, now), "second {second}");
+            found.extend(kept);
+        }
+        assert!(found.iter().any(|finding| finding.kind == Kind::SlowRank && finding.ranks == [Rank(5)]));
+    }
+}
