@@ -11,16 +11,19 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-.PHONY: help build demo test lint bench scenarios memcheck wheel wheel-parts screenshots clean
+.PHONY: help build demo test test-programs lint deny bench scenarios memcheck wheel wheel-parts packages screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
 	@echo "make test         installs what the tests need and runs all of them"
+	@echo "make test-programs  Slurm, munge and sshd from Debian, for the tests that run real ones (root or sudo); without them those say SKIPPED"
 	@echo "make lint         formatting, clippy, licences, Python style"
+	@echo "make deny         licences, sources and known vulnerabilities of what it is built from"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
 	@echo "make scenarios    pretend jobs with and without troubles, and what is found: precision, recall, time to name"
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
+	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for it"
 	@echo "make screenshots  the golden screens in screenshots/, and the pictures made from them"
 
 build:
@@ -34,13 +37,27 @@ test: build wheel $(BIN)/pytest
 	$(CARGO) nextest run --release --workspace
 	$(BIN)/pytest -q tests/python
 
+# Not part of `make test`: on a machine of one's own their packages start services.
+test-programs:
+	@(for one in slurmctld slurmd munged sshd; do test -x /usr/sbin/$$one || exit 1; done) || { \
+	sudo=$$(test "$$(id -u)" = 0 || echo sudo -n); \
+	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends slurm-wlm munge openssh-server openssh-client; } \
+	|| echo "SKIPPED: no Slurm or sshd could be installed; tests/launch.rs says which tests do without"
+
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences and sources were not checked (cargo install cargo-deny --locked)"; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; \
+	else echo "cargo-deny is not installed: licences, sources and known vulnerabilities were not checked (make deny installs it: some minutes)"; fi
 	$(BIN)/ruff check pybind tests tui
 	$(BIN)/ruff format --check pybind tests tui
+
+# Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
+deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked
+	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
+	@if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
+	else echo "the advisory database cannot be reached: known vulnerabilities were not checked"; fi
 
 bench: build
 	tests/bench/run.sh
@@ -54,11 +71,13 @@ memcheck: build
 ifdef GLIBC
 TARGET := x86_64-unknown-linux-gnu
 BUILT := $(TARGET_DIR)/$(TARGET)/release
+# Said by --version.
+BUILD := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) of $(shell date -u +%Y-%m-%d), glibc $(GLIBC)
 MATURIN_FLAGS := --zig --target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
 
 wheel-parts: $(BIN)/maturin
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check cargo-zigbuild ziglang
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
+	XPU_TOP_BUILD="$(BUILD)" PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
 else
 BUILT := $(TARGET_DIR)/release
 MATURIN_FLAGS := --auditwheel skip
@@ -73,6 +92,10 @@ wheel: wheel-parts
 	for name in $(PROGRAMS); do strip -o $(WHEEL_TREE)/bin/$$name $(BUILT)/$$name; done
 	for name in $(LIBRARIES); do strip -o $(WHEEL_TREE)/lib/lib$$name.so $(BUILT)/lib$$name.so; done
 	cd pybind && PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --strip $(MATURIN_FLAGS) --out ../dist
+
+# From the wheel, the same files for hosts without pip: a tarball and, where dpkg-deb is there, a Debian package.
+packages: wheel
+	deploy/package.sh dist/*.whl
 
 screenshots: build
 	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests --test screens

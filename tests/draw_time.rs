@@ -1,10 +1,11 @@
-//! How long a picture of many ranks takes: `cargo run --release -p xpu-tests --example draw_time`.
+//! How long a picture of many ranks takes: `cargo run --release -p xpu-tests --example draw_time`. In time on a core, which others on
+//! the machine do not change much.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use xpu_shared::simulation::Simulation;
-use xpu_tests::Lab;
+use xpu_tests::{Lab, core_time::on_core};
 use xpu_top::view;
 
 fn main() {
@@ -36,9 +37,9 @@ fn measure(lab: &mut Lab, ranks: u32, width: u16, height: u16) {
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
-    let began = Instant::now();
+    let began = on_core();
     work();
-    began.elapsed()
+    on_core().saturating_sub(began)
 }
 
 fn middle(mut times: Vec<Duration>) -> f64 {

@@ -186,6 +186,12 @@ fn signals_reach_the_programs_own_threads() {
 }
 
 #[test]
+fn faults_that_the_program_recovers_from_stay_its_own() {
+    let heard = Hazard::new("recovers_from_faults", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 3);
+}
+
+#[test]
 fn a_hook_that_is_closed_stays_mapped() {
     // A C++ library inside it has the same effect today; that is not what this relies on.
     let flags = run(Command::new("readelf").arg("-d").arg(built::hook())).stdout;

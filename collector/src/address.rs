@@ -1,6 +1,6 @@
 //! Where an answer goes that is not ready yet.
 
-use zmq::{DONTWAIT, SNDMORE, Socket};
+use zmq::{DONTWAIT, Socket};
 
 use crate::roster::Identity;
 
@@ -8,17 +8,14 @@ use crate::roster::Identity;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub to: Identity,
-    /// A REQ sends an empty part first and wants it back.
-    pub delimited: bool,
+    /// What came between the peer and what it said, and goes back so: the delimiter of a REQ, and whom a relay asked for.
+    pub route: Vec<Vec<u8>>,
 }
 
 impl Address {
     /// Sends without waiting. A peer that has gone is no error.
     pub(crate) fn answer(&self, socket: &Socket, payload: &[u8]) -> zmq::Result<()> {
-        socket.send(&self.to.0, SNDMORE | DONTWAIT)?;
-        if self.delimited {
-            socket.send(&[][..], SNDMORE | DONTWAIT)?;
-        }
-        socket.send(payload, DONTWAIT)
+        let route = self.route.iter().map(Vec::as_slice);
+        socket.send_multipart([&self.to.0[..]].into_iter().chain(route).chain([payload]), DONTWAIT)
     }
 }

@@ -1,19 +1,30 @@
 //! The command line of `xpu-collector`.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Parser;
-use xpu_collector::{Config, OpenError, choose_address};
+use xpu_collector::{
+    CaptureWay, Config, HttpConfig, KeyWay, OpenError, Pages, Push, PushError, RelayConfig, Token,
+    TokenError, choose_address,
+};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, host_name},
+    hosts::Hosts,
     id::HostName,
     key::{Key, KeyError},
     peak::Peaks,
 };
 
 /// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it by itself.
+///
+/// With --relay it serves no ranks, but stands before other hosts: `xpu-top` connects to it alone and sees all of them.
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(version = xpu_shared::build(), about)]
 pub(crate) struct Args {
     /// Address to listen at [default: 127.0.0.1; 0.0.0.0 with a key]
     #[arg(long, value_name = "ADDRESS")]
@@ -39,15 +50,74 @@ pub(crate) struct Args {
     /// End when no rank lived and nobody asked for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     idle_exit: u64,
+    /// Pass on what the collectors of other hosts say, and what viewers ask of them; give them with --hosts or --job-hosts
+    #[arg(long, conflicts_with_all = ["runtime_dir", "idle_exit"])]
+    pub(crate) relay: bool,
+    /// Hosts behind the relay, with commas between them: `a,node[1-8]`
+    #[arg(long, value_name = "LIST", requires = "relay")]
+    hosts: Option<String>,
+    /// File with the hosts behind the relay, one a line: `host[:port]`, `node[001-128]`
+    #[arg(long, value_name = "FILE", requires = "relay", conflicts_with = "hosts")]
+    job_hosts: Option<PathBuf>,
+    /// First port of those that name none [default: the same as --base-port]
+    #[arg(long, value_name = "PORT", requires = "relay", value_parser = base_port)]
+    hosts_base_port: Option<BasePort>,
+    #[command(flatten)]
+    http: HttpArgs,
+    /// Print the token that belongs to the key, and end
+    #[arg(long)]
+    pub(crate) print_token: bool,
     /// Descriptor to write `ready` or what is wrong to
     #[arg(long, value_name = "FD", hide = true)]
     pub(crate) ready_fd: Option<i32>,
     /// Read the stacks of this process, write them to standard output, and end
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) read_stacks: Option<u32>,
+    /// Tell where a signal struck by what its handler noted, which stands on standard input, and end
+    #[arg(long, hide = true)]
+    pub(crate) read_crash: bool,
     /// With native frames: each thread is held for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,
+}
+
+/// Pages and control over HTTP, at the first port.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "HTTP")]
+struct HttpArgs {
+    /// No pages
+    #[arg(long, env = "XPU_TOP_NO_HTTP", value_parser = clap::builder::FalseyValueParser::new())]
+    no_http: bool,
+    /// Address pages are served at [default: as --bind]
+    #[arg(long, value_name = "ADDRESS", env = "XPU_TOP_HTTP_BIND")]
+    http_bind: Option<IpAddr>,
+    /// File with the token who asks must show [default: with a key, what `xpu-top keygen --token` prints]
+    #[arg(long, value_name = "FILE", env = "XPU_TOP_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Show /metrics to whoever can reach the port, without a token
+    #[arg(long, env = "XPU_TOP_OPEN_METRICS", value_parser = clap::builder::FalseyValueParser::new())]
+    open_metrics: bool,
+    /// The metrics, and the requests, of xpu-timer too: `xpu-timer`; also at --compat-port
+    #[arg(long, value_name = "OF", env = "XPU_TOP_COMPAT")]
+    compat: Option<Compat>,
+    /// Where xpu-timer took its requests; 0: nowhere [default: one below --base-port, 18888]
+    #[arg(long, value_name = "PORT", env = "XPU_TOP_COMPAT_PORT", requires = "compat")]
+    compat_port: Option<u16>,
+    /// A gauge family for each of the 64 weightiest shapes of a rank, as the first xpu-timer had them
+    #[arg(long, env = "XPU_TOP_PER_SHAPE", value_parser = clap::builder::FalseyValueParser::new())]
+    per_shape: bool,
+    /// Send the metrics to this OTLP/HTTP receiver too: `http://127.0.0.1:4318`
+    #[arg(long, value_name = "URL", env = "XPU_TOP_OTLP")]
+    otlp: Option<String>,
+    /// How often
+    #[arg(long, value_name = "SECONDS", env = "XPU_TOP_OTLP_INTERVAL", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    otlp_interval: u64,
+}
+
+/// Whose readers go on reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Compat {
+    XpuTimer,
 }
 
 fn base_port(text: &str) -> Result<BasePort, String> {
@@ -60,24 +130,114 @@ pub(crate) enum ConfigError {
     Key(#[from] KeyError),
     #[error("{0}")]
     Peaks(String),
+    #[error("cannot read {path}: {error}; name a file with one host a line", path = path.display())]
+    Hosts { path: PathBuf, error: io::Error },
+    #[error("no host to stand before: name them with --hosts a,node[1-8] or --job-hosts FILE")]
+    NoHosts,
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Push(#[from] PushError),
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl Args {
-    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
-        let key = if self.no_key { None } else { Key::find(self.key_file.as_deref())? };
-        let said = std::env::var(Peaks::VARIABLE).unwrap_or_default();
-        Ok(Config {
-            peaks: Peaks::parse(&said).map_err(ConfigError::Peaks)?,
+    fn key(&self) -> Result<Option<Key>, KeyError> {
+        if self.no_key { Ok(None) } else { Key::find(self.key_file.as_deref()) }
+    }
+
+    fn host(&self) -> HostName {
+        self.host_name.as_deref().map_or_else(host_name, HostName::from)
+    }
+
+    pub(crate) fn relay(&self) -> Result<RelayConfig, ConfigError> {
+        let key = self.key()?;
+        let base = self.hosts_base_port.unwrap_or(self.base_port);
+        let hosts = match (&self.job_hosts, &self.hosts) {
+            (Some(path), _) => Hosts::from_file(path, base)
+                .map_err(|error| ConfigError::Hosts { path: path.clone(), error })?,
+            (None, list) => Hosts::from_list(list.as_deref().unwrap_or_default(), base),
+        };
+        for warning in &hosts.warnings {
+            tracing::warn!("{warning}");
+        }
+        if hosts.endpoints.is_empty() {
+            return Err(ConfigError::NoHosts);
+        }
+        Ok(RelayConfig {
             address: choose_address(self.bind, key.is_some(), self.insecure)?,
             base: self.base_port,
-            host: self.host_name.as_deref().map_or_else(host_name, HostName::from),
-            runtime: self.runtime_dir.as_ref().map_or_else(RuntimeDir::locate, RuntimeDir::at),
+            host: self.host(),
+            key,
+            endpoints: hosts.endpoints,
+        })
+    }
+
+    /// The token that belongs to the key, as text; `None` without a key.
+    pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
+        Ok(self.key()?.map(|key| Token::text_of(&key)))
+    }
+
+    /// `None` if pages are not wanted.
+    pub(crate) fn http(&self) -> Result<Option<HttpConfig>, ConfigError> {
+        let HttpArgs { no_http, http_bind, token_file, open_metrics, otlp, otlp_interval, .. } = &self.http;
+        let token = match (token_file, self.key()?) {
+            (Some(path), _) => Some(Token::read(path)?),
+            (None, key) => key.as_ref().map(Token::of),
+        };
+        let every = Duration::from_secs(*otlp_interval);
+        let push = otlp.as_deref().map(|url| Push::to(url, every)).transpose()?;
+        if *no_http && push.is_none() {
+            return Ok(None);
+        }
+        let address = choose_address(http_bind.or(self.bind), token.is_some(), self.insecure)?;
+        let ports = if *no_http { Vec::new() } else { self.http_ports() };
+        let addresses = ports.into_iter().map(|port| SocketAddr::new(address, port)).collect();
+        let pages =
+            Pages { compat: self.http.compat.is_some(), per_shape: self.http.per_shape, peaks: peaks()? };
+        let captures =
+            Some(self.capture_way(choose_address(self.bind, self.key()?.is_some(), self.insecure)?));
+        Ok(Some(HttpConfig { addresses, token, open_metrics: *open_metrics, pages, captures, push }))
+    }
+
+    fn http_ports(&self) -> Vec<u16> {
+        let first = self.base_port.http();
+        let compat = self.http.compat.map(|Compat::XpuTimer| self.http.compat_port.unwrap_or(first - 1));
+        [first].into_iter().chain(compat.filter(|&port| port > 0)).collect()
+    }
+
+    fn capture_way(&self, address: IpAddr) -> CaptureWay {
+        let key = match &self.key_file {
+            _ if self.no_key => KeyWay::None,
+            Some(path) => KeyWay::Named(path.clone()),
+            None => KeyWay::Usual,
+        };
+        let directory = self.runtime().path().join(format!("captures-{}", self.base_port.0));
+        CaptureWay { address, base: self.base_port, key, directory }
+    }
+
+    fn runtime(&self) -> RuntimeDir {
+        self.runtime_dir.as_ref().map_or_else(RuntimeDir::locate, RuntimeDir::at)
+    }
+
+    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
+        let key = self.key()?;
+        Ok(Config {
+            peaks: peaks()?,
+            address: choose_address(self.bind, key.is_some(), self.insecure)?,
+            base: self.base_port,
+            host: self.host(),
+            runtime: self.runtime(),
             key,
             // This very program, also where its file has been replaced meanwhile.
             reader: PathBuf::from("/proc/self/exe"),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
         })
     }
+}
+
+fn peaks() -> Result<Peaks, ConfigError> {
+    let said = std::env::var(Peaks::VARIABLE).unwrap_or_default();
+    Peaks::parse(&said).map_err(ConfigError::Peaks)
 }

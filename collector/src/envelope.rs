@@ -4,8 +4,14 @@ use zmq::{DONTWAIT, SNDMORE, Socket};
 
 use crate::{address::Address, roster::Identity};
 
-/// A message as it came. Parts between the sender and the payload are not looked at, so a DEALER with or without a
-/// delimiter and a REQ are all understood.
+/// Parts between the peer and the payload: a relay adds one, a REQ one.
+const LONGEST_ROUTE: usize = 8;
+
+/// Longest of these parts: ZeroMQ's identities have no more.
+const LARGEST_PART: usize = 255;
+
+/// A message as it came. Parts between the sender and the payload go back as they came, so a DEALER with or without a
+/// delimiter, a REQ, and both behind relays are all understood.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     pub from: Address,
@@ -13,22 +19,23 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// The next message that waits, if one does. Holds two parts at most, however many were sent.
+    /// The next message that waits, if one does. Holds few and small parts, however many were sent.
     pub(crate) fn receive(socket: &Socket) -> zmq::Result<Option<Self>> {
-        let from = match socket.recv_bytes(DONTWAIT) {
+        let to = match socket.recv_bytes(DONTWAIT) {
             Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => return Ok(None),
             received => Identity(received?),
         };
-        let mut payload = Vec::new();
-        let mut delimited = false;
-        let mut parts = 0_usize;
+        let (mut route, mut payload) = (Vec::new(), None);
         while socket.get_rcvmore()? {
-            payload = socket.recv_bytes(0)?;
-            delimited |= parts == 0 && payload.is_empty();
-            parts += 1;
+            let part = socket.recv_bytes(0)?;
+            if let Some(before) = payload.replace(part)
+                && route.len() < LONGEST_ROUTE
+                && before.len() <= LARGEST_PART
+            {
+                route.push(before);
+            }
         }
-        let from = Address { to: from, delimited: delimited && parts > 1 };
-        Ok(Some(Self { from, payload }))
+        Ok(Some(Self { from: Address { to, route }, payload: payload.unwrap_or_default() }))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Serves the ranks of one host: takes their summaries, publishes digests, answers requests.
 //!
-//! One thread, one poll loop; stacks are read by processes of their own. It is apart from the workers so that nothing a viewer does can slow one down, and apart
+//! One thread, one poll loop; stacks are read by processes of their own, pages are served by threads that hear it as viewers do. It is apart from the workers so that nothing a viewer does can slow one down, and apart
 //! from the viewer so that what a rank did last is still known when the rank is gone.
 //!
 //! ```text
 //! workers ──Hello, Summary, Goodbye──▶ Roster ──Digest, Detail, Event──▶ viewers
 //!         ◀────────Command────────────        ◀──Request──  ──Snapshot──▶
 //! ```
+//!
+//! As a [`Relay`] it serves no ranks: it passes on what the collectors behind it say, and what viewers ask.
 
 mod address;
 mod captures;
@@ -15,8 +17,13 @@ mod counting;
 mod device;
 mod digest;
 mod envelope;
+mod exits;
+mod follow;
+mod http;
 mod listen;
 mod lock;
+mod metrics;
+mod relay;
 mod roster;
 mod serve;
 mod stacks;
@@ -24,7 +31,14 @@ mod subscription;
 mod totals;
 mod worker;
 
+pub use exits::read_crash;
+pub use follow::Upstream;
+pub use http::{
+    CaptureWay, HttpConfig, HttpError, KeyWay, Push, PushError, Server, Token, TokenError, serve,
+};
 pub use listen::{Config, OpenError, choose_address};
 pub use lock::{Lock, LockError};
+pub use metrics::Pages;
+pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;
 pub use stacks::read as read_stacks;

@@ -16,7 +16,10 @@ use xpu_shared::{
 };
 use zmq::{Context, Socket};
 
-use crate::lock::{Lock, LockError};
+use crate::{
+    follow::Upstream,
+    lock::{Lock, LockError},
+};
 
 /// What a collector is started with.
 #[derive(Clone, Debug)]
@@ -35,6 +38,9 @@ pub struct Config {
     pub idle_exit: Option<Duration>,
 }
 
+/// Descriptors a collector may have: connections that say nothing must not take those of ranks and viewers.
+const DESCRIPTORS: usize = 65_536;
+
 /// The address to listen at: everybody's with a key, this host's alone without.
 pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> Result<IpAddr, OpenError> {
     match named {
@@ -48,14 +54,14 @@ pub fn choose_address(named: Option<IpAddr>, has_key: bool, insecure: bool) -> R
 /// The sockets, bound; and the lock that says they are ours.
 pub(crate) struct Sockets {
     pub workers: Socket,
-    pub data: Socket,
-    pub control: Socket,
+    pub front: Front,
     path: PathBuf,
     _lock: Lock,
 }
 
 impl Sockets {
     pub(crate) fn bind(config: &Config) -> Result<Self, OpenError> {
+        socket::raise_descriptor_limit(DESCRIPTORS);
         config.runtime.prepare()?;
         let path = config.runtime.socket(config.base)?;
         let lock = Lock::take(&config.runtime.lock(config.base))?;
@@ -64,18 +70,13 @@ impl Sockets {
             tracing::warn!("cannot write into the lock: {error}");
         }
         let context = Context::new();
-        let key = config.key.as_ref();
-        let data = socket::publisher(&context, key).map_err(OpenError::Library)?;
-        let control = socket::control_server(&context, key).map_err(OpenError::Library)?;
-        for (socket, port) in [(&data, config.base.data()), (&control, config.base.control())] {
-            bind_tcp(socket, SocketAddr::new(config.address, port))?;
-        }
+        let front = Front::bind(&context, config.address, config.base, config.key.as_ref())?;
         // libzmq takes away a socket that an earlier collector left behind: only the holder of the lock may bind.
         let workers = socket::workers(&context).map_err(OpenError::Library)?;
         workers
             .bind(&format!("ipc://{}", path.display()))
             .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
-        Ok(Self { workers, data, control, path, _lock: lock })
+        Ok(Self { workers, front, path, _lock: lock })
     }
 }
 
@@ -83,6 +84,34 @@ impl Drop for Sockets {
     fn drop(&mut self) {
         // Before the lock is given back, so it cannot be a successor's.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What viewers connect to: of a collector, or of a relay.
+pub(crate) struct Front {
+    pub data: Socket,
+    pub control: Socket,
+    /// Where they are heard from within this process.
+    pub upstream: Upstream,
+}
+
+impl Front {
+    pub(crate) fn bind(
+        context: &Context,
+        address: IpAddr,
+        base: BasePort,
+        key: Option<&Key>,
+    ) -> Result<Self, OpenError> {
+        let data = socket::publisher(context, key).map_err(OpenError::Library)?;
+        let control = socket::control_server(context, key).map_err(OpenError::Library)?;
+        for (socket, port) in [(&data, base.data()), (&control, base.control())] {
+            bind_tcp(socket, SocketAddr::new(address, port))?;
+        }
+        let upstream = Upstream::within(context.clone());
+        for (socket, address) in [(&data, &upstream.data), (&control, &upstream.control)] {
+            socket.bind(address).map_err(OpenError::Library)?;
+        }
+        Ok(Self { data, control, upstream })
     }
 }
 
@@ -107,6 +136,10 @@ pub enum OpenError {
         "cannot listen at {address}: {error}; if another program or user has this port, choose --base-port N on all hosts"
     )]
     Tcp { address: SocketAddr, error: zmq::Error },
+    #[error(
+        "{hosts} hosts are too many for one relay, which takes {most}; put relays before parts of them, and one before those"
+    )]
+    TooManyHosts { hosts: usize, most: usize },
     #[error("libzmq refused a socket option: {0}; this build does not fit its library")]
     Library(zmq::Error),
 }

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
-use xpu_collector::{Collector, read_stacks};
+use xpu_collector::{Collector, HttpConfig, Relay, Server, Upstream, read_crash, read_stacks, serve};
 use xpu_shared::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
@@ -29,18 +29,26 @@ fn main() -> ExitCode {
         let read = read_stacks(Pid(pid), args.native, &mut std::io::stdout());
         return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
+    if args.read_crash {
+        let read = read_crash(&mut std::io::stdin(), &mut std::io::stdout());
+        return read.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if args.print_token {
+        return print_token(&args);
+    }
     let filter = EnvFilter::try_from_env("XPU_TOP_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
     for signal in [libc::SIGTERM, libc::SIGINT] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
         unsafe { libc::signal(signal, stop as *const () as libc::sighandler_t) };
     }
-    let opened = args.config().and_then(|config| Ok(Collector::open(config, Moment::now())?));
+    let opened = args.http().and_then(|http| Ok((http, open(&args)?)));
     match opened {
-        Ok(mut collector) => {
+        Ok((http, mut serving)) => {
+            let _pages = http.and_then(|config| pages(serving.upstream(), config));
             announce(args.ready_fd, "ready");
-            let served = collector.serve(&STOP).inspect_err(|error| tracing::error!("libzmq: {error}"));
-            drop(collector);
+            let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
+            drop(serving);
             // A thread may be inside of the driver's library: its destructors must not run beneath it.
             // SAFETY: ends the process; all that outlives it was put away just now.
             unsafe { libc::_exit(i32::from(served.is_err())) }
@@ -53,6 +61,60 @@ fn main() -> ExitCode {
         Err(error) => {
             announce(args.ready_fd, &error.to_string());
             tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What this process does until it is told to stop.
+enum Serving {
+    Collector(Box<Collector>),
+    Relay(Box<Relay>),
+}
+
+impl Serving {
+    fn serve(&mut self) -> zmq::Result<()> {
+        match self {
+            Self::Collector(collector) => collector.serve(&STOP),
+            Self::Relay(relay) => relay.serve(&STOP),
+        }
+    }
+
+    fn upstream(&self) -> Upstream {
+        match self {
+            Self::Collector(collector) => collector.upstream(),
+            Self::Relay(relay) => relay.upstream(),
+        }
+    }
+}
+
+fn open(args: &Args) -> Result<Serving, ConfigError> {
+    let now = Moment::now();
+    if args.relay {
+        return Ok(Serving::Relay(Box::new(Relay::open(args.relay()?, now)?)));
+    }
+    Ok(Serving::Collector(Box::new(Collector::open(args.config()?, now)?)))
+}
+
+/// A job is watched as well without pages: what is wrong with them is said and ends nothing.
+fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
+    serve(upstream, config).inspect_err(|error| tracing::error!("no pages: {error}")).ok()
+}
+
+fn print_token(args: &Args) -> ExitCode {
+    match args.token() {
+        Ok(Some(token)) => {
+            println!("{token}");
+            ExitCode::SUCCESS
+        }
+        Ok(None) => {
+            eprintln!(
+                "xpu-collector: there is no key, so no token is wanted; make one with `xpu-top keygen`"
+            );
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("xpu-collector: {error}");
             ExitCode::FAILURE
         }
     }

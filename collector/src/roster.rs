@@ -11,7 +11,7 @@ use std::{
 
 use xpu_shared::{
     frame::{
-        Body, Command, DeviceReading, Event, HostDigest, JobSnapshot, Life, RankDetail, RankInfo,
+        Body, Command, DeviceReading, Event, HostDigest, JobSnapshot, Life, RankDetail, RankExit, RankInfo,
         RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Rank},
@@ -19,7 +19,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::worker::Worker;
+use crate::{exits::Departure, worker::Worker};
 
 /// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
 const PLACES: usize = 4096;
@@ -58,6 +58,8 @@ pub(crate) enum Effect {
     Publish(Box<Body>),
     /// A rank has something new for those who look at it closely.
     Fresh(JobName, Rank),
+    /// A rank has ended, and not well.
+    Departed(Box<Departure>),
     /// Something is wrong with the sender.
     Complain(&'static str, String),
 }
@@ -101,6 +103,8 @@ impl Roster {
                 return vec![Effect::Complain("a place that is taken", text)];
             }
         }
+        // Who comes in place of one that ended must not hide how that was.
+        let mut effects = self.departures(now);
         self.leave_other_place(from, &place);
         self.begin_anew(&place.job);
         if !self.make_room(&place) {
@@ -108,7 +112,8 @@ impl Roster {
                 "{PLACES} ranks live here already; rank {} of {} is not shown",
                 place.rank, place.job
             );
-            return vec![Effect::Complain("no room", text)];
+            effects.push(Effect::Complain("no room", text));
+            return effects;
         }
         self.strangers.remove(from);
         self.turned_away.remove(from);
@@ -117,7 +122,8 @@ impl Roster {
             self.identities.remove(&old.identity);
         }
         self.identities.insert(from.clone(), place);
-        vec![joined]
+        effects.push(joined);
+        effects
     }
 
     /// A process that says it is another rank now gives up the place it had.
@@ -230,7 +236,8 @@ impl Roster {
             worker.check(now)?;
             Some(publish(Body::Event(life_of(worker))))
         });
-        let effects = changed.collect();
+        let mut effects: Vec<_> = changed.collect();
+        effects.extend(self.departures(now));
         self.turned_away.retain(|_, (_, spoke)| now.since(*spoke) < INSISTS);
         let old: Vec<_> = self
             .places
@@ -242,6 +249,25 @@ impl Roster {
             self.forget(&place);
         }
         effects
+    }
+
+    /// Those that have ended since somebody last looked, and not well.
+    fn departures(&mut self, now: Moment) -> Vec<Effect> {
+        let all = self.places.values_mut().filter_map(|worker| worker.departs(now));
+        all.map(|departure| Effect::Departed(Box::new(departure))).collect()
+    }
+
+    /// Keeps how a rank ended, for who comes later.
+    pub(crate) fn keep_exit(&mut self, exit: &RankExit) {
+        let place = Place { job: exit.job.clone(), rank: exit.rank };
+        if let Some(worker) = self.places.get_mut(&place).filter(|worker| worker.info.pid == exit.pid) {
+            worker.exit = Some(Box::new(exit.clone()));
+        }
+    }
+
+    /// How those ended that did not end well.
+    pub(crate) fn exits(&self) -> Vec<RankExit> {
+        self.places.values().filter_map(|worker| worker.exit.as_deref().cloned()).collect()
     }
 
     /// Asks for the health of the GPU of everybody who is there.

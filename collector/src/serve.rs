@@ -21,7 +21,9 @@ use crate::{
     counting::Counting,
     device::Devices,
     envelope::{Envelope, tell},
-    listen::{Config, OpenError, Sockets},
+    exits::Exits,
+    follow::Upstream,
+    listen::{Config, Front, OpenError, Sockets},
     roster::{Effect, Identity, Roster},
     stacks::{Answer, Stacks},
     subscription::Subscriptions,
@@ -48,6 +50,7 @@ pub struct Collector {
     counting: Counting,
     subscriptions: Subscriptions,
     stacks: Stacks,
+    exits: Exits,
     captures: Captures,
     devices: Devices,
     complaints: Complaints,
@@ -67,6 +70,7 @@ impl Collector {
             sockets: Sockets::bind(&config)?,
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
+            exits: Exits::new(config.reader.clone()),
             config,
             started: now,
             captures: Captures::default(),
@@ -76,6 +80,11 @@ impl Collector {
             complaints: Complaints::default(),
             busy: now,
         })
+    }
+
+    /// Where it is heard from within this process.
+    pub fn upstream(&self) -> Upstream {
+        self.sockets.front.upstream.clone()
     }
 
     /// Serves until told to stop, or idle for as long as the configuration allows.
@@ -92,6 +101,7 @@ impl Collector {
                 check_at = now.after(CHECK);
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
+                self.tell_exits(now);
                 for target in self.roster.standing(now) {
                     self.stacks.want(target, None);
                 }
@@ -116,7 +126,7 @@ impl Collector {
     }
 
     fn wait(&self, longest: Duration) -> zmq::Result<()> {
-        let Sockets { workers, data, control, .. } = &self.sockets;
+        let Sockets { workers, front: Front { data, control, .. }, .. } = &self.sockets;
         let mut items: Vec<_> =
             [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
         items.extend(self.stacks.descriptors().map(|pipe| PollItem::from_fd(pipe, POLLIN)));
@@ -129,7 +139,7 @@ impl Collector {
     }
 
     fn is_idle(&mut self, now: Moment) -> bool {
-        if self.roster.living() > 0 || self.busy > now {
+        if self.roster.living() > 0 || self.exits.is_busy() || self.busy > now {
             self.busy = now;
         }
         let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
@@ -144,7 +154,7 @@ impl Collector {
 
     fn take_subscriptions(&mut self) -> zmq::Result<()> {
         for _ in 0..TURN {
-            match self.sockets.data.recv_bytes(DONTWAIT) {
+            match self.sockets.front.data.recv_bytes(DONTWAIT) {
                 Ok(message) => self.subscriptions.take(&message),
                 Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
                 Err(error) => return Err(error),
@@ -186,10 +196,13 @@ impl Collector {
 
     fn take_requests(&mut self, now: Moment) -> zmq::Result<()> {
         for _ in 0..TURN {
-            let Some(envelope) = Envelope::receive(&self.sockets.control)? else { break };
+            let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
                 Ok(Frame { body: Body::Request(request), .. }) => {
-                    self.busy = now;
+                    // Who reads pages all day keeps no collector alive.
+                    if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
+                        self.busy = now;
+                    }
                     self.answer(request, &envelope.from, now)
                 }
                 Ok(Frame { body, .. }) => {
@@ -203,7 +216,7 @@ impl Collector {
             };
             if let Some(body) = answer {
                 let bytes = self.encode(CONTROL, body, now);
-                self.counting.sent(&envelope.from.answer(&self.sockets.control, &bytes));
+                self.counting.sent(&envelope.from.answer(&self.sockets.front.control, &bytes));
             }
         }
         Ok(())
@@ -211,12 +224,19 @@ impl Collector {
 
     fn answer(&mut self, request: Request, viewer: &Address, now: Moment) -> Option<Body> {
         match request {
-            Request::Snapshot => Some(Body::Snapshot(HostSnapshot {
-                version: VERSION.to_owned(),
-                started: self.started,
-                base: self.config.base,
-                jobs: self.roster.snapshot(),
-            })),
+            Request::Snapshot => {
+                // Before it: who has the snapshot has all.
+                for exit in self.roster.exits() {
+                    let bytes = self.encode(CONTROL, Body::Exit(exit), now);
+                    self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+                }
+                Some(Body::Snapshot(HostSnapshot {
+                    version: VERSION.to_owned(),
+                    started: self.started,
+                    base: self.config.base,
+                    jobs: self.roster.snapshot(),
+                }))
+            }
             Request::Enable { job, on } => {
                 let identities = self.roster.identities(&job);
                 if identities.is_empty() {
@@ -251,7 +271,7 @@ impl Collector {
                 };
                 for stacks in known {
                     let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
-                    self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
+                    self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
                 }
                 for target in targets {
                     self.stacks.want(target, Some(viewer));
@@ -271,7 +291,7 @@ impl Collector {
         let is_its_own = self.roster.place_of(from) == Some((job, rank));
         let Some(viewer) = self.captures.viewer(number).filter(|_| is_its_own).cloned() else { return };
         let bytes = self.encode(CONTROL, body, now);
-        self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
+        self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
     }
 
     fn nobody(&self, job: &JobName) -> Body {
@@ -289,8 +309,17 @@ impl Collector {
             }
             let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
             for viewer in viewers {
-                self.counting.sent(&viewer.answer(&self.sockets.control, &bytes));
+                self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
             }
+        }
+    }
+
+    /// Publishes how ranks ended, once that is known whole.
+    fn tell_exits(&mut self, now: Moment) {
+        for exit in self.exits.turn(Instant::now()) {
+            tracing::warn!("{}: rank {} {}", exit.job, exit.rank, exit.sentence());
+            self.roster.keep_exit(&exit);
+            self.publish(Body::Exit(exit), now);
         }
     }
 
@@ -306,6 +335,7 @@ impl Collector {
                         self.publish(Body::Detail(detail), now);
                     }
                 }
+                Effect::Departed(departure) => self.exits.take(*departure),
                 Effect::Complain(about, detail) => self.complaints.raise(about, &detail, now),
             }
         }
@@ -326,6 +356,7 @@ impl Collector {
                 note(event);
                 topic::events(event.job())
             }
+            Body::Exit(exit) => topic::events(&exit.job),
             _ => return,
         };
         if !self.subscriptions.cover(&topic) {
@@ -333,7 +364,7 @@ impl Collector {
             return;
         }
         let bytes = self.encode(&topic, body, now);
-        let data = &self.sockets.data;
+        let data = &self.sockets.front.data;
         let outcome =
             data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));
         self.counting.sent(&outcome);

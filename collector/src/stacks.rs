@@ -21,6 +21,8 @@ use xpu_shared::{
     unit::Moment,
 };
 
+pub(crate) use native::crashed;
+pub(crate) use read::end_with_the_collector;
 pub use read::read;
 use reader::Reader;
 
@@ -48,6 +50,8 @@ pub(crate) struct Target {
     /// Threads in a call that can block, by the ledger page, when that was read.
     pub inside: Vec<Inside>,
     pub looked: Moment,
+    /// How it ended, as far as that is known.
+    pub ended: Option<String>,
 }
 
 /// Whether a process can be read.
@@ -57,6 +61,8 @@ pub(crate) enum Reach {
     Gone,
     /// In another process namespace: its number means nothing here.
     Elsewhere,
+    /// Another user's. Whoever says so much of a rank may say any number.
+    Foreign,
 }
 
 /// A target, and who waits for it.
@@ -158,10 +164,17 @@ impl Stacks {
         {
             let pid = wanted.target.pid;
             match wanted.target.reach {
-                Reach::Gone => answers.push(wanted.unread(format!("its process {pid} is gone"))),
+                Reach::Gone => {
+                    let how = wanted.target.ended.as_ref().map_or_else(String::new, |how| format!(": it {how}"));
+                    answers.push(wanted.unread(format!("its process {pid} is gone{how}")));
+                }
                 Reach::Elsewhere => answers.push(wanted.unread(format!(
                     "its process {pid} cannot be seen from here: it is in another container than this collector; \
                      start one with `xpu-top run` in there"
+                ))),
+                Reach::Foreign => answers.push(wanted.unread(format!(
+                    "its process {pid} is not this collector's user's, or has made itself unreadable \
+                     (PR_SET_DUMPABLE): start a collector as its user"
                 ))),
                 Reach::Here => match Reader::start(&self.program, wanted, now + LIMIT) {
                     Ok(reader) => self.readers.push(reader),
@@ -180,11 +193,20 @@ mod tests {
 
     fn target(natively: bool) -> Target {
         let (job, rank, pid) = ("a".into(), Rank(0), Pid(std::process::id()));
-        Target { job, rank, pid, reach: Reach::Here, natively, inside: Vec::new(), looked: Moment(0) }
+        Target {
+            job,
+            rank,
+            pid,
+            reach: Reach::Here,
+            natively,
+            inside: Vec::new(),
+            looked: Moment(0),
+            ended: None,
+        }
     }
 
     fn viewer(number: u8) -> Address {
-        Address { to: Identity(vec![number]), delimited: false }
+        Address { to: Identity(vec![number]), route: Vec::new() }
     }
 
     /// What is started is under way until the next turn.

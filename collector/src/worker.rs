@@ -1,23 +1,26 @@
 //! One rank as this host knows it: what it said, and what can be read of it when it says no more.
 
+mod ending;
 mod standstill;
 mod word;
 
 use std::{collections::VecDeque, time::Duration};
 
 use xpu_shared::{
+    endpoint::user_id,
     frame::{
-        Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankInfo,
-        RankStacks, Summary,
+        Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,
+        RankInfo, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
     ledger::{self, LedgerPage},
-    process::Process,
+    process::{self, Process},
     unit::{Moment, Nanoseconds},
 };
 
 use crate::{
     digest::{self, Known, Pending, inside},
+    exits::{MemoryKills, Surroundings},
     roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
@@ -63,6 +66,12 @@ pub(crate) struct Worker {
     stacks: Option<Box<RankStacks>>,
     /// Whether there is something the last digest did not say.
     unsaid: bool,
+    /// Whether it was said how it ended.
+    departed: bool,
+    /// How it ended, where it did not end well.
+    pub exit: Option<Box<RankExit>>,
+    memory: MemoryKills,
+    surroundings: Surroundings,
 }
 
 impl Worker {
@@ -88,10 +97,18 @@ impl Worker {
             telling: None,
             stacks: None,
             unsaid: true,
+            departed: false,
+            exit: None,
+            memory: MemoryKills::default(),
+            surroundings: Surroundings::default(),
             info,
             identity,
         };
         new.map_ledger();
+        // Else its number may be another process's here.
+        if new.ledger.is_some() {
+            (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
+        }
         new
     }
 
@@ -214,6 +231,7 @@ impl Worker {
         if !self.is_there() {
             return None;
         }
+        self.memory.look(now);
         let lives = self.process.lives();
         let silent_for = now.since(self.heard);
         let life = if lives == Some(false) {
@@ -230,6 +248,8 @@ impl Worker {
             return None;
         };
         self.consult_ledger(now);
+        // It ran none of its handlers (`os._exit(0)`), and all was well.
+        let life = if life == Life::Died && self.exited_well() { Life::Ended } else { life };
         self.become_life(life, now)
     }
 
@@ -266,6 +286,7 @@ impl Worker {
             rank: self.info.rank,
             pid: self.info.pid,
             reach: match self.process.lives() {
+                Some(true) if process::owner(self.info.pid) != Some(user_id()) => Reach::Foreign,
                 Some(true) => Reach::Here,
                 Some(false) => Reach::Gone,
                 None => Reach::Elsewhere,
@@ -273,6 +294,7 @@ impl Worker {
             natively,
             inside: reading.map(|page| inside(page.threads, now)).unwrap_or_default(),
             looked: now,
+            ended: self.exit.as_ref().map(|exit| exit.sentence()),
         }
     }
 

@@ -9,7 +9,7 @@
 //! The hook's own thread never asks for the interpreter's lock, so an interpreter that hangs holds up nothing. What the two
 //! sides want of each other are a few atomics.
 
-mod api;
+pub(crate) mod api;
 mod codes;
 mod open;
 mod serve;

@@ -15,10 +15,18 @@ use xpu_shared::{
 /// Longest command line that is carried.
 const LONGEST_PROGRAM: usize = 200;
 
-/// torchrun, Slurm, Open MPI, MPICH and PMI, in this order: under srun and torchrun together, torchrun's are right.
-const RANK: &[&str] = &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
-const WORLD_SIZE: &[&str] = &["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-const LOCAL_RANK: &[&str] = &["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
+/// torchrun, Slurm, Open MPI, MVAPICH, MPICH and PMI, in this order: under srun and torchrun together, torchrun's are right.
+const RANK: &[&str] =
+    &["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+const WORLD_SIZE: &[&str] =
+    &["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"];
+const LOCAL_RANK: &[&str] = &[
+    "LOCAL_RANK",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+];
 
 /// What is known of this process for as long as it lives.
 #[derive(Debug)]

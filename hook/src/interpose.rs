@@ -45,6 +45,9 @@ macro_rules! interpose {
             let ticket = entered.observe(|$lane| $before);
             // SAFETY: the caller keeps the library's own preconditions.
             let result = unsafe { real($($argument),*) };
+            if result != 0 {
+                $crate::last_words::failed(NAME, result);
+            }
             if let Some($ticket) = ticket {
                 let $result = result;
                 entered.observe(|$lane_after| $after);

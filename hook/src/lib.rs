@@ -38,6 +38,7 @@ mod kernels;
 mod lane;
 #[cfg(not(test))]
 mod last_resort;
+pub mod last_words;
 mod memory;
 pub mod nccl;
 mod observer;

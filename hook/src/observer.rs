@@ -32,7 +32,7 @@ use crate::{
     kernels,
     lane::Lane,
     lane::monotonic,
-    memory, publisher, rate, runtime, switch,
+    last_words, memory, publisher, rate, runtime, switch,
     work::Working,
 };
 
@@ -151,6 +151,7 @@ impl Observer {
         })?;
         let _ = observer.thread.set(handle.thread().clone());
         OBSERVER.store(ptr::from_ref(observer).cast_mut(), std::sync::atomic::Ordering::Release);
+        last_words::begin(observer);
         Some(observer)
     }
 
@@ -271,9 +272,18 @@ impl Observer {
     }
 }
 
+unsafe extern "C" {
+    /// As `atexit`, for a function that is told the code (`on_exit(3)`, glibc).
+    fn on_exit(
+        handler: extern "C" fn(libc::c_int, *mut libc::c_void),
+        argument: *mut libc::c_void,
+    ) -> libc::c_int;
+}
+
 /// Runs after the program's `main`, before its libraries are torn down.
-extern "C" fn at_exit() {
+extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     let _ = std::panic::catch_unwind(|| {
+        last_words::exits(code);
         if let Some(observer) = Observer::get() {
             observer.finish();
         }
@@ -289,6 +299,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Relaxed);
     capture::forget();
     functions::forget();
+    last_words::forget();
 }
 
 fn register_handlers() {
@@ -304,7 +315,7 @@ fn register_handlers() {
 /// hook's first call; the hook's own thread registers once more when it has seen CUDA work, so that it is asked first.
 pub(crate) fn register_exit() {
     // SAFETY: as above.
-    unsafe { libc::atexit(at_exit) };
+    unsafe { on_exit(at_exit, ptr::null_mut()) };
 }
 
 /// Those that a thread brings upon itself. Where they are blocked the process dies without its crash handlers having been asked.

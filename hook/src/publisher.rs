@@ -28,7 +28,7 @@ use crate::{
     guard,
     identity::Identity,
     lane::{Lane, monotonic},
-    memory,
+    last_words, memory,
     observer::{self, Observer},
     room, switch,
 };
@@ -116,6 +116,7 @@ impl Publisher {
         let mut exit_known = false;
         while !self.observer.is_stopping() {
             self.observer.ledger().beat(Moment::now());
+            last_words::look(self.observer);
             if memory::ran_out() {
                 // All that is left to say is that this process lives: ZeroMQ would need memory to say more.
                 thread::park_timeout(IDLE);

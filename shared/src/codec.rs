@@ -79,9 +79,11 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Snapshot(body) => payload(frame, body, &mut bytes),
         Body::Refusal(body) => payload(frame, body, &mut bytes),
         Body::Stacks(body) => payload(frame, body, &mut bytes),
+        Body::Relay(body) => payload(frame, body, &mut bytes),
         Body::Digest(body) => payload(frame, body, &mut bytes),
         Body::Detail(body) => payload(frame, body, &mut bytes),
         Body::Event(body) => payload(frame, body, &mut bytes),
+        Body::Exit(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
     }
     let length = u32::try_from(bytes.len() - HEADER).unwrap_or(u32::MAX);
@@ -123,9 +125,11 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         33 => body(kind, rest, Body::Snapshot),
         34 => body(kind, rest, Body::Refusal),
         35 => body(kind, rest, Body::Stacks),
+        36 => body(kind, rest, Body::Relay),
         64 => body(kind, rest, Body::Digest),
         65 => body(kind, rest, Body::Detail),
         66 => body(kind, rest, Body::Event),
+        67 => body(kind, rest, Body::Exit),
         96 => body(kind, rest, Body::CaptureSheet),
         kind => Err(DecodeError::Kind { kind }),
     }

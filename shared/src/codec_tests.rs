@@ -58,7 +58,22 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::CapturePart(crate::capture::example::part(1, 0))),
         frame(Body::CaptureSheet(crate::capture::example::sheet(&[0, 1]))),
+        frame(Body::Exit(crate::frame::RankExit::example())),
         frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
+        frame(Body::Relay(crate::frame::RelaySnapshot {
+            version: crate::VERSION.to_owned(),
+            started: crate::unit::Moment(7),
+            base: crate::endpoint::BasePort::DEFAULT,
+            hosts: vec![crate::frame::RelayedHost {
+                endpoint: crate::endpoint::Endpoint {
+                    host: "node1".to_owned(),
+                    base: crate::endpoint::BasePort::DEFAULT,
+                    ssh: None,
+                },
+                link: crate::road::Link::Down { why: "no answer".to_owned() },
+                called: Some("n1".into()),
+            }],
+        })),
     ]);
     all
 }

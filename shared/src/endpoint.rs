@@ -1,9 +1,10 @@
 //! Where things are: ports, the runtime directory, the socket of this host's collector.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -44,12 +45,37 @@ impl Default for BasePort {
     }
 }
 
+/// A collector as it was named in the hosts file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Endpoint {
+    pub host: String,
+    pub base: BasePort,
+    /// It is reached through the user's own ssh.
+    #[serde(skip)]
+    pub ssh: Option<Ssh>,
+}
+
+/// The command that is the user's ssh, with what it takes before the host: `ssh -p 2222`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ssh(pub Arc<str>);
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.base == BasePort::DEFAULT {
+            f.write_str(&self.host)
+        } else {
+            write!(f, "{}:{}", self.host, self.base.0)
+        }
+    }
+}
+
 /// Variables through which `xpu-top run` speaks to the hook.
 pub mod variable {
     /// Name of the job.
     pub const JOB: &str = "XPU_TOP_JOB";
     /// Where launchers (torchrun, Slurm, Open MPI and the like) say a process's rank, the first one set.
-    pub const RANKS: [&str; 5] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+    pub const RANKS: [&str; 6] =
+        ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
     /// Path of the socket of this host's collector.
     pub const SOCKET: &str = "XPU_TOP_SOCKET";
     /// Directory for sockets and locks, instead of the usual one.
@@ -68,6 +94,10 @@ pub mod variable {
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
     /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
     pub const CUPTI: &str = "XPU_TOP_CUPTI";
+    /// `0`: no signal handlers and no exception hook of Python, so ends are told by what is seen from outside.
+    pub const EXIT_REPORTS: &str = "XPU_TOP_EXIT_REPORTS";
+    /// Python files that are told of every rank's end, with commas between them.
+    pub const EXIT_PLUGIN: &str = "XPU_TOP_EXIT_PLUGIN";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

@@ -3,16 +3,19 @@
 mod cohort;
 mod dead;
 mod device;
+mod examiner;
 mod hang;
 mod link;
 mod pace;
 mod phrase;
+mod portrait;
 mod slow;
 mod wait;
 
 use std::time::Duration;
 
 pub use cohort::peers;
+pub use examiner::Examiner;
 pub use hang::patience;
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +94,19 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The process is gone.
+    /// The process is gone, and did not say why.
     Dead,
+    /// An exception of Python that nobody caught.
+    Exception,
+    /// A fatal signal.
+    Signal,
+    /// Killed by the kernel, for want of memory.
+    Oom,
+    /// It exited with a code that is not 0.
+    ExitCode,
+    /// An error of CUDA, after which nothing works, or of NCCL.
+    CudaError,
+    NcclError,
     /// The process lives and runs no more.
     Stopped,
     /// A communicator is being made, and not all come to it.
@@ -158,19 +172,9 @@ impl Finding {
 /// summed where few collectives are timed, and the one before them.
 pub const WATCHED: u32 = 13;
 
-/// All that is wrong with `job` at `now`, worst first.
+/// All that is wrong with `job` at `now`, worst first. Who asks every second keeps an [`Examiner`].
 pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
-    let dead = dead::ranks(job, now);
-    // Who lost a rank waits for it: that is no finding of its own.
-    let hang = if dead.is_none() { hang::examine(job, now) } else { None };
-    let stands = dead.is_some() || hang.is_some();
-    let slow = slow::ranks(job);
-    let link = link::slow(job).filter(|_| !stands);
-    // What a slow rank takes of all steps is told with it.
-    let explained = stands || link.is_some() || !slow.is_empty();
-    let pace = if explained { None } else { pace::changes(job) };
-    let devices = device::troubles(job, now);
-    dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
+    Examiner::default().examine(job, now)
 }
 
 /// A rank of a job that stands waits once it has not moved for this long, and for twice its usual step.

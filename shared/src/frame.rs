@@ -10,6 +10,8 @@ mod advance;
 mod capture;
 mod device;
 mod digest;
+mod exit;
+mod relay;
 mod stacks;
 mod summary;
 
@@ -23,6 +25,8 @@ pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
+pub use exit::{ApiError, Asked, Ending, FatalSignal, PythonException, RankExit, TERM, signal_name};
+pub use relay::{RelaySnapshot, RelayedHost};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
@@ -74,8 +78,12 @@ pub enum Body {
     Detail(RankDetail),
     /// Collector to viewers, topic `<job>/e`.
     Event(Event),
+    /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank ended, and not well.
+    Exit(RankExit),
     /// Collector to viewer: a request was not carried out, and what to do.
     Refusal(String),
+    /// Relay to viewer: which hosts are behind it, in answer to [`Request::Snapshot`] and before theirs.
+    Relay(RelaySnapshot),
     /// In a file only: what was asked for of a capture.
     CaptureSheet(CaptureSheet),
 }
@@ -93,9 +101,11 @@ impl Body {
             Self::Snapshot(_) => 33,
             Self::Refusal(_) => 34,
             Self::Stacks(_) => 35,
+            Self::Relay(_) => 36,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
+            Self::Exit(_) => 67,
             Self::CaptureSheet(_) => 96,
         }
     }

@@ -66,6 +66,16 @@ impl Histogram {
         (!self.0.is_empty()).then(|| Nanoseconds(self.0.max()))
     }
 
+    /// The values that were recorded, to two digits, each with how often.
+    pub fn recorded(&self) -> impl Iterator<Item = (Nanoseconds, u64)> {
+        self.0.iter_recorded().map(|value| (Nanoseconds(value.value_iterated_to()), value.count_at_value()))
+    }
+
+    /// All of them together.
+    pub fn sum(&self) -> Nanoseconds {
+        Nanoseconds((self.0.mean() * self.0.len() as f64) as u64)
+    }
+
     /// How many values lie in each of so many equal parts of the span between two; those outside count in the first or the last.
     pub fn parts(&self, from: Nanoseconds, to: Nanoseconds, parts: usize) -> Vec<u64> {
         let mut counts = vec![0_u64; parts];

@@ -14,9 +14,10 @@ mod transfers;
 use std::collections::BTreeMap;
 
 pub use breakdown::Breakdown;
-pub use join::{Join, Joins};
+pub use join::{Join, Joins, Place};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
+use rank::SAMPLES;
 pub use rank::{RankView, Sample};
 pub use rhythm::Beat;
 use rhythm::Rhythm;
@@ -25,7 +26,7 @@ pub use transfers::{Track, Traffic, Transfers};
 
 use crate::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostDigest, HostSnapshot, RankDigest, RankInfo},
+    frame::{Body, Event, Frame, HostDigest, HostSnapshot, RankDigest, RankExit, RankInfo},
     id::{HostName, JobName, Rank},
     unit::{GigabytesPerSecond, Moment, Nanoseconds},
 };
@@ -83,8 +84,12 @@ impl Jobs {
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
             Body::Event(Event::Joined(info)) => self.job_mut(&info.job).introduce(&frame.host, info),
             Body::Event(Event::Life { job, rank, pid, life }) => {
-                self.job_mut(job).with_rank(*rank, |view| view.set_life(*pid, *life, frame.now));
+                self.job_mut(job).with_rank(*rank, |view| {
+                    view.set_life(*pid, *life, frame.now);
+                    true
+                });
             }
+            Body::Exit(exit) => self.job_mut(&exit.job).take_exit(exit),
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Hello(_)
             | Body::Summary(_)
@@ -94,6 +99,7 @@ impl Jobs {
             | Body::CaptureAnswer(_)
             | Body::CapturePart(_)
             | Body::CaptureSheet(_)
+            | Body::Relay(_)
             | Body::Refusal(_) => {}
         }
     }
@@ -108,6 +114,16 @@ impl Jobs {
                 }
             }
         }
+    }
+
+    /// Forgets ranks, and jobs of which none is left.
+    pub fn forget(&mut self, gone: impl Fn(&JobName, Rank) -> bool) {
+        for job in self.known.values_mut() {
+            let before = job.ranks.len();
+            job.ranks.retain(|&rank, _| !gone(&job.name, rank));
+            job.revision += u64::from(job.ranks.len() != before);
+        }
+        self.known.retain(|_, job| !job.ranks.is_empty());
     }
 
     /// It says so every two seconds, and mostly the same.
@@ -163,6 +179,8 @@ pub struct Job {
     /// By host, as its collector said last.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
+    /// How ranks ended that did not end well: may come before they are introduced.
+    exits: BTreeMap<Rank, RankExit>,
     revision: u64,
 }
 
@@ -175,6 +193,7 @@ impl Job {
             transfers: Transfers::default(),
             turned_away: BTreeMap::new(),
             stacks: Stacks::default(),
+            exits: BTreeMap::new(),
             revision: 0,
         }
     }
@@ -182,24 +201,41 @@ impl Job {
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.revision += 1;
         let view = self.ranks.entry(info.rank).or_insert_with(|| RankView::new(host.clone(), info.pid));
-        view.introduce(host, info);
+        view.introduce(host, info, self.revision);
+        view.take_exit(self.exits.get(&info.rank));
     }
 
     fn digest(&mut self, frame: &Frame, digest: &RankDigest) {
         self.revision += 1;
         let Frame { host, now, .. } = frame;
         let view = self.ranks.entry(digest.rank).or_insert_with(|| RankView::new(host.clone(), digest.pid));
-        view.digest(host, *now, digest, &mut self.joins, &mut self.transfers);
+        view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
+        view.take_exit(self.exits.get(&digest.rank));
+    }
+
+    fn take_exit(&mut self, exit: &RankExit) {
+        self.exits.insert(exit.rank, exit.clone());
+        self.with_rank(exit.rank, |view| {
+            view.take_exit(Some(exit));
+            true
+        });
     }
 
     fn detail(&mut self, rank: Rank, detail: &crate::frame::RankDetail) {
-        self.with_rank(rank, |view| view.detail(&detail.summary));
+        self.with_rank(rank, |view| {
+            view.detail(&detail.summary);
+            // No finding is made of it.
+            false
+        });
     }
 
-    fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView)) {
+    /// `change` says whether it was one.
+    fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView) -> bool) {
         self.revision += 1;
-        if let Some(view) = self.ranks.get_mut(&rank) {
-            change(view);
+        if let Some(view) = self.ranks.get_mut(&rank)
+            && change(view)
+        {
+            view.changed = self.revision;
         }
     }
 
@@ -253,10 +289,7 @@ impl Job {
         &self,
         samples: impl Iterator<Item = &'a Sample>,
     ) -> Option<GigabytesPerSecond> {
-        let rates = samples.filter_map(|sample| {
-            let transfer = self.complete(sample)?.transfer();
-            GigabytesPerSecond::from_work(sample.bus_bytes as f64, transfer).map(|rate| rate.0)
-        });
+        let rates = samples.filter_map(|sample| rate(sample, self.complete(sample)?));
         median(rates.collect()).map(GigabytesPerSecond)
     }
 
@@ -292,7 +325,7 @@ impl Job {
     }
 
     fn join(&self, sample: &Sample) -> Option<&Join> {
-        self.joins.get(sample.communicator, sample.sequence)
+        self.joins.get(sample.place, sample.communicator, sample.sequence)
     }
 
     /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last to come, the
@@ -311,14 +344,33 @@ impl Job {
         self.lateness_of(self.ranks.get(&rank)?.samples())
     }
 
+    /// Bus bandwidth and lateness of a rank of this job: both are of the same collectives, which are looked up once.
+    pub fn meeting(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
+        let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
+        for sample in view.samples() {
+            let Some(join) = self.complete(sample) else { continue };
+            late.push(late_by(sample, join));
+            rates.extend(rate(sample, join));
+        }
+        let late = median(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64));
+        (median(rates).map(GigabytesPerSecond), late)
+    }
+
     /// The same over some of a rank's timed collectives.
     pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
-        let late = samples.filter_map(|sample| {
-            let longest = self.complete(sample)?.longest();
-            Some(longest.0.saturating_sub(sample.duration.0) as f64)
-        });
+        let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
         median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
     }
+}
+
+/// GB/s over the bus, once all had come.
+fn rate(sample: &Sample, join: &Join) -> Option<f64> {
+    GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
+}
+
+/// Nanoseconds after the first rank.
+fn late_by(sample: &Sample, join: &Join) -> f64 {
+    join.longest().0.saturating_sub(sample.duration.0) as f64
 }
 
 /// How much is seen of a communicator of which not all is.

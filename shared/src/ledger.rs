@@ -7,12 +7,14 @@
 
 mod call;
 mod communicator;
+mod last;
 mod page;
 mod sync;
 mod thread;
 
 pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading};
+pub use last::{Bytes, Claimed, ErrorReading, Fault, FaultReading, LastReading, LastWords, REGISTERS};
 pub use page::LedgerPage;
 pub use thread::{ThreadLine, ThreadReading};
 
@@ -23,7 +25,7 @@ use crate::{
 use sync::{AtomicU64, Relaxed};
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x04");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
@@ -44,6 +46,8 @@ pub struct Ledger {
     step_at: AtomicU64,
     pub communicators: [CommunicatorLine; COMMUNICATORS],
     pub threads: [ThreadLine; THREADS],
+    /// What it notes of its own end. Takes no memory before that.
+    pub last: LastWords,
 }
 
 impl Ledger {
@@ -56,10 +60,14 @@ impl Ledger {
         self.step_at.store(now.0, Relaxed);
     }
 
+    pub fn pid(&self) -> Pid {
+        Pid(self.pid.load(Relaxed) as u32)
+    }
+
     pub fn read(&self) -> Reading {
         let threads = self.threads.iter().filter_map(ThreadLine::read).collect();
         Reading {
-            pid: Pid(self.pid.load(Relaxed) as u32),
+            pid: self.pid(),
             heartbeat: Moment(self.heartbeat.load(Relaxed)),
             step: Step(self.step.load(Relaxed)),
             step_at: Moment(self.step_at.load(Relaxed)),

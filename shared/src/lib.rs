@@ -10,7 +10,8 @@
 //! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
 //! [`recording`] is a file of frames, [`capture`] what such a file holds of a few steps recorded whole.
 //! [`stack`] merges the stacks of many ranks into one tree.
-//! Nothing here reads a clock or the network by itself; time comes in as an argument.
+//! [`hosts`] reads which hosts there are, [`road`] is the way to one: who watches takes it, and who relays.
+//! But for [`road`], nothing here reads a clock or the network by itself; time comes in as an argument.
 
 pub mod capture;
 pub mod change_point;
@@ -18,12 +19,14 @@ pub mod codec;
 pub mod collective;
 pub mod datatype;
 pub mod endpoint;
+pub mod error_name;
 pub mod expected;
 pub mod finding;
 pub mod frame;
 pub mod functions;
 pub mod gemm;
 pub mod histogram;
+pub mod hosts;
 pub mod id;
 pub mod job;
 pub mod key;
@@ -31,6 +34,7 @@ pub mod ledger;
 pub mod peak;
 pub mod process;
 pub mod recording;
+pub mod road;
 pub mod sampling;
 pub mod simulation;
 pub mod socket;
@@ -40,3 +44,13 @@ pub mod unit;
 
 /// The version every part reports; all crates of the workspace share it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What `--version` says: the version, and of packages what they were built from, when, and against which C library.
+pub fn build() -> &'static str {
+    static BUILD: std::sync::LazyLock<String> =
+        std::sync::LazyLock::new(|| match option_env!("XPU_TOP_BUILD") {
+            Some(from) => format!("{VERSION} ({from})"),
+            None => VERSION.to_owned(),
+        });
+    &BUILD
+}

@@ -3,7 +3,7 @@
 //! By start time and not by number alone: a pid is used again. Through `/proc` and not a pidfd: kernels before 5.3 are
 //! still in use on clusters.
 
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt as _};
 
 use crate::id::Pid;
 
@@ -33,6 +33,11 @@ impl Process {
             Self::Elsewhere => None,
         }
     }
+}
+
+/// The user whose process it is, by the kernel; `None` when there is none to be seen.
+pub fn owner(pid: Pid) -> Option<u32> {
+    Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
 struct Stat {

@@ -1,8 +1,10 @@
 //! The ZeroMQ sockets of xpu-top, set up once: bounded queues, no lingering, heartbeats, CURVE where there is a key.
 
+use std::ffi::c_int;
+
 use zmq::{Context, Socket, SocketType};
 
-use crate::{codec, key::Key};
+use crate::{codec, endpoint::user_id, key::Key};
 
 /// Messages a worker queues for its collector before it drops: half a minute at the usual rate.
 const WORKER_QUEUE: i32 = 64;
@@ -15,6 +17,9 @@ const CONTROL_QUEUE: i32 = 1_000;
 
 /// A peer that is silent for this long is taken for gone, and connected to anew.
 const HEARTBEAT_MS: i32 = 2_000;
+
+/// A peer that has not said who it is by then is let go, so that connections that say nothing do not add up.
+const HANDSHAKE_MS: i32 = 5_000;
 
 /// Longest wait between two attempts to connect.
 const RECONNECT_MAX_MS: i32 = 5_000;
@@ -35,6 +40,7 @@ fn over_tcp(context: &Context, kind: SocketType, queue: i32) -> zmq::Result<Sock
     socket.set_heartbeat_ivl(HEARTBEAT_MS)?;
     socket.set_heartbeat_timeout(HEARTBEAT_MS * 3)?;
     socket.set_heartbeat_ttl(HEARTBEAT_MS * 3)?;
+    socket.set_handshake_ivl(HANDSHAKE_MS)?;
     Ok(socket)
 }
 
@@ -56,11 +62,32 @@ pub fn worker(context: &Context) -> zmq::Result<Socket> {
     make(context, zmq::DEALER, WORKER_QUEUE)
 }
 
-/// The collector's end of the ipc socket. The caller binds it.
+/// The collector's end of the ipc socket, which takes connections of this user and of root alone, whatever the mode of
+/// the socket and its directory. The caller binds it.
 pub fn workers(context: &Context) -> zmq::Result<Socket> {
-    let socket = make(context, zmq::ROUTER, WORKER_QUEUE * 256)?;
+    let mut socket = make(context, zmq::ROUTER, WORKER_QUEUE * 256)?;
     socket.set_router_handover(true)?;
+    for user in [user_id(), 0] {
+        admit(&mut socket, user)?;
+    }
     Ok(socket)
+}
+
+/// Lets processes of this user connect to a Unix socket, and once called, nobody who was not named so
+/// (`ZMQ_IPC_FILTER_UID`, which the zmq crate leaves out).
+fn admit(socket: &mut Socket, user: u32) -> zmq::Result<()> {
+    const IPC_FILTER_UID: c_int = 59;
+    // SAFETY: the socket lives through the call, which reads four bytes of `user` (zmq_setsockopt(3), uid_t).
+    let rc = unsafe {
+        zmq_sys::zmq_setsockopt(
+            socket.as_mut_ptr(),
+            IPC_FILTER_UID,
+            (&raw const user).cast(),
+            size_of::<u32>(),
+        )
+    };
+    // SAFETY: zmq_errno has no precondition.
+    if rc == 0 { Ok(()) } else { Err(zmq::Error::from_raw(unsafe { zmq_sys::zmq_errno() })) }
 }
 
 /// The collector's data socket: an XPUB, so that the collector can leave unsaid what nobody subscribed to.
@@ -78,6 +105,13 @@ pub fn subscriber(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
+/// A relay's data socket to the hosts behind it: an XSUB, which takes subscriptions as messages. The caller connects it.
+pub fn relayed(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
+    let socket = over_tcp(context, zmq::XSUB, PUBLISH_QUEUE)?;
+    connect_with(&socket, key)?;
+    Ok(socket)
+}
+
 /// The collector's control socket. The caller binds it.
 pub fn control_server(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
     let socket = over_tcp(context, zmq::ROUTER, CONTROL_QUEUE)?;
@@ -90,4 +124,16 @@ pub fn control_client(context: &Context, key: Option<&Key>) -> zmq::Result<Socke
     let socket = over_tcp(context, zmq::DEALER, CONTROL_QUEUE)?;
     connect_with(&socket, key)?;
     Ok(socket)
+}
+
+/// Lets this process have so many descriptors, as far as it may: the usual soft limit is 1024.
+pub fn raise_descriptor_limit(needed: usize) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let needed = needed as libc::rlim_t;
+    // SAFETY: the pointer is to a live rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < needed {
+        limit.rlim_cur = needed.min(limit.rlim_max);
+        // SAFETY: the pointer is to a live rlimit; a refusal leaves the old limit.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
 }

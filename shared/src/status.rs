@@ -3,6 +3,7 @@
 mod activity;
 mod detail;
 mod device;
+mod exit;
 mod stacks;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::{
 pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 pub use device::{DeviceStatus, XidStatus};
+pub use exit::ExitStatus;
 pub use stacks::StackStatus;
 
 /// Texts of blindness passed on; ranks mostly say the same.
@@ -129,6 +131,9 @@ pub struct RankStatus {
     /// Threads inside a call that can block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideStatus>,
+    /// How it ended, where it did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -197,7 +202,7 @@ pub enum ExitCode {
 impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
         let findings = finding::examine(job, now);
-        let mut ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank)).collect();
+        let mut ranks: Vec<_> = job.ranks().map(|(rank, view)| rank_line(job, rank, view)).collect();
         for rank in &mut ranks {
             rank.state =
                 job.rank(rank.rank).map_or(rank.state, |view| finding::state(&findings, rank.rank, view));
@@ -287,7 +292,13 @@ pub fn blind(job: &Job) -> Vec<String> {
 /// One rank's line.
 pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
     let view = job.rank(rank).expect("the caller took the rank from this job");
+    rank_line(job, rank, view)
+}
+
+/// The same of a rank that was found already.
+pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
+    let (bus_gb_s, lateness) = job.meeting(view);
     RankStatus {
         rank,
         host: view.host().clone(),
@@ -300,8 +311,8 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         loss: view.loss(),
         mfu: view.utilisation(),
         gemm_tflops: view.gemm_rate(),
-        bus_gb_s: job.bus_bandwidth(rank),
-        lateness_ms_p50: job.lateness(rank).map(Nanoseconds::milliseconds),
+        bus_gb_s,
+        lateness_ms_p50: lateness.map(Nanoseconds::milliseconds),
         state: view.life().into(),
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
@@ -316,6 +327,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
         collectives: view.collectives().map(|total| detail::collective(job, view, total)).collect(),
         communicators: detail::communicators(view),
         inside: view.latest().map(detail::inside).unwrap_or_default(),
+        exit: view.exit().map(ExitStatus::from),
     }
 }
 

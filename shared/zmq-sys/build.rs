@@ -1,7 +1,8 @@
 //! Builds the vendored libzmq against the vendored libsodium, so that CURVE works.
 //!
 //! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then answers EINVAL.
-//! This file is the only thing that differs from it: libsodium, and descriptors that are closed on exec.
+//! This file is the only thing that differs from it: libsodium, descriptors that are closed on exec, and Unix sockets
+//! that can ask the kernel who connects.
 
 use std::env;
 
@@ -13,8 +14,9 @@ fn main() {
     // zeromq-src finds out nothing about the system, so all that libzmq opens would go on to programs its host starts.
     let close_on_exec = "-DZMQ_IOTHREAD_POLLER_USE_EPOLL_CLOEXEC -DZMQ_HAVE_EVENTFD_CLOEXEC \
                          -DZMQ_HAVE_SOCK_CLOEXEC -DHAVE_ACCEPT4";
+    let peer_credentials = "-DZMQ_HAVE_SO_PEERCRED";
     // libzmq is somebody else's code: its compiler warnings are not for the users of this one.
-    env::set_var("CXXFLAGS", format!("{} -w {close_on_exec}", env::var("CXXFLAGS").unwrap_or_default()));
+    env::set_var("CXXFLAGS", format!("{} -w {close_on_exec} {peer_credentials}", env::var("CXXFLAGS").unwrap_or_default()));
     // zeromq-src prints the search path in quotes, which the linker takes as part of the name.
     println!("cargo:rustc-link-search=native={lib}");
     zeromq_src::Build::new()

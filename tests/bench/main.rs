@@ -31,6 +31,10 @@ fn main() {
         screen::cost(&mut table);
         return table.foot();
     }
+    if only.as_deref() == Some("replay") {
+        replay::scrub(&mut table);
+        return table.foot();
+    }
     launch::cost(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));

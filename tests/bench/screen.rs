@@ -17,7 +17,7 @@ const RANKS_PER_HOST: u32 = 8;
 const RANKS: [u32; 3] = [8, 1_024, 10_000];
 const SIZES: [(u16, u16); 3] = [(80, 24), (132, 40), (260, 70)];
 
-/// Seconds of a job that are drawn, one picture each.
+/// Seconds of a job that are drawn.
 const DRAWN: u32 = 10;
 
 /// Twenty pictures a second, and the rest of it is others'.
@@ -25,8 +25,8 @@ const PICTURE_MS: f64 = 50.0;
 const FIRST_PICTURE_MS: f64 = 2_000.0;
 const MEMORY_MIB: f64 = 512.0;
 
-/// Pictures in a second in which hosts keep on sending.
-const PICTURES: u32 = 10;
+/// Pictures in a second in which hosts keep on sending, each at its own time.
+const PICTURES: usize = 10;
 
 /// Names the one that is told how many ranks it is to remember.
 pub(crate) const MEMORY: &str = "screen-memory";
@@ -76,10 +76,11 @@ fn drawn(lab: &mut Lab, ranks: u32, width: u16, height: u16, table: &mut Table) 
     pen.draw(lab.app()).expect("a line takes all");
     let (mut folded, mut pictures) = (Duration::ZERO, Vec::new());
     for _ in 0..DRAWN {
-        folded += lab.timed_second();
-        let began = Instant::now();
-        pen.draw(lab.app()).expect("a line takes all");
-        pictures.push(began.elapsed());
+        folded += lab.timed_parts(PICTURES, |app| {
+            let began = Instant::now();
+            pen.draw(app).expect("a line takes all");
+            pictures.push(began.elapsed());
+        });
     }
     drop(pen);
     let all = line.bytes;
@@ -91,9 +92,11 @@ fn drawn(lab: &mut Lab, ranks: u32, width: u16, height: u16, table: &mut Table) 
     let each = all.saturating_sub(line.bytes) as f64 / f64::from(DRAWN);
     pictures.sort_unstable();
     let longest = pictures[pictures.len() - 1];
-    let mean = pictures.iter().sum::<Duration>() / DRAWN;
-    let share = (folded / DRAWN + mean * PICTURES).as_secs_f64() * 100.0;
+    let drawn = pictures.iter().sum::<Duration>();
+    let share = ((folded + drawn) / DRAWN).as_secs_f64() * 100.0;
     let what = |of: &str| format!("{ranks} ranks, {width}x{height}: {of}");
+    let middle = pictures[pictures.len() / 2];
+    table.row(Row::new(what("picture, median"), ms(middle), "ms"));
     table.row(Row::new(what("picture, longest"), ms(longest), "ms").at_most(PICTURE_MS));
     table.row(Row::new(what("a second later"), each, "B").note(format!("whole {} B", line.bytes)));
     table.row(Row::new(what("of a core, at ten pictures a second"), share, "%"));

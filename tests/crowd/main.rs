@@ -12,6 +12,16 @@ use xpu_tests::{
 const HOSTS: u32 = 12;
 const RANKS_PER_HOST: u32 = 8;
 
+/// What each view shows of a job that runs and has no trouble. Not that of one rank and those of products and steps: they ask for
+/// details, which are counted here.
+const VIEWS: [(&str, &str); 5] = [
+    ("4", "Communicators"),
+    ("6", "Who is where"),
+    ("7", "Came and went"),
+    ("8", "In this folder"),
+    ("9", "9 hosts"),
+];
+
 #[test]
 fn hosts_come_and_go_and_the_screen_says_so() {
     let (place, crowd) = (Place::new(), Crowd::new(HOSTS, RANKS_PER_HOST));
@@ -25,6 +35,10 @@ fn hosts_come_and_go_and_the_screen_says_so() {
     crowd.speak(10..HOSTS);
     terminal.shows("LIVE").shows("96 of 96").hides("hosts down");
     assert_eq!((lost(&terminal.text()), crowd.tally().refused.load(Relaxed)), (Some(0), 0));
+    // Every view of a job that runs is a key away.
+    for (key, shown) in VIEWS {
+        terminal.keys(key).shows(shown).keys("1").shows("GEMM TFLOPS");
+    }
     // Details are of whom one looks at, and of nobody else.
     assert_eq!(crowd.tally().details.load(Relaxed), 0);
     terminal.keys("jjj\r");

@@ -21,6 +21,15 @@ const RANKS_PER_HOST: u32 = 8;
 /// Between two lines of the table.
 const EVERY: Duration = Duration::from_secs(10);
 
+/// Between two keys: uneven to the second, so that they meet all that is done once in one.
+const BETWEEN: Duration = Duration::from_millis(530);
+
+/// What stands in the help and nowhere else.
+const HELP: &str = "╭ Help";
+
+/// A key that is not answered by then never is.
+const LONGEST: Duration = Duration::from_mins(1);
+
 fn main() {
     let number =
         |at, otherwise: u32| env::args().nth(at).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
@@ -37,17 +46,26 @@ fn main() {
     let first = first_figures(&terminal, began);
     println!("first picture with figures after {:.2} s", first.as_secs_f64());
     println!(
-        "{:>6} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>9} {:>6}",
-        "s", "heard", "dropped", "refused", "RSS MiB", "CPU %", "screen B/s", "late ms", "load"
+        "{:>6} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>12} {:>8} {:>6}",
+        "s",
+        "heard",
+        "dropped",
+        "refused",
+        "RSS MiB",
+        "CPU %",
+        "screen B/s",
+        "sent late ms",
+        "key ms",
+        "load"
     );
     let (mut cpu, mut bytes, mut at) = (cpu_seconds(terminal.pid()), terminal.bytes(), Instant::now());
     while began.elapsed() < Duration::from_secs(seconds.into()) {
-        thread::sleep(EVERY);
+        let key = keys_answered(&terminal, EVERY);
         let (cpu_now, bytes_now, passed) =
             (cpu_seconds(terminal.pid()), terminal.bytes(), at.elapsed().as_secs_f64());
         let screen = terminal.text();
         println!(
-            "{:>6.0} {:>9} {:>9} {:>8} {:>8.0} {:>8.1} {:>10.0} {:>9.1} {:>6}",
+            "{:>6.0} {:>9} {:>9} {:>8} {:>8.0} {:>8.1} {:>10.0} {:>12.1} {:>8.1} {:>6}",
             began.elapsed().as_secs_f64(),
             below(&screen, "ranks").unwrap_or_default(),
             below(&screen, "dropped").unwrap_or_default(),
@@ -56,6 +74,7 @@ fn main() {
             (cpu_now - cpu) / passed * 100.0,
             (bytes_now - bytes) as f64 / passed,
             crowd.tally().late.swap(0, Relaxed) as f64 / 1e3,
+            key.as_secs_f64() * 1e3,
             load(),
         );
         (cpu, bytes, at) = (cpu_now, bytes_now, Instant::now());
@@ -68,6 +87,25 @@ fn main() {
     println!("{}", terminal.text());
     terminal.keys("q");
     terminal.end();
+}
+
+/// Asks for help and closes it for so long, twice a second, and says how long the screen took for that at most.
+fn keys_answered(terminal: &Terminal, long: Duration) -> Duration {
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    for (key, opens) in [("?", true), ("\x1b", false)].into_iter().cycle() {
+        if began.elapsed() >= long && opens {
+            break;
+        }
+        let pressed = Instant::now();
+        terminal.keys(key);
+        while terminal.text().contains(HELP) != opens {
+            assert!(pressed.elapsed() < LONGEST, "{key:?} was not answered:\n{}", terminal.text());
+            thread::sleep(Duration::from_millis(1));
+        }
+        longest = longest.max(pressed.elapsed());
+        thread::sleep(BETWEEN.saturating_sub(pressed.elapsed()));
+    }
+    longest
 }
 
 /// When the first ranks are on the screen.

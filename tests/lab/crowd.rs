@@ -220,7 +220,7 @@ impl Cast {
     fn answer(&mut self, host: usize) {
         let Some(voice) = &self.voices[host] else { return };
         while let Ok(parts) = voice.control.recv_multipart(DONTWAIT) {
-            let [from, payload] = &parts[..] else { continue };
+            let Some((payload, back)) = parts.split_last() else { continue };
             let Ok(Frame { body: Body::Request(Request::Snapshot), .. }) = codec::decode(payload) else {
                 continue;
             };
@@ -228,8 +228,9 @@ impl Cast {
                 self.known = (self.second, self.simulation.snapshots(BEFORE + self.second));
             }
             let answer = &self.known.1[host];
-            let sent = voice.control.send(&from[..], SNDMORE | DONTWAIT);
-            let sent = sent.and_then(|()| voice.control.send(codec::encode(answer), DONTWAIT));
+            let answer = codec::encode(answer);
+            let parts = back.iter().chain([&answer]);
+            let sent = voice.control.send_multipart(parts, DONTWAIT);
             let counted = if sent.is_ok() { &self.tally.snapshots } else { &self.tally.refused };
             counted.fetch_add(1, Relaxed);
         }

@@ -17,6 +17,17 @@ use crate::{
 /// The collector's first port.
 pub const BASE: &str = "29600";
 
+/// A rank that trains without end: a product, a collective over all ranks, a step.
+pub const TRAINS: &str = "
+comm = communicator()
+while True:
+    ok(gemm_ex(256, 256, 256))
+    ok(all_reduce(comm, 1000))
+    sync()
+    step()
+    time.sleep(0.02)
+";
+
 /// A host of its own: a loopback address nobody else has, and a collector with a key that listens there.
 #[derive(Debug)]
 pub struct Host {

@@ -10,6 +10,7 @@
 
 pub mod built;
 mod change;
+pub mod core_time;
 pub mod crowd;
 pub mod film;
 pub mod host;
@@ -17,6 +18,7 @@ pub mod listener;
 pub mod place;
 pub mod program;
 pub mod pty;
+pub mod relay;
 mod standstill;
 
 use std::{
@@ -47,6 +49,7 @@ use xpu_top::{
 };
 
 use change::Change;
+use core_time::on_core;
 use standstill::Standstill;
 
 /// Seconds a job has been running when it is first seen.
@@ -187,9 +190,27 @@ impl Lab {
         self.second += 1;
         self.tell_time();
         let frames = self.digests();
-        let began = Instant::now();
+        let began = on_core();
         self.arrive(frames);
-        began.elapsed()
+        on_core().saturating_sub(began)
+    }
+
+    /// One more second in which hosts speak one after the other, in so many parts, and what is to be done after each. How long it took to
+    /// take in what arrived.
+    pub fn timed_parts(&mut self, parts: usize, mut after: impl FnMut(&mut App)) -> Duration {
+        self.second += 1;
+        self.tell_time();
+        let mut frames = self.digests();
+        let each = frames.len().div_ceil(parts).max(1);
+        let mut taken = Duration::ZERO;
+        while !frames.is_empty() {
+            let rest = frames.split_off(each.min(frames.len()));
+            let began = Instant::now();
+            self.arrive(std::mem::replace(&mut frames, rest));
+            taken += began.elapsed();
+            after(&mut self.app);
+        }
+        taken
     }
 
     /// Lets time pass in which nothing is heard but what `heard` lets through.
@@ -307,7 +328,7 @@ impl Lab {
 }
 
 fn endpoint(simulation: &Simulation, host: u32) -> Endpoint {
-    Endpoint { host: simulation.host(host).to_string(), base: BasePort::DEFAULT }
+    Endpoint { host: simulation.host(host).to_string(), base: BasePort::DEFAULT, ssh: None }
 }
 
 fn named(name: &str) -> Key {

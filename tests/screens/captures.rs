@@ -46,7 +46,7 @@ fn listing(lab: &Lab) -> Listing {
             ),
         ),
     ];
-    Listing { files, left_out: 0, failure: None }
+    Listing { looked: lab.now(), files, left_out: 0, failure: None }
 }
 
 fn with_files() -> Lab {
@@ -171,6 +171,21 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
+}
+
+/// A recording of last month has its own time, and the files beside it have none of that.
+#[test]
+fn files_are_as_old_as_they_are_whatever_time_is_shown() {
+    let mut lab = with_files();
+    let shown = lab.screen(132, 40).text();
+    let mut listing = listing(&lab);
+    let later = Duration::from_hours(24 * 54);
+    listing.looked = listing.looked.after(later);
+    for file in &mut listing.files {
+        file.written = file.written.after(later);
+    }
+    update(lab.app(), Action::Listed(listing));
+    assert_eq!(lab.screen(132, 40).text(), shown);
 }
 
 #[test]

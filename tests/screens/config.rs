@@ -26,6 +26,17 @@ fn help_lists_every_binding_as_it_is_bound() {
 }
 
 #[test]
+fn sentences_name_keys_as_they_are_bound() {
+    let mut lab = one_slow();
+    lab.screen(200, 60).shows("f shows why");
+    let config = "[keys]\nfindings = [\"7\", \"F5\"]\nrecord = \"F6\"\ncapture = []\n";
+    lab.app().configure(&Config::read(config).expect("it is fine"));
+    lab.screen(200, 60).shows("F5 shows why").hides("f shows why");
+    lab.keys("8").screen(200, 60).shows("F6 records what is seen");
+    assert_eq!(xpu_top::keymap::Keymap::default().key(Scope::Stacks, "read-stacks"), "r");
+}
+
+#[test]
 fn it_opens_with_what_is_asked_for() {
     let mut lab = one_slow();
     let config =

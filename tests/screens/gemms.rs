@@ -26,6 +26,7 @@ fn each_shape_has_its_rate_its_share_and_its_slowest_rank() {
     }
     // The rank that is slowest at it, alone.
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
+    lab.keys("<Esc>").screen(132, 40).shows("GEMM by shape");
     lab.keys("<Esc>");
     assert_eq!(lab.effects().last(), Some(&Effect::WatchRanks(None)));
 }

@@ -13,7 +13,7 @@ use xpu_shared::{
     unit::Nanoseconds,
 };
 use xpu_tests::Lab;
-use xpu_top::action::Effect;
+use xpu_top::{action::Effect, keymap::Scope};
 
 use crate::{golden, golden_at_both, one_slow};
 
@@ -79,6 +79,18 @@ fn tell(lab: &mut Lab, rank: u32) {
     let body = Body::Detail(RankDetail { job, rank: Rank(rank), summary: detail() });
     let frame = Frame { body, ..lab.simulation().digests(1).remove(rank as usize / 8) };
     lab.arrive(vec![frame]);
+}
+
+#[test]
+fn who_goes_back_from_a_rank_is_where_it_was_opened() {
+    let mut lab = one_slow();
+    for (keys, scope) in
+        [("9<Enter>", Scope::Hosts), ("7<Enter>", Scope::Findings), ("1j<Enter>", Scope::Overview)]
+    {
+        assert_eq!(lab.keys(keys).app().scope(), Scope::Rank, "{keys}");
+        // Looking at others of them is still the same visit.
+        assert_eq!(lab.keys("j2<Esc>").app().scope(), scope, "{keys}");
+    }
 }
 
 #[test]

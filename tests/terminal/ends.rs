@@ -4,7 +4,7 @@ use std::{os::unix::process::ExitStatusExt as _, process::Command};
 
 use xpu_tests::pty::Terminal;
 
-use crate::Theatre;
+use crate::{Theatre, views::OF_ANY_JOB};
 
 #[test]
 fn quitting_gives_it_back_and_leaves_no_trace() {
@@ -25,6 +25,31 @@ fn so_does_every_signal_that_ends_it() {
         let status = terminal.end();
         assert!(status.success(), "SIG{signal}: {status:?}");
         terminal.is_given_back();
+    }
+}
+
+/// Who is logged out finds the screen as it was, no less than who quits.
+#[test]
+fn what_it_ended_with_is_kept_however_it_ends() {
+    let theatre = Theatre::new();
+    std::fs::write(theatre.place.path("settings.toml"), "keep_state = true\n")
+        .expect("a file in a fresh folder");
+    for (key, view, signal) in
+        [("9", "hosts", Some("TERM")), ("7", "findings", Some("HUP")), ("4", "collectives", None)]
+    {
+        let mut command = theatre.xpu_top("--replay night.xpurec --at 70% --config settings.toml");
+        command.env("XDG_STATE_HOME", theatre.place.path("state"));
+        let mut terminal = Terminal::start(command, 80, 24);
+        let (_, shown) = OF_ANY_JOB.into_iter().find(|(of, _)| *of == key).expect("it is in the table");
+        terminal.shows("REPLAY").keys(key).shows(shown);
+        match signal {
+            Some(signal) => terminal.signal(signal),
+            None => terminal.keys("q"),
+        };
+        assert!(terminal.end().success());
+        let kept = std::fs::read_to_string(theatre.place.path("state/xpu-top/state.json"));
+        let kept = kept.unwrap_or_else(|error| panic!("nothing was kept: {error}"));
+        assert!(kept.contains(&format!("\"page\": \"{view}\"")), "{kept}");
     }
 }
 

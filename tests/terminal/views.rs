@@ -3,7 +3,7 @@
 use crate::Theatre;
 
 /// The key of each view, and what it shows whatever the job does.
-const OF_ANY_JOB: [(&str, &str); 8] = [
+pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
     ("2", "Esc back"),
     ("3", "by shape"),
     ("4", "Communicators"),

@@ -45,12 +45,13 @@ pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
-use survey::Arrangement;
+use survey::{Arrangement, Clock};
 pub use survey::{Row, Sifted, Survey};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     capture::Groups,
+    frame::{Body, Frame},
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
@@ -94,6 +95,8 @@ pub struct App {
     pub(crate) pinned: Option<Rank>,
     pub(crate) keymap: Keymap,
     pub(crate) page: Page,
+    /// The view from which one rank was gone to.
+    pub(crate) back: Page,
     pub(crate) overlay: Overlay,
     pub(crate) note: Option<Note>,
     pub(crate) warnings: VecDeque<String>,
@@ -208,6 +211,7 @@ impl App {
             pinned: None,
             keymap: Keymap::default(),
             page: Page::Overview,
+            back: Page::Overview,
             overlay: Overlay::None,
             note: None,
             warnings: VecDeque::new(),
@@ -271,6 +275,11 @@ impl App {
             Page::Captures => Scope::Captures,
             Page::Hosts => Scope::Hosts,
         }
+    }
+
+    /// The key that does this here, by its name in the settings.
+    pub(crate) fn key(&self, name: &str) -> String {
+        self.keymap.key(self.page_scope(), name)
     }
 
     /// From now on the screen looks so.
@@ -357,6 +366,25 @@ impl App {
         }
     }
 
+    /// Does now what the next picture would have to do, for a frame that has just come in.
+    pub(crate) fn prepare(&mut self, frame: &Frame) {
+        match &frame.body {
+            Body::Digest(digest) => {
+                if let Some(job) = self.jobs.get(&digest.job) {
+                    self.survey.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
+                }
+            }
+            Body::Snapshot(snapshot) => {
+                for told in &snapshot.jobs {
+                    if let Some(job) = self.jobs.get(&told.job) {
+                        self.survey.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Brings up to date what is worked out from the job. To be called once before a picture is drawn, however many
     /// frames came since the last one.
     pub fn settle(&mut self) {
@@ -376,10 +404,9 @@ impl App {
         }
         let Some(job) = job else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
-        // No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
-        let age = |host: &HostName, then: Moment| {
-            let spoke = jobs.stream(host).map_or(then, |stream| stream.now);
-            spoke.since(then) + arrived.get(host).map_or_else(Default::default, |&came| now.since(came))
+        let clock = |host: &HostName| Clock {
+            spoke: jobs.stream(host).map(|stream| stream.now),
+            since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
         };
         // What time it is where the job runs, for rules that reckon from what the hosts said.
         let told =
@@ -388,7 +415,7 @@ impl App {
         let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.survey.told())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
-        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), age);
+        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
         self.history.take(job.name(), &self.survey, there);
         self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
         self.log.follow(&self.survey.findings, now);

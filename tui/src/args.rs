@@ -1,5 +1,6 @@
 //! The command line.
 
+mod job;
 mod looking;
 mod reading;
 
@@ -12,16 +13,16 @@ use xpu_shared::{
     finding::Kind,
     frame::CaptureOrder,
     id::{JobName, Rank},
-    key::{Key, KeyError},
+    key::KeyError,
 };
 
+pub use job::{JobArgs, WayArgs};
 pub use looking::LookArgs;
 
 use crate::{
     command::demo::DemoArgs,
     config::{Config, ConfigError},
     filter::Filter,
-    hosts::Hosts,
     replay::time,
 };
 pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
@@ -30,14 +31,14 @@ pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, Selec
 ///
 /// Start the workers under `xpu-top run`, then watch them from anywhere with `xpu-top --job-hosts FILE`.
 #[derive(Debug, Parser)]
-#[command(name = "xpu-top", version, args_conflicts_with_subcommands = true)]
+#[command(name = "xpu-top", version = xpu_shared::build(), args_conflicts_with_subcommands = true)]
 pub struct CommandLine {
     #[command(flatten)]
     pub watch: JobArgs,
     #[command(flatten)]
     pub look: LookArgs,
     /// Show a recording instead of a job that runs
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// Begin there: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -82,37 +83,12 @@ pub enum Command {
     Stacks(StacksArgs),
     /// Switch the hooks of a job that runs, off and on again
     Ctl(CtlArgs),
+    /// Look whether everything that watching needs is here, and say what to do where it is not
+    Doctor(DoctorArgs),
     /// Say which settings are read and whether they are understood, or print what there is to be set
     Config(ConfigArgs),
     /// Make the key that lets you, and nobody else, watch from another host
     Keygen(KeygenArgs),
-}
-
-/// Which hosts, which job, which key.
-#[derive(Clone, Debug, Default, Args)]
-pub struct JobArgs {
-    /// File with one host a line: `host[:port]`, `node[001-128]`
-    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
-    pub job_hosts: Option<PathBuf>,
-    /// Hosts with commas between them: `a,node[1-8]` [default: this host]
-    #[arg(long, value_name = "LIST")]
-    pub hosts: Option<String>,
-    /// The job to show [default: the one with most ranks]
-    #[arg(long, value_name = "NAME", value_parser = job)]
-    pub job: Option<JobName>,
-    #[command(flatten)]
-    pub way: WayArgs,
-}
-
-/// How the parts reach each other.
-#[derive(Clone, Debug, Default, Args)]
-pub struct WayArgs {
-    /// First of the collectors' three ports [default: `XPU_TOP_BASE_PORT`, else 18889]
-    #[arg(long, value_name = "PORT", value_parser = base_port)]
-    pub base_port: Option<BasePort>,
-    /// File with the key [default: `XPU_TOP_KEY_FILE`, else ~/.config/xpu-top/key if there is one]
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -274,6 +250,18 @@ pub enum OnOff {
 }
 
 #[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Pack that and the collector's log into a gzipped tar for who helps, without keys, tokens and your name
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub struct ConfigArgs {
     /// Print a whole file, with every setting and key as it is without one
     #[arg(long)]
@@ -285,6 +273,9 @@ pub struct KeygenArgs {
     /// Where to write it [default: ~/.config/xpu-top/key]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Make none: print the token that HTTP wants of who asks, which belongs to the key there is
+    #[arg(long)]
+    pub token: bool,
 }
 
 fn job(text: &str) -> Result<JobName, String> {
@@ -358,64 +349,5 @@ impl CommandLine {
     pub fn config(&self) -> Result<Config, UsageError> {
         let config = Config::find(self.config.as_deref())?;
         Ok(Config { mouse: config.mouse && !self.no_mouse, ..config })
-    }
-}
-
-impl WayArgs {
-    pub fn base(&self) -> Result<BasePort, UsageError> {
-        let set = std::env::var(BasePort::VARIABLE).ok().filter(|text| !text.is_empty());
-        match (self.base_port, set) {
-            (Some(base), _) => Ok(base),
-            (None, Some(text)) => base_port(&text).map_err(|what| UsageError::BasePort { text, what }),
-            (None, None) => Ok(BasePort::DEFAULT),
-        }
-    }
-
-    pub fn key(&self) -> Result<Option<Key>, UsageError> {
-        Ok(Key::find(self.key_file.as_deref())?)
-    }
-}
-
-impl JobArgs {
-    /// As they were given, to be given to another command.
-    pub fn line(&self) -> String {
-        let quoted = |text: &str| {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
-            if text.chars().all(plain) {
-                text.to_owned()
-            } else {
-                format!("'{}'", text.replace('\'', "'\\''"))
-            }
-        };
-        let path = |path: &PathBuf| path.display().to_string();
-        let given = [
-            ("job-hosts", self.job_hosts.as_ref().map(path)),
-            ("hosts", self.hosts.clone()),
-            ("job", self.job.as_ref().map(ToString::to_string)),
-            ("base-port", self.way.base_port.map(|base| base.0.to_string())),
-            ("key-file", self.way.key_file.as_ref().map(path)),
-        ];
-        let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given.map(|(name, value)| format!(" --{name} {}", quoted(&value))).collect::<Vec<_>>().concat()
-    }
-
-    pub fn hosts(&self) -> Result<Hosts, UsageError> {
-        let base = self.way.base()?;
-        let (hosts, named) = match (&self.job_hosts, &self.hosts) {
-            (Some(path), _) => {
-                let unreadable = |error| UsageError::HostsFile { path: path.clone(), error };
-                (Hosts::from_file(path, base).map_err(unreadable)?, path.display().to_string())
-            }
-            (None, Some(list)) => (Hosts::from_list(list, base), "--hosts".to_owned()),
-            (None, None) => return Ok(Hosts::here(base)),
-        };
-        if !hosts.endpoints.is_empty() {
-            return Ok(hosts);
-        }
-        // With one thing wrong, that is the answer.
-        Err(match hosts.warnings.into_iter().next() {
-            Some(warning) => UsageError::Value(warning.to_string()),
-            None => UsageError::NoHosts(named),
-        })
     }
 }

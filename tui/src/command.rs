@@ -5,6 +5,7 @@ pub mod config;
 pub mod ctl;
 pub mod demo;
 pub mod diff;
+pub mod doctor;
 pub mod export;
 pub mod gemm_replay;
 pub mod keygen;

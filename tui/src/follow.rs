@@ -63,6 +63,8 @@ impl Following {
                 self.jobs.fold(&frame);
             }
             Arrival::Link(endpoint, link) => {
+                // Hosts behind a relay are known once it has told of them.
+                self.endpoints.insert(endpoint.clone());
                 self.links.insert(endpoint, link);
             }
             Arrival::Name(..) => {}
@@ -153,8 +155,11 @@ mod tests {
     #[test]
     fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
         let simulation = Simulation::new(1, 2, 2);
-        let endpoint =
-            |host: &str| Endpoint { host: host.to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT };
+        let endpoint = |host: &str| Endpoint {
+            host: host.to_owned(),
+            base: xpu_shared::endpoint::BasePort::DEFAULT,
+            ssh: None,
+        };
         let mut following = Following::new([endpoint("a"), endpoint("b")], None);
         assert!(!following.is_complete());
         for frame in simulation.snapshots(1) {
@@ -194,8 +199,11 @@ mod tests {
     /// A script reads the document, not stderr.
     #[test]
     fn hosts_out_of_reach_are_in_the_document_and_no_health() {
-        let endpoint =
-            |host: &str| Endpoint { host: host.to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT };
+        let endpoint = |host: &str| Endpoint {
+            host: host.to_owned(),
+            base: xpu_shared::endpoint::BasePort::DEFAULT,
+            ssh: None,
+        };
         let mut following = Following::new(["a", "b", "c"].map(endpoint), None);
         for frame in Simulation::new(1, 1, 2).snapshots(1) {
             following.take(Arrival::Frame(Box::new(frame)));

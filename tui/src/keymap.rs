@@ -268,7 +268,13 @@ pub const BINDINGS: &[Binding] = &[
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
     bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing; no filter", None),
-    bind(Rank, &[code(KeyCode::Esc), code(KeyCode::Enter)], Action::Close, "back to all ranks", Some("back")),
+    bind(
+        Rank,
+        &[code(KeyCode::Esc), code(KeyCode::Enter)],
+        Action::Close,
+        "back to where it was opened",
+        Some("back"),
+    ),
     bind(
         Rank,
         &[char('j'), code(KeyCode::Down)],

@@ -13,7 +13,6 @@ pub mod filter;
 pub mod follow;
 pub mod glyph;
 pub mod hits;
-pub mod hosts;
 pub mod inquiry;
 pub mod keymap;
 pub mod live;

@@ -4,11 +4,9 @@
 //! comes in waits in a bounded queue; what finds it full is dropped and counted in the frames that follow.
 
 mod outbox;
-mod probe;
-mod road;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -19,16 +17,15 @@ use xpu_shared::{
     codec,
     endpoint::BasePort,
     frame::{Body, CaptureOrder, Request, topic},
-    id::{JobName, Rank},
+    id::{HostName, JobName, Rank},
     key::Key,
+    road::{Contexts, Prober, Road},
     socket,
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 
-use crate::arrival::{Arrival, Arrivals, Endpoint, QUEUE};
+use crate::arrival::{Arrival, Arrivals, Endpoint, Link, QUEUE};
 use outbox::Outbox;
-use probe::Prober;
-use road::{Contexts, Road};
 
 /// How often the roads are looked after. Frames of the SUB are passed on as they come.
 const SWEEP: Duration = Duration::from_millis(40);
@@ -123,15 +120,17 @@ pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>)
 
 /// Without sockets there is nobody to ask.
 fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
-    let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT };
+    let endpoint = Endpoint { host: "this host".to_owned(), base: BasePort::DEFAULT, ssh: None };
     let why = format!("libzmq: {error}; too many open files? raise `ulimit -n`");
-    let _ = arrivals.try_send(Arrival::Link(endpoint, crate::arrival::Link::Down { why }));
+    let _ = arrivals.try_send(Arrival::Link(endpoint, Link::Down { why }));
 }
 
 struct Follower {
     contexts: Contexts,
     data: Socket,
     roads: Vec<Road>,
+    /// What was told of each host: how the way to it is, and what it calls itself.
+    told: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
     /// The only job to be followed, if one was named.
@@ -157,6 +156,7 @@ impl Follower {
             contexts,
             data,
             roads,
+            told: HashMap::new(),
             prober: Prober::start(),
             outbox: Outbox::new(arrivals),
             job: job.clone(),
@@ -209,12 +209,15 @@ impl Follower {
     }
 
     fn ask(&mut self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
-        self.roads.iter_mut().for_each(|road| road.ask(job, alive, &request));
+        self.roads.iter().for_each(|road| road.ask(job, alive, &request));
     }
 
-    /// Takes what one host answered, and asks it again when it is time.
+    /// Takes what came back along one road, and asks again when it is time.
     fn sweep(&mut self, index: usize, now: Instant) {
-        while let Some(frame) = self.roads[index].receive(now) {
+        while let Some(parts) = self.roads[index].receive(now) {
+            let Some(frame) = parts.last().and_then(|payload| self.roads[index].understand(payload)) else {
+                continue;
+            };
             // With one job named, the others are known by their snapshots alone.
             if let Body::Snapshot(snapshot) = &frame.body
                 && self.job.is_none()
@@ -223,20 +226,37 @@ impl Follower {
                     self.learn(&job.job);
                 }
             }
-            let road = &mut self.roads[index];
-            if road.called.as_ref() != Some(&frame.host) && self.outbox.name(road.endpoint(), &frame.host) {
-                road.called = Some(frame.host.clone());
-            }
             self.outbox.push(frame);
         }
         let road = &mut self.roads[index];
         if road.look_after(&self.data, now) {
             self.prober.ask(index, road.endpoint().clone());
         }
-        if let Some(news) = road.news()
-            && self.outbox.tell(road.endpoint(), &news)
-        {
-            road.told(news);
+        self.tell_news(index);
+    }
+
+    /// Passes on what is new of the ways to a host and to those behind it.
+    fn tell_news(&mut self, index: usize) {
+        let road = &mut self.roads[index];
+        if !road.take_news() {
+            return;
+        }
+        let mut all = true;
+        for host in road.ways() {
+            let told = self.told.get(&host.endpoint);
+            let (link, called) = told.map_or((None, None), |(link, called)| (Some(link), called.as_ref()));
+            let tells_link = link != Some(&host.link);
+            let tells_name = host.called.as_ref().filter(|&name| called != Some(name));
+            let link_taken = !tells_link || self.outbox.tell(&host.endpoint, &host.link);
+            let name_taken = tells_name.is_none_or(|name| self.outbox.name(&host.endpoint, name));
+            if link_taken && name_taken {
+                self.told.insert(host.endpoint, (host.link, host.called));
+            } else {
+                all = false;
+            }
+        }
+        if !all {
+            road.tell_again();
         }
     }
 

@@ -36,7 +36,8 @@ fn main() -> ExitCode {
         Some(Command::Status(args)) => command::status::status(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
-        Some(Command::Demo(args)) => command::demo::demo(args),
+        Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),
+        Some(Command::Doctor(args)) => command::doctor::doctor(args),
         Some(Command::Config(args)) => command::config::config(args, line.config.as_deref()),
         Some(Command::Keygen(args)) => command::keygen::keygen(args).map_err(Into::into),
     };

@@ -229,7 +229,7 @@ impl Keeper {
 
     fn fail(&self, path: &Path, error: &io::Error) {
         let failure =
-            format!("not recorded to {}: {error}; press r to record to another file", path.display());
+            format!("not recorded to {}: {error}; record again to write another file", path.display());
         let mut standing = lock(&self.standing);
         standing.failure = Some(failure);
         standing.file = None;

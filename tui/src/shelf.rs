@@ -56,6 +56,8 @@ pub enum Order {
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
+    /// When the folder was looked at, by the clock that files are written by.
+    pub looked: Moment,
     /// Newest first.
     pub files: Vec<Volume>,
     /// Files that were too many.
@@ -119,7 +121,7 @@ impl Librarian {
     /// Does it, and says what came of it.
     pub fn follow(&mut self, order: Order) -> Action {
         match order {
-            Order::List => Action::Listed(self.list()),
+            Order::List => Action::Listed(self.list(Moment::now())),
             Order::Open(file) => {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
                 Action::Opened(file, summary)
@@ -151,12 +153,12 @@ impl Librarian {
         Ok(out)
     }
 
-    fn list(&mut self) -> Listing {
+    fn list(&mut self, looked: Moment) -> Listing {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) => {
                 let failure = Some(format!("this folder cannot be read: {error}"));
-                return Listing { failure, ..Listing::default() };
+                return Listing { looked, failure, ..Listing::default() };
             }
         };
         let looked_for = |path: &Path| {
@@ -190,7 +192,7 @@ impl Librarian {
                 files.push(volume);
             }
         }
-        Listing { files, left_out, failure: None }
+        Listing { looked, files, left_out, failure: None }
     }
 }
 

@@ -89,7 +89,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::SaveTo(path) => return save::to(app, path),
         Action::Line(line) => return go::line(app, line),
         Action::SortBy(sort) => app.sort = sort,
-        Action::Arrive(Arrival::Frame(frame)) => arrive(app, &frame),
+        Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
             app.roads.set(endpoint, link, app.now);
             app.hosts.look_again();
@@ -142,9 +142,16 @@ fn close(app: &mut App) -> Option<Effect> {
         (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
         (Overlay::None, Page::Overview) => app.selected = None,
         (Overlay::None, Page::Captures) if app.files.close() => {}
+        (Overlay::None, Page::Rank) => return go::to(app, app.back),
         (Overlay::None, _) => return go::to(app, Page::Overview),
     }
     None
+}
+
+/// What is heard live comes bit by bit: so does what is to be worked out.
+fn arrive_now(app: &mut App, frame: &Frame) {
+    arrive(app, frame);
+    app.prepare(frame);
 }
 
 fn arrive(app: &mut App, frame: &Frame) {

@@ -35,8 +35,11 @@ use crate::{
 
 /// Ages on the screen are in seconds.
 const TICK: Duration = Duration::from_secs(1);
-/// Arrivals taken before the keys are looked at again.
-const BATCH: usize = 1024;
+/// How long arrivals are taken before the keys are looked at again: shorter than anybody feels.
+const TURN: Duration = Duration::from_millis(10);
+/// After a picture of data, so many times what it took is left to what comes in: a machine that is short of time shows fewer pictures, and
+/// loses nothing.
+const REST: u32 = 2;
 
 #[derive(Debug)]
 pub struct WatchOptions {
@@ -121,40 +124,42 @@ pub async fn watch(
         screen.listen_to_mouse()?;
     }
     let mut keys = terminal::keys()?;
-    let pace = options.look.motion.pace();
+    let usual = options.look.motion.pace();
+    let mut pace = usual;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (mut due, mut drawn, mut open) = (Due::Now, Instant::now(), true);
     let mut advanced = drawn;
     loop {
         if due == Due::Now || (due == Due::Soon && drawn.elapsed() >= pace) {
+            let began = Instant::now();
             screen.draw(&mut app)?;
-            (due, drawn) = (Due::Never, Instant::now());
+            pace = usual.max(began.elapsed() * REST);
+            due = if app.survey.is_behind() { Due::Soon } else { Due::Never };
+            drawn = Instant::now();
         }
         tokio::select! {
             event = keys.recv() => {
                 // No more events: the terminal is gone.
-                let Some(event) = event.transpose()? else { return Ok(()) };
+                let Some(event) = event.transpose()? else { return keep(&mut app, kept.as_deref()) };
                 due = Due::Now;
                 for action in meant(&app, &event, &screen)? {
                     if let Some(effect) = update(&mut app, action)
                         && carry_out(effect, &mut app, &mut screen, &mut theatre, &shelf)?
                     {
-                        if let Some(path) = &kept {
-                            app.settle();
-                            app.state().save(path).with_context(|| format!("cannot keep {}", path.display()))?;
-                        }
-                        return Ok(());
+                        return keep(&mut app, kept.as_deref());
                     }
                 }
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
                 tell_time(&mut app, &mut theatre, &shelf)?;
-                let more = std::iter::from_fn(|| arrivals.try_recv().ok()).take(BATCH);
-                for arrival in arrival.into_iter().chain(more) {
+                let began = Instant::now();
+                let mut next = arrival;
+                while let Some(arrival) = next {
                     theatre.keep(&arrival);
                     update(&mut app, Action::Arrive(arrival));
+                    next = if began.elapsed() < TURN { arrivals.try_recv().ok() } else { None };
                 }
                 due = due.max_soon();
             }
@@ -176,7 +181,7 @@ pub async fn watch(
             () = sleep_until(drawn + pace), if due == Due::Soon => {}
             told = signals.next() => {
                 match told {
-                    Told::End => return Ok(()),
+                    Told::End => return keep(&mut app, kept.as_deref()),
                     Told::Stop => screen.suspend()?,
                     Told::GoOn => screen.resume()?,
                 }
@@ -187,6 +192,13 @@ pub async fn watch(
             }
         }
     }
+}
+
+/// What the next screen is to begin with, however this one ends.
+fn keep(app: &mut App, kept: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = kept else { return Ok(()) };
+    app.settle();
+    app.state().save(path).with_context(|| format!("cannot keep {}", path.display()))
 }
 
 impl Due {

@@ -62,10 +62,10 @@ fn standing(roster: &Roster, seconds: f64) -> Vec<u32> {
 #[test]
 fn all_ranks_of_a_job_that_stands_are_read_and_only_once() {
     let mut roster = trained(2, 100);
-    assert_eq!(standing(&roster, 9.0), []);
+    assert_eq!(standing(&roster, 9.0), [0_u32; 0]);
     assert_eq!(standing(&roster, 10.0), [0, 1]);
     (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
-    assert_eq!(standing(&roster, 1000.0), []);
+    assert_eq!(standing(&roster, 1000.0), [0_u32; 0]);
 }
 
 fn read_by_hand(roster: &mut Roster, rank: u32, now: Moment) {
@@ -97,7 +97,7 @@ fn what_was_read_by_hand_does_not_stand_for_what_a_standstill_is_read_with() {
 fn one_that_goes_on_keeps_the_job_from_standing() {
     let mut roster = trained(2, 100);
     step(&mut roster, 1, 2, 100, at(8.0));
-    assert_eq!(standing(&roster, 10.0), []);
+    assert_eq!(standing(&roster, 10.0), [0_u32; 0]);
     assert_eq!(standing(&roster, 18.0), [0, 1]);
 }
 
@@ -112,7 +112,7 @@ fn a_job_that_stands_often_is_read_once_a_minute() {
     let mut roster = trained(1, 100);
     read(&mut roster, 0, at(10.0));
     step(&mut roster, 0, 2, 100, at(20.0));
-    assert_eq!(standing(&roster, 40.0), []);
+    assert_eq!(standing(&roster, 40.0), [0_u32; 0]);
     assert_eq!(standing(&roster, 71.0), [0]);
 }
 

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use framehop::{FrameAddress, Unwinder as _, x86_64};
 use xpu_shared::{
-    frame::{RankStacks, StackFrame},
-    id::Pid,
+    frame::{RankStacks, StackFrame, ThreadStack},
+    id::{JobName, Pid, Rank},
+    ledger::FaultReading,
 };
 
 use hold::Copied;
 pub(super) use join::join;
 use modules::Modules;
+
+/// Handlers of signals that are followed to what they interrupted.
+const HANDLERS: usize = 4;
 
 /// A thread's native frames, the innermost first.
 pub(super) struct NativeThread {
@@ -65,6 +69,38 @@ pub(super) fn threads(pid: Pid, numbers: &[u32]) -> Result<Native, String> {
         })
         .collect();
     Ok(Native { threads, longest })
+}
+
+/// The frames of a thread whose signal handler noted where it was, the outermost first, of a process that is gone.
+pub(crate) fn crashed(fault: &FaultReading) -> RankStacks {
+    let copied = Copied::of_fault(fault);
+    let modules = Modules::of_lines(&String::from_utf8_lossy(&fault.modules));
+    let unwinder = modules.unwinder();
+    let mut cache = x86_64::CacheX86_64::new();
+    let mut addresses = unwind(&copied, &unwinder, &mut cache);
+    // A handler that raised the signal anew, as faulthandler does, stands above what it interrupted.
+    let mut interrupted = copied;
+    for _ in 0..HANDLERS {
+        let Some(below) = addresses.last().and_then(|&last| interrupted.below_handler(last)) else { break };
+        addresses.extend(unwind(&below, &unwinder, &mut cache));
+        interrupted = below;
+    }
+    addresses.reverse();
+    let names = modules.names(addresses.iter().copied());
+    let mut frames: Vec<_> = addresses.iter().filter_map(|address| names.get(address).cloned()).collect();
+    frames.dedup_by(|one, other| one == other && one.function == modules::UNNAMED);
+    let thread = ThreadStack {
+        thread: Some(fault.thread),
+        name: String::new(),
+        main: false,
+        owns_gil: false,
+        inside: None,
+        task: None,
+        frames,
+        more_frames: 0,
+    };
+    let unread = RankStacks::unread(JobName::default(), Rank(0), Pid(0), String::new());
+    RankStacks { why: Vec::new(), threads: vec![thread], ..unread }
 }
 
 fn unwind(copy: &Copied, unwinder: &modules::Unwinder, cache: &mut x86_64::CacheX86_64) -> Vec<u64> {

@@ -134,7 +134,7 @@ fn say(stacks: RankStacks, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Nobody waits for a reader whose collector is gone, and none runs on for ever.
-fn end_with_the_collector() {
+pub(crate) fn end_with_the_collector() {
     let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
     // SAFETY: these change only this process; the pointer is to a live rlimit.
     unsafe {

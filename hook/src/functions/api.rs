@@ -6,26 +6,26 @@ use std::{
 };
 
 /// A `PyObject *`; also of what is no object, such as a `PyThreadState`.
-pub(super) type Object = *mut c_void;
+pub(crate) type Object = *mut c_void;
 
 /// `METH_FASTCALL`
 const FAST_CALL: c_int = 0x80;
 /// `Py_file_input`
-pub(super) const FILE_INPUT: c_int = 257;
+pub(crate) const FILE_INPUT: c_int = 257;
 
 /// 3.9 is the oldest the project knows.
 const OLDEST: u32 = 9;
 
 /// `PyCFunction` with `METH_FASTCALL`
-pub(super) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
+pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
 /// `Py_tracefunc`
-pub(super) type Trace = unsafe extern "C" fn(Object, Object, c_int, Object) -> c_int;
+pub(crate) type Trace = unsafe extern "C" fn(Object, Object, c_int, Object) -> c_int;
 type Pending = extern "C" fn(*mut c_void) -> c_int;
 
 /// `PyMethodDef`
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Method {
+pub(crate) struct Method {
     name: *const c_char,
     call: Option<FastCall>,
     flags: c_int,
@@ -36,7 +36,7 @@ pub(super) struct Method {
 unsafe impl Sync for Method {}
 
 impl Method {
-    pub(super) const fn new(name: &'static CStr, call: FastCall) -> Self {
+    pub(crate) const fn new(name: &'static CStr, call: FastCall) -> Self {
         Self { name: name.as_ptr(), call: Some(call), flags: FAST_CALL, doc: std::ptr::null() }
     }
 }
@@ -45,10 +45,10 @@ macro_rules! python {
     ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         #[derive(Clone, Copy, Debug)]
         #[allow(non_snake_case, reason = "they carry the names they have there")]
-        pub(super) struct Python {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        pub(crate) struct Python {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// `_Py_NoneStruct`
-            pub(super) none: Object,
+            pub(crate) none: Object,
             /// `Py_IsFinalizing`, under either of its names.
             is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
             /// Since 3.11.
@@ -96,6 +96,7 @@ python! {
     fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
     fn PyObject_CallObject(Object, Object) -> Object;
     fn PyUnicode_FromStringAndSize(*const c_char, isize) -> Object;
+    fn PyBytes_AsStringAndSize(Object, *mut *mut c_char, *mut isize) -> c_int;
     fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
     fn PyLong_FromLong(c_long) -> Object;
     fn PyLong_AsLong(Object) -> c_long;
@@ -122,7 +123,7 @@ unsafe impl Sync for Python {}
 
 impl Python {
     /// `None` where there is none, or another than `CPython`. It may be loaded yet.
-    pub(super) fn find() -> Option<&'static Self> {
+    pub(crate) fn find() -> Option<&'static Self> {
         if let Some(known) = PYTHON.get() {
             return Some(known);
         }
@@ -131,7 +132,7 @@ impl Python {
     }
 
     /// Called by any thread, without the interpreter's lock.
-    pub(super) fn is_supported(&self) -> Result<(), &'static str> {
+    pub(crate) fn is_supported(&self) -> Result<(), &'static str> {
         // SAFETY: both only read a word.
         let (initialized, finalizing) =
             unsafe { ((self.Py_IsInitialized)(), self.is_finalizing.map_or(0, |ask| ask())) };
@@ -153,7 +154,7 @@ impl Python {
     }
 
     /// Has the main thread call it between two instructions. `false` if too much waits there already.
-    pub(super) fn call_soon(&self, what: Pending) -> bool {
+    pub(crate) fn call_soon(&self, what: Pending) -> bool {
         // SAFETY: Python runs, as was just seen; any thread may call this, and it waits for no lock of Python's but that of a list.
         unsafe { (self.Py_AddPendingCall)(what, std::ptr::null_mut()) == 0 }
     }
@@ -162,7 +163,7 @@ impl Python {
     ///
     /// # Safety
     /// The calling thread holds the interpreter's lock.
-    pub(super) unsafe fn untraced<T>(&self, body: impl FnOnce() -> T) -> T {
+    pub(crate) unsafe fn untraced<T>(&self, body: impl FnOnce() -> T) -> T {
         let (Some(enter), Some(leave)) = (self.enter_tracing, self.leave_tracing) else { return body() };
         // SAFETY: the caller's promise; the state is this thread's own.
         unsafe {
@@ -178,7 +179,7 @@ impl Python {
     ///
     /// # Safety
     /// As [`Self::untraced`].
-    pub(super) unsafe fn new_none(&self) -> Object {
+    pub(crate) unsafe fn new_none(&self) -> Object {
         // SAFETY: None is an object.
         unsafe { (self.Py_IncRef)(self.none) };
         self.none

@@ -16,6 +16,7 @@ use crate::{
     communicator::Lineage,
     interpose::interpose,
     lane::{Lane, coarse_now},
+    last_words,
 };
 
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
@@ -130,9 +131,15 @@ interpose! {
         communicator: ncclComm_t, state: *mut c_int,
     ) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane.observer().communicators.has_unsettled();
-    after |lane, unsettled, result| if unsettled && result == 0 {
+    after |lane, unsettled, result| if result == 0 {
         // SAFETY: NCCL has just written there.
-        told(lane, communicator, unsafe { *state });
+        let state = unsafe { *state };
+        if unsettled {
+            told(lane, communicator, state);
+        }
+        if state != 0 {
+            last_words::failed(c"ncclCommGetAsyncError", state);
+        }
     };
 
     /// It can still be asked about, and must be destroyed.

@@ -1,35 +1,100 @@
-//! Ranks whose process is gone.
+//! Ranks whose process is gone: the one that ended first, why, and who followed.
 
-use super::{Class, Confidence, Finding, Kind};
+use std::{fmt::Write as _, time::Duration};
+
+use super::{Class, Confidence, Finding, Kind, phrase};
 use crate::{
-    frame::Life,
+    frame::{Life, RankExit},
+    id::Rank,
     job::{Job, RankView},
     unit::Moment,
 };
 
+/// Those that ended without a word so close to each other ended together.
+const TOGETHER: Duration = Duration::from_secs(2);
+
 pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
-    let dead: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Died).collect();
-    let gone = |view: &RankView| view.gone().unwrap_or_else(|| view.heard());
-    let (first, view) = dead.iter().min_by_key(|(_, view)| gone(view))?;
-    let since = now.since(gone(view)).as_secs_f64();
-    let when = match view.gone() {
-        Some(_) => format!("{since:.0} s ago"),
-        None => format!("and was last heard {since:.0} s ago"),
+    let ended = |view: &RankView| view.life() == Life::Died || view.exit().is_some();
+    let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
+    // Who was told to end did not begin it, whatever the clocks of the hosts say.
+    let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
+    dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
+    let &(first, view) = dead.first()?;
+    let silent = |view: &RankView| view.exit().is_none_or(|exit| exit.class() == Class::Dead);
+    let with_it = |other: &RankView| {
+        silent(view) && silent(other) && !followed(other) && gone(other).since(gone(view)) <= TOGETHER
     };
-    let evidence = format!(
-        "rank {first} ({host}, pid {pid}) ended without an orderly exit {when}, at step {step}",
-        host = view.host(),
-        pid = view.pid(),
-        step = view.step().map_or_else(|| "unknown".to_owned(), |step| step.to_string()),
-    );
+    let (named, others): (Vec<_>, Vec<_>) =
+        dead.iter().copied().partition(|&(rank, other)| rank == first || with_it(other));
+    let since = now.since(gone(view)).as_secs_f64();
+    let at_step = view.step().map_or_else(|| "unknown".to_owned(), |step| step.to_string());
+    let (host, pid) = (view.host(), view.pid());
+    let who = format!("rank {first} ({host}, pid {pid})");
+    let mut evidence = if let Some(exit) = view.exit().filter(|exit| exit.class() != Class::Dead) {
+        format!("{who} {}; that was {since:.0} s ago, at step {at_step}", exit.sentence())
+    } else {
+        let when = match view.gone() {
+            Some(_) => format!("{since:.0} s ago"),
+            None => format!("and was last heard {since:.0} s ago"),
+        };
+        format!("{who} ended without an orderly exit {when}, at step {at_step}")
+    };
+    if let Some(asked) = view.exit().and_then(|exit| exit.asked.as_ref()) {
+        let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
+        let _ = write!(evidence, "; process {}{name} had asked it to end", asked.by);
+    }
+    evidence += &followers(&others, followed);
+    let mut ranks: Vec<Rank> = named.iter().map(|&(rank, _)| rank).collect();
+    ranks.sort_unstable();
+    let class = view.exit().map_or(Class::Dead, RankExit::class);
     Some(Finding {
         kind: Kind::Exited,
-        class: Class::Dead,
-        ranks: dead.iter().map(|&(rank, _)| rank).collect(),
-        confidence: Confidence::Certain,
+        class,
+        ranks,
+        confidence: match view.exit() {
+            Some(exit) if !exit.is_certain() => Confidence::Likely,
+            _ => Confidence::Certain,
+        },
         since_s: since,
         evidence,
-        advice: "look for a signal, the OOM killer or a traceback in its log".to_owned(),
+        advice: advice(class).to_owned(),
         collective: None,
     })
+}
+
+/// When its process ended, by its host's clock.
+fn gone(view: &RankView) -> Moment {
+    let noted = view.exit().map(|exit| exit.at);
+    noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard())
+}
+
+fn followers(others: &[(Rank, &RankView)], followed: impl Fn(&RankView) -> bool) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let mut ranks: Vec<_> = others.iter().map(|&(rank, _)| rank).collect();
+    ranks.sort_unstable();
+    let told = others.iter().filter(|(_, view)| followed(view)).count();
+    let how = match told {
+        0 => String::new(),
+        _ if told == others.len() => ", told to by SIGTERM".to_owned(),
+        _ => format!(", {told} of them told to by SIGTERM"),
+    };
+    format!("; {} followed{how}", phrase::ranks(&ranks))
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Exception => "look at its traceback and what it was given at that step",
+        Class::Signal => "look at these native frames; with `ulimit -c unlimited` the next one leaves a core",
+        Class::Oom => {
+            "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
+        }
+        Class::ExitCode => "look at the end of its log: the program chose to exit",
+        Class::CudaError => {
+            "run again with CUDA_LAUNCH_BLOCKING=1 to see which kernel it was, and look at the GPU's Xid errors"
+        }
+        Class::NcclError => "look at the peer it talked to, and at NCCL_DEBUG=INFO in its log",
+        _ => "look for a signal, the OOM killer or a traceback in its log",
+    }
 }

@@ -40,9 +40,14 @@ fn clock(view: &RankView) -> Option<f64> {
     median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
 }
 
+/// The clock of the ranks in the middle.
+pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
+    median(ranks.filter_map(clock).collect())
+}
+
 /// In a few words, how a rank's clocks are held down against those of others; `None` where they are not, or it is not known.
-pub(super) fn held<'a>(view: &RankView, others: impl Iterator<Item = &'a RankView>) -> Option<String> {
-    let (clock, usual) = (clock(view)?, median(others.filter_map(clock).collect())?);
+pub(super) fn held(view: &RankView, usual: f64) -> Option<String> {
+    let clock = clock(view)?;
     let latest = view.device()?;
     // What the cap of power takes from all alike is no reason.
     let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 mod compute;
 mod evidence;
-mod host;
-mod work;
+pub(super) mod host;
+pub(super) mod work;
 
 use compute::{by_compute, by_own_past};
 use evidence::finding;
@@ -11,13 +11,10 @@ use host::by_host;
 
 use super::{
     Class, Confidence, Finding, Kind,
-    cohort::{self, Member, PERSISTENT, RECENT},
+    cohort::{Member, PERSISTENT, RECENT},
     device, phrase,
 };
-use crate::{
-    id::Rank,
-    job::{Job, median},
-};
+use crate::{id::Rank, job::median};
 
 /// Fewer ranks that do the same are no measure for each other.
 const COHORT: usize = 4;
@@ -31,15 +28,14 @@ const LATE_BY_COMPUTE: f64 = 0.02;
 /// Seconds after which a slow GPU is told though others may follow.
 const FOLLOWED: f64 = 8.0;
 
-pub(super) fn ranks(job: &Job) -> Vec<Finding> {
-    let cohorts = cohort::of(job);
+pub(super) fn ranks(cohorts: &[Vec<Member<'_>>]) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
-    let fell: Vec<_> = by_own_past(&cohorts, &slow);
+    let fell: Vec<_> = by_own_past(cohorts, &slow);
     slow.extend(fell);
-    if more_follow(&cohorts, &slow) {
+    if more_follow(cohorts, &slow) {
         slow.clear();
     }
-    let busy = work::busier(&cohorts);
+    let busy = work::busier(cohorts);
     let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
     let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
     let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
@@ -48,15 +44,16 @@ pub(super) fn ranks(job: &Job) -> Vec<Finding> {
     // Who waits for the slow one in one communicator is late in the next: only the latest is to blame.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
-    let all = || cohorts.iter().flatten().map(|member| member.view);
+    let all = cohorts.iter().flatten().map(|member| member.view);
+    let usual = if slow.is_empty() { None } else { device::usual_clock(all) };
     for suspect in &mut slow {
-        suspect.held = device::held(suspect.member.view, all());
+        suspect.held = usual.and_then(|usual| device::held(suspect.member.view, usual));
     }
     let (clocks, compute) = slow.into_iter().partition(|suspect| suspect.held.is_some());
     [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects))
-        .chain(work::finding(&cohorts, &busy))
+        .chain(work::finding(cohorts, &busy))
         .collect()
 }
 
@@ -88,7 +85,7 @@ fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
 }
 
 fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
-    median(cohort.filter_map(Member::lateness).collect()).unwrap_or(0.0)
+    median(cohort.filter_map(|member| member.lateness()).collect()).unwrap_or(0.0)
 }
 
 fn excess(member: &Member<'_>, on_time: f64) -> Option<f64> {

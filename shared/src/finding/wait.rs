@@ -99,6 +99,11 @@ impl<'a> Still<'a> {
 /// The communicators whose living ranks have not moved for `deadline`. Those with a rank whose hook is off, or that no living
 /// rank is in, are not judged.
 pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
+    // No communicator stands of whose ranks none does.
+    let stands = |view: &RankView| view.life() == Life::Alive && view.stands_for() >= deadline;
+    if !job.ranks().any(|(_, view)| stands(view)) {
+        return Vec::new();
+    }
     let mut places: BTreeMap<CommunicatorId, Vec<Place<'_>>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {

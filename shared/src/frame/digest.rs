@@ -127,6 +127,17 @@ impl RankDigest {
     /// Longest text among [`RankDigest::blind`], in characters.
     pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
+
+    /// Becomes what `next` says, but for its samples; no memory is asked for where what there is holds it.
+    pub(crate) fn follow(&mut self, next: &Self) {
+        self.communicators.clone_from(&next.communicators);
+        self.inside.clone_from(&next.inside);
+        self.blind.clone_from(&next.blind);
+        let communicators = std::mem::take(&mut self.communicators);
+        let (inside, blind) = (std::mem::take(&mut self.inside), std::mem::take(&mut self.blind));
+        let device = next.device.clone();
+        *self = Self { communicators, inside, blind, device, samples: Vec::new(), ..*next };
+    }
 }
 
 /// A thread inside a call.

@@ -1,6 +1,6 @@
 //! The same collective as its ranks saw it, joined by sequence number: no clock is compared.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use crate::{
     id::{CommunicatorId, Sequence},
@@ -44,9 +44,18 @@ impl Join {
 /// The latest collectives that were timed.
 #[derive(Debug, Default)]
 pub struct Joins {
-    known: HashMap<(CommunicatorId, Sequence), Join>,
-    order: VecDeque<(CommunicatorId, Sequence)>,
+    /// Where each is in the ring.
+    places: HashMap<Key, u32>,
+    /// Once it is full, the oldest gives way to the next.
+    ring: Vec<(Key, Join)>,
+    oldest: usize,
 }
+
+type Key = (CommunicatorId, Sequence);
+
+/// Where a collective was put down: who remembers that finds it without a search, for as long as it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
 
 impl Joins {
     /// One rank's duration; the whole, where it was the last to tell. Each rank must report a collective once.
@@ -56,25 +65,57 @@ impl Joins {
         sequence: Sequence,
         size: u32,
         duration: Nanoseconds,
-    ) -> Option<Join> {
+    ) -> (Place, Option<Join>) {
         let key = (id, sequence);
-        if let Some(join) = self.known.get_mut(&key) {
+        if let Some(&place) = self.places.get(&key) {
+            let (_, join) = &mut self.ring[place as usize];
             join.reported += 1;
             join.shortest = join.shortest.min(duration);
             join.longest = join.longest.max(duration);
-            return Some(*join).filter(Join::is_complete);
+            return (Place(place), Some(*join).filter(Join::is_complete));
         }
-        if self.order.len() == REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        self.order.push_back(key);
-        self.known.insert(key, Join { size, reported: 1, shortest: duration, longest: duration });
-        None
+        let join = Join { size, reported: 1, shortest: duration, longest: duration };
+        let at = if self.ring.len() < REMEMBERED {
+            self.ring.push((key, join));
+            self.ring.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % REMEMBERED;
+            let (gone, _) = std::mem::replace(&mut self.ring[at], (key, join));
+            self.places.remove(&gone);
+            at
+        };
+        let place = at as u32;
+        self.places.insert(key, place);
+        (Place(place), None)
     }
 
-    pub fn get(&self, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {
-        self.known.get(&(id, sequence))
+    /// The collective that was put down there, if it still is.
+    pub fn get(&self, place: Place, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {
+        let (key, join) = self.ring.get(place.0 as usize)?;
+        (*key == (id, sequence)).then_some(join)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_was_given_to_another_holds_nothing_any_more() {
+        let (mut joins, id) = (Joins::default(), CommunicatorId(1));
+        let (first, whole) = joins.report(id, Sequence(0), 2, Nanoseconds(5));
+        assert!(whole.is_none());
+        let (again, whole) = joins.report(id, Sequence(0), 2, Nanoseconds(3));
+        assert_eq!((again, whole.map(|join| join.transfer())), (first, Some(Nanoseconds(3))));
+        for sequence in 1..=REMEMBERED as u64 {
+            let still = joins.get(first, id, Sequence(0)).map(Join::longest);
+            assert_eq!(still, Some(Nanoseconds(5)), "{sequence} others");
+            joins.report(id, Sequence(sequence), 2, Nanoseconds(1));
+        }
+        assert!(joins.get(first, id, Sequence(0)).is_none());
+        assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
+        // Told of once more, it is a new one.
+        assert!(joins.report(id, Sequence(0), 1, Nanoseconds(1)).1.is_none());
     }
 }

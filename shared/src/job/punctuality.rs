@@ -40,7 +40,9 @@ impl Punctuality {
         }
         let told = self.untold.pop_front().unwrap_or_default();
         let complete = told.iter().filter_map(|sample| {
-            let join = joins.get(sample.communicator, sample.sequence).filter(|join| join.is_complete())?;
+            let join = joins
+                .get(sample.place, sample.communicator, sample.sequence)
+                .filter(|join| join.is_complete())?;
             let late = join.longest().0.saturating_sub(sample.duration.0);
             let waited = sample.duration.0.saturating_sub(join.transfer().0);
             Some((late as f64, waited as f64))

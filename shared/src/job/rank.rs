@@ -9,12 +9,12 @@ use std::{collections::VecDeque, time::Duration};
 use detail::Detail;
 use stalls::Stalls;
 
-use super::{Arrivals, Beat, Joins, Punctuality, Rhythm, Transfers, median};
+use super::{Arrivals, Beat, Joins, Place, Punctuality, Rhythm, Transfers, median};
 use crate::{
     collective::Operation,
     frame::{
-        Advance, CollectiveTotals, CommunicatorState, DeviceReading, Life, Progress, RankDigest, RankInfo,
-        Summary, Work,
+        Advance, CollectiveTotals, CommunicatorState, DeviceReading, Life, Progress, RankDigest, RankExit,
+        RankInfo, Summary, Work,
     },
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
     unit::{Moment, Nanoseconds, Tflops},
@@ -27,7 +27,10 @@ const WINDOW: usize = Progress::WINDOW;
 const SETTLED: usize = 3;
 
 /// Timed collectives remembered of a rank.
-const SAMPLES: usize = 64;
+pub(super) const SAMPLES: usize = 64;
+
+/// Readings of its GPU that are remembered.
+const READINGS: usize = 5;
 
 /// Rates remembered for a sparkline: ten minutes at the usual rate.
 pub(super) const HISTORY: usize = 600;
@@ -42,6 +45,8 @@ pub struct RankView {
     life: Life,
     /// When it was seen to be gone, where that was seen.
     gone: Option<Moment>,
+    /// How it ended, where it did not end well.
+    exit: Option<Box<RankExit>>,
     window: VecDeque<Interval>,
     /// Of the digests in which it got on, or timed a product: while it stands, nothing new is known of how fast it is.
     active: VecDeque<Interval>,
@@ -51,9 +56,15 @@ pub struct RankView {
     rhythm: Rhythm,
     stalls: Stalls,
     advance: Advance,
+    /// When it was first heard, where no snapshot had come before: since when it stands was guessed then.
+    guessed: Option<Moment>,
+    /// The median of the paces in there.
+    pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     history: VecDeque<f32>,
     detail: Detail,
+    /// The job's revision with which what findings are made of changed last.
+    pub(super) changed: u64,
 }
 
 /// What one digest added.
@@ -77,6 +88,8 @@ pub struct Sample {
     pub communicator: CommunicatorId,
     pub sequence: Sequence,
     pub operation: Operation,
+    /// Where the others' durations of it are.
+    pub place: Place,
     pub bus_bytes: u64,
     pub duration: Nanoseconds,
 }
@@ -90,6 +103,7 @@ impl RankView {
             latest: None,
             life: Life::Alive,
             gone: None,
+            exit: None,
             window: VecDeque::new(),
             active: VecDeque::new(),
             progress: VecDeque::new(),
@@ -98,9 +112,12 @@ impl RankView {
             rhythm: Rhythm::default(),
             stalls: Stalls::default(),
             advance: Advance::default(),
+            guessed: None,
+            pace: None,
             devices: VecDeque::new(),
             history: VecDeque::new(),
             detail: Detail::default(),
+            changed: 0,
         }
     }
 
@@ -111,13 +128,18 @@ impl RankView {
         }
     }
 
-    pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo) {
+    /// It is said every two seconds, and mostly the same.
+    pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo, revision: u64) {
         self.restart_if_other(host, info.pid);
-        self.info = Some(info.clone());
+        if self.info.as_ref() != Some(info) {
+            self.info = Some(info.clone());
+            self.changed = revision;
+        }
     }
 
     /// Where it stood before anything was heard of it here, and when it last got on.
-    pub(super) fn remember(&mut self, earlier: Option<Progress>, advance: &Advance) {
+    pub(super) fn remember(&mut self, earlier: Option<Progress>, advance: &Advance) -> bool {
+        let is_new = self.progress.is_empty() || self.advance == Advance::default();
         if self.progress.is_empty() {
             self.progress.extend(earlier);
         }
@@ -125,14 +147,28 @@ impl RankView {
             let Advance { moved, worked, ref paces } = *advance;
             let paces = paces.iter().rev().take(WINDOW).rev().copied().collect();
             self.advance = Advance { moved, worked, paces };
+            self.find_pace();
         }
+        is_new | self.correct(advance)
+    }
+
+    /// A digest that comes before any snapshot cannot tell since when the rank stands: the snapshot after it does.
+    fn correct(&mut self, told: &Advance) -> bool {
+        let Some(guessed) = self.guessed.filter(|_| *told != Advance::default()) else { return false };
+        self.guessed = None;
+        for (mine, told) in [(&mut self.advance.moved, told.moved), (&mut self.advance.worked, told.worked)] {
+            if *mine == guessed {
+                *mine = told.min(guessed);
+            }
+        }
+        true
     }
 
     pub(super) fn digest(
         &mut self,
-        host: &HostName,
-        now: Moment,
+        (host, now): (&HostName, Moment),
         digest: &RankDigest,
+        revision: u64,
         joins: &mut Joins,
         transfers: &mut Transfers,
     ) {
@@ -144,6 +180,9 @@ impl RankView {
         }
         // A snapshot repeats the last digest: its interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
+        if fresh || before.is_some_and(|before| tells_more(before, digest)) {
+            self.changed = revision;
+        }
         if fresh {
             let interval = Interval {
                 heard: digest.heard,
@@ -169,7 +208,11 @@ impl RankView {
             self.take_samples(digest, joins, transfers);
         }
         self.live(digest.life, now);
-        self.latest = Some(digest.clone());
+        match &mut self.latest {
+            // What was timed in it has been taken.
+            Some(latest) => latest.follow(digest),
+            None => self.latest = Some(RankDigest { samples: Vec::new(), ..digest.clone() }),
+        }
         self.take_device(digest.device.as_ref());
     }
 
@@ -181,16 +224,25 @@ impl RankView {
             Some(last) if last.read >= reading.read => return *last = reading.clone(),
             _ => {}
         }
-        push_bounded(&mut self.devices, reading.clone(), WINDOW);
+        push_bounded(&mut self.devices, reading.clone(), READINGS);
     }
 
     fn take_motion(&mut self, digest: &RankDigest) {
         // A snapshot has told of its first digest too.
         if self.latest.is_some() || self.advance == Advance::default() {
+            if self.latest.is_none() {
+                self.guessed = Some(digest.heard);
+            }
             let stood = self.stands_for();
             self.stalls.take(self.latest.as_ref(), digest, stood);
             self.advance.take(self.latest.as_ref(), digest);
+            self.find_pace();
         }
+    }
+
+    fn find_pace(&mut self) {
+        let paces = self.advance.paces.iter().map(|pace| pace.0 as f64);
+        self.pace = median(paces.collect()).map(|pace| Nanoseconds(pace as u64));
     }
 
     /// How long it may be expected to wait in such an operation of this communicator, having waited in it before and gone on.
@@ -205,15 +257,17 @@ impl RankView {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
             };
+            let (id, size) = (communicator.id, communicator.size);
+            let (place, whole) = joins.report(id, sample.sequence, size, sample.duration);
             let taken = Sample {
-                communicator: communicator.id,
+                communicator: id,
                 sequence: sample.sequence,
                 operation: sample.operation,
+                place,
                 bus_bytes: sample.bus_bytes,
                 duration: sample.duration,
             };
-            let size = communicator.size;
-            if let Some(join) = joins.report(taken.communicator, taken.sequence, size, taken.duration) {
+            if let Some(join) = whole {
                 transfers.take(&taken, &join, digest.heard);
             }
             push_bounded(&mut self.samples, taken, SAMPLES);
@@ -245,6 +299,12 @@ impl RankView {
         }
     }
 
+    pub(super) fn take_exit(&mut self, exit: Option<&RankExit>) {
+        if let Some(exit) = exit.filter(|exit| exit.pid == self.pid && self.exit.as_deref() != Some(exit)) {
+            self.exit = Some(Box::new(exit.clone()));
+        }
+    }
+
     pub(super) fn detail(&mut self, summary: &Summary) {
         self.detail.take(summary);
     }
@@ -265,6 +325,7 @@ impl RankView {
         self.info.as_ref()
     }
 
+    /// Its last digest, without what was timed in it.
     pub fn latest(&self) -> Option<&RankDigest> {
         self.latest.as_ref()
     }
@@ -276,6 +337,11 @@ impl RankView {
     /// When its process ended, by its host's clock; `None` while it lives, or where it had ended before it was first heard of.
     pub fn gone(&self) -> Option<Moment> {
         self.gone
+    }
+
+    /// How it ended, where it did not end well.
+    pub fn exit(&self) -> Option<&RankExit> {
+        self.exit.as_deref()
     }
 
     pub fn is_alive(&self) -> bool {
@@ -299,8 +365,7 @@ impl RankView {
 
     /// What a step takes, of the last digests that told of one, however long ago.
     pub fn pace(&self) -> Option<Nanoseconds> {
-        median(self.advance.paces.iter().map(|pace| pace.0 as f64).collect())
-            .map(|pace| Nanoseconds(pace as u64))
+        self.pace
     }
 
     /// How it came to the collectives of each digest, newest first.
@@ -313,7 +378,7 @@ impl RankView {
         self.devices.back()
     }
 
-    /// The readings of the last half minute, newest first, each once.
+    /// The last few readings, newest first, each once.
     pub fn device_readings(&self) -> impl Iterator<Item = &DeviceReading> {
         self.devices.iter().rev()
     }
@@ -352,6 +417,11 @@ impl RankView {
         self.history.iter().copied()
     }
 
+    /// Counts up whenever what findings are made of may have changed.
+    pub fn changed(&self) -> u64 {
+        self.changed
+    }
+
     /// Whether it has been heard for a few digests.
     pub(super) fn is_settled(&self) -> bool {
         self.window.len() >= SETTLED
@@ -376,6 +446,15 @@ impl RankView {
     }
 }
 
+/// Whether a digest that is repeated says more than before: its words may have come by two ways.
+fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
+    let said = |digest: &RankDigest| {
+        let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;
+        (life, enabled, step, gemm_flops, launches, world_size)
+    };
+    said(before) != said(again) || before.communicators != again.communicators
+}
+
 /// The largest communicator that is not of all; `None` where nobody sends.
 fn part(digest: &RankDigest) -> Option<CommunicatorId> {
     let some =
@@ -387,6 +466,9 @@ fn part(digest: &RankDigest) -> Option<CommunicatorId> {
 pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
+    } else if queue.len() == queue.capacity() {
+        // It grows as it would by itself, and never beyond what it is to hold: of many thousand ranks that is felt.
+        queue.reserve_exact(queue.len().max(4).min(most - queue.len()));
     }
     queue.push_back(value);
 }

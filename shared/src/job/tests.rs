@@ -263,18 +263,25 @@ fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
 fn who_comes_late_knows_since_when_a_rank_stands() {
     let simulation = Simulation::new(3, 1, 2);
     let moved = Moment(simulation.snapshots(60)[0].now.0 - 40_000_000_000);
-    let mut jobs = Jobs::default();
-    for mut frame in simulation.snapshots(60) {
-        if let Body::Snapshot(snapshot) = &mut frame.body {
-            for rank in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks) {
-                rank.advance = Advance { moved, worked: moved, paces: vec![Nanoseconds(7)] };
-            }
+    // Digests come by another socket than snapshots, and may be first.
+    for digests in [vec![], simulation.digests(60)] {
+        let mut jobs = Jobs::default();
+        let is_first = digests.is_empty();
+        for frame in &digests {
+            jobs.fold(frame);
         }
-        jobs.fold(&frame);
+        for mut frame in simulation.snapshots(60) {
+            if let Body::Snapshot(snapshot) = &mut frame.body {
+                for rank in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks) {
+                    rank.advance = Advance { moved, worked: moved, paces: vec![Nanoseconds(7)] };
+                }
+            }
+            jobs.fold(&frame);
+        }
+        let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
+        assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
+        assert_eq!(view.pace() == Some(Nanoseconds(7)), is_first);
     }
-    let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
-    assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
-    assert_eq!(view.pace(), Some(Nanoseconds(7)));
 }
 
 /// A digest may repeat what was summed up last while the ledger went on: its steps are the next beat's.

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn one_host_that_answers_is_more_than_one_that_does_not() {
-        let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT };
+        let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None };
         let mut roads = Roads::new(vec![endpoint("a"), endpoint("b")], Moment(0));
         assert_eq!(roads.standing(false), Standing::Connecting);
         roads.set(endpoint("a"), Link::Down { why: "refused".to_owned() }, Moment(3));

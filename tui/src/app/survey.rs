@@ -1,81 +1,33 @@
 //! What the screen says of a job, worked out once per picture and not once per frame.
 //!
-//! Of ten thousand ranks a few hundred report between two pictures. A rank's figures are worked out again only when it
+//! Of ten thousand ranks a thousand report between two pictures. A rank's figures are worked out again only when it
 //! has reported; what takes all ranks (order, scales) only when the job's revision moved.
 
-use std::{collections::BTreeSet, time::Duration};
+mod list;
+mod reckon;
+mod row;
+
+use std::time::Duration;
 
 use xpu_shared::{
     capture::Groups,
-    finding::{self, Finding},
-    frame::Life,
+    finding::{Examiner, Finding},
     id::{HostName, JobName, Rank, Step},
-    job::{Job, PartlySeen, RankView, median},
-    status::{self, RankState, RankStatus, StepSign},
+    job::{Job, PartlySeen},
+    status::{RankState, StepSign},
     unit::{Moment, Nanoseconds},
 };
 
 use super::{Bundle, Fold, Inspection, Metric, Odd, Seats, Sort};
-use crate::{
-    filter::{Filter, Subject},
-    widget::scale::Scale,
-};
+use crate::{filter::Filter, widget::scale::Scale};
 
-/// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
-pub(super) const STALE: Duration = Duration::from_secs(5);
+pub use list::Sifted;
+pub use row::Row;
+pub(super) use row::STALE;
 
-/// One rank.
-#[derive(Clone, Debug)]
-pub struct Row {
-    pub status: RankStatus,
-    pub life: Life,
-    heard: Moment,
-    /// Since it was last heard of.
-    pub age: Duration,
-    /// What its products reach of what its GPU can do at the clock it has now, in percent.
-    pub of_peak: Option<f64>,
-    /// The filter leaves it out.
-    pub aside: bool,
-}
-
-impl Row {
-    fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
-        let status = status::rank_status(job, rank);
-        let of_peak = of_peak(&status, view);
-        let (life, heard) = (view.life(), view.heard());
-        Self { status, life, heard, age: Duration::ZERO, of_peak, aside: false }
-    }
-
-    fn is_of(&self, rank: Rank, view: &RankView) -> bool {
-        let known = (self.status.rank, self.status.pid, self.life, self.heard);
-        known == (rank, view.pid(), view.life(), view.heard()) && self.status.host == *view.host()
-    }
-
-    /// How bad its state is: a rank nothing is heard of is at least silent.
-    pub fn severity(&self) -> RankState {
-        let old = self.life == Life::Alive && !self.is_fresh();
-        if old { self.status.state.max(RankState::Silent) } else { self.status.state }
-    }
-
-    fn subject<'a>(&'a self, job: &'a JobName) -> Subject<'a> {
-        Subject { status: &self.status, state: self.severity(), job }
-    }
-
-    /// Whether its figures are of now.
-    pub fn is_fresh(&self) -> bool {
-        self.life == Life::Alive && self.age < STALE
-    }
-}
-
-/// Where the driver does not tell the clock, of the peak as the data sheet has it.
-fn of_peak(status: &RankStatus, view: &RankView) -> Option<f64> {
-    let share = status.gemm_tflops?.0 / view.gemm_peak()?.0;
-    let device = status.device.as_ref().filter(|device| !device.is_stale());
-    let clocks = device.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz));
-    let slower =
-        clocks.filter(|&(_, now)| now > 0).map_or(1.0, |(most, now)| f64::from(most) / f64::from(now));
-    Some(share * slower * 100.0)
-}
+/// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
+/// report between two pictures of ten thousand ranks, and twice over.
+const AT_ONCE: usize = 2_048;
 
 #[derive(Debug, Default)]
 pub struct Survey {
@@ -83,7 +35,13 @@ pub struct Survey {
     /// The job's revision, the arrangement and the second all this is of.
     made: Option<(u64, Arrangement, u64)>,
     rows: Vec<Row>,
+    /// Where the next picture goes on with figures that are not of what is known.
+    next: usize,
+    /// There are such.
+    behind: bool,
     pub seats: Seats,
+    /// Ranks, and those there should be, that have their seats.
+    seated: Option<(usize, u32)>,
     /// What is listed: rows, or the worst row of each bundle; those left out are not among them.
     pub order: Vec<usize>,
     /// What came of the filter, while there is one.
@@ -96,6 +54,7 @@ pub struct Survey {
     scales: [Option<Scale>; Metric::ALL.len()],
     pub odd: Option<Odd>,
     pub findings: Vec<Finding>,
+    examiner: Examiner,
     /// The second the findings are of, and how many ranks lived.
     examined: Option<(u64, usize)>,
     pub world_size: u32,
@@ -133,17 +92,6 @@ pub struct Survey {
     inspection: Option<(Rank, u64)>,
 }
 
-/// What came of a filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sifted {
-    /// The filter, as it was written.
-    pub text: String,
-    /// Ranks it lets through.
-    pub shown: usize,
-    /// Ranks of which it is not known whether it should.
-    pub unknown: usize,
-}
-
 /// How the user wants the ranks listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrangement {
@@ -152,6 +100,20 @@ pub(super) struct Arrangement {
     pub groups: Option<Groups>,
     /// Of ranks in the same state, that is worst which is worst by this.
     pub judge: Metric,
+}
+
+/// How late it is on a host. No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// What the host said the time was.
+    pub spoke: Option<Moment>,
+    pub since: Duration,
+}
+
+impl Clock {
+    fn age(self, then: Moment) -> Duration {
+        self.spoke.map_or(Duration::ZERO, |spoke| spoke.since(then)) + self.since
+    }
 }
 
 /// What was not seen, counted.
@@ -171,7 +133,7 @@ impl Survey {
         now: Moment,
         arrangement: Arrangement,
         filter: Option<&Filter>,
-        age: impl Fn(&HostName, Moment) -> Duration,
+        clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
             *self = Self { job: job.name().clone(), ..Self::default() };
@@ -179,15 +141,13 @@ impl Survey {
         // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
         let making = Some((job.revision(), arrangement, now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
-        if self.made == making && sifted == filter.map(Filter::text) {
+        if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
         }
         self.refresh_rows(job);
-        for row in &mut self.rows {
-            row.age = age(&row.status.host, row.heard);
-        }
         self.losses.frames = lost_frames;
-        self.work_out(job, now, age);
+        self.hear(job, clock);
+        self.reckon(job, now);
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);
@@ -195,50 +155,16 @@ impl Survey {
         self.made = making;
     }
 
-    /// Lists the ranks, or of each bundle the worst one.
-    fn arrange(&mut self, job: &Job, wanted: &Arrangement) {
-        self.judge = wanted.judge;
-        let mut bundles = wanted.fold.bundles(job, &self.rows, wanted.groups.as_ref());
-        let folded = !bundles.is_empty();
-        for bundle in &mut bundles {
-            bundle.rows.retain(|&row| !self.rows[row].aside);
+    /// Whether figures on the screen are of a picture ago, because many came at once.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Does a part of the next search for what is wrong, of ranks that have just reported.
+    pub(super) fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
+        if self.job == *job.name() {
+            self.examiner.prepare(job, ranks);
         }
-        bundles.retain(|bundle| !bundle.rows.is_empty());
-        for bundle in &mut bundles {
-            bundle.worst = self.worst_of(&bundle.rows).unwrap_or(bundle.worst);
-        }
-        self.order = if folded {
-            wanted.sort.arrange(bundles.iter().map(|bundle| bundle.worst).collect(), &self.rows)
-        } else {
-            wanted.sort.order(&self.rows)
-        };
-        self.order.retain(|&row| !self.rows[row].aside);
-        self.bundles = bundles;
-    }
-
-    /// By state, and of those in the same state by what is looked at.
-    fn worst_of(&self, rows: &[usize]) -> Option<usize> {
-        let scale = self.scale(self.judge);
-        let badness = |row: usize| {
-            let known = scale.zip(self.judge.of(&self.rows[row]).filter(|_| self.rows[row].is_fresh()));
-            known.map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
-        };
-        let worse = |one: usize, other: usize| {
-            let states = self.rows[other].severity().cmp(&self.rows[one].severity());
-            if states.then(badness(other).total_cmp(&badness(one))).is_gt() { other } else { one }
-        };
-        rows.iter().copied().reduce(worse)
-    }
-
-    /// Where a row stands in the list: itself, or what it is folded into.
-    pub fn listed(&self, row: usize) -> Option<usize> {
-        let shown = self.bundle_of(row).map_or(row, |bundle| bundle.worst);
-        self.order.iter().position(|&listed| listed == shown)
-    }
-
-    /// What a row is folded into.
-    pub fn bundle_of(&self, row: usize) -> Option<&Bundle> {
-        self.bundles.iter().find(|bundle| bundle.rows.binary_search(&row).is_ok())
     }
 
     /// Works out the details of one rank, which need not have changed with its row.
@@ -259,77 +185,24 @@ impl Survey {
                 self.rows.push(kept.unwrap_or_else(|| Row::of(job, rank, view)));
             }
         }
-        for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
-            if !row.is_of(rank, view) {
+        let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
+        // All of them, where that is not too much; else those after the last that had its turn.
+        let (mut left, from) = if reported <= AT_ONCE { (reported, 0) } else { (AT_ONCE, self.next) };
+        self.next = 0;
+        for (at, (row, (rank, view))) in self.rows.iter_mut().zip(job.ranks()).enumerate().skip(from) {
+            if left == 0 {
+                self.next = at;
+                break;
+            }
+            if !row.is_of(view) {
+                left -= 1;
+                if row.status.host != *view.host() {
+                    self.seated = None;
+                }
                 *row = Row::of(job, rank, view);
             }
         }
-    }
-
-    fn work_out(&mut self, job: &Job, now: Moment, age: impl Fn(&HostName, Moment) -> Duration) {
-        self.world_size = job.world_size();
-        let heard = || self.rows.iter().filter(|row| row.is_fresh() || row.life == Life::Ended);
-        let over = self.is_over();
-        self.heard = if over { self.rows.len() } else { heard().count() };
-        self.hosts = if over {
-            job.hosts().len()
-        } else {
-            heard().map(|row| &row.status.host).collect::<BTreeSet<_>>().len()
-        };
-        self.seats = Seats::of(&self.rows, self.world_size);
-        let steps = || self.current().filter_map(|row| row.status.step);
-        self.steps = steps().min().zip(steps().max());
-        self.step_time = median(self.current().filter_map(|row| row.status.step_ms_p50).collect())
-            .map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
-        self.usual_step = self.step_time.or(self.usual_step);
-        self.scales = Metric::ALL.map(|metric| self.measure(metric));
-        self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
-        self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
-        self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
-        self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
-        let digests = || job.ranks().filter_map(|(_, view)| Some((view.host(), view.latest()?)));
-        let stepped = digests().filter(|(_, digest)| digest.step.is_some());
-        self.since_step = stepped.map(|(host, digest)| age(host, digest.step_at)).min();
-        self.losses.records = digests().map(|(_, digest)| digest.dropped_records).sum();
-        self.losses.untimed = digests().map(|(_, digest)| digest.untimed).sum();
-        self.overhead = digests().map(|(_, digest)| f64::from(digest.overhead_ppm) / 1e6).fold(0.0, f64::max);
-        self.partly_seen = job.partly_seen();
-        self.ranks_off = status::ranks_off(job);
-        self.blind = status::blind(job);
-        self.turned_away = job.turned_away();
-        self.examine(job, now);
-        self.odd = Odd::among(self);
-    }
-
-    /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
-    fn examine(&mut self, job: &Job, now: Moment) {
-        let examination = (now.0 / 1_000_000_000, job.living());
-        if self.examined != Some(examination) {
-            self.examined = Some(examination);
-            self.findings = finding::examine(job, now);
-        }
-        for row in &mut self.rows {
-            if let Some(view) = job.rank(row.status.rank) {
-                row.status.state = finding::state(&self.findings, row.status.rank, view);
-            }
-        }
-    }
-
-    /// Leaves out of the list what the filter does not let through.
-    fn sift(&mut self, filter: Option<&Filter>) {
-        let Some(filter) = filter else {
-            self.rows.iter_mut().for_each(|row| row.aside = false);
-            self.sifted = None;
-            return;
-        };
-        let judge = filter.judge(self.current().map(|row| row.subject(&self.job)));
-        let verdicts: Vec<_> = self.rows.iter().map(|row| judge.verdict(row.subject(&self.job))).collect();
-        let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
-        self.sifted =
-            Some(Sifted { text: filter.text().to_owned(), shown: count(Some(true)), unknown: count(None) });
-        for (row, verdict) in self.rows.iter_mut().zip(verdicts) {
-            row.aside = verdict != Some(true);
-        }
+        self.behind = reported > AT_ONCE;
     }
 
     /// What the job stands for.
@@ -350,11 +223,6 @@ impl Survey {
     /// The ranks' range of a metric; `None` while none is known.
     pub fn scale(&self, metric: Metric) -> Option<&Scale> {
         self.scales[metric as usize].as_ref()
-    }
-
-    fn measure(&self, metric: Metric) -> Option<Scale> {
-        let values = self.current().filter_map(|row| metric.of(row)).collect();
-        Scale::measured(values, metric.worse(), self.whole(metric))
     }
 
     /// What differences are measured against, if not the median: the usual lateness is next to nothing, and what counts is its
@@ -397,15 +265,16 @@ impl Survey {
 
     /// Whether every rank that was seen has ended.
     pub fn is_over(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| matches!(row.life, Life::Ended | Life::Died))
+        !self.rows.is_empty() && self.rows.iter().all(Row::is_gone)
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use xpu_shared::{job::Jobs, simulation::Simulation};
+    use xpu_shared::{frame::Frame, job::Jobs, simulation::Simulation};
 
     use super::*;
+    use crate::{action::Action, app::App, arrival::Arrival, palette::Depth, update::update};
 
     /// A rank that has just come: no figure is known of it.
     pub(in crate::app) fn row(rank: u32, host: &str) -> Row {
@@ -415,5 +284,42 @@ pub(super) mod tests {
         let mut row = Row::of(job, Rank(0), job.rank(Rank(0)).unwrap());
         (row.status.rank, row.status.host) = (Rank(rank), host.into());
         row
+    }
+
+    /// Where more report at once than are worked out at once, all have had their turn after some pictures, and none has to wait to be
+    /// known as alive.
+    #[test]
+    fn of_a_flood_every_rank_has_its_turn() {
+        let simulation = Simulation::new(1, 700, 8);
+        let arrive = |app: &mut App, frames: Vec<Frame>| {
+            for frame in frames {
+                update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+            }
+            app.settle();
+        };
+        let new = || App::new(Vec::new(), None, Depth::None, simulation.started);
+        let mut app = new();
+        arrive(&mut app, simulation.snapshots(100));
+        assert!(!app.survey.is_behind());
+        for second in [107, 108, 109] {
+            update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second - 100))));
+            arrive(&mut app, simulation.digests(second));
+            assert!(app.survey.is_behind() && app.survey.rows().iter().all(Row::is_fresh), "{second}");
+        }
+        for _ in 0..5_600_usize.div_ceil(AT_ONCE) {
+            app.settle();
+        }
+        assert!(!app.survey.is_behind());
+        let mut at_once = new();
+        arrive(&mut at_once, simulation.snapshots(100));
+        for second in [107, 108, 109] {
+            for frame in simulation.digests(second) {
+                at_once.jobs.fold(&frame);
+            }
+        }
+        at_once.survey = Survey::default();
+        at_once.settle();
+        let steps = |app: &App| app.survey.rows().iter().map(|row| row.status.clone()).collect::<Vec<_>>();
+        assert!(steps(&app) == steps(&at_once));
     }
 }

@@ -21,8 +21,8 @@ use crate::{
     arrival::Endpoint,
     capturer::{Capturer, Ways},
     command::stacks::check_writable,
+    config::Config,
     live,
-    look::Wishes,
     parts::Parts,
     watch::{WatchOptions, watch},
 };
@@ -143,7 +143,10 @@ impl Cast {
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
-        self.nodes.iter().map(|node| Endpoint { host: node.address().to_string(), base: self.base }).collect()
+        self.nodes
+            .iter()
+            .map(|node| Endpoint { host: node.address().to_string(), base: self.base, ssh: None })
+            .collect()
     }
 }
 
@@ -152,8 +155,14 @@ fn node_of(rank: u32, ranks: u32, nodes: u32) -> u32 {
     (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32
 }
 
-pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let (plan, look) = (args.plan()?, args.look.look(Wishes::default())?);
+/// With the user's settings, where there is a screen.
+pub fn demo(
+    args: &DemoArgs,
+    settings: impl FnOnce() -> Result<Config, UsageError>,
+) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let config = if args.is_headless() { Config::default() } else { settings()? };
+    let look = args.look.look(config.wishes)?;
     check_writable(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;
@@ -172,6 +181,7 @@ pub fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         endpoints,
         WatchOptions {
             look,
+            config,
             live: Some(live),
             capturer: Some(capturer),
             // The line above is gone with the first picture.

@@ -1,12 +1,21 @@
 //! `xpu-top keygen`: makes the key by hand, for hosts without a shared home.
 
-use std::process::ExitCode;
+use std::{
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode},
+};
 
 use xpu_shared::key::Key;
 
-use crate::args::{KeygenArgs, UsageError};
+use crate::{
+    args::{KeygenArgs, UsageError},
+    parts::{Part, Parts},
+};
 
 pub fn keygen(args: &KeygenArgs) -> Result<ExitCode, UsageError> {
+    if args.token {
+        return Err(print_token(args));
+    }
     let path = args.output.clone().or_else(Key::path).ok_or_else(|| {
         UsageError::Value("no home directory to put the key into; name a file with -o FILE".to_owned())
     })?;
@@ -17,4 +26,22 @@ pub fn keygen(args: &KeygenArgs) -> Result<ExitCode, UsageError> {
          not share your home."
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The collector makes the token, so it prints it.
+fn print_token(args: &KeygenArgs) -> UsageError {
+    let parts = Parts::beside_this_program().map_err(|error| error.to_string());
+    let program = match parts.and_then(|parts| parts.find(Part::Collector).map_err(|error| error.to_string()))
+    {
+        Ok(program) => program,
+        Err(error) => return UsageError::Value(error),
+    };
+    let mut command = Command::new(&program);
+    command.arg("--print-token");
+    if let Some(path) = &args.output {
+        command.arg("--key-file").arg(path);
+    }
+    // Returns only if it failed.
+    let error = command.exec();
+    UsageError::Value(format!("cannot start {}: {error}; install xpu-top again", program.display()))
 }

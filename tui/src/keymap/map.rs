@@ -57,6 +57,14 @@ impl Keymap {
         })
     }
 
+    /// The key that does what goes by this name in a scope, as sentences name it: the last one bound, which is a letter where there is
+    /// one beside a number. Who has bound none types the name.
+    pub fn key(&self, scope: Scope, name: &str) -> String {
+        let mut named = self.in_force(scope).filter(|(binding, _)| binding.action.name() == Some(name));
+        let key = named.find_map(|(_, keys)| keys.last());
+        key.map_or_else(|| format!("\u{201c}{name}\u{201d}"), ToString::to_string)
+    }
+
     /// What the key means now.
     pub fn lookup(&self, key: Key, scope: Scope) -> Option<Action> {
         let bound = self.in_force(scope).find(|(_, keys)| keys.contains(&key));

@@ -118,7 +118,8 @@ mod tests {
     fn news_that_found_no_room_is_kept_by_the_teller() {
         let (sender, mut receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender);
-        let endpoint = Endpoint { host: "a".to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT };
+        let endpoint =
+            Endpoint { host: "a".to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT, ssh: None };
         assert!(outbox.tell(&endpoint, &Link::Up));
         assert!(!outbox.tell(&endpoint, &Link::Up));
         receiver.try_recv().unwrap();

@@ -32,7 +32,7 @@ fn free_base() -> BasePort {
 }
 
 fn endpoint(base: BasePort) -> Endpoint {
-    Endpoint { host: "127.0.0.1".to_owned(), base }
+    Endpoint { host: "127.0.0.1".to_owned(), base, ssh: None }
 }
 
 /// Answers every request with a snapshot and publishes digests, as a collector does.

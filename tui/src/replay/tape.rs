@@ -122,7 +122,11 @@ impl Tape {
 
     /// The next frame that came in at `to` or before.
     pub fn next(&mut self, to: Moment) -> io::Result<Option<(Moment, Frame)>> {
-        while let Some(entry) = self.entries.get(self.next).copied().filter(|entry| entry.first <= to) {
+        // No sooner than something in it is next: what has been read and not shown takes many times its room in the file.
+        let due = |tape: &Self, entry: &Entry| {
+            entry.first <= to && tape.ahead.front().is_none_or(|(at, _)| *at > entry.first)
+        };
+        while let Some(entry) = self.entries.get(self.next).copied().filter(|entry| due(self, entry)) {
             self.next += 1;
             self.read(&entry)?;
         }

@@ -25,6 +25,9 @@ pub(super) fn inspect(app: &mut App) -> Option<Effect> {
         select(app, Motion::First);
     }
     app.selected?;
+    if app.page != Page::Rank {
+        app.back = app.page;
+    }
     app.page = Page::Rank;
     watch::follow(app)
 }

@@ -29,7 +29,8 @@ pub(super) fn flame(app: &mut App) -> Option<Effect> {
     app.settle();
     let job = app.job()?.name().clone();
     if app.stacks.rows().is_empty() {
-        app.note = Some(Note::Failed("there are no stacks to draw: r reads them".to_owned()));
+        app.note =
+            Some(Note::Failed(format!("there are no stacks to draw: {} reads them", app.key("read-stacks"))));
         return None;
     }
     match flame::svg(app.stacks.tree(), &job) {

@@ -68,7 +68,11 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
             Some(why) => Some((Role::Alarm, format!("{} {why}", glyph::ALARM))),
             None if files.is_empty() => Some((
                 Role::Muted,
-                "There is no capture and no recording here. c captures the next 3 steps of all ranks, with what was sampled of 20 before; r records what is seen until r is pressed again. Both write a new file to the folder xpu-top was started in.".to_owned(),
+                format!(
+                    "There is no capture and no recording here. {capture} captures the next 3 steps of all ranks, with what was sampled of 20 before; {record} records what is seen until {record} is pressed again. Both write a new file to the folder xpu-top was started in.",
+                    capture = app.key("capture"),
+                    record = app.key("record"),
+                ),
             )),
             None => None,
         },
@@ -98,7 +102,8 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
 }
 
 fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {
-    let age = app.now.since(file.written);
+    // A replay has another time than the files have.
+    let age = app.files.listing.as_ref().map_or(app.now, |listing| listing.looked).since(file.written);
     let (sign, kind, role) = match &file.label {
         Err(_) => (glyph::ALARM, "broken", Role::Alarm),
         Ok(Label { closed: false, .. }) if age < WRITING => (glyph::WAITING, "writing", Role::Muted),

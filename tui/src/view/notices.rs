@@ -39,10 +39,9 @@ const NAMED: usize = 4;
 /// What stands on their frame.
 pub(super) fn title(app: &App) -> Title<'static> {
     let count = app.survey.findings.len();
-    let right = match count {
-        0 => String::new(),
-        _ => format!("{}, f shows why", figure::counted(count, "finding", "findings")),
-    };
+    let told =
+        || format!("{}, {} shows why", figure::counted(count, "finding", "findings"), app.key("findings"));
+    let right = if count > 0 { told() } else { String::new() };
     Title { name: "Findings", about: String::new(), right }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
-use xpu_shared::id::Pid;
+use xpu_shared::{id::Pid, ledger::FaultReading};
 
 /// Of a stack, so much is copied.
 const PAGES: usize = 64;
@@ -31,6 +31,46 @@ pub(super) struct Copied {
 }
 
 impl Copied {
+    /// As the handler of a signal noted it.
+    pub(super) fn of_fault(fault: &FaultReading) -> Self {
+        // SAFETY: all of it are numbers, of which zero is one.
+        let mut registers: libc::user_regs_struct = unsafe { zeroed() };
+        let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = fault.registers;
+        (registers.rip, registers.rsp, registers.rbp, registers.rbx) = (rip, rsp, rbp, rbx);
+        (registers.r12, registers.r13, registers.r14, registers.r15) = (r12, r13, r14, r15);
+        let stack = fault.stack.clone();
+        Self { number: fault.thread, ip: rip, registers, from: fault.stack_from, stack, held: Duration::ZERO }
+    }
+
+    /// Where it was when the signal came whose handler's return address is a byte after `trampoline`: the kernel put the registers
+    /// on the stack beside it (`rt_sigframe`), which tables for unwinding tell of in a way that few read.
+    pub(super) fn below_handler(&self, trampoline: u64) -> Option<Self> {
+        /// From the return address: flags, link and stack of the context come first.
+        const CONTEXT: u64 = 8 + 8 + 8 + 24;
+        let words = self.stack.as_chunks::<8>().0;
+        let mut places = (self.from..).step_by(8).zip(words).filter(|(_, word)| {
+            let word = u64::from_le_bytes(**word);
+            word == trampoline || word == trampoline.wrapping_add(1)
+        });
+        places.find_map(|(at, _)| {
+            let register = |index: libc::c_int| self.word(at + CONTEXT + 8 * index as u64);
+            let (ip, sp) = (register(libc::REG_RIP)?, register(libc::REG_RSP)?);
+            let bottom = self.from + self.stack.len() as u64;
+            if !(at..bottom).contains(&sp) || ip == 0 {
+                return None;
+            }
+            let mut registers = self.registers;
+            (registers.rip, registers.rsp) = (ip, sp);
+            registers.rbp = register(libc::REG_RBP)?;
+            registers.rbx = register(libc::REG_RBX)?;
+            registers.r12 = register(libc::REG_R12)?;
+            registers.r13 = register(libc::REG_R13)?;
+            registers.r14 = register(libc::REG_R14)?;
+            registers.r15 = register(libc::REG_R15)?;
+            Some(Self { ip, registers, stack: self.stack.clone(), ..*self })
+        })
+    }
+
     pub(super) fn registers(&self) -> UnwindRegsX86_64 {
         let from = &self.registers;
         let mut to = UnwindRegsX86_64::new(from.rip, from.rsp, from.rbp);

@@ -54,7 +54,13 @@ impl Modules {
     /// Those that can be read; code that was made at run time, or whose file is gone, has no frames.
     pub(super) fn of(pid: Pid) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        Self { loaded: maps.lines().filter_map(|line| load(pid, line)).collect() }
+        Self { loaded: maps.lines().filter_map(|line| load(Some(pid), line)).collect() }
+    }
+
+    /// Of a process that is gone, by lines of its `/proc/PID/maps`.
+    pub(super) fn of_lines(maps: &str) -> Self {
+        let lines = maps.lines().map(|line| line.trim_start_matches('\0'));
+        Self { loaded: lines.filter_map(|line| load(None, line)).collect() }
     }
 
     pub(super) fn unwinder(&self) -> Unwinder {
@@ -87,7 +93,7 @@ impl Modules {
 }
 
 /// A line of `/proc/PID/maps` (`proc_pid_maps(5)`), if code of a file is mapped there.
-fn load(pid: Pid, line: &str) -> Option<Loaded> {
+fn load(pid: Option<Pid>, line: &str) -> Option<Loaded> {
     let mut words = line.splitn(6, ' ');
     let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
     let (_device, inode, path) = (words.next()?, words.next()?, words.next()?.trim_start());
@@ -98,8 +104,9 @@ fn load(pid: Pid, line: &str) -> Option<Loaded> {
     let (start, end) = range.split_once('-')?;
     let (start, end, offset) = (hexadecimal(start)?, hexadecimal(end)?, hexadecimal(offset)?);
     // As the process sees it: it may live in a container.
-    let file = File::open(format!("/proc/{pid}/root{path}")).or_else(|_| File::open(path)).ok()?;
-    if file.metadata().ok()?.ino() != inode.parse().ok()? {
+    let inside = pid.and_then(|pid| File::open(format!("/proc/{pid}/root{path}")).ok());
+    let file = inside.or_else(|| File::open(path).ok())?;
+    if file.metadata().ok()?.ino() != inode.parse::<u64>().ok()? {
         return None;
     }
     // SAFETY: whoever cuts a loaded library short kills the process that has it loaded, and this one, which is there for that.

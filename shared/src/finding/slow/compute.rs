@@ -72,7 +72,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     }
     // A kernel that waits for others takes room from the products beside it: where one that did not fall is waited for, those
     // that wait fell for its sake.
-    let latest = all().filter(stayed).filter_map(Member::lateness).fold(0.0, f64::max);
+    let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {
         let late = member.lateness();
         latest > WAITED_FOR && late.is_some_and(|late| late < 0.5 * latest) && holds_nobody_up(member, late)

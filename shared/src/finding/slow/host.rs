@@ -1,10 +1,10 @@
 //! Ranks whose host keeps the others waiting, while their GPUs are as fast.
 
 use super::{
-    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect,
-    cohort::{self, LONG},
-    excess, median, usual_lateness,
+    super::cohort::{self, LONG},
+    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, excess, median, usual_lateness,
 };
+use crate::job::RankView;
 
 /// Share of the time that others must lose by a rank that is late.
 const LATE: f64 = 0.1;
@@ -30,6 +30,9 @@ const BEGUN: usize = 8;
 const LATELY: usize = 8;
 const WARM: usize = 10;
 
+/// Over so many digests it is looked how long threads waited: lately, in those that make a thing persistent, and in many.
+pub(crate) const WAITS: [usize; 3] = [LATELY, PERSISTENT, LONG];
+
 /// Who is late is told among those with the same part: the first stage of a pipeline is the last to end.
 pub(super) fn by_host<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
     cohort::parts(cohort).iter().flat_map(|part| late_of(part)).collect()
@@ -41,24 +44,22 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     }
     let usual = median(cohort.iter().filter_map(|member| member.rate).collect());
     let on_time = usual_lateness(cohort.iter().copied());
-    let waits = |digests: usize| {
-        median(cohort.iter().filter_map(|member| member.view.blocked_for(digests)).collect())
-    };
-    let (blocked, blocked_lately, blocked_long) = (waits(LATELY), waits(PERSISTENT), waits(LONG));
+    let waits =
+        [0, 1, 2].map(|at: usize| median(cohort.iter().filter_map(|member| member.blocked[at]).collect()));
+    let [blocked, ..] = waits;
     let telling = blocked.is_some_and(|blocked| blocked > TELLING);
     // What its threads waited less than the others'.
-    let less = |member: &Member<'_>, digests: usize, usual: Option<f64>| {
-        member.view.blocked_for(digests).zip(usual).map_or(0.0, |(blocked, usual)| usual - blocked)
+    let less = |member: &Member<'_>, at: usize| {
+        member.blocked[at].zip(waits[at]).map_or(0.0, |(blocked, usual)| usual - blocked)
     };
     let busy = median(cohort.iter().filter_map(|member| member.busy).collect()).unwrap_or(0.0);
     let busy_lately = median(cohort.iter().filter_map(|member| member.busy_lately).collect()).unwrap_or(0.0);
     let often =
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
     // Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
-    let guessed = |member: &Member<'_>| point_to_point(member) && !telling;
+    let guessed = |member: &Member<'_>| member.sends && !telling;
     let late = cohort.iter().filter_map(|&member| {
         let (rate, usual) = (member.rate?, usual?);
-        let begun = member.view.step().is_none() || has_begun(member);
         let late = excess(member, on_time)?;
         let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
         let persistent = late > LATE && count >= if guessed(member) { RECENT } else { PERSISTENT };
@@ -66,25 +67,21 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let sporadic = member.often_late(on_time + LATE) as f64 >= (3.0 * often + 2.0).max(OFTEN);
         let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
         // Its threads had so much less to wait for: that is counted, not sampled.
-        let own = less(member, LATELY, blocked);
-        let warm = member.view.beats().len() > WARM;
+        let own = less(member, 0);
+        let warm = member.beats > WARM;
         let seen = member.always_last && member.late_summed > LATE;
         let spared = warm && own > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
         let late = if spared { late.max(own) } else { late };
         // Or all its collectives are a little late, and what that adds up to is the same in all digests.
         let steadily = member.always_last && member.late_pooled - on_time > LATE;
         let late = if steadily { late.max(member.late_pooled - on_time) } else { late };
-        let matters = begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
+        let matters = member.begun && member.ms_a_step(late).is_none_or(|ms| ms > LEAST_MS);
         // What its GPU is slower by must not be the reason, nor that others kept it waiting.
         let by_host = rate > SLOW * usual && late > 2.0 * (1.0 - rate / usual);
         let waited = member.waited > 0.5 * (late + on_time);
         // Nor that it has more to do.
         let more_lately = member.busy_lately.map_or(0.0, |own| own - busy_lately);
-        let spares = if persistent {
-            own.max(less(member, PERSISTENT, blocked_lately))
-        } else {
-            less(member, LONG, blocked_long)
-        };
+        let spares = if persistent { own.max(less(member, 1)) } else { less(member, 2) };
         let elsewhere = telling && spares < SPARED * late;
         let busier = late < 2.0 * (member.busy? - busy).max(more_lately);
         ((persistent || sporadic || spared || steadily)
@@ -107,17 +104,16 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
     late.collect()
 }
 
-fn point_to_point(member: &Member<'_>) -> bool {
-    member.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0)
-}
-
 /// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
-fn has_begun(member: &Member<'_>) -> bool {
-    let steps: Vec<f64> = member.view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();
+pub(crate) fn has_begun(view: &RankView) -> bool {
+    if view.beats().len() >= BEGUN {
+        return true;
+    }
+    let steps: Vec<f64> = view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();
     let usual = steps.iter().copied().fold(f64::INFINITY, f64::min);
     let longest = steps.iter().copied().fold(0.0, f64::max);
-    let latest = member.view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);
-    steps.len() >= BEGUN || (steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual)
+    let latest = view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);
+    steps.len() >= PERSISTENT && longest < 2.0 * usual && latest < usual
 }
 
 /// The upper quarter.

@@ -1,12 +1,9 @@
 //! Ranks with more arithmetic than the others, where all are meant to have the same.
 
-use std::collections::BTreeSet;
-
 use super::{
     COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, excess, median, phrase,
     usual_lateness,
 };
-use crate::{collective::Operation, id::CommunicatorId, job::RankView};
 
 /// So much more than the others' is more work.
 const MORE: f64 = 0.1;
@@ -15,7 +12,13 @@ const MORE: f64 = 0.1;
 const SPREADS: f64 = 4.0;
 
 /// Digests over which arithmetic is compared: of long steps few end in one. In both halves of them it must be more.
-const DIGESTS: [usize; 3] = [6, 12, 24];
+pub(crate) const DIGESTS: [usize; 3] = [6, 12, 24];
+
+/// All of so many digests, their later half, and the earlier one: how many are left out, and how many taken.
+pub(crate) const fn spans(digests: usize) -> [(usize, usize); 3] {
+    let half = digests / 2;
+    [(0, digests), (0, half), (half, half)]
+}
 
 /// Steps by which ranks are apart when they are looked at.
 const BLUR: f64 = 2.0;
@@ -34,8 +37,8 @@ pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
         return Vec::new();
     }
     let mut found: Vec<Busy<'a>> = Vec::new();
-    for digests in DIGESTS {
-        let known = more_than_others(&all, digests).into_iter();
+    for span in 0..DIGESTS.len() {
+        let known = more_than_others(&all, span).into_iter();
         found.extend(
             known
                 .filter(|busy| found.iter().all(|known| known.member.rank != busy.member.rank))
@@ -48,51 +51,39 @@ pub(super) fn busier<'a>(cohorts: &'a [Vec<Member<'a>>]) -> Vec<Busy<'a>> {
 
 /// Whether all have the same communicators, and nobody sends to one of them alone or deals tokens out.
 fn is_data_parallel(all: &[&Member<'_>]) -> bool {
-    let used = |view: &RankView| -> Option<BTreeSet<CommunicatorId>> {
-        let digest = view.latest().filter(|digest| digest.launches.point_to_point == 0)?;
-        let states = || digest.communicators.iter().filter(|state| state.entered > 0);
-        let deals =
-            states().filter_map(|state| state.last_operation).chain(view.samples().map(|s| s.operation));
-        deals
-            .into_iter()
-            .all(|operation| operation != Operation::AlltoAll)
-            .then(|| states().map(|state| state.id).collect())
-    };
-    let Some(first) = used(all[0].view).filter(|used| !used.is_empty()) else { return false };
-    all.iter().all(|member| used(member.view).is_some_and(|used| used == first))
+    let first = all[0].shared.as_ref().filter(|shared| !shared.is_empty());
+    first.is_some() && all.iter().all(|member| member.shared.as_ref() == first)
 }
 
 /// What all do in some digests, at the median, and how far they spread about it; nothing unless it is known of all.
 struct Usual {
-    skip: usize,
-    take: usize,
+    /// Index of the digests, and of the part of them.
+    span: usize,
+    part: usize,
     work: f64,
     spread: f64,
 }
 
 impl Usual {
-    fn of(all: &[&Member<'_>], skip: usize, take: usize) -> Option<Self> {
+    fn of(all: &[&Member<'_>], span: usize, part: usize) -> Option<Self> {
         let works: Option<Vec<f64>> =
-            all.iter().map(|member| Some(member.view.arithmetic(skip, take)?.0)).collect();
+            all.iter().map(|member| Some(member.arithmetic[span][part]?.0)).collect();
         let works = works?;
         let work = median(works.clone())?;
         let spread = 1.4826 * median(works.iter().map(|one| (one / work - 1.0).abs()).collect())?;
-        Some(Self { skip, take, work, spread })
+        Some(Self { span, part, work, spread })
     }
 
     /// How many times that a rank does, where it is more than chance makes it.
     fn more(&self, member: &Member<'_>) -> Option<f64> {
-        let (own, seconds) = member.view.arithmetic(self.skip, self.take)?;
-        let least = (MORE + BLUR * member.view.pace()?.seconds() / seconds).max(SPREADS * self.spread);
+        let (own, seconds) = member.arithmetic[self.span][self.part]?;
+        let least = (MORE + BLUR * member.pace?.seconds() / seconds).max(SPREADS * self.spread);
         Some(own / self.work).filter(|times| times - 1.0 > least)
     }
 }
 
-fn more_than_others<'a>(all: &[&'a Member<'a>], digests: usize) -> Vec<Busy<'a>> {
-    let half = digests / 2;
-    let [Some(whole), Some(later), Some(earlier)] =
-        [(0, digests), (0, half), (half, half)].map(|(skip, take)| Usual::of(all, skip, take))
-    else {
+fn more_than_others<'a>(all: &[&'a Member<'a>], span: usize) -> Vec<Busy<'a>> {
+    let [Some(whole), Some(later), Some(earlier)] = [0, 1, 2].map(|part| Usual::of(all, span, part)) else {
         return Vec::new();
     };
     let busy = |&member: &&'a Member<'a>| {

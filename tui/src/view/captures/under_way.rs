@@ -82,17 +82,20 @@ fn recording(app: &App) -> (Role, String) {
     match (&standing.file, &standing.failure) {
         (Some(file), _) => {
             let text = format!(
-                "{} {}, {}, {} frames; r ends it",
+                "{} {}, {}, {} frames; {} ends it",
                 glyph::GOOD,
                 file.path.display(),
                 figure::bytes(file.bytes),
-                figure::count(file.frames)
+                figure::count(file.frames),
+                app.key("record"),
             );
             (Role::Alarm, text)
         }
         (None, Some(why)) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
         (None, None) if app.is_past() => (Role::Muted, "this is a recording".to_owned()),
-        (None, None) => (Role::Muted, "none; r records what is seen, and what is in memory".to_owned()),
+        (None, None) => {
+            (Role::Muted, format!("none; {} records what is seen, and what is in memory", app.key("record")))
+        }
     }
 }
 
