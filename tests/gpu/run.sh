@@ -16,7 +16,7 @@ XPU_TOP_RUNTIME_DIR=$(mktemp -d) HOME=$(mktemp -d)
 export XPU_TOP_RUNTIME_DIR HOME
 cd "$here" || exit
 
-run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node 2 "${@:2}"; }
+run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node ${RANKS:-2} "${@:2}"; }
 # Waits for the first timed GEMM: CUDA and cuBLAS take ten seconds and more to begin.
 when_busy() {
     for _ in $(seq 60); do

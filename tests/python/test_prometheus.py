@@ -128,7 +128,7 @@ def test_a_slow_rank_raises_its_alert(programs, tmp_path):
 
 def test_a_hang_raises_its_alert(programs, tmp_path):
     with (
-        running_demo("--ranks", str(RANKS), "--nodes", "1", "--steps", "100000", "--hang", "40:1") as base,
+        running_demo("--ranks", str(RANKS), "--nodes", "1", "--steps", "100000", "--hang", "40:1", "--stay") as base,
         prometheus.scraping(programs, tmp_path, [f"127.0.0.1:{base}"]) as server,
     ):
         assert server.wait_for("max by (job_name) (xpu_top_job_hang) > 0")

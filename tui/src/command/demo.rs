@@ -69,6 +69,9 @@ pub struct DemoArgs {
     /// Without a screen: run to the end and print the status
     #[arg(long)]
     headless: bool,
+    /// Without a screen: when the job stands, let it stand until interrupted, for other terminals to look at
+    #[arg(long)]
+    stay: bool,
     /// The status as a JSON document
     #[arg(long)]
     json: bool,
@@ -91,6 +94,8 @@ struct Plan {
     steps: u64,
     seed: u64,
     faults: Faults,
+    /// A job that stands is not ended.
+    stays: bool,
 }
 
 impl DemoArgs {
@@ -115,7 +120,7 @@ impl DemoArgs {
         let steps = self.steps.unwrap_or_else(|| if self.is_headless() { HEADLESS_STEPS } else { 0 });
         let faults = Faults::new(&self.slow, &self.throttle, &self.slow_host, self.hang, ranks, steps)
             .map_err(UsageError::Value)?;
-        Ok(Plan { ranks, nodes, steps, seed, faults })
+        Ok(Plan { ranks, nodes, steps, seed, faults, stays: self.stay })
     }
 }
 

@@ -133,7 +133,7 @@ async fn run_to_end(
                 }
                 if second.elapsed() >= EXAMINE {
                     second = now;
-                    if hangs(following) {
+                    if !plan.stays && hangs(following) {
                         return Ok(End::Hang);
                     }
                 }
@@ -145,7 +145,7 @@ async fn run_to_end(
                     if now >= until || all_ends_seen(following, plan) {
                         return Ok(End::Over);
                     }
-                } else if now >= patience {
+                } else if !plan.stays && now >= patience {
                     return Ok(End::Standstill);
                 }
             }

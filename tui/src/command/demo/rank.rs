@@ -29,7 +29,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn start(stage: &Stage, plan: &Plan, rank: u32, nodes: &[Node]) -> anyhow::Result<Self> {
-        let Plan { ranks, nodes: count, steps, seed, ref faults } = *plan;
+        let Plan { ranks, nodes: count, steps, seed, ref faults, .. } = *plan;
         let node = node_of(rank, ranks, count);
         let neighbours = || (0..ranks).filter(|&other| node_of(other, ranks, count) == node);
         let local_rank = neighbours().take_while(|&other| other != rank).count();
