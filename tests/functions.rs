@@ -156,6 +156,39 @@ fn what_python_ran_is_what_is_in_the_file_and_nothing_is_left_behind() {
 }
 
 #[test]
+fn collections_and_batches_are_counted_all_the_time_if_asked() {
+    let totals = |job: &Job| {
+        let done = job.host.ask("status --json --job train --rank 0 --now");
+        let status: Value = serde_json::from_str(&done.stdout).expect("JSON");
+        status["ranks"][0]["activity"]["python"].clone()
+    };
+    for python in pythons() {
+        assert_eq!(totals(&Job::new(&python, &[])), Value::Null, "a part of all would pass for all");
+        // Imported when the job already trains.
+        let late = [
+            ("XPU_TOP_TRACE_FUNCS_ALWAYS", "1"),
+            ("BEFORE", "del sys.modules[loaders.__name__]"),
+            ("BETWEEN", "if number == 100: sys.modules[loaders.__name__] = loaders"),
+        ];
+        let job = Job::new(&python, &late);
+        let count = |all: &Value, name: &str| all[name].as_i64();
+        let first = until("a batch", || {
+            Some(totals(&job)).filter(|all| count(all, "batches").is_some_and(|batches| batches > 0))
+        });
+        let so_far = count(&first, "garbage_collections").expect("a count");
+        let last = until("thirty collections more", || {
+            let all = totals(&job);
+            (count(&all, "garbage_collections")? >= so_far + 30).then_some(all)
+        });
+        let more = |name| count(&last, name).expect("a count") - count(&first, name).expect("a count");
+        // A step collects once and asks for a batch three times.
+        assert!((more("batches") - 3 * more("garbage_collections")).abs() <= 6, "{first} {last}");
+        assert!(last["garbage_collection_s"].as_f64() > Some(0.0), "{last}");
+        assert!(last["batch_wait_s"].as_f64() > Some(0.0), "{last}");
+    }
+}
+
+#[test]
 fn calls_are_on_the_track_of_their_thread_and_within_each_other() {
     let job = Job::new(&pythons()[0], &[]);
     let capture = job.capture("--steps 2");

@@ -13,6 +13,7 @@ pub(crate) mod api;
 mod codes;
 mod open;
 mod serve;
+mod tally;
 
 use std::{
     ptr,
@@ -23,6 +24,7 @@ use std::{
             Ordering::{AcqRel, Acquire, Relaxed},
         },
     },
+    time::{Duration, Instant},
 };
 
 use xpu_shared::{
@@ -32,6 +34,7 @@ use xpu_shared::{
 
 use api::Python;
 use serve::{ATTACHED, Said};
+pub(crate) use tally::totals;
 
 /// Watched without being asked for.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];
@@ -53,6 +56,14 @@ static SAID: AtomicPtr<Said> = AtomicPtr::new(ptr::null_mut());
 /// The main thread has been asked and has not come to it yet.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
+/// The main thread is to look for what was imported meanwhile.
+static AGAIN: AtomicBool = AtomicBool::new(false);
+
+/// Recorded all the time they are looked for again after this long, then after twice as long each time: modules are imported when the
+/// program comes to them.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// Reads `XPU_TOP_TRACE_FUNCS`.
 pub(crate) fn set_from(text: &str) -> Result<(), String> {
     functions::read(text).map(|functions| _ = WANTED_FUNCTIONS.set(functions))
@@ -71,15 +82,21 @@ fn forms() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().chain(WANTED_FUNCTIONS.get().into_iter().flatten().map(String::as_str))
 }
 
+fn kind(number: u16) -> FunctionKind {
+    match usize::from(number) {
+        _ if number >= GENERATION => FunctionKind::GarbageCollection,
+        place if place < BUILT_IN.len() => FunctionKind::DataLoader,
+        _ => FunctionKind::Named,
+    }
+}
+
 /// What a record of this number is called.
 pub(crate) fn label(number: u16) -> CapturedLabel {
-    let (kind, name) = match usize::from(number) {
-        _ if number >= GENERATION => {
-            (FunctionKind::GarbageCollection, format!("gc generation {}", number - GENERATION))
-        }
-        place => {
-            let kind = if place < BUILT_IN.len() { FunctionKind::DataLoader } else { FunctionKind::Named };
-            (kind, forms().nth(place).unwrap_or_default().replace('@', "."))
+    let kind = kind(number);
+    let name = match kind {
+        FunctionKind::GarbageCollection => format!("gc generation {}", number - GENERATION),
+        FunctionKind::DataLoader | FunctionKind::Named => {
+            forms().nth(number.into()).unwrap_or_default().replace('@', ".")
         }
     };
     CapturedLabel::Function { kind, name }
@@ -91,7 +108,9 @@ pub(crate) fn forget() {
     ON.store(0, Relaxed);
     SAID.store(ptr::null_mut(), Relaxed);
     QUEUED.store(false, Relaxed);
+    AGAIN.store(false, Relaxed);
     open::forget_dropped();
+    tally::forget();
 }
 
 /// What the hook's own thread knows of it.
@@ -100,6 +119,8 @@ pub(crate) struct Functions {
     /// Beginnings so far.
     begun: u32,
     on: bool,
+    /// When what is recorded all the time was looked for last, and how long until it is again.
+    looked: Option<(Instant, Duration)>,
     /// Of the last beginning.
     said: Option<Box<Said>>,
     impossible: Option<&'static str>,
@@ -113,7 +134,14 @@ impl Functions {
         self.listen();
         if ALWAYS.load(Relaxed) && !self.on {
             self.begin();
+            self.looked = Some((Instant::now(), FIRST_PAUSE));
         } else if WANTED.load(Relaxed) != ATTACHED.load(Relaxed) {
+            self.impossible = ask();
+        } else if let Some((at, pause)) = &mut self.looked
+            && at.elapsed() >= *pause
+        {
+            (*at, *pause) = (Instant::now(), LONGEST_PAUSE.min(*pause * 2));
+            AGAIN.store(true, Relaxed);
             self.impossible = ask();
         }
     }

@@ -15,7 +15,9 @@ mod relay;
 mod stacks;
 mod summary;
 
-pub use activity::{Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, Work};
+pub use activity::{
+    Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Work,
+};
 pub use advance::Advance;
 pub use capture::{
     CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,

@@ -1,8 +1,8 @@
 //! The gauges of xpu-timer, by their own names, labels and units, so that what reads them goes on reading.
 //!
 //! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty seconds; as there, the
-//! time of a collective includes waiting for others. Not told are its counts of garbage collections and data loaders, which
-//! nothing here counts.
+//! time of a collective includes waiting for others. Its counts of garbage collections and data loaders are told where Python is
+//! recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
 
@@ -10,7 +10,7 @@ use xpu_shared::{
     collective::Operation,
     datatype::DataType,
     finding::Finding,
-    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, Summary},
+    frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
     job::{Job, RankView},
@@ -63,17 +63,19 @@ pub(crate) struct Levels {
     multiplied: Recent<Multiplied>,
     moved: Recent<Moved>,
     memory: MemoryTotals,
+    python: Option<PythonTotals>,
 }
 
 impl Levels {
     pub(super) fn new(peaks: Peaks, now: Moment) -> Self {
         let (multiplied, moved) = (Recent::new(KINDS, now), Recent::new(KINDS, now));
-        Self { peaks, multiplied, moved, memory: MemoryTotals::default() }
+        Self { peaks, multiplied, moved, memory: MemoryTotals::default(), python: None }
     }
 
     /// `on_host`: how many ranks of a communicator are on the rank's host.
     pub(super) fn take(&mut self, summary: &Summary, on_host: impl Fn(CommunicatorId) -> u32, at: Moment) {
         self.memory.clone_from(&summary.memory);
+        self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
         for gemm in summary.gemms.iter().filter(|gemm| !gemm.durations.is_empty()) {
             let (kind, cell) = multiplied(gemm, &peaks);
@@ -218,6 +220,9 @@ const NOTHING: [Metric; 4] = [
     gauge("XPU_TIMER_COMMON_WORK_QUEUE_SIZE", "Always 0"),
 ];
 
+const COLLECTIONS: Metric = gauge("XPU_TIMER_COMMON_GC_COUNT", "Garbage collections of Python");
+const BATCHES: Metric = gauge("XPU_TIMER_COMMON_DATA_LOADER_COUNT", "Batches asked of PyTorch's DataLoader");
+
 const MEMORY: Metric = gauge("XPU_TIMER_MEMORY_COUNTER", "Calls");
 
 pub(super) fn tell(
@@ -237,6 +242,11 @@ pub(super) fn tell(
         }
     }
     let Some(levels) = levels else { return };
+    if let Some(python) = levels.python {
+        for (metric, count) in [(COLLECTIONS, python.collections), (BATCHES, python.batches)] {
+            survey.put(metric, &labels(&[]), Value::Whole(count as i64));
+        }
+    }
     // Several of our element types and operations may be one of theirs.
     let mut multiplied: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (Multiplied { datatype, level }, cell) in levels.multiplied.cells(now).0 {

@@ -114,6 +114,12 @@ fn tell_tally(survey: &mut Survey, labels: &[Label], tally: &Tally) {
     if let Some(steps) = tally.steps() {
         survey.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
+    if let Some(python) = tally.python() {
+        survey.counter(all::COLLECTIONS, labels, python.collections as f64);
+        survey.counter(all::COLLECTING, labels, python.collecting.seconds());
+        survey.counter(all::BATCHES, labels, python.batches as f64);
+        survey.counter(all::LOADING, labels, python.loading.seconds());
+    }
     for (datatype, products) in tally.products() {
         let labels = with(labels, &[("dtype", &datatype.to_string())]);
         survey.counter(all::GEMMS, &labels, products.count as f64);

@@ -134,6 +134,11 @@ metrics! {
     GEMM_TIMED_FLOPS = Counter Flops "xpu_top_gemm_timed" "Arithmetic of the timed ones";
     GEMM_TIMED = Counter Seconds "xpu_top_gemm_timed_duration" "Time of the timed ones: arithmetic over this is their rate";
     GEMM_DURATION = Histogram Seconds "xpu_top_gemm_duration" "Times of the timed ones, added up since these pages are read";
+    // Python, where XPU_TOP_TRACE_FUNCS_ALWAYS is set.
+    COLLECTIONS = Counter Number "xpu_top_python_garbage_collections" "Garbage collections of Python, with XPU_TOP_TRACE_FUNCS_ALWAYS";
+    COLLECTING = Counter Seconds "xpu_top_python_garbage_collection" "Their time";
+    BATCHES = Counter Number "xpu_top_data_loader_batches" "Batches asked of PyTorch's DataLoader, with XPU_TOP_TRACE_FUNCS_ALWAYS";
+    LOADING = Counter Seconds "xpu_top_data_loader_wait" "Time until they were there";
     // Collectives.
     COLLECTIVES = Counter Number "xpu_top_collectives" "NCCL operations";
     COLLECTIVE_BYTES = Counter Bytes "xpu_top_collective" "Their bytes, as nccl-tests counts them";

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, Summary},
+    frame::{CollectiveTotals, PythonTotals, Summary},
     id::{CommunicatorId, Pid},
     job::{Job, RankView},
     unit::{Moment, Nanoseconds},
@@ -93,6 +93,7 @@ pub(crate) struct Tally {
     labels: HashMap<CommunicatorId, String>,
     steps: Option<Spread>,
     gpu: String,
+    python: Option<PythonTotals>,
     levels: Option<Levels>,
     shapes: Option<Shapes>,
     folded: usize,
@@ -130,6 +131,7 @@ impl Tally {
             self.labels.insert(state.id, communicator_label(&state.name, state.size, world));
         }
         self.gpu.clone_from(&summary.device);
+        self.python = summary.python;
         if let Some(steps) = &summary.steps {
             self.steps.get_or_insert_with(|| Spread::new(Ladder::STEPS)).take(&steps.durations);
         }
@@ -209,6 +211,11 @@ impl Tally {
     /// Name of the GPU, as CUDA gives it.
     pub(crate) fn gpu(&self) -> &str {
         &self.gpu
+    }
+
+    /// What Python did, where that is recorded all the time.
+    pub(crate) fn python(&self) -> Option<PythonTotals> {
+        self.python
     }
 
     /// What it did lately, where that is asked for.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{GENERATION, GENERATIONS, on};
+use super::{GENERATION, GENERATIONS, on, tally};
 use crate::{
     guard::Entered,
     lane::monotonic,
@@ -95,7 +95,9 @@ pub(super) fn collection_ends(generation: u16) {
 }
 
 fn record(number: u16, at: u64) {
-    let record = Record::Host { call: HostCall::Function(number), bytes: 0, at, until: monotonic() };
+    let until = monotonic();
+    tally::count(number, until.saturating_sub(at));
+    let record = Record::Host { call: HostCall::Function(number), bytes: 0, at, until };
     let entered = Entered::enter();
     let pushed = entered.and_then(|entered| entered.observe(|lane| lane.push_if_roomy(record)));
     if pushed != Some(true) {

@@ -5,13 +5,13 @@ use std::{
     panic::catch_unwind,
     ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32,
+        AtomicPtr, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Relaxed, Release},
     },
 };
 
 use super::{
-    BUILT_IN, ON, QUEUED, SAID, WANTED,
+    AGAIN, BUILT_IN, ON, QUEUED, SAID, WANTED,
     api::{FILE_INPUT, FastCall, Method, Object, Python},
     codes, forms, open,
 };
@@ -59,6 +59,8 @@ pub(super) struct Said {
 static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MARK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 pub(super) static ATTACHED: AtomicU32 = AtomicU32::new(0);
+/// Since when, in monotonic nanoseconds.
+static SINCE: AtomicU64 = AtomicU64::new(0);
 
 /// In the place of a beginning.
 const HALF: u32 = u32::MAX;
@@ -87,7 +89,9 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
     let wanted = WANTED.load(Relaxed);
     let attached = ATTACHED.load(Relaxed);
     if attached == wanted {
-        return Some(());
+        let again = wanted != 0 && AGAIN.swap(false, Relaxed);
+        // SAFETY: the caller's promise.
+        return if again { unsafe { look_again(python, wanted) } } else { Some(()) };
     }
     // SAFETY: the caller's promise.
     unsafe {
@@ -111,14 +115,28 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
         ATTACHED.store(HALF, Relaxed);
         let lines = call(python, namespace, c"begin")?;
         ATTACHED.store(wanted, Relaxed);
-        let (refused, missing) = lines.split_once('\n').unwrap_or((&lines, ""));
+        SINCE.store(monotonic(), Relaxed);
         ON.store(wanted, Release);
         if WANTED.load(Relaxed) != wanted {
             // Nobody wants it any more; the call that ends it is under way.
             ON.store(0, Relaxed);
         }
-        say(wanted, refused, missing);
+        tell(wanted, SINCE.load(Relaxed), &lines);
     }
+    Some(())
+}
+
+/// Watches what was imported since it was attached, beside the rest.
+///
+/// # Safety
+/// As for [`attach_or_detach`].
+unsafe fn look_again(python: &Python, begun: u32) -> Option<()> {
+    // SAFETY: the caller's promise; what is attached has run the source.
+    let lines = unsafe {
+        let namespace = namespace(python)?;
+        call(python, namespace, c"begin")?
+    };
+    tell(begun, SINCE.load(Relaxed), &lines);
     Some(())
 }
 
@@ -126,12 +144,14 @@ unsafe fn attach_or_detach(python: &Python) -> Option<()> {
 fn refuse(wanted: u32, why: &str) {
     // Nobody may want it any more, or want it anew.
     let _ = WANTED.compare_exchange(wanted, 0, Relaxed, Relaxed);
-    say(wanted, why, "");
+    tell(wanted, monotonic(), why);
 }
 
-fn say(begun: u32, refused: &str, missing: &str) {
+/// `lines`: why functions are not watched, or nothing; then which are not.
+fn tell(begun: u32, at: u64, lines: &str) {
+    let (refused, missing) = lines.split_once('\n').unwrap_or((lines, ""));
     let missing = missing.lines().map(str::to_owned).collect();
-    let said = Box::new(Said { begun, at: monotonic(), refused: refused.to_owned(), missing });
+    let said = Box::new(Said { begun, at, refused: refused.to_owned(), missing });
     let before = SAID.swap(Box::into_raw(said), AcqRel);
     if !before.is_null() {
         // SAFETY: made by `Box::into_raw` here, and the swap made it this thread's alone.

@@ -20,15 +20,16 @@ FREE_TOOLS = (4, 3)
 LAYERS = 32
 
 # A code object is known by its address, so it must live.
-held = []
+held = {}
 tool = None
 
 
 def begin():
-    """Lines: why functions are not watched, or nothing; then which are not."""
+    """Lines: why functions are not watched, or nothing; then which are not. Called again, it finds what was imported since."""
     try:
         missing = watch_all(FORMS.splitlines())
-        gc.callbacks.append(collected)
+        if collected not in gc.callbacks:
+            gc.callbacks.append(collected)
         # Nothing is attached for nothing.
         return "\n".join([attach() if held else "", *missing])
     except BaseException as error:
@@ -64,7 +65,7 @@ def watch_all(forms):
     for number, form in enumerate(forms):
         code = code_of(form)
         if not isinstance(code, str):
-            held.append(code)
+            held[number] = code
             watch(code, number)
         # The first are built in, and nobody misses a library that is not used.
         elif number >= BUILT_IN or form.split("@")[0] in sys.modules:
@@ -127,16 +128,19 @@ def attach():
     if not hasattr(sys, "monitoring"):
         return profile(True)
     monitoring, events = sys.monitoring, sys.monitoring.events
-    free = [number for number in FREE_TOOLS if monitoring.get_tool(number) is None]
-    if not free:
-        return "no tool of sys.monitoring is free: " + ", ".join(map(monitoring.get_tool, FREE_TOOLS))
-    tool = free[0]
-    monitoring.use_tool_id(tool, "xpu-top")
+    if tool is None:
+        free = [number for number in FREE_TOOLS if monitoring.get_tool(number) is None]
+        if not free:
+            return "no tool of sys.monitoring is free: " + ", ".join(map(monitoring.get_tool, FREE_TOOLS))
+        tool = free[0]
+        monitoring.use_tool_id(tool, "xpu-top")
+    elif monitoring.get_tool(tool) != "xpu-top":
+        return "the tool of sys.monitoring was taken by " + str(monitoring.get_tool(tool))
     for event in (events.PY_START, events.PY_RESUME, events.PY_THROW):
         monitoring.register_callback(tool, event, enter)
     for event in (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND):
         monitoring.register_callback(tool, event, leave)
-    for code in held:
+    for code in held.values():
         monitoring.set_local_events(tool, code, events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD)
     # These two are told of all code or of none. Only exceptions come this way.
     monitoring.set_events(tool, events.PY_THROW | events.PY_UNWIND)
@@ -148,7 +152,7 @@ def detach():
     if monitoring.get_tool(tool) != "xpu-top":
         return
     monitoring.set_events(tool, 0)
-    for code in held:
+    for code in held.values():
         monitoring.set_local_events(tool, code, 0)
     for event in (
         events.PY_START,

@@ -12,6 +12,7 @@ use super::Publisher;
 use crate::{
     communicator::Slot,
     fold::Sample,
+    functions,
     lane::{Count, Counters, Lane, monotonic},
 };
 
@@ -68,6 +69,7 @@ impl Publisher {
             kernels,
             memory: self.memory(),
             blocked: self.blocked(),
+            python: functions::totals(),
             device: self.fold.device_name().to_owned(),
             device_uuid: self.fold.device_uuid(),
             hook: self.health(),

@@ -67,6 +67,17 @@ pub enum Direction {
     PeerToPeer,
 }
 
+/// What Python did beside the program's own work, where that is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PythonTotals {
+    /// Garbage collections, and their time.
+    pub collections: u64,
+    pub collecting: Nanoseconds,
+    /// Batches that were asked of PyTorch's `DataLoader`, and the time until they were there.
+    pub batches: u64,
+    pub loading: Nanoseconds,
+}
+
 /// A call in which a thread waits for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Blocked, GraphTotals, KernelTotals, MemoryTotals, Work};
+use super::{Blocked, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Work};
 use crate::{
     collective::Operation,
     datatype::DataType,
@@ -54,6 +54,7 @@ pub struct Summary {
     pub memory: MemoryTotals,
     /// Time the program's threads were held in calls that wait for the GPU; only of calls that were made.
     pub blocked: Vec<Blocked>,
+    pub python: Option<PythonTotals>,
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
     pub device: String,
     /// Which one it is, likewise.

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::microseconds;
 use crate::{
-    frame::{Blocked, BlockingCall, Direction, GraphTotals, KernelTotals, MemoryTotals, Summary},
+    frame::{
+        Blocked, BlockingCall, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Summary,
+    },
     job::RankView,
     unit::Nanoseconds,
 };
@@ -22,6 +24,9 @@ pub struct Activity {
     pub memory: MemoryStatus,
     /// Calls that wait for the GPU, most time first.
     pub blocked: Vec<BlockedStatus>,
+    /// With `XPU_TOP_TRACE_FUNCS_ALWAYS`.
+    #[serde(default)]
+    pub python: Option<PythonStatus>,
     /// What timing one operation was found to cost its thread, and the GPU.
     pub event_us: f64,
     pub event_gap_us: f64,
@@ -81,10 +86,30 @@ pub struct BlockedStatus {
     pub longest_ms: f64,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PythonStatus {
+    pub garbage_collections: u64,
+    pub garbage_collection_s: f64,
+    /// Of PyTorch's `DataLoader`.
+    pub batches: u64,
+    pub batch_wait_s: f64,
+}
+
+impl From<PythonTotals> for PythonStatus {
+    fn from(totals: PythonTotals) -> Self {
+        Self {
+            garbage_collections: totals.collections,
+            garbage_collection_s: totals.collecting.seconds(),
+            batches: totals.batches,
+            batch_wait_s: totals.loading.seconds(),
+        }
+    }
+}
+
 impl Activity {
     /// `None` of a rank nobody looks at.
     pub(super) fn of(view: &RankView) -> Option<Self> {
-        let Summary { device, device_uuid, memory, blocked, hook, .. } = view.summary()?;
+        let Summary { device, device_uuid, memory, blocked, python, hook, .. } = view.summary()?;
         let mut blocked: Vec<_> = blocked.iter().map(waiting).collect();
         blocked.sort_by(|a, b| b.waited_s.total_cmp(&a.waited_s));
         let us = |time: Nanoseconds| time.0 as f64 / 1e3;
@@ -95,6 +120,7 @@ impl Activity {
             kernels: view.kernels().map(kernel).collect(),
             memory: held(memory),
             blocked,
+            python: python.map(PythonStatus::from),
             event_us: us(hook.event_cost),
             event_gap_us: us(hook.event_gap),
             hook_bytes: hook.memory,

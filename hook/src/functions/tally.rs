@@ -1,0 +1,53 @@
+//! How often Python collected garbage and waited for a batch, where that is recorded all the time.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use xpu_shared::{
+    frame::{FunctionKind, PythonTotals},
+    unit::Nanoseconds,
+};
+
+use super::{are_always_recorded, kind};
+
+static COLLECTIONS: Calls = Calls::new();
+static BATCHES: Calls = Calls::new();
+
+/// Calls that were left, and their time in nanoseconds.
+struct Calls {
+    count: AtomicU64,
+    time: AtomicU64,
+}
+
+impl Calls {
+    const fn new() -> Self {
+        Self { count: AtomicU64::new(0), time: AtomicU64::new(0) }
+    }
+}
+
+pub(super) fn count(number: u16, time: u64) {
+    let calls = match kind(number) {
+        FunctionKind::GarbageCollection => &COLLECTIONS,
+        FunctionKind::DataLoader => &BATCHES,
+        FunctionKind::Named => return,
+    };
+    calls.count.fetch_add(1, Relaxed);
+    calls.time.fetch_add(time, Relaxed);
+}
+
+/// `None` where only captures record them: a part of all would pass for all.
+pub(crate) fn totals() -> Option<PythonTotals> {
+    are_always_recorded().then(|| PythonTotals {
+        collections: COLLECTIONS.count.load(Relaxed),
+        collecting: Nanoseconds(COLLECTIONS.time.load(Relaxed)),
+        batches: BATCHES.count.load(Relaxed),
+        loading: Nanoseconds(BATCHES.time.load(Relaxed)),
+    })
+}
+
+/// In a forked child.
+pub(super) fn forget() {
+    for calls in [&COLLECTIONS, &BATCHES] {
+        calls.count.store(0, Relaxed);
+        calls.time.store(0, Relaxed);
+    }
+}
