@@ -11,12 +11,14 @@ mod filter;
 mod findings;
 mod gemms;
 mod hang;
+mod help;
 mod hosts;
 mod looks;
 mod maps;
 mod mouse;
 mod rank;
 mod sizes;
+mod states;
 mod steps;
 
 use expect_test::expect_file;
@@ -93,24 +95,6 @@ fn a_thousand_ranks() {
     let folded = lab.screen(80, 24);
     folded.shows("the worst shown").shows("rank 517");
     golden("1024-ranks-80x24", &folded);
-}
-
-#[test]
-fn help_lists_what_the_keys_do() {
-    let mut lab = one_slow();
-    let screen = lab.keys("?").screen(132, 40);
-    screen.shows("sort by the next column");
-    golden("help", &screen);
-    lab.screen(132, 52).shows("Ctrl-c");
-    // On a low terminal the rest is scrolled to.
-    lab.screen(80, 24).hides("to the next ranks that part");
-    lab.keys("<PgDn><PgDn><PgDn><PgDn>")
-        .screen(80, 24)
-        .shows("to the next ranks that part")
-        .hides("sort by the next column");
-    lab.keys("G").screen(80, 24).shows("not known").shows("next rank as listed");
-    lab.keys("g");
-    lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
 }
 
 #[test]

@@ -137,8 +137,9 @@ pub struct App {
     pub(crate) recording: Recording,
     /// The capture that was begun last.
     pub(crate) capture: capturer::Standing,
-    /// Lines the help page is scrolled by.
+    /// Lines the help page is scrolled by, and the words that its lines are to have.
     pub(crate) help: usize,
+    pub(crate) sought: String,
     pub(crate) palette: Palette,
 }
 
@@ -242,6 +243,7 @@ impl App {
             recording: Recording::default(),
             capture: capturer::Standing::default(),
             help: 0,
+            sought: String::new(),
             palette: look.into().palette(),
         }
     }

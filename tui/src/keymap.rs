@@ -230,7 +230,7 @@ pub const BINDINGS: &[Binding] = &[
         Anywhere,
         &[char('/')],
         Action::Open(Kind::Filter),
-        "show only some ranks: rank<64 & tflops<0.9*median",
+        "show only some ranks: rank<64 & tflops<0.9*median; on this page, find a key",
         Some("filter"),
     ),
     bind(

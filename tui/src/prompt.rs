@@ -15,6 +15,8 @@ pub enum Kind {
     Command,
     /// A time of a replay to go to.
     Time,
+    /// Words of the help page.
+    Search,
 }
 
 /// What a key does to the line.
@@ -178,7 +180,7 @@ impl Lines {
         match kind {
             Kind::Filter => Some(&mut self.filters),
             Kind::Command => Some(&mut self.commands),
-            Kind::Time => None,
+            Kind::Time | Kind::Search => None,
         }
     }
 
@@ -186,7 +188,7 @@ impl Lines {
         let lines = match kind {
             Kind::Filter => Some(&self.filters),
             Kind::Command => Some(&self.commands),
-            Kind::Time => None,
+            Kind::Time | Kind::Search => None,
         };
         lines.into_iter().flatten().map(String::as_str)
     }

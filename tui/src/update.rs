@@ -129,6 +129,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
 
 fn turn_help(app: &mut App) {
     app.help = 0;
+    app.sought.clear();
     app.overlay = match app.overlay {
         Overlay::None => Overlay::Help,
         Overlay::Help => Overlay::None,
@@ -138,6 +139,7 @@ fn turn_help(app: &mut App) {
 /// What was done last is taken back first.
 fn close(app: &mut App) -> Option<Effect> {
     match (app.overlay, app.page) {
+        (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
         (Overlay::Help, _) => app.overlay = Overlay::None,
         (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
         (Overlay::None, Page::Overview) => app.selected = None,

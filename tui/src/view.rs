@@ -87,8 +87,12 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     }
     if app.overlay == Overlay::Help {
         hits.cover();
-        hits.put(area, Target::Do(Action::Close));
-        help::draw(app, area, buffer);
+        // While its words are typed the line stays in sight.
+        let typed = if app.prompt.is_some() { prompt::HEIGHT } else { 0 };
+        if typed == 0 {
+            hits.put(area, Target::Do(Action::Close));
+        }
+        help::draw(app, Rect { height: area.height - typed, ..area }, buffer);
     }
     hits
 }

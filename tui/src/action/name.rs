@@ -20,7 +20,7 @@ impl Action {
             Self::Fold(Folding::Close) => "close-branch",
             Self::Open(Kind::Filter) => "filter",
             Self::Open(Kind::Command) => "command",
-            Self::Open(Kind::Time) => return None,
+            Self::Open(Kind::Time | Kind::Search) => return None,
             Self::Edit(edit) => return edit.name(),
             Self::Control(control) => control.name(),
             Self::NextMetric => "next-metric",

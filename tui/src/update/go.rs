@@ -24,7 +24,6 @@ pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     if app.selected.is_none() {
         select(app, Motion::First);
     }
-    app.selected?;
     if app.page != Page::Rank {
         app.back = app.page;
     }

@@ -12,10 +12,16 @@ use crate::{
 use xpu_shared::job::Job;
 
 pub(super) fn open(app: &mut App, kind: Kind) {
-    app.overlay = Overlay::None;
+    // On the help page it is its lines that are sifted.
+    let searches = app.overlay == Overlay::Help && kind == Kind::Filter;
+    let kind = if searches { Kind::Search } else { kind };
+    if !searches {
+        app.overlay = Overlay::None;
+    }
     // What is in force is what one wants to change.
     let text = match kind {
         Kind::Filter => app.filter.as_ref().map_or("", Filter::text),
+        Kind::Search => &app.sought,
         Kind::Command | Kind::Time => "",
     };
     app.prompt = Some(Prompt::new(kind, text));
@@ -35,18 +41,28 @@ pub(super) fn edit(app: &mut App, edit: &Edit) -> Option<Effect> {
         edit => prompt.edit(edit, &app.lines),
     }
     // What is typed is seen at once. While it is not whole, what was whole last stays.
-    if prompt.kind == Kind::Filter {
-        sift(app, prompt.text(), false);
+    match prompt.kind {
+        Kind::Filter => sift(app, prompt.text(), false),
+        Kind::Search => seek(app, prompt.text()),
+        Kind::Command | Kind::Time => {}
     }
     app.prompt = Some(prompt);
     None
 }
 
 fn cancel(app: &mut App, kind: Kind) -> Option<Effect> {
-    if kind == Kind::Filter {
-        app.filter = None;
+    match kind {
+        Kind::Filter => app.filter = None,
+        Kind::Search => seek(app, ""),
+        Kind::Command | Kind::Time => {}
     }
     None
+}
+
+/// Looks for these words in the help page, from its first line on.
+fn seek(app: &mut App, words: &str) {
+    words.trim().clone_into(&mut app.sought);
+    app.help = 0;
 }
 
 /// While it is typed, a word that no host has is taken for the begin of something else.
@@ -92,6 +108,10 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
             update(app, action)
         }
         Kind::Time => replay::go_to(app, &text),
+        Kind::Search => {
+            seek(app, &text);
+            None
+        }
     }
 }
 
@@ -109,6 +129,6 @@ fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
             let jobs = app.jobs.iter().map(|job| job.name().as_str()).collect();
             spoken::complete(before, &Names { hosts: hosts(app), jobs })
         }
-        Kind::Time => (0, Vec::new()),
+        Kind::Time | Kind::Search => (0, Vec::new()),
     }
 }

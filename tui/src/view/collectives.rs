@@ -11,7 +11,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    header, headline,
+    header,
     panel::{self, Title, window},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     figure, glyph,
     hits::{Hits, Target},
     palette::Role,
-    widget::wrap::{cut, flush_left, wrapped},
+    widget::wrap::{cut, flush_left},
     width::Room,
 };
 
@@ -55,12 +55,11 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
     let right = figure::counted(all.len(), "communicator", "communicators");
     let inner = panel::draw(app.palette, room, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
-        let text = "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen.";
-        let lines: Vec<_> = wrapped(text, usize::from(inner.width).min(96), 3)
-            .into_iter()
-            .map(|text| Line::styled(text, app.palette.of(Role::Muted)))
-            .collect();
-        headline::lines(&lines, inner, buffer);
+        let text = format!(
+            "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen: {} says what a host's hooks are blind to.",
+            app.key("hosts"),
+        );
+        panel::tell(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
     let names = all.iter().map(|one| title(one).width()).max().unwrap_or(0).clamp(12, LONGEST);

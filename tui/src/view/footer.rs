@@ -28,7 +28,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
         None => Line::default(),
     };
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
-        let (key, short) = (keys.first()?.to_string(), binding.short?);
+        let (key, short) = (keys.first()?.to_string(), word(binding, app)?);
         is_useful(binding, app).then_some(Offer { binding, key, short })
     });
     let (views, others): (Vec<_>, Vec<_>) = keys.partition(|offer| page_of(offer.binding).is_some());
@@ -69,6 +69,14 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
         line.push_span(Span::styled(format!(" {short}{after}"), app.palette.of(Role::Muted)));
     }
     ends::draw(&line, &note, area, buffer);
+}
+
+/// What is said of a key.
+fn word(binding: &Binding, app: &App) -> Option<&'static str> {
+    match binding.action {
+        Action::Open(Kind::Filter) if app.overlay == Overlay::Help => Some("find"),
+        _ => binding.short,
+    }
 }
 
 /// A part of the line that may not reach beyond it.
@@ -119,6 +127,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
             !app.stacks.rows().is_empty()
         }
         Action::Open(Kind::Command) => app.page == Page::Overview,
+        Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
         Action::Open(Kind::Filter) => {
             app.standing() == Standing::Running && matches!(app.page, Page::Overview | Page::Rank)
         }

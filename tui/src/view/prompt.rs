@@ -8,6 +8,7 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
+use super::help;
 use crate::{
     app::App,
     figure,
@@ -27,7 +28,7 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
     let line = Rect { height: 1, ..area };
     let under = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let sign = match prompt.kind {
-        Kind::Filter => "/ ",
+        Kind::Filter | Kind::Search => "/ ",
         Kind::Command => ": ",
         Kind::Time => "go to ",
     };
@@ -83,7 +84,7 @@ fn fault(prompt: &Prompt) -> Option<Fault> {
             let begun = spoken::names().iter().any(|name| name.starts_with(text.trim_start()));
             spoken::read(text).err().filter(|_| !begun)
         }
-        Kind::Time => None,
+        Kind::Time | Kind::Search => None,
     }
 }
 
@@ -137,6 +138,13 @@ fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
             (Line::styled(help, muted), "Tab completes   Esc leaves")
         }
         Kind::Time => (Line::styled(time::FORMS, muted), ""),
+        Kind::Search if prompt.text().trim().is_empty() => {
+            (Line::styled("words of a line of this page, for example sort or stacks", muted), "Esc leaves")
+        }
+        Kind::Search => {
+            let found = figure::counted(help::found(app), "line", "lines");
+            (Line::raw(format!("{found} with these words")), "Enter keeps   Esc drops")
+        }
     }
 }
 

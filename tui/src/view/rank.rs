@@ -40,13 +40,25 @@ const BETWEEN: u16 = 2;
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let area = header::draw_brief(app, room, area, buffer);
     let Some(rank) = &app.survey.inspected else {
-        let text = "no rank is selected: 1 lists them, j and k select one, Enter shows it";
-        let text = cut(text, usize::from(area.width));
-        buffer.set_line(area.x, area.y, &Line::styled(text, app.palette.of(Role::Muted)), area.width);
+        nobody(app, room, area, buffer);
         return;
     };
     let area = identity(app, rank, room, area, buffer);
     if room == Room::Wide { wide(app, rank, area, buffer) } else { narrow(app, rank, room, area, buffer) }
+}
+
+/// There is no rank to be shown, and what leads to one.
+fn nobody(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+    let list = app.key("overview");
+    let text = match &app.filter {
+        Some(filter) => format!(
+            "No rank is as the filter says: {filter}. {} changes it; {list} leads to the list, where Esc drops it.",
+            app.key("filter"),
+        ),
+        None => format!("No rank is selected. {list} lists them, j and k select one, Enter shows it here."),
+    };
+    let inner = panel::draw(app.palette, room, Title { name: "Rank", ..Title::default() }, area, buffer);
+    panel::tell(app.palette, Role::Muted, &text, inner, buffer);
 }
 
 /// What it does left, what it is right; the tables take what is left of the height.

@@ -160,8 +160,11 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
     let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
     let first = app.roads.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
     let say = |text: &str| (text.to_owned(), None);
+    let each = (format!("{} lists every host with its link, and why it is down.", app.key("hosts")), None);
     match standing {
-        Standing::Connecting => vec![say("Wait a few seconds: an answer takes one round trip to the host.")],
+        Standing::Connecting => {
+            vec![say("Wait a few seconds: an answer takes one round trip to the host."), each]
+        }
         Standing::NoAnswer => vec![
             ("Start the job under xpu-top; that starts the host's collector too:".to_owned(), start),
             (
@@ -171,6 +174,7 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
             say(
                 "From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE.",
             ),
+            each,
         ],
         Standing::NoJob => vec![
             ("Start the job under xpu-top; nothing in its code changes:".to_owned(), start),

@@ -78,7 +78,10 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
         }
         StackState::Unasked => vec![
             format!("{} No stacks were read yet.", glyph::HINT),
-            "r has every rank's stacks read now; no process is stopped for it. Of a job that hangs they are read by themselves.".to_owned(),
+            format!(
+                "{} has every rank's stacks read now; no process is stopped for it. Of a job that hangs they are read by themselves.",
+                app.key("read-stacks"),
+            ),
         ],
         StackState::Coming(_) => vec![
             format!("{} Reading the stacks of {}.", glyph::WAITING, figure::counted(expected, "rank", "ranks")),
@@ -86,9 +89,16 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
         ],
         StackState::Silent => vec![
             format!("{} No collector sent stacks.", glyph::ALARM),
-            "Is the collector of this version, and does it still run on the hosts? `xpu-top status` says which answer; r asks again.".to_owned(),
+            "Is the collector of this version, and does it still run on the hosts? `xpu-top status` says which answer.".to_owned(),
+            format!("{} asks again; {} shows each host with its link.", app.key("read-stacks"), app.key("hosts")),
         ],
-        StackState::Refused(why) => vec![format!("{} Stacks cannot be read: {why}.", glyph::WARNING)],
+        StackState::Refused(why) => vec![
+            format!("{} Stacks cannot be read: {why}.", glyph::WARNING),
+            format!(
+                "A recording holds those that were read while it was made: of a job that hangs, and whenever somebody asked. {} goes to where the next finding begins.",
+                app.key("next-finding"),
+            ),
+        ],
     };
     let mut lines = Vec::new();
     for (index, text) in words.iter().enumerate() {

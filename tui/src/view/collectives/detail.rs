@@ -72,11 +72,11 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
         ..Title::default()
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);
-    let mut lines = Vec::new();
     if of.late.is_empty() {
-        let text = "not known: it takes timed collectives of all its ranks";
-        lines.push(Line::styled(text, app.palette.of(Role::Muted)));
+        panel::tell(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
+        return;
     }
+    let mut lines = Vec::new();
     let step = app.survey.step_time.map(Nanoseconds::milliseconds);
     // Noise is not stretched into bars.
     let noise = step.map_or(0.0, |step| step * ALIKE);
@@ -98,6 +98,24 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
         ]));
     }
     headline::lines(&lines, inner, buffer);
+}
+
+/// Why nobody's lateness is known.
+fn unknown(app: &App, of: &Communicator) -> String {
+    let (seen, size) = (of.ranks.len(), of.size as usize);
+    if seen < size {
+        let hosts = app.key("hosts");
+        return format!(
+            "Not known: it takes all its ranks, and {} of {} are seen. {hosts} says which hosts are not heard.",
+            figure::count(seen as u64),
+            figure::count(size as u64),
+        );
+    }
+    if app.survey.is_stale() {
+        return format!("Nothing is heard of its ranks: {} says why.", app.key("hosts"));
+    }
+    "Not known yet: it takes a timed collective of all its ranks, which comes within seconds of training."
+        .to_owned()
 }
 
 fn traffic(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {

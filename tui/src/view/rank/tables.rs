@@ -1,18 +1,26 @@
 //! Which products and which collectives the rank spends its time in.
 
+use std::time::Duration;
+
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::status::{CollectiveStatus, GemmStatus};
+use xpu_shared::{
+    frame::Life,
+    status::{CollectiveStatus, GemmStatus},
+};
 
 use crate::{
     app::{App, Inspection},
     figure,
     glyph::{BARS, UNKNOWN},
-    palette::{Palette, Role},
+    palette::Role,
     view::panel::{self, Title},
     widget::wrap::cut,
     width::Room,
 };
+
+/// A rank that is asked answers within a second or two.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A column: its head, its width, and whether it stands right.
 type Place = (&'static str, usize, bool);
@@ -41,14 +49,14 @@ const COLLECTIVES: [Place; 8] = [
 
 pub(super) fn gemms(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
     let rows: Vec<_> = rank.status.gemms.iter().map(gemm).collect();
-    table(app.palette, room, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
+    table(app, rank, room, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
 }
 
 pub(super) fn collectives(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
     let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
     // A collective's time says nothing of the link alone.
     let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
-    table(app.palette, room, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
+    table(app, rank, room, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
 }
 
 fn gemm(gemm: &GemmStatus) -> [String; 7] {
@@ -85,9 +93,30 @@ fn spread(parts: &[u64]) -> String {
     parts.iter().map(bar).collect()
 }
 
+/// Why nothing is known of what it spends its time in, and where to look for the reason.
+fn awaited(app: &App, rank: &Inspection) -> String {
+    let row = &app.survey.rows()[rank.row];
+    let asked = app.now.since(app.watched.since);
+    match row.life {
+        Life::Ended | Life::Died => "it ended, and nobody had asked it before".to_owned(),
+        // Summaries come of ranks somebody looks at.
+        _ if app.is_past() => "nothing of it is recorded up to here: nobody looked at it".to_owned(),
+        _ if !row.is_fresh() => {
+            format!("not heard for {}: {} says how its host does", figure::age(row.age), app.key("hosts"))
+        }
+        _ if asked >= PATIENCE => format!(
+            "asked {} ago, and it has not answered: {} says how its host does",
+            figure::age(asked),
+            app.key("hosts")
+        ),
+        _ => "waiting for its next summary, one a second".to_owned(),
+    }
+}
+
 /// As many rows as fit, most time first; the rest is counted.
 fn table<const N: usize>(
-    palette: Palette,
+    app: &App,
+    rank: &Inspection,
     room: Room,
     (name, means): (&str, &str),
     places: &[Place; N],
@@ -95,6 +124,7 @@ fn table<const N: usize>(
     area: Rect,
     buffer: &mut Buffer,
 ) {
+    let palette = app.palette;
     // A short list has a short frame.
     let frame = if room == Room::Wide { 3 } else { 2 };
     let area = Rect { height: area.height.min(rows.len().max(1) as u16 + frame), ..area };
@@ -109,7 +139,7 @@ fn table<const N: usize>(
         return;
     }
     if rows.is_empty() {
-        let text = cut("waiting for its next summary, one a second", usize::from(inner.width));
+        let text = cut(&awaited(app, rank), usize::from(inner.width));
         buffer.set_line(inner.x, inner.y, &Line::styled(text, palette.of(Role::Muted)), inner.width);
         return;
     }

@@ -1,0 +1,79 @@
+//! The help page.
+
+use xpu_shared::simulation::Simulation;
+use xpu_tests::{Lab, Screen};
+use xpu_top::keymap::{BINDINGS, Key};
+
+use crate::{golden, golden_at_both, one_slow};
+
+#[test]
+fn help_lists_what_the_keys_do() {
+    let mut lab = one_slow();
+    let screen = lab.keys("?").screen(132, 40);
+    screen.shows("sort by the next column");
+    golden("help", &screen);
+    lab.screen(132, 90).shows("Ctrl-c");
+    // On a low terminal the rest is scrolled to.
+    lab.screen(80, 24).hides("to the next ranks that part");
+    lab.keys("<PgDn><PgDn><PgDn><PgDn><PgDn>")
+        .screen(80, 24)
+        .shows("to the next ranks that part")
+        .hides("sort by the next column");
+    lab.keys("G").screen(80, 24).shows("not known").shows("a replay's line of time");
+    lab.keys("g");
+    lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
+}
+
+/// The words of a page in one column, without what is seen of the view behind it.
+pub(crate) fn words(screen: &Screen) -> Vec<String> {
+    let text = screen.text();
+    let mut lines = text.lines().map(|line| line.chars().collect::<Vec<_>>());
+    let place = |line: &Vec<char>| {
+        let title: String = line.iter().collect();
+        let from = title.split("╭ Help").next().filter(|before| before.len() < title.len())?.chars().count();
+        Some(from..from + line[from..].iter().position(|c| *c == '╮')?)
+    };
+    let place = lines.by_ref().find_map(|line| place(&line)).expect("the page is open");
+    let inside = lines.map(|line| line.into_iter().skip(place.start).take(place.len()).collect::<String>());
+    let inside: Vec<_> = inside.take_while(|line| line.starts_with('│')).collect();
+    inside.iter().flat_map(|line| line[3..].split_whitespace().map(str::to_owned)).collect()
+}
+
+/// The table is the only list: whatever is bound stands on the page with all its keys, and whole, whichever view is behind it.
+#[test]
+fn every_key_of_every_view_is_told_of_in_full() {
+    for view in 1..=9 {
+        let mut lab = Lab::new(Simulation::new(7, 1, 8));
+        // So high that nothing has to be scrolled.
+        let words = words(&lab.keys(&format!("{view}?")).screen(80, 240));
+        for binding in BINDINGS {
+            let keys = binding.keys.iter().map(Key::to_string);
+            let line: Vec<_> = keys.chain(binding.help.split_whitespace().map(str::to_owned)).collect();
+            let is_told = words.windows(line.len()).any(|told| told.iter().zip(&line).all(|(a, b)| a == b));
+            assert!(is_told, "{line:?} is not on the help page of view {view}:\n{words:?}");
+        }
+    }
+}
+
+#[test]
+fn lines_are_found_by_their_words() {
+    let mut lab = one_slow();
+    let screen = lab.keys("?/").screen(80, 24);
+    screen.shows("words of a line of this page").shows("all ranks, and what is wrong");
+    // What is typed is seen at once; case is not minded, and words need not stand together.
+    let screen = lab.keys("Column sort").screen(80, 24);
+    screen.shows("4 lines with these words").shows("sort by the next column").shows("Help / Column sort");
+    screen.hides("all ranks, and what is wrong").shows("Hosts").hides("Stacks");
+    golden_at_both("help-search", &mut lab);
+    lab.keys("<Enter>").screen(80, 24).shows("sort by the next column").hides("with these words");
+    // What was typed is what one wants to change; nothing found says what to do.
+    lab.keys("/<C-u>no such thing").screen(80, 24).shows("No line has these words").shows("0 lines");
+    lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
+    // The first escape shows all again, the next leads back; who comes again begins anew.
+    lab.keys("/flame<Enter>").screen(80, 24).shows("flame graph").hides("all ranks, and");
+    lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
+    lab.keys("/flame<Enter>?").screen(80, 24).hides("Help").shows("Ranks");
+    lab.keys("?").screen(80, 24).shows("all ranks, and what is wrong").hides("/ flame");
+    // The filter of the ranks is another line.
+    lab.keys("?/").screen(80, 24).shows("for example rank<64");
+}

@@ -1,0 +1,119 @@
+//! The parts of the help page, line by line.
+
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::{
+    app::App,
+    glyph,
+    keymap::{Key, Scope},
+    palette::{Palette, Role},
+    widget::wrap::wrapped,
+};
+
+/// Columns of a key, and of the blanks before it.
+const KEY: usize = 14;
+const INDENT: usize = 2;
+
+/// Lines one entry takes at most.
+const LINES: usize = 3;
+
+/// What the mouse does.
+const MOUSE: [(&str, &str); 7] = [
+    ("click", "a rank, a line: select it; once more: what Enter does"),
+    ("", "a word of the last line: what its key does"),
+    ("", "a head of a table: sort by it, and once more the other way round"),
+    ("", "a map's title: the next quantities"),
+    ("", "a finding above the maps: all of them"),
+    ("wheel", "through the list"),
+    ("drag", "along a replay's line of time: that moment"),
+];
+
+/// What belongs together, under one head.
+pub(super) struct Part {
+    title: &'static str,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What one key does.
+pub(super) struct Entry {
+    left: String,
+    meaning: &'static str,
+    role: Role,
+}
+
+impl Part {
+    pub(super) fn lines(&self, width: usize, palette: Palette) -> Vec<Line<'static>> {
+        let head = Line::styled(self.title, palette.of(Role::Strong));
+        let entries = self.entries.iter().flat_map(|entry| entry.lines(width, palette));
+        std::iter::once(head).chain(entries).collect()
+    }
+}
+
+impl Entry {
+    /// Whether all these words, in small letters, are in it.
+    pub(super) fn has_all(&self, words: &[String]) -> bool {
+        let text = format!("{} {}", self.left, self.meaning).to_lowercase();
+        words.iter().all(|word| text.contains(word))
+    }
+
+    fn lines(&self, width: usize, palette: Palette) -> Vec<Line<'static>> {
+        let indent = INDENT + KEY.max(self.left.width() + 1);
+        let told = wrapped(self.meaning, width.saturating_sub(indent), LINES);
+        let lines = told.into_iter().enumerate().map(|(line, text)| {
+            let left = if line == 0 { self.left.as_str() } else { "" };
+            Line::from(vec![
+                Span::raw(" ".repeat(INDENT)),
+                Span::styled(left.to_owned(), palette.of(self.role)),
+                Span::raw(" ".repeat(indent - INDENT - left.width())),
+                Span::raw(text),
+            ])
+        });
+        lines.collect()
+    }
+}
+
+pub(super) fn joined(keys: &[Key], between: &str) -> String {
+    keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}
+
+/// The keys of the view that is shown first, and what the signs mean last: on a low terminal the keys are what stays.
+pub(super) fn parts(app: &App) -> Vec<Part> {
+    let all = [
+        Scope::Overview,
+        Scope::Stacks,
+        Scope::Findings,
+        Scope::Collectives,
+        Scope::Gemms,
+        Scope::Steps,
+        Scope::Captures,
+        Scope::Hosts,
+        Scope::Prompt,
+        Scope::Rank,
+        Scope::Help,
+    ];
+    let here = app.page_scope();
+    let others = all.into_iter().filter(|scope| *scope != here);
+    let scopes = [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others);
+    let keys = scopes.map(|scope| {
+        let bindings = app.keymap.all().filter(|(binding, _)| binding.scope == scope);
+        let entries = bindings.map(|(binding, keys)| Entry {
+            left: joined(keys, "  "),
+            meaning: binding.help,
+            role: Role::Accent,
+        });
+        Part { title: scope.title(), entries: entries.collect() }
+    });
+    let mouse = MOUSE.map(|(left, meaning)| Entry { left: left.to_owned(), meaning, role: Role::Accent });
+    let signs = [
+        (glyph::LOW, Role::Warning, "5 % or more below the median rank"),
+        (glyph::WARNING, Role::Warning, "late by more than 5 % of a step, or slow"),
+        (glyph::STALE, Role::Warning, "nothing heard for 5 s"),
+        (glyph::ALARM, Role::Alarm, "ended without saying so, or unreachable"),
+        (glyph::UNKNOWN, Role::Muted, "not known"),
+    ];
+    let signs = signs.map(|(sign, role, meaning)| Entry { left: sign.to_owned(), meaning, role });
+    let last =
+        [Part { title: "Mouse", entries: mouse.into() }, Part { title: "Signs", entries: signs.into() }];
+    keys.chain(last).collect()
+}
