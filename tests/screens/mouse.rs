@@ -6,6 +6,7 @@ use xpu_tests::Lab;
 use xpu_top::{
     action::Effect,
     keymap::Scope,
+    palette::Depth,
     replay::{Of, Playback},
 };
 
@@ -41,6 +42,20 @@ fn every_view_is_reached_from_every_other_on_any_terminal() {
                     assert_eq!(lab.app().scope(), views[view], "{size:?} {from} {to}\n{footer}");
                 }
             }
+        }
+    }
+}
+
+/// Where there is no job, those are that tell why.
+#[test]
+fn before_there_is_a_job_hosts_and_captures_are_a_click_away() {
+    for size in [(60, 20), SMALL, WIDE] {
+        let mut lab = Lab::at_rest(Simulation::new(7, 2, 8), Depth::True);
+        for (sign, view) in [("9", Scope::Hosts), ("8", Scope::Captures), ("1", Scope::Overview)] {
+            let footer = lab.screen(size.0, size.1).text().lines().last().unwrap_or_default().to_owned();
+            let x = footer.find(sign).unwrap_or_else(|| panic!("{sign} is not in {footer}")) as u16;
+            lab.mouse(size, MouseEventKind::Down(MouseButton::Left), (x, size.1 - 1));
+            assert_eq!(lab.app().scope(), view, "{size:?}");
         }
     }
 }

@@ -39,7 +39,12 @@ const TABLE: [(Page, State, &str, By); 36] = [
         By::This(no_job, &["2 hosts answer, no job yet", "xpu-top run -- "]),
     ),
     (Overview, Loading, "overview-connecting", By::This(|| connecting("1"), CONNECTING)),
-    (Overview, Error, "overview-no-answer", By::This(no_answer, &["No host answers", "9 lists every host"])),
+    (
+        Overview,
+        Error,
+        "overview-no-answer",
+        By::This(no_answer, &["No host answers", "why it is down: key 9"]),
+    ),
     (Overview, Full, "overview", By::Others),
     (One, Empty, "rank-none", By::This(|| of_nobody("2"), &["No rank is as the filter says: rank>900"])),
     (One, Loading, "rank-waiting", By::Others),
@@ -75,7 +80,7 @@ const TABLE: [(Page, State, &str, By); 36] = [
     (Hosts, Full, "hosts", By::Others),
 ];
 
-const CONNECTING: &[&str] = &["Connecting to 2 hosts", "9 lists every host"];
+const CONNECTING: &[&str] = &["Connecting to 2 hosts", "why it is down: key 9"];
 const SIZES: [(u16, u16); 2] = [(80, 24), (132, 40)];
 
 fn connecting(key: &str) -> Lab {

@@ -110,6 +110,8 @@ fn page_of(binding: &Binding) -> Option<Page> {
 fn is_useful(binding: &Binding, app: &App) -> bool {
     match binding.action {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
+        // These tell why there is no job, too.
+        Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
         Action::Move(_)
         | Action::Control(_)
         | Action::Go(_)

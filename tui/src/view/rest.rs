@@ -160,7 +160,7 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
     let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
     let first = app.roads.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
     let say = |text: &str| (text.to_owned(), None);
-    let each = (format!("{} lists every host with its link, and why it is down.", app.key("hosts")), None);
+    let each = (format!("Look at every host's link, and why it is down: key {}.", app.key("hosts")), None);
     match standing {
         Standing::Connecting => {
             vec![say("Wait a few seconds: an answer takes one round trip to the host."), each]
