@@ -97,6 +97,9 @@ pub struct RankStatus {
     /// Share of the last half minute in which the products could have been done at the GPU's peak.
     pub mfu: Option<f64>,
     pub gemm_tflops: Option<Tflops>,
+    /// What its products reach of what its GPU can do at the clock it has now, in percent.
+    #[serde(default)]
+    pub gemm_peak_pct: Option<f64>,
     /// On the transfer alone: waiting for other ranks is not in it.
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
@@ -299,6 +302,7 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
     let (bus_gb_s, lateness) = job.meeting(view);
+    let device = view.device().map(DeviceStatus::from);
     RankStatus {
         rank,
         host: view.host().clone(),
@@ -311,12 +315,13 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         loss: view.loss(),
         mfu: view.utilisation(),
         gemm_tflops: view.gemm_rate(),
+        gemm_peak_pct: share_of_peak(view, device.as_ref()).map(|share| share * 100.0),
         bus_gb_s,
         lateness_ms_p50: lateness.map(Nanoseconds::milliseconds),
         state: view.life().into(),
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
-        device: view.device().map(DeviceStatus::from),
+        device,
         blocked_pct: view.blocked().map(|share| share * 100.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
@@ -329,6 +334,14 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         inside: view.latest().map(detail::inside).unwrap_or_default(),
         exit: view.exit().map(ExitStatus::from),
     }
+}
+
+/// Where the driver does not tell the clock, of the peak as the data sheet has it.
+fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
+    let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
+    let told = device.filter(|device| !device.is_stale());
+    let clocks = told.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz)).filter(|&(_, now)| now > 0);
+    Some(share * clocks.map_or(1.0, |(most, now)| f64::from(most) / f64::from(now)))
 }
 
 /// `None` where nothing is timed.

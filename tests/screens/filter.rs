@@ -1,8 +1,12 @@
 //! `/`: which ranks are listed.
 
-use xpu_shared::simulation::Simulation;
+use xpu_shared::{
+    frame::Body,
+    id::{CommunicatorId, Rank},
+    simulation::Simulation,
+};
 use xpu_tests::Lab;
-use xpu_top::palette::Depth;
+use xpu_top::{action::Effect, palette::Depth};
 
 use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
 
@@ -75,4 +79,57 @@ fn the_end_of_a_long_line_is_seen() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     lab.keys(&format!("/{}tflps<3", "rank<1234 & ".repeat(8)));
     lab.screen(60, 20).shows("tflps<3").shows("no field is called tflps: did you mean tflops? ^");
+}
+
+/// The merged stacks, and who is where, of the ranks that are meant; who waits for whom, and a report, stay those of all.
+#[test]
+fn stacks_are_of_the_ranks_that_are_meant() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
+    lab.read_stacks(0..8);
+    lab.keys("6").screen(132, 40).shows("of 8 ranks, the fewest first").shows("not 0-5,7");
+    // It is seen while it is typed, as on the overview.
+    let screen = lab.keys("/host~002").screen(132, 40);
+    screen.shows("of 4 of 8 ranks / host~002").shows("__getitem__").shows("not 4-5,7");
+    screen.shows("0-5,7 wait for 6").hides("0-5,7  66,241");
+    lab.keys("<Enter>");
+    golden_at_both("filter-stacks", &mut lab);
+    lab.keys("y");
+    let Some(Effect::Copy(_, report)) = lab.effects().last() else { panic!("{:?}", lab.effects()) };
+    assert!(report.contains("not 0-5,7") || report.contains("ranks 0-5,7"), "{report}");
+    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank is as the filter says: rank>900");
+    lab.keys("<Esc>").screen(132, 40).shows("of 8 ranks, the fewest first").hides("/ rank");
+}
+
+#[test]
+fn communicators_are_those_of_the_ranks_that_are_meant() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    let mut frames = lab.simulation().digests(1_841);
+    for frame in &mut frames {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for rank in &mut digest.ranks {
+            let mut group = rank.communicators[0].clone();
+            group.id = CommunicatorId((0x1111_0000 + u64::from(rank.rank.0 / 4)) << 32);
+            (group.name, group.size, group.rank) = ("tp".to_owned(), 4, rank.rank.0 % 4);
+            rank.communicators.push(group);
+        }
+    }
+    lab.arrive(frames);
+    lab.keys("4").screen(132, 40).shows("3 communicators").shows("/ filter");
+    let screen = lab.keys("/rank=1-2").screen(132, 40);
+    screen.shows("2 communicators").shows("2 of 8 ranks / rank=1-2").shows("8 of 8").hides("  0-3");
+    screen.shows("     1 gpu-001").shows("     2 gpu-001").hides("     3 gpu-001");
+    lab.keys("<Enter>");
+    golden_at_both("filter-collectives", &mut lab);
+    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank is as the filter says: rank>900");
+    // Out of the filter, all are there.
+    lab.keys("<Esc>").screen(132, 40).shows("3 communicators");
+}
+
+/// The quantity of the maps by its name there: what products reach of the GPU's peak at its clock.
+#[test]
+fn the_share_of_the_peak_can_be_asked_for() {
+    let mut lab = one_slow();
+    lab.keys("/peak<60<Enter>").screen(132, 40).shows("1 of 64 ranks").shows("   37  gpu-005");
+    lab.keys("/<C-u>peak<0.9*median<Enter>").screen(132, 40).shows("1 of 64 ranks");
+    lab.keys("/<C-u>pea<Tab>").screen(132, 40).shows("/ peak");
 }

@@ -425,7 +425,7 @@ impl App {
         self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
         self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
-            self.communicators = communicators::of(job);
+            self.communicators = communicators::of(job, self.survey.meant().as_ref());
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
         if self.page == Page::Steps {
@@ -438,7 +438,7 @@ impl App {
         if self.page == Page::Stacks || self.survey.standstill().is_some() {
             let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
             self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
-            self.stacks.settle(job);
+            self.stacks.settle(job, self.survey.meant());
         }
     }
 }

@@ -19,6 +19,7 @@ mod prompt;
 mod rank;
 mod ranks;
 mod rest;
+mod sieve;
 mod stacks;
 mod steps;
 mod timebar;

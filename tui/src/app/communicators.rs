@@ -61,8 +61,10 @@ struct Member<'a> {
     state: &'a CommunicatorState,
 }
 
-/// Those that keep somebody waiting first, then by size and use.
-pub(super) fn of(job: &Job) -> Vec<Communicator> {
+/// Those that keep somebody waiting first, then by size and use. Where some ranks are meant, those with any of them, which alone are
+/// listed of each.
+pub(super) fn of(job: &Job, meant: Option<&Ranks>) -> Vec<Communicator> {
+    let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
     let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
         for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
@@ -74,21 +76,29 @@ pub(super) fn of(job: &Job) -> Vec<Communicator> {
         (entered().min().unwrap_or(0), entered().max().unwrap_or(0))
     };
     let mut members: Vec<_> = members.into_iter().collect();
+    members.retain(|(_, members)| members.iter().any(|member| is_meant(member.rank)));
     members.sort_by_key(|(id, members)| {
         let (least, most) = spread(members);
         let size = members.first().map_or(0, |member| member.state.size);
         (least == most, std::cmp::Reverse((size, most)), *id)
     });
     members.truncate(MOST);
-    members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members))).collect()
+    members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members), meant)).collect()
 }
 
-fn one(job: &Job, id: CommunicatorId, members: &[Member<'_>], entered: (u64, u64)) -> Communicator {
+fn one(
+    job: &Job,
+    id: CommunicatorId,
+    members: &[Member<'_>],
+    entered: (u64, u64),
+    meant: Option<&Ranks>,
+) -> Communicator {
     let furthest = members.iter().max_by_key(|member| member.state.entered).map(|member| member.state);
     let behind = members.iter().filter(|member| member.state.entered < entered.1);
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
-    let living = members.iter().filter(|member| member.view.life() == Life::Alive);
+    let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
+    let living = members.iter().filter(|member| member.view.life() == Life::Alive && is_meant(member.rank));
     let mut late: Vec<_> = living
         .filter_map(|member| Some((member.rank, job.lateness_of(samples(member, id))?.milliseconds())))
         .collect();
@@ -104,11 +114,12 @@ fn one(job: &Job, id: CommunicatorId, members: &[Member<'_>], entered: (u64, u64
         completed: members.iter().map(|member| member.state.completed).min().unwrap_or(0),
         behind: behind.map(|member| member.rank).collect(),
         last: furthest.and_then(|state| Some((state.last_operation?, state.last_bytes))),
-        whereabouts: Whereabouts {
-            title: furthest.map(whereabouts::title).unwrap_or_default(),
+        whereabouts: Whereabouts::new(
+            furthest.map(whereabouts::title).unwrap_or_default(),
             size,
-            groups: whereabouts::groups(job, id),
-        },
+            whereabouts::groups(job, id),
+        )
+        .only(meant),
         late,
         traffic: traffic(job, id, size, members),
     }

@@ -169,7 +169,7 @@ impl Metric {
             Self::Bus => row.status.bus_gb_s.map(|rate| rate.0),
             Self::Lateness => row.status.lateness_ms_p50,
             Self::StepTime => row.status.step_ms_p50,
-            Self::Peak => row.of_peak,
+            Self::Peak => row.status.gemm_peak_pct,
             Self::Clock => device?.sm_mhz.map(f64::from),
             Self::Power => device?.power_w,
             Self::Temperature => device?.temperature_c.map(f64::from),

@@ -9,7 +9,7 @@ use xpu_shared::{
     frame::Life,
     id::JobName,
     job::Job,
-    stack::{self, Tree},
+    stack::{self, Ranks, Tree},
     unit::Moment,
 };
 
@@ -25,6 +25,8 @@ const PAGE: usize = 10;
 pub struct Stacks {
     /// The job the tree is of, and the revision of its stacks.
     made: Option<(JobName, u64)>,
+    /// The ranks that are meant, while there is a filter.
+    meant: Option<Ranks>,
     /// Ranks that came, and those that should.
     came: usize,
     expected: usize,
@@ -37,7 +39,9 @@ pub struct Stacks {
     /// Whether native frames below those of Python are shown.
     natives: bool,
     cursor: Option<u64>,
+    /// Of all ranks, and of those that are meant.
     tree: Tree,
+    sifted: Option<Tree>,
     notes: Vec<String>,
     rows: Vec<StackRow>,
 }
@@ -102,6 +106,11 @@ impl Stacks {
         &self.tree
     }
 
+    /// The part of it that is shown.
+    pub fn shown(&self) -> &Tree {
+        self.sifted.as_ref().unwrap_or(&self.tree)
+    }
+
     pub fn rows(&self) -> &[StackRow] {
         &self.rows
     }
@@ -117,23 +126,31 @@ impl Stacks {
         self.rows.iter().position(|row| row.mark == cursor)
     }
 
-    /// Merges what came of the job.
-    pub(super) fn settle(&mut self, job: &Job) {
+    /// Merges what came of the job, of all its ranks and of those that are meant.
+    pub(super) fn settle(&mut self, job: &Job, meant: Option<Ranks>) {
         // Who ended in an orderly way has no stack any more.
         self.expected = job.ranks().filter(|(_, view)| view.life() != Life::Ended).count();
         let made = (job.name().clone(), job.stacks_revision());
-        if self.made.as_ref() == Some(&made) {
+        let is_known = self.made.as_ref() == Some(&made);
+        if is_known && self.meant == meant {
             return;
         }
-        self.made = Some(made);
-        self.came = job.stacks().count();
-        self.tree = job.merged_stacks().unwrap_or_default();
-        self.notes = stack::notes(job.stacks(), []);
+        if !is_known {
+            self.came = job.stacks().count();
+            self.tree = job.merged_stacks().unwrap_or_default();
+        }
+        let is_meant = |rank| meant.as_ref().is_none_or(|meant| meant.contains(rank));
+        let stacks = || job.stacks().filter(|stacks| is_meant(stacks.rank));
+        self.sifted = meant
+            .as_ref()
+            .map(|_| stack::merge(self.tree.ranks.iter().filter(|&rank| is_meant(rank)), stacks()));
+        self.notes = stack::notes(stacks(), []);
+        (self.made, self.meant) = (Some(made), meant);
         self.lay_out();
     }
 
     fn lay_out(&mut self) {
-        self.rows = rows::of(&self.tree, &self.turned, self.natives);
+        self.rows = rows::of(self.shown(), &self.turned, self.natives);
     }
 
     pub(crate) fn turn_natives(&mut self) {

@@ -34,6 +34,8 @@ pub struct Whereabouts {
     pub title: String,
     pub size: u32,
     pub groups: Vec<Group>,
+    /// Ranks that entered most, and those that did not.
+    waits: Option<(Ranks, Ranks)>,
 }
 
 impl Whereabouts {
@@ -46,19 +48,45 @@ impl Whereabouts {
         let named = wanted.and_then(|id| states().find(|state| state.id.to_string() == id));
         let busiest = || states().max_by_key(|state| (state.size, state.entered));
         let Some(shown) = named.or_else(busiest) else { return Self::default() };
-        Self { title: title(shown), size: shown.size, groups: groups(job, shown.id) }
+        Self::new(title(shown), shown.size, groups(job, shown.id))
     }
 
-    /// Ranks that entered most, and those that did not: who waits for whom.
-    pub fn waits(&self) -> Option<(Ranks, Ranks)> {
-        let most = self.groups.iter().map(|group| group.entered).max()?;
-        let of = |ahead: bool| -> Ranks {
-            let groups = self.groups.iter().filter(|group| (group.entered == most) == ahead);
-            groups.flat_map(|group| group.ranks.iter()).collect()
-        };
-        let (ahead, behind) = (of(true), of(false));
-        (!behind.is_empty()).then_some((ahead, behind))
+    pub(super) fn new(title: String, size: u32, groups: Vec<Group>) -> Self {
+        let waits = waits(&groups);
+        Self { title, size, groups, waits }
     }
+
+    /// Who waits for whom, of all its ranks.
+    pub fn waits(&self) -> Option<&(Ranks, Ranks)> {
+        self.waits.as_ref()
+    }
+
+    /// Whether the group waits for nobody: somebody waits for it.
+    pub fn is_behind(&self, group: &Group) -> bool {
+        let behind = self.waits.as_ref().map(|(_, behind)| behind);
+        behind.zip(group.ranks.first()).is_some_and(|(behind, first)| behind.contains(first))
+    }
+
+    /// Only these ranks are listed; who waits for whom stays that of all.
+    pub fn only(&self, meant: Option<&Ranks>) -> Self {
+        let mut shown = self.clone();
+        let Some(meant) = meant else { return shown };
+        for group in &mut shown.groups {
+            group.ranks = group.ranks.iter().filter(|&rank| meant.contains(rank)).collect();
+        }
+        shown.groups.retain(|group| !group.ranks.is_empty());
+        shown
+    }
+}
+
+fn waits(groups: &[Group]) -> Option<(Ranks, Ranks)> {
+    let most = groups.iter().map(|group| group.entered).max()?;
+    let of = |ahead: bool| -> Ranks {
+        let groups = groups.iter().filter(|group| (group.entered == most) == ahead);
+        groups.flat_map(|group| group.ranks.iter()).collect()
+    };
+    let (ahead, behind) = (of(true), of(false));
+    (!behind.is_empty()).then_some((ahead, behind))
 }
 
 pub(super) fn title(state: &CommunicatorState) -> String {

@@ -80,7 +80,10 @@ pub const FIELDS: &[Field] = &[
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
     number(&["step_ms"], MILLISECONDS, "median step time", |of| of.status.step_ms_p50),
     number(&["tflops", "gemm"], RATE, "rate of its products", |of| Some(of.status.gemm_tflops?.0)),
-    number(&["mfu"], PERCENT, "share of the GPU's peak", |of| Some(of.status.mfu? * 100.0)),
+    number(&["peak"], PERCENT, "what its products reach of the GPU's peak at its clock", |of| {
+        of.status.gemm_peak_pct
+    }),
+    number(&["mfu"], PERCENT, "share of the GPU's peak, of all its time", |of| Some(of.status.mfu? * 100.0)),
     number(&["bus"], BANDWIDTH, "NCCL bus bandwidth", |of| Some(of.status.bus_gb_s?.0)),
     number(&["late"], MILLISECONDS, "median lateness", |of| of.status.lateness_ms_p50),
     number(&["util"], PERCENT, "time in which any kernel ran", |of| Some(f64::from(device(of)?.gpu_pct?))),

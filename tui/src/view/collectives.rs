@@ -13,6 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{
     header,
     panel::{self, Title, window},
+    sieve,
 };
 use crate::{
     app::{App, Communicator},
@@ -47,11 +48,14 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
 fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let all = &app.communicators;
     let uneven = all.iter().filter(|one| !one.behind.is_empty()).count();
-    let about = if uneven > 0 {
+    let behind = if uneven > 0 {
         format!("{} where a rank is behind", figure::count(uneven as u64))
     } else {
         String::new()
     };
+    let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", sieve::ranks(app)));
+    let about = [behind, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let about = format!("{about}{}", sieve::filter(app));
     let right = figure::counted(all.len(), "communicator", "communicators");
     let inner = panel::draw(app.palette, room, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
@@ -59,6 +63,7 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
             "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen: {} says what a host's hooks are blind to.",
             app.key("hosts"),
         );
+        let text = if sieve::is_empty(app) { sieve::nobody(app) } else { text };
         panel::tell(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }

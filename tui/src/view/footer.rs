@@ -31,7 +31,11 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
         let (key, short) = (keys.first()?.to_string(), word(binding, app)?);
         is_useful(binding, app).then_some(Offer { binding, key, short })
     });
-    let (views, others): (Vec<_>, Vec<_>) = keys.partition(|offer| page_of(offer.binding).is_some());
+    let (views, mut others): (Vec<_>, Vec<_>) = keys.partition(|offer| page_of(offer.binding).is_some());
+    // Of a job that hangs the report goes before a choice of ranks.
+    if app.page == Page::Stacks {
+        others.sort_by_key(|offer| matches!(offer.binding.action, Action::Open(Kind::Filter)));
+    }
     // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
     let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
     let room = usize::from(area.width);
@@ -131,7 +135,8 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
         Action::Open(Kind::Filter) => {
-            app.standing() == Standing::Running && matches!(app.page, Page::Overview | Page::Rank)
+            app.standing() == Standing::Running
+                && matches!(app.page, Page::Overview | Page::Rank | Page::Stacks | Page::Collectives)
         }
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => match app.page {

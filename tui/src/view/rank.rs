@@ -16,6 +16,7 @@ use ratatui::{
 use super::{
     header,
     panel::{self, Title},
+    sieve,
 };
 use crate::{
     app::{App, Inspection},
@@ -49,13 +50,11 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 
 /// There is no rank to be shown, and what leads to one.
 fn nobody(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let list = app.key("overview");
-    let text = match &app.filter {
-        Some(filter) => format!(
-            "No rank is as the filter says: {filter}. {} changes it; {list} leads to the list, where Esc drops it.",
-            app.key("filter"),
-        ),
-        None => format!("No rank is selected. {list} lists them, j and k select one, Enter shows it here."),
+    let text = if sieve::is_empty(app) {
+        sieve::nobody(app)
+    } else {
+        let list = app.key("overview");
+        format!("No rank is selected. {list} lists them, j and k select one, Enter shows it here.")
     };
     let inner = panel::draw(app.palette, room, Title { name: "Rank", ..Title::default() }, area, buffer);
     panel::tell(app.palette, Role::Muted, &text, inner, buffer);

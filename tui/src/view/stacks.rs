@@ -14,6 +14,7 @@ use ratatui::{
 use super::{
     header, headline,
     panel::{self, Title},
+    sieve,
 };
 use crate::{
     app::{App, StackState},
@@ -61,18 +62,22 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
         name: "Stacks",
         about: match &state {
             StackState::Coming(came) if *came > 0 => {
-                format!("{came} of {expected} ranks, the others are being read")
+                format!("{came} of {expected} ranks, the others are being read{}", sieve::filter(app))
             }
-            StackState::Here => format!(
-                "of {}, the fewest first",
-                figure::counted(stacks.tree().ranks.len(), "rank", "ranks")
-            ),
+            StackState::Here if app.filter.is_some() => {
+                format!("of {}{}", sieve::ranks(app), sieve::filter(app))
+            }
+            StackState::Here => format!("of {}, the fewest first", sieve::ranks(app)),
             _ => String::new(),
         },
         right: read.filter(|_| !stacks.rows().is_empty()).unwrap_or_default(),
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);
     let words = match &state {
+        StackState::Here | StackState::Coming(1..) if stacks.shown().ranks.is_empty() => {
+            panel::tell(app.palette, Role::Muted, &sieve::nobody(app), inner, buffer);
+            return;
+        }
         StackState::Here | StackState::Coming(1..) => {
             return full(app, inner, buffer, hits);
         }

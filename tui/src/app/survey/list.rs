@@ -1,6 +1,6 @@
 //! Which ranks are listed, and in what order.
 
-use xpu_shared::job::Job;
+use xpu_shared::{job::Job, stack::Ranks};
 
 use super::{Arrangement, Bundle, Survey};
 use crate::filter::Filter;
@@ -61,6 +61,12 @@ impl Survey {
     /// What a row is folded into.
     pub fn bundle_of(&self, row: usize) -> Option<&Bundle> {
         self.bundles.iter().find(|bundle| bundle.rows.binary_search(&row).is_ok())
+    }
+
+    /// The ranks the filter lets through, while there is one.
+    pub fn meant(&self) -> Option<Ranks> {
+        self.sifted.as_ref()?;
+        Some(self.rows.iter().filter(|row| !row.aside).map(|row| row.status.rank).collect())
     }
 
     /// Leaves out of the list what the filter does not let through.

@@ -23,8 +23,6 @@ pub struct Row {
     pub(super) heard: Moment,
     /// Since it was last heard of.
     pub age: Duration,
-    /// What its products reach of what its GPU can do at the clock it has now, in percent.
-    pub of_peak: Option<f64>,
     /// The filter leaves it out.
     pub aside: bool,
     /// What was known of the rank when its figures were worked out.
@@ -34,9 +32,8 @@ pub struct Row {
 impl Row {
     pub(super) fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
         let status = status::rank_line(job, rank, view);
-        let of_peak = of_peak(&status, view);
         let (life, heard, of) = (view.life(), view.heard(), view.changed());
-        Self { status, life, heard, age: Duration::ZERO, of_peak, aside: false, of }
+        Self { status, life, heard, age: Duration::ZERO, aside: false, of }
     }
 
     /// Whether nothing is known of the rank that is not in its figures.
@@ -67,14 +64,4 @@ impl Row {
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.life, Life::Ended | Life::Died)
     }
-}
-
-/// Where the driver does not tell the clock, of the peak as the data sheet has it.
-fn of_peak(status: &RankStatus, view: &RankView) -> Option<f64> {
-    let share = status.gemm_tflops?.0 / view.gemm_peak()?.0;
-    let device = status.device.as_ref().filter(|device| !device.is_stale());
-    let clocks = device.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz));
-    let slower =
-        clocks.filter(|&(_, now)| now > 0).map_or(1.0, |(most, now)| f64::from(most) / f64::from(now));
-    Some(share * slower * 100.0)
 }

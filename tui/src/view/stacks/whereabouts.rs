@@ -23,7 +23,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     if area.height < 2 {
         return;
     }
-    let shown = &app.whereabouts;
+    let shown = &app.whereabouts.only(app.survey.meant().as_ref());
     let title = Title {
         name: "Who is where",
         about: if shown.size > 0 {
@@ -44,14 +44,18 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 pub(in crate::view) fn table(app: &App, shown: &Whereabouts, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     if shown.groups.is_empty() {
-        let text = wrapped("no communicator is seen yet", usize::from(area.width), 2);
+        let text = if shown.size > 0 {
+            "none of the ranks that are meant is in it"
+        } else {
+            "no communicator is seen yet"
+        };
+        let text = wrapped(text, usize::from(area.width), 2);
         let lines: Vec<_> =
             text.into_iter().map(|text| Line::styled(text, palette.of(Role::Muted))).collect();
         headline::lines(&lines, area, buffer);
         return;
     }
     let width = usize::from(area.width);
-    let most = shown.groups.iter().map(|group| group.entered).max().unwrap_or(0);
     let ranks =
         shown.groups.iter().map(|group| group.ranks.brief(RUNS).width()).max().unwrap_or(0).clamp(5, 14);
     let digits = |of: fn(&Group) -> u64| {
@@ -78,7 +82,7 @@ pub(in crate::view) fn table(app: &App, shown: &Whereabouts, area: Rect, buffer:
             &figure::count(completed),
             &in_call(group),
         ]);
-        let role = if entered < most { Role::Warning } else { Role::Text };
+        let role = if shown.is_behind(group) { Role::Warning } else { Role::Text };
         lines.push(Line::styled(text, palette.of(role)));
     }
     if left > 0 {
