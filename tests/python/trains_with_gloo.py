@@ -1,0 +1,38 @@
+"""A rank of PyTorch on CPUs: `trains_with_gloo.py ENOUGH [RANK]`, until there is a file ENOUGH; RANK raises then."""
+
+import ctypes
+import os
+import pathlib
+import sys
+import time
+
+# mpirun names ranks its own way, and no address to meet at.
+for name, theirs in {"RANK": "OMPI_COMM_WORLD_RANK", "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE"}.items():
+    os.environ.setdefault(name, os.environ.get(theirs, ""))
+os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+os.environ.setdefault("MASTER_PORT", os.environ["MEET_AT"])
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+enough = pathlib.Path(sys.argv[1])
+fails = len(sys.argv) > 2 and sys.argv[2] == os.environ["RANK"]
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+step = getattr(ctypes.CDLL(None), "xpu_top_step", lambda _: 0)
+over = torch.zeros(1)
+while not over.item():
+    loss = model(torch.randn(8, 64)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    step(ctypes.c_int64(-1))
+    time.sleep(0.01)
+    over.fill_(enough.exists())
+    dist.all_reduce(over)
+if fails:
+    raise RuntimeError("a shard is missing")
+dist.barrier() if len(sys.argv) == 2 else time.sleep(1)
