@@ -6,7 +6,8 @@ use zmq::{Context, Socket, SocketType};
 
 use crate::{codec, endpoint::user_id, key::Key};
 
-/// Messages a worker queues for its collector before it drops: half a minute at the usual rate.
+/// Messages a worker queues for its collector before it drops, and a collector for each of its workers: a minute each at the usual
+/// rate. What is captured waits in the worker.
 const WORKER_QUEUE: i32 = 64;
 
 /// Messages queued for a viewer that does not keep up before they are dropped (and seen as a gap in frame numbers).
@@ -65,7 +66,7 @@ pub fn worker(context: &Context) -> zmq::Result<Socket> {
 /// The collector's end of the ipc socket, which takes connections of this user and of root alone, whatever the mode of
 /// the socket and its directory. The caller binds it.
 pub fn workers(context: &Context) -> zmq::Result<Socket> {
-    let mut socket = make(context, zmq::ROUTER, WORKER_QUEUE * 256)?;
+    let mut socket = make(context, zmq::ROUTER, WORKER_QUEUE)?;
     socket.set_router_handover(true)?;
     for user in [user_id(), 0] {
         admit(&mut socket, user)?;
