@@ -63,6 +63,14 @@ def test_a_step_that_is_no_number_is_a_type_error(installed, environment):
     assert "TypeError" in done.stderr
 
 
+def test_the_installed_doctor_is_green(installed, environment):
+    done = run(installed / "xpu-top", "doctor", "--json", env=environment)
+    assert done.returncode == 0, done.stdout
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert not [check for check in checks.values() if check["state"] not in ("ok", "note")], done.stdout
+    assert str(installed.parent) in checks["preload"]["found"], "the hook of the wheel, and no other"
+
+
 def test_the_installed_demo_runs(installed, environment):
     command = (installed / "xpu-top", "demo", "--headless", "--json", "--ranks", "2", "--nodes", "1", "--steps", "10")
     done = run(*command, env=environment)
