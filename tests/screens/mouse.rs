@@ -1,7 +1,11 @@
 //! All of it by mouse alone.
 
 use crossterm::event::{MouseButton, MouseEventKind};
-use xpu_shared::{id::Rank, simulation::Simulation};
+use xpu_shared::{
+    frame::Body,
+    id::{CommunicatorId, Rank},
+    simulation::Simulation,
+};
 use xpu_tests::Lab;
 use xpu_top::{
     action::Effect,
@@ -10,7 +14,7 @@ use xpu_top::{
     replay::{Of, Playback},
 };
 
-use crate::one_slow;
+use crate::{golden_at_both, one_slow};
 
 const SMALL: (u16, u16) = (80, 24);
 const WIDE: (u16, u16) = (132, 40);
@@ -126,4 +130,108 @@ fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
     assert_eq!(lab.effects().last(), Some(&Effect::Seek(begin)));
     // Its left end stops time.
     lab.mouse(WIDE, MouseEventKind::Down(MouseButton::Left), (2, 38)).screen(132, 40).shows("stopped");
+}
+
+/// From one rank to who is with it, to one of those, and on.
+#[test]
+fn peers_and_communicators_of_a_rank_are_clicked() {
+    let mut lab = one_slow();
+    lab.keys("2j").screen(132, 40).shows("Rank 38");
+    for size in [SMALL, WIDE] {
+        // The worst by a figure, whose page has nobody worse.
+        lab.click(size, "490.2 rank 37", 0).screen(132, 40).shows("Rank 37 gpu-005");
+        lab.click(size, "9ca792c9", 0);
+        assert_eq!(lab.app().scope(), Scope::Collectives, "{size:?}");
+        // It is selected already; of another the first click selects.
+        let latest = lab.screen(size.0, size.1).text();
+        let latest = latest.lines().position(|line| line.contains("    37 gpu-005")).expect("the latest");
+        let next = (6, latest as u16 + 1);
+        lab.click(size, "37 gpu-005", 0).screen(132, 40).shows("Rank 37 gpu-005");
+        lab.keys("<Esc>").screen(132, 40).shows("Communicators");
+        for scope in [Scope::Collectives, Scope::Rank] {
+            lab.mouse(size, MouseEventKind::Down(MouseButton::Left), next);
+            assert_eq!(lab.app().scope(), scope, "{size:?}");
+        }
+        lab.screen(132, 40).hides("Rank 37");
+    }
+}
+
+/// Of several communicators the one that was clicked is shown.
+#[test]
+fn the_communicator_that_was_clicked_is_selected() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    let mut frames = lab.simulation().digests(1_841);
+    for frame in &mut frames {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for rank in &mut digest.ranks {
+            let mut group = rank.communicators[0].clone();
+            group.id = CommunicatorId((0x1111_0000 + u64::from(rank.rank.0 / 4)) << 32);
+            (group.name, group.size, group.rank) = ("tp".to_owned(), 4, rank.rank.0 % 4);
+            rank.communicators.push(group);
+        }
+    }
+    lab.arrive(frames);
+    lab.keys("GG2").screen(132, 40).shows("Rank 7");
+    lab.click(WIDE, "tp  ", 0)
+        .screen(132, 40)
+        .shows("▌11110001")
+        .shows("Who is where tp 11110001, ranks 4-7");
+}
+
+#[test]
+fn who_waits_is_clicked_where_a_job_hangs() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(14);
+    lab.read_stacks(0..8);
+    lab.click(WIDE, "6      66,240", 0)
+        .click(WIDE, "6      66,240", 0)
+        .screen(132, 40)
+        .shows("Rank 6 gpu-002");
+}
+
+/// A hand that moves over moments sees them alone; one that is put down and lifted clicks on the rank.
+#[test]
+fn a_drag_over_the_past_shows_that_time_alone() {
+    let mut lab = one_slow();
+    lab.keys("x").screen(132, 40).shows("last 3 m").shows("5 s a cell");
+    let screen = lab.screen(132, 40).text();
+    let (y, line) =
+        screen.lines().enumerate().find(|(_, line)| line.contains("gpu-005 32-39")).expect("its row");
+    let columns = 55_u16..61;
+    assert!(line.chars().nth(64).is_some_and(|edge| edge == '│'), "{line}");
+    let hand = |kind, x| (kind, (x, y as u16));
+    let down = MouseEventKind::Down(MouseButton::Left);
+    let drag = MouseEventKind::Drag(MouseButton::Left);
+    let up = MouseEventKind::Up(MouseButton::Left);
+    let act = |lab: &mut Lab, (kind, place): (MouseEventKind, (u16, u16))| {
+        lab.mouse(WIDE, kind, place);
+    };
+    // Right to left is as good, and the hand may leave the row; where it lets go it clicks on nothing.
+    act(&mut lab, hand(down, columns.end - 1));
+    act(&mut lab, (drag, (columns.start, 2)));
+    lab.screen(132, 40).shows("08:32:45 to 08:33:15 UTC, 30 s · let go to see it alone");
+    golden_at_both("past-marked", &mut lab);
+    act(&mut lab, hand(up, columns.start));
+    let screen = lab.screen(132, 40);
+    screen.shows("08:32:45 to 08:33:15 UTC, 30 s · Esc shows all").hides("let go").hides("last 3 m");
+    golden_at_both("past-alone", &mut lab);
+    assert_eq!(lab.app().scope(), Scope::Overview, "nobody clicked");
+    lab.screen(132, 40).hides("▌");
+    // Esc leads back, before anything else is undone.
+    lab.keys("/rank<60<Enter><Esc>").screen(132, 40).shows("last 3 m").shows("/ rank<60");
+    lab.keys("<Esc>").screen(132, 40).hides("/ rank<60");
+    // A click, twice.
+    for shown in ["▌   3", "Rank 3"] {
+        act(&mut lab, hand(down, columns.start));
+        act(&mut lab, hand(up, columns.start));
+        lab.screen(132, 40).shows(shown);
+    }
+}
+
+#[test]
+fn keys_show_less_and_more_of_the_past() {
+    let mut lab = one_slow();
+    lab.keys("+").screen(132, 40).shows("x shows the heatmaps over time");
+    lab.keys("x+").screen(132, 40).shows("UTC, 105 s · Esc shows all");
+    lab.keys("+").screen(132, 40).shows("UTC, 55 s · Esc shows all");
+    lab.keys("--").screen(132, 40).shows("last 3 m");
 }

@@ -1,5 +1,7 @@
 //! Every view is a key away, on a recording as on a job that runs.
 
+use xpu_tests::pty::Terminal;
+
 use crate::Theatre;
 
 /// The key of each view, and what it shows whatever the job does.
@@ -22,5 +24,55 @@ fn every_view_is_a_key_away() {
         terminal.keys(key).shows(shown).keys("1").shows("GEMM TFLOPS");
     }
     terminal.keys("?").shows("Anywhere").keys("?").hides("Anywhere").keys("q");
+    assert!(terminal.end().success());
+}
+
+/// What a terminal sends of a mouse: a button that is pressed, moved while it is down, and let go of.
+fn mouse(terminal: &Terminal, buttons: &[(u8, u16, u16, char)]) {
+    for (button, x, y, end) in buttons {
+        terminal.keys(&format!("\x1b[<{button};{};{}{end}", x + 1, y + 1));
+    }
+}
+
+fn click(terminal: &Terminal, text: &str) {
+    let screen = terminal.text();
+    let place = screen
+        .lines()
+        .enumerate()
+        .filter_map(|(y, line)| Some((line[..line.find(text)?].chars().count() as u16, y as u16)));
+    let (x, y) = place.last().unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{screen}"));
+    mouse(terminal, &[(0, x, y, 'M'), (0, x, y, 'm')]);
+}
+
+#[test]
+fn every_view_is_a_click_away() {
+    let theatre = Theatre::new();
+    let mut terminal = theatre.slow(132, 40);
+    for (key, shown) in OF_ANY_JOB {
+        // The last line names the views; on each of them the others stand by their numbers.
+        let name = terminal.text().lines().last().unwrap_or_default().to_owned();
+        let word = name.split("   ").map(str::trim).find(|word| word.starts_with(key));
+        click(&terminal, word.unwrap_or_else(|| panic!("{key} is not in {name}")));
+        terminal.shows(shown).keys("1").shows("GEMM TFLOPS");
+    }
+    terminal.keys("q");
+    assert!(terminal.end().success());
+}
+
+/// That the button was let go of comes through, too.
+#[test]
+fn a_drag_over_the_past_is_heard_to_its_end() {
+    let theatre = Theatre::new();
+    let mut terminal = theatre.slow(132, 40);
+    terminal.keys("x").shows("over time");
+    let screen = terminal.text();
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains(" 0 ")).expect("a row");
+    let edge = line.split('│').nth(1).expect("a panel").chars().count() as u16;
+    let (from, to, y) = (edge - 4, edge - 1, y as u16);
+    mouse(&terminal, &[(0, from, y, 'M'), (32, to, y, 'M')]);
+    terminal.shows("let go to see it alone");
+    mouse(&terminal, &[(0, to, y, 'm')]);
+    terminal.shows("Esc shows all").hides("let go").keys("\x1b").hides("Esc shows all");
+    terminal.keys("q");
     assert!(terminal.end().success());
 }

@@ -7,12 +7,12 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use xpu_shared::{
     frame::Frame,
-    id::{JobName, Rank},
+    id::{CommunicatorId, JobName, Rank},
     unit::Moment,
 };
 
 use crate::{
-    app::{Metric, Page, Sort},
+    app::{Metric, Page, Sort, Stretching},
     arrival::Arrival,
     capturer,
     filter::Filter,
@@ -109,6 +109,10 @@ pub enum Action {
     PreviousMetric,
     /// The heatmaps as they are now, or over time.
     TurnMaps,
+    /// Show a part of the time on them.
+    Stretch(Stretching),
+    /// Show this communicator among all.
+    ShowCommunicator(CommunicatorId),
     /// Fold ranks by the next thing they have in common.
     FoldRanks,
     /// Compare others with the selected rank, or no more.

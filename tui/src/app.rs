@@ -21,6 +21,7 @@ mod seats;
 mod sort;
 mod stacks;
 mod steps;
+mod stretch;
 mod survey;
 mod watched;
 mod whereabouts;
@@ -45,6 +46,7 @@ pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
+pub use stretch::{Columns, Stretch, Stretching};
 use survey::{Arrangement, Clock};
 pub use survey::{Row, Sifted, Survey};
 pub use watched::Watched;
@@ -121,6 +123,8 @@ pub struct App {
     pub(crate) communicator: usize,
     pub(crate) maps: Maps,
     pub(crate) history: History,
+    /// What the heatmaps show of it.
+    pub(crate) stretch: Stretch,
     /// Whose details come in.
     pub(crate) watched: Watched,
     pub(crate) products: Products,
@@ -231,6 +235,7 @@ impl App {
             communicator: 0,
             maps: Maps::default(),
             history: History::default(),
+            stretch: Stretch::default(),
             watched: Watched::default(),
             products: Products::default(),
             course: Course::default(),

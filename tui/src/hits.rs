@@ -9,7 +9,7 @@ use xpu_shared::id::Rank;
 
 use crate::{
     action::{Action, Motion},
-    app::{App, Metric, Overlay, Seat},
+    app::{App, Columns, Metric, Overlay, Seat, Stretching},
     widget::grid::Grid,
 };
 
@@ -31,6 +31,26 @@ pub enum Target {
     Line(usize),
     /// The bar of a replay's time.
     Time,
+    /// Moments of a heatmap over time, above the rows they are of.
+    Past(Moments),
+}
+
+/// Columns of the past, so many to a cell; the first may be cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Moments {
+    pub shown: Columns,
+    pub span: u64,
+    /// Columns of the terminal to a cell.
+    pub wide: u16,
+}
+
+impl Moments {
+    /// What the cell so far from the left stands for.
+    fn cell(&self, from_left: u16) -> Columns {
+        let (first, last) = self.shown;
+        let begin = first - first % self.span + u64::from(from_left / self.wide.max(1)) * self.span;
+        (begin.clamp(first, last), (begin + self.span - 1).clamp(first, last))
+    }
 }
 
 /// What was drawn last is on top.
@@ -58,6 +78,22 @@ impl Hits {
         self.0.iter().rev().find(|(area, _)| area.contains(Position { x, y }))
     }
 
+    /// How far a hand has marked. It need not stay on the map to move along it.
+    fn marked(&self, x: u16, app: &App) -> Option<Action> {
+        let (area, cell) = self.0.iter().find_map(|(area, target)| match target {
+            Target::Past(moments) if (area.left()..area.right()).contains(&x) => Some((area, moments)),
+            _ => None,
+        })?;
+        app.stretch.is_begun().then(|| Action::Stretch(Stretching::To(cell.cell(x - area.x))))
+    }
+
+    /// What a click on the ranks of a row means.
+    fn row(&self, x: u16, y: u16, app: &App) -> Option<Action> {
+        let rows = self.0.iter().rev().filter(|(_, target)| matches!(target, Target::Worst(..)));
+        let (area, target) = rows.into_iter().find(|(area, _)| area.contains(Position { x, y }))?;
+        target.clicked(*area, (x, y), app)
+    }
+
     /// What the event means: mostly nothing, of a wheel several steps.
     pub fn meant(&self, event: MouseEvent, app: &App) -> Vec<Action> {
         let (x, y) = (event.column, event.row);
@@ -74,7 +110,13 @@ impl Hits {
                         && area.y.abs_diff(y) <= 1
                         && (area.left()..area.right()).contains(&x)
                 });
-                bar.map(|(area, _)| moment(*area, x)).into_iter().collect()
+                bar.map(|(area, _)| moment(*area, x)).or_else(|| self.marked(x, app)).into_iter().collect()
+            }
+            MouseEventKind::Up(MouseButton::Left) if app.stretch.is_begun() => {
+                let kept = Action::Stretch(Stretching::Keep);
+                // A hand that was put down and lifted is a click on the rank.
+                let clicked = if app.stretch.marked().is_none() { self.row(x, y, app) } else { None };
+                std::iter::once(kept).chain(clicked).collect()
             }
             MouseEventKind::ScrollDown => vec![Action::Move(Motion::Down); NOTCH],
             MouseEventKind::ScrollUp => vec![Action::Move(Motion::Up); NOTCH],
@@ -107,6 +149,7 @@ impl Target {
             }
             Self::Line(line) => Some(Action::Line(*line)),
             Self::Time => Some(moment(area, x)),
+            Self::Past(moments) => Some(Action::Stretch(Stretching::Begin(moments.cell(x - area.x)))),
         }
     }
 }

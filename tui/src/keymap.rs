@@ -12,7 +12,7 @@ pub use map::{Clash, Keymap};
 
 use crate::{
     action::{Action, Folding, Motion},
-    app::Page,
+    app::{Page, Stretching},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -258,6 +258,14 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(
         Overview,
+        &[char('+'), char('=')],
+        Action::Stretch(Stretching::Halve),
+        "of the heatmaps over time the later half",
+        None,
+    ),
+    bind(Overview, &[char('-')], Action::Stretch(Stretching::Double), "twice as much time", None),
+    bind(
+        Overview,
         &[char('F')],
         Action::FoldRanks,
         "fold ranks by host, by groups, or not: the worst of each is shown",
@@ -267,7 +275,13 @@ pub const BINDINGS: &[Binding] = &[
     bind(Overview, &[char('o')], Action::SortNext, "sort by the next column, worst first", Some("sort")),
     bind(Overview, &[char('O')], Action::Reverse, "sort the other way round", None),
     bind(Overview, &[char('J'), code(KeyCode::Tab)], Action::NextJob, "next job", Some("job")),
-    bind(Overview, &[code(KeyCode::Esc)], Action::Close, "select nothing; no filter", None),
+    bind(
+        Overview,
+        &[code(KeyCode::Esc)],
+        Action::Close,
+        "all the time there is, nothing selected, no filter: one after the other",
+        None,
+    ),
     bind(
         Rank,
         &[code(KeyCode::Esc), code(KeyCode::Enter)],

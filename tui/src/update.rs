@@ -13,7 +13,7 @@ use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Note, Overlay, Page},
+    app::{App, Fold, Note, Overlay, Page, Stretching},
     arrival::Arrival,
     keymap::BINDINGS,
     replay::{control, go_to},
@@ -111,6 +111,8 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::FoldRanks => fold(app),
         Action::Pin => pin(app),
         Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
+        Action::Stretch(what) => stretch(app, what),
+        Action::ShowCommunicator(id) => return go::to_communicator(app, id),
         Action::PreviousMetric => app.maps = app.maps.previous(&app.survey.told()),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
@@ -136,11 +138,23 @@ fn turn_help(app: &mut App) {
     }
 }
 
+/// Of the maps as they are now there is no time to choose from.
+fn stretch(app: &mut App, what: Stretching) {
+    if app.maps.over_time {
+        app.stretch.act(what, app.history.known());
+    } else {
+        let text =
+            format!("{} shows the heatmaps over time, of which this shows a part", app.key("over-time"));
+        app.note = Some(Note::Failed(text));
+    }
+}
+
 /// What was done last is taken back first.
 fn close(app: &mut App) -> Option<Effect> {
     match (app.overlay, app.page) {
         (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
         (Overlay::Help, _) => app.overlay = Overlay::None,
+        (Overlay::None, Page::Overview) if app.maps.over_time && app.stretch.clear() => {}
         (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
         (Overlay::None, Page::Overview) => app.selected = None,
         (Overlay::None, Page::Captures) if app.files.close() => {}

@@ -66,7 +66,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         _ if app.page == Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
         Standing::Running => match app.page {
             Page::Overview => overview(app, room, main, buffer, &mut hits),
-            Page::Rank => rank::draw(app, room, main, buffer),
+            Page::Rank => rank::draw(app, room, main, buffer, &mut hits),
             Page::Gemms => gemms::draw(app, room, main, buffer, &mut hits),
             Page::Collectives => collectives::draw(app, room, main, buffer, &mut hits),
             Page::Steps => steps::draw(app, room, main, buffer, &mut hits),

@@ -235,7 +235,11 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
 fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Action>> {
     if let Event::Mouse(mouse) = event {
         // Most of what a mouse says is that it moved: for that nothing is worked out.
-        let is_told = !matches!(mouse.kind, MouseEventKind::Moved | MouseEventKind::Up(_));
+        let is_told = match mouse.kind {
+            MouseEventKind::Moved => false,
+            MouseEventKind::Up(_) => app.stretch.is_begun(),
+            _ => true,
+        };
         return if is_told { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
     }
     let key = event.as_key_press_event().filter(|key| key.kind == KeyEventKind::Press);

@@ -2,7 +2,7 @@
 
 use super::{Action, Folding, Motion};
 use crate::{
-    app::Page,
+    app::{Page, Stretching},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -26,6 +26,8 @@ impl Action {
             Self::NextMetric => "next-metric",
             Self::PreviousMetric => "previous-metric",
             Self::TurnMaps => "over-time",
+            Self::Stretch(Stretching::Halve) => "less-time",
+            Self::Stretch(Stretching::Double) => "more-time",
             Self::SortNext => "sort-next",
             Self::Reverse => "reverse",
             Self::NextJob => "next-job",

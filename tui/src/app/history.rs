@@ -13,7 +13,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{Metric, Row, Survey};
+use super::{Columns, Metric, Row, Survey};
 use crate::widget::scale::{Scale, Worse};
 
 /// What one column stands for.
@@ -145,6 +145,11 @@ impl Figures {
 }
 
 impl History {
+    /// The columns that are remembered.
+    pub fn known(&self) -> Columns {
+        self.first().zip(self.last()).unwrap_or((0, 0))
+    }
+
     /// Takes down how the ranks do at `now`, by the clock of their hosts. At most once a second, for it takes all ranks.
     pub(super) fn take(&mut self, job: &JobName, survey: &Survey, now: Moment) {
         let second = now.0 / 1_000_000_000;

@@ -4,7 +4,7 @@ use xpu_shared::{
     collective::Operation,
     finding,
     frame::RankInfo,
-    id::Rank,
+    id::{CommunicatorId, Rank},
     job::Job,
     stack::Ranks,
     status::{self, RankStatus},
@@ -27,6 +27,7 @@ pub struct Inspection {
 /// What it is in one communicator.
 #[derive(Clone, Debug)]
 pub struct Membership {
+    pub id: CommunicatorId,
     /// Its name if it has one, else its hash.
     pub title: String,
     pub rank: u32,
@@ -60,6 +61,7 @@ impl Inspection {
             .into_iter()
             .flat_map(|digest| &digest.communicators)
             .map(|state| Membership {
+                id: state.id,
                 title: if state.name.is_empty() { state.id.to_string() } else { state.name.clone() },
                 rank: state.rank,
                 size: state.size,

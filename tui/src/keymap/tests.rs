@@ -26,6 +26,8 @@ fn is_meant(action: &Action) -> bool {
         | Action::GoTo(_)
         | Action::SaveTo(_)
         | Action::Line(_)
+        | Action::ShowCommunicator(_)
+        | Action::Stretch(Stretching::Begin(_) | Stretching::To(_) | Stretching::Keep)
         | Action::SortBy(_)
         | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
@@ -43,6 +45,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::NextMetric
         | Action::PreviousMetric
         | Action::TurnMaps
+        | Action::Stretch(Stretching::Halve | Stretching::Double)
         | Action::FoldRanks
         | Action::Pin
         | Action::SaveFlame
@@ -106,6 +109,7 @@ fn meant() -> Vec<Action> {
         Edit::Cancel,
     ];
     all.extend(edits.map(Action::Edit));
+    all.extend([Stretching::Halve, Stretching::Double].map(Action::Stretch));
     all.extend([Kind::Filter, Kind::Command].map(Action::Open));
     all.extend([
         Action::SortNext,
@@ -143,6 +147,7 @@ fn same(one: &Action, other: &Action) -> bool {
         (Action::Move(one), Action::Move(other)) => one == other,
         (Action::Go(one), Action::Go(other)) => one == other,
         (Action::Fold(one), Action::Fold(other)) => one == other,
+        (Action::Stretch(one), Action::Stretch(other)) => one == other,
         (Action::Control(one), Action::Control(other)) => one == other,
         (Action::Open(one), Action::Open(other)) => one == other,
         (Action::Edit(one), Action::Edit(other)) => one == other,

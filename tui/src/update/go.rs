@@ -5,7 +5,10 @@ use crate::{
     action::{Action, Effect, Folding, Motion},
     app::{App, Note, Page},
 };
-use xpu_shared::{finding::Kind, id::Rank};
+use xpu_shared::{
+    finding::Kind,
+    id::{CommunicatorId, Rank},
+};
 
 pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
     app.page = page;
@@ -43,6 +46,16 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
     }
     app.selected = Some(rank);
     inspect(app)
+}
+
+/// Shows one communicator among all.
+pub(super) fn to_communicator(app: &mut App, id: CommunicatorId) -> Option<Effect> {
+    let effect = to(app, Page::Collectives);
+    app.settle();
+    if let Some(at) = app.communicators.iter().position(|one| one.id == id) {
+        app.communicator = at;
+    }
+    effect
 }
 
 /// A click on a line of the list that the view is about: the second one does what Enter does.

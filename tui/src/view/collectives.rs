@@ -41,7 +41,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
     draw_list(app, room, list, buffer, hits);
     if let Some(selected) = app.communicators.get(app.communicator) {
-        detail::draw(app, room, selected, rest, buffer);
+        detail::draw(app, room, selected, rest, buffer, hits);
     }
 }
 

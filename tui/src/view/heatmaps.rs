@@ -95,6 +95,8 @@ struct Frame<'a> {
     scale: Option<&'a Scale>,
     /// What is said after the worst rank, as far as there is room: how much is folded.
     notes: Vec<String>,
+    /// Said in place of the figures, as much as there is room for.
+    caption: Vec<String>,
     /// Right at the bottom, where there is room.
     corner: &'a str,
 }
@@ -120,7 +122,11 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     }
     let room =
         usize::from(area.width).saturating_sub(EDGES + corner.width() + usize::from(!corner.is_empty()));
-    let caption = caption(&app.survey, metric, &frame.notes, room);
+    let caption = if frame.caption.is_empty() {
+        caption(&app.survey, metric, &frame.notes, room)
+    } else {
+        fitting(frame.caption.clone(), room)
+    };
     block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
     if !corner.is_empty() {
         block = block.title_bottom(Line::styled(corner, palette.of(Role::Muted)).right_aligned());
@@ -153,6 +159,11 @@ fn caption(survey: &Survey, metric: Metric, notes: &[String], width: usize) -> S
         }
         _ => parts.push("nothing timed yet".to_owned()),
     }
+    fitting(parts, width)
+}
+
+/// As many as there is room for, the first of them first.
+fn fitting(mut parts: Vec<String>, width: usize) -> String {
     while parts.len() > 1 && parts.join(" · ").width() > width {
         parts.pop();
     }

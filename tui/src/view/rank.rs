@@ -21,6 +21,7 @@ use super::{
 use crate::{
     app::{App, Inspection},
     figure, glyph,
+    hits::Hits,
     palette::Role,
     widget::wrap::cut,
     width::Room,
@@ -38,14 +39,18 @@ const MEMBERSHIPS: u16 = 8;
 /// Columns between two panels.
 const BETWEEN: u16 = 2;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let area = header::draw_brief(app, room, area, buffer);
     let Some(rank) = &app.survey.inspected else {
         nobody(app, room, area, buffer);
         return;
     };
     let area = identity(app, rank, room, area, buffer);
-    if room == Room::Wide { wide(app, rank, area, buffer) } else { narrow(app, rank, room, area, buffer) }
+    if room == Room::Wide {
+        wide(app, rank, area, buffer, hits);
+    } else {
+        narrow(app, rank, room, area, buffer, hits);
+    }
 }
 
 /// There is no rank to be shown, and what leads to one.
@@ -61,7 +66,7 @@ fn nobody(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What it does left, what it is right; the tables take what is left of the height.
-fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
+fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let right = (area.width * 2 / 5).clamp(SIDE, 80);
     let [left, right] =
         Layout::horizontal([Constraint::Fill(1), Constraint::Length(right)]).spacing(BETWEEN).areas(area);
@@ -76,7 +81,7 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
     ])
     .areas(left);
     let inner = panel::draw(app.palette, Room::Wide, figures.title(), first, buffer);
-    figures.draw(app, rank, inner, buffer);
+    figures.draw(app, rank, inner, buffer, hits);
     tables::gemms(app, rank, Room::Wide, second, buffer);
     tables::collectives(app, rank, Room::Wide, third, buffer);
     let health = device::lines(app, rank);
@@ -94,13 +99,13 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
     let inner = panel::draw(app.palette, Room::Wide, device::title(rank), first, buffer);
     lines(&health, inner, buffer);
     let inner = panel::draw(app.palette, Room::Wide, company::title(rank), second, buffer);
-    company::draw(app, rank, inner, buffer);
+    company::draw(app, rank, inner, buffer, hits);
     let inner = panel::draw(app.palette, Room::Wide, watching::title(rank), third, buffer);
     lines(&watched, inner, buffer);
 }
 
 /// One below the other; what says least gives way first.
-fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
+fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let figures = figures::Table::of(app, rank);
     let gemms = (rank.status.gemms.len().max(1) as u16 + 1).max(LEAST) + 1;
     let collectives = (rank.status.collectives.len().max(1) as u16 + 1).max(LEAST) + 1;
@@ -125,7 +130,7 @@ fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buf
     let indented = |area: Rect| Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     if first.height > 0 {
         let inner = panel::draw(app.palette, room, figures.title(), first, buffer);
-        figures.draw(app, rank, indented(inner), buffer);
+        figures.draw(app, rank, indented(inner), buffer, hits);
     }
     lines(&[device::brief(app, rank)], indented(health), buffer);
     if second.height > 0 {
@@ -136,7 +141,7 @@ fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buf
     }
     if fourth.height > 0 {
         let inner = panel::draw(app.palette, room, company::title(rank), fourth, buffer);
-        company::draw(app, rank, indented(inner), buffer);
+        company::draw(app, rank, indented(inner), buffer, hits);
     }
     if fifth.height > 0 {
         let inner = panel::draw(app.palette, room, watching::title(rank), fifth, buffer);

@@ -49,7 +49,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         let [tree, beside] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(below);
         (tree, beside)
     };
-    whereabouts::draw(app, room, beside, buffer);
+    whereabouts::draw(app, room, beside, buffer, hits);
     draw_tree(app, room, tree, buffer, hits);
 }
 

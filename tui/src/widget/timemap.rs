@@ -60,6 +60,8 @@ pub struct TimeMap<'a> {
     pub frame: Frame,
     /// Of each row, the latest last.
     pub cells: &'a [Vec<Cell>],
+    /// Columns of the terminal to a cell.
+    pub wide: u16,
     pub palette: Palette,
 }
 
@@ -67,17 +69,20 @@ impl TimeMap<'_> {
     pub fn draw(&self, area: Rect, buffer: &mut Buffer) {
         for line in 0..self.frame.height().min(usize::from(area.height)) {
             let rows = &self.cells[self.frame.rows_at(line)];
-            let longest = rows.iter().map(Vec::len).max().unwrap_or(0).min(usize::from(area.width));
+            let room = usize::from(area.width / self.wide.max(1));
+            let longest = rows.iter().map(Vec::len).max().unwrap_or(0).min(room);
             for back in 1..=longest {
                 let of = |row: usize| {
                     let row = rows.get(row)?;
                     row.get(row.len().checked_sub(back)?).copied()
                 };
-                let place = (area.right() - back as u16, area.y + line as u16);
-                if self.frame.halves {
-                    draw_halves((of(0), of(1)), place, self.palette, buffer);
-                } else if let Some(cell) = of(0) {
-                    self.draw_cell(cell, place, buffer);
+                let begin = area.right() - back as u16 * self.wide;
+                for place in (begin..begin + self.wide).map(|x| (x, area.y + line as u16)) {
+                    if self.frame.halves {
+                        draw_halves((of(0), of(1)), place, self.palette, buffer);
+                    } else if let Some(cell) = of(0) {
+                        self.draw_cell(cell, place, buffer);
+                    }
                 }
             }
         }

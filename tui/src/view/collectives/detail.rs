@@ -16,6 +16,7 @@ use crate::{
     app::{App, Communicator},
     figure,
     glyph::{SWATCH, UNKNOWN},
+    hits::{Hits, Target},
     palette::Role,
     widget::{scale::ALIKE, wrap::flush_left},
     width::Room,
@@ -27,7 +28,14 @@ const RUNS: usize = 6;
 /// Columns of the longest bar.
 const BAR: usize = 16;
 
-pub(super) fn draw(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(
+    app: &App,
+    room: Room,
+    of: &Communicator,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     if room == Room::Wide {
         let halves = [Constraint::Fill(1), Constraint::Fill(1)];
         let [upper, lower] = Layout::vertical([
@@ -36,8 +44,8 @@ pub(super) fn draw(app: &App, room: Room, of: &Communicator, area: Rect, buffer:
         ])
         .areas(area);
         let [left, right] = Layout::horizontal(halves).spacing(1).areas(lower);
-        places(app, room, of, upper, buffer);
-        lateness(app, room, of, left, buffer);
+        places(app, room, of, upper, buffer, hits);
+        lateness(app, room, of, left, buffer, hits);
         traffic(app, room, of, right, buffer);
     } else {
         let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
@@ -47,13 +55,13 @@ pub(super) fn draw(app: &App, room: Room, of: &Communicator, area: Rect, buffer:
             Constraint::Length((of.traffic.len().max(1) as u16 + 2).min(area.height / 3)),
         ])
         .areas(area);
-        places(app, room, of, upper, buffer);
-        lateness(app, room, of, middle, buffer);
+        places(app, room, of, upper, buffer, hits);
+        lateness(app, room, of, middle, buffer, hits);
         traffic(app, room, of, lower, buffer);
     }
 }
 
-fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let from = of.parent.map_or_else(String::new, |parent| format!(", split from {parent}"));
     let title = Title {
         name: "Who is where",
@@ -61,11 +69,11 @@ fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buf
         ..Title::default()
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);
-    stacks::places(app, &of.whereabouts, inner, buffer);
+    stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
 /// The latest first: a bar, and the figure it stands for.
-fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let title = Title {
         name: "Lateness",
         about: "median after the first rank, latest first".to_owned(),
@@ -81,7 +89,12 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
     // Noise is not stretched into bars.
     let noise = step.map_or(0.0, |step| step * ALIKE);
     let most = of.late.first().map_or(0.0, |&(_, late)| late).max(noise);
-    for &(rank, late) in &of.late {
+    for (&(rank, late), y) in of.late.iter().zip(inner.y..inner.bottom()) {
+        let place = Rect { y, height: 1, ..inner };
+        hits.put(place, Target::Rank(rank));
+        if app.selected == Some(rank) {
+            buffer.set_style(place, app.palette.selected());
+        }
         let host = app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string());
         let named = app.survey.findings.iter().any(|finding| finding.ranks.contains(&rank));
         let loud = named || (step.is_some() && late > noise);

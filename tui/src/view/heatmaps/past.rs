@@ -7,13 +7,14 @@ use std::{
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
+use xpu_shared::unit::Moment;
 
 use super::{Frame, GAP, framed, places::of_value};
 use crate::{
-    app::{App, Metric, PERIOD, Told},
+    app::{App, Columns, Metric, PERIOD, Told},
     figure,
     glyph::{ALARM, CURSOR},
-    hits::{Hits, Target},
+    hits::{Hits, Moments, Target},
     palette::Role,
     widget::{
         cell::Cell,
@@ -25,6 +26,8 @@ use crate::{
 
 /// Columns the ranks of a row may take, and their host.
 const LABEL: usize = 17;
+/// Columns of the terminal a cell takes at most.
+const WIDEST: u16 = 6;
 /// Before this the past was not seen: said where there is so much room.
 const BEFORE: &str = "not watched yet";
 
@@ -35,10 +38,25 @@ pub(in crate::view) struct Past {
     columns: RangeInclusive<u64>,
 }
 
+/// Which time is marked or shown alone, and what leads on.
+fn told(app: &App) -> Vec<String> {
+    let said = |(first, last): Columns| {
+        let at = |column: u64| figure::time_of_day(Moment(column * PERIOD.as_nanos() as u64));
+        let length = PERIOD * u32::try_from(last - first + 1).unwrap_or(u32::MAX);
+        format!("{} to {} UTC, {}", at(first), at(last + 1), figure::age(length))
+    };
+    if let Some(marked) = app.stretch.marked() {
+        return vec![said(marked), "let go to see it alone".to_owned()];
+    }
+    app.stretch
+        .only(app.history.known())
+        .map_or_else(Vec::new, |only| vec![said(only), "Esc shows all".to_owned()])
+}
+
 impl Past {
     /// For a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
-        let (first, last) = app.history.first().zip(app.history.last()).unwrap_or((0, 0));
+        let (first, last) = app.stretch.shown(app.history.known());
         let fit = |width| {
             let columns = (last - first) as usize + 1;
             let rows = match app.survey.bundles.len() {
@@ -89,22 +107,35 @@ impl Past {
         let notes = std::iter::once(self.length(app)).chain(folded).collect();
         let span = PERIOD * self.frame.span as u32;
         let means = format!(" over time, {} a cell ", figure::age(span));
-        let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, corner };
+        let caption = told(app);
+        let frame = Frame { metric, means: &means, scale: scale.as_ref(), notes, caption, corner };
         let inner = framed(app, &frame, area, buffer, hits);
         let cells: Vec<_> =
             (0..self.frame.rows).map(|row| self.cells(app, metric, scale.as_ref(), row)).collect();
         self.labels(app, &cells, inner, buffer);
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
-        TimeMap { frame: self.frame, cells: &cells, palette: app.palette }.draw(map, buffer);
+        let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
+        // What is shown alone has all the room, as far as cells stay cells.
+        let alone = app.stretch.only(app.history.known()).is_some();
+        let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
+        TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
         for (line, y) in (0..self.frame.height()).zip(inner.y..inner.bottom()) {
             hits.put(
                 Rect { y, height: 1, ..inner },
                 Target::Worst(self.members(app, self.frame.rows_at(line)), metric),
             );
         }
-        let empty = usize::from(map.width).saturating_sub(cells.iter().map(Vec::len).max().unwrap_or(0));
-        if empty > BEFORE.len() {
+        let empty = usize::from(map.width).saturating_sub(longest * usize::from(wide));
+        let shown = (*self.columns.start(), *self.columns.end());
+        let moments = Moments { shown, span: self.frame.span as u64, wide };
+        let seen = Rect { x: map.x + empty as u16, width: map.width - empty as u16, ..map };
+        hits.put(
+            Rect { height: self.frame.height() as u16, ..seen }.intersection(map),
+            Target::Past(moments),
+        );
+        let begins = app.history.first() == Some(*self.columns.start());
+        if begins && empty > BEFORE.len() {
             let middle = map.y + (self.frame.height() / 2) as u16;
             let x = map.x + ((empty - BEFORE.len()) / 2) as u16;
             buffer.set_stringn(x, middle, BEFORE, empty, app.palette.of(Role::Faint));
@@ -149,7 +180,13 @@ impl Past {
         let cut = (span as u64 - self.columns.start() % span as u64) as usize % span;
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
-        chunks.map(|told| told.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent)).collect()
+        let worst = chunks.map(|told| told.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
+        let Some((from, to)) = app.stretch.marked() else { return worst.collect() };
+        // What a hand leaves out steps back.
+        let begin = self.columns.start() - self.columns.start() % span as u64;
+        let begins = (begin..).step_by(span);
+        let is_in = |begin: u64| begin <= to && begin + span as u64 > from;
+        worst.zip(begins).map(|(cell, begin)| if is_in(begin) { cell } else { Cell::Aside }).collect()
     }
 
     /// The ranks of each line, with a sign where the worst of them stands out now.

@@ -63,7 +63,7 @@ impl Places {
             _ if folded => vec!["the worst rank of each".to_owned()],
             _ => Vec::new(),
         };
-        let frame = Frame { metric, means: metric.means(), scale, notes, corner };
+        let frame = Frame { metric, means: metric.means(), scale, notes, caption: Vec::new(), corner };
         let inner = framed(app, &frame, area, buffer, hits);
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);

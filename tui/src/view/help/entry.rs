@@ -19,14 +19,16 @@ const INDENT: usize = 2;
 const LINES: usize = 3;
 
 /// What the mouse does.
-const MOUSE: [(&str, &str); 7] = [
+const MOUSE: [(&str, &str); 9] = [
     ("click", "a rank, a line: select it; once more: what Enter does"),
     ("", "a word of the last line: what its key does"),
     ("", "a head of a table: sort by it, and once more the other way round"),
     ("", "a map's title: the next quantities"),
     ("", "a finding above the maps: all of them"),
+    ("", "on one rank's page a communicator, or the worst rank of a figure: go there"),
     ("wheel", "through the list"),
     ("drag", "along a replay's line of time: that moment"),
+    ("", "over moments of the heatmaps over time: those alone, finer; Esc shows all"),
 ];
 
 /// What belongs together, under one head.

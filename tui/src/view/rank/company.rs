@@ -4,9 +4,11 @@ use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
+    action::Action,
     app::{App, Inspection, Membership},
     figure,
     glyph::UNKNOWN,
+    hits::{Hits, Target},
     palette::Role,
     view::panel::Title,
     widget::wrap::cut,
@@ -25,7 +27,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
     Title { name: "Communicators", about: String::new(), right: figure::count(count as u64) }
 }
 
-pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let muted = app.palette.of(Role::Muted);
     if rank.memberships.is_empty() {
         let text = cut("it has told of none: NCCL was not called yet", usize::from(area.width));
@@ -40,6 +42,7 @@ pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer
         let role = if behind > 0 && app.survey.standstill().is_some() { Role::Warning } else { Role::Text };
         let text = line(&cells(one, behind), width);
         buffer.set_line(area.x, y, &Line::styled(text, app.palette.of(role)), area.width);
+        hits.put(Rect { y, height: 1, ..area }, Target::Do(Action::ShowCommunicator(one.id)));
     }
 }
 

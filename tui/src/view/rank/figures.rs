@@ -9,9 +9,11 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
+    action::Action,
     app::{App, Comparison, Inspection, Metric},
     figure,
     glyph::{HIGH, LOW, UNKNOWN},
+    hits::{Hits, Target},
     palette::Role,
     view::panel::Title,
     widget::{scale::Worse, sparkline},
@@ -77,7 +79,14 @@ impl Table {
         self.rows.len().max(1) as u16 + 1
     }
 
-    pub(super) fn draw(&self, app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer) {
+    pub(super) fn draw(
+        &self,
+        app: &App,
+        rank: &Inspection,
+        area: Rect,
+        buffer: &mut Buffer,
+        hits: &mut Hits,
+    ) {
         let palette = app.palette;
         if self.rows.is_empty() {
             let text = "nothing is timed yet: figures come with its first steps";
@@ -105,6 +114,15 @@ impl Table {
         }
         for ((metric, known), y) in self.rows.iter().zip(area.y + 1..area.bottom()) {
             buffer.set_line(area.x, y, &self.line(app, *metric, known), area.width);
+            if self.beside.is_none() {
+                let who = Rect {
+                    x: area.x + (NAME + 2 * (FIGURE + 1)) as u16,
+                    y,
+                    width: (FIGURE + 1 + WHO) as u16,
+                    height: 1,
+                };
+                hits.put(who.intersection(area), Target::Do(Action::InspectRank(known.of)));
+            }
             if left >= HISTORY {
                 let bars = bars(app, rank.row, *metric, known, left);
                 let style = palette.of(if known.bad { Role::Warning } else { Role::Faint });

@@ -10,6 +10,7 @@ use super::super::{
 use crate::{
     app::{App, Group, Whereabouts},
     figure,
+    hits::{Hits, Target},
     palette::Role,
     report::in_call,
     widget::wrap::{cut, wrapped},
@@ -19,7 +20,7 @@ use crate::{
 /// Runs of ranks in the first column.
 const RUNS: usize = 3;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     if area.height < 2 {
         return;
     }
@@ -37,11 +38,17 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let height =
         if room == Room::Wide { area.height.min(shown.groups.len().max(1) as u16 + 7) } else { area.height };
     let inner = panel::draw(app.palette, room, title, Rect { height, ..area }, buffer);
-    table(app, shown, inner, buffer);
+    table(app, shown, inner, buffer, hits);
 }
 
 /// The groups of ranks, and who waits for whom.
-pub(in crate::view) fn table(app: &App, shown: &Whereabouts, area: Rect, buffer: &mut Buffer) {
+pub(in crate::view) fn table(
+    app: &App,
+    shown: &Whereabouts,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     let palette = app.palette;
     if shown.groups.is_empty() {
         let text = if shown.size > 0 {
@@ -73,7 +80,10 @@ pub(in crate::view) fn table(app: &App, shown: &Whereabouts, area: Rect, buffer:
     )];
     let room = usize::from(area.height).saturating_sub(1 + usize::from(shown.waits().is_some()));
     let left = if shown.groups.len() > room { shown.groups.len() + 1 - room.max(1) } else { 0 };
-    for group in &shown.groups[..shown.groups.len() - left] {
+    for (group, y) in shown.groups[..shown.groups.len() - left].iter().zip(area.y + 1..area.bottom()) {
+        if let Some(first) = group.ranks.first() {
+            hits.put(Rect { y, height: 1, ..area }, Target::Rank(first));
+        }
         let Group { entered, enqueued, completed, .. } = *group;
         let text = columns([
             &group.ranks.brief(RUNS),
