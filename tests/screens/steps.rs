@@ -23,6 +23,27 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     }
 }
 
+/// Where there is room they stand on the first page: since when, and what takes the time.
+#[test]
+fn a_wide_overview_shows_step_times_beside_the_maps() {
+    let mut lab = one_slow();
+    lab.screen(199, 60).hides("Step time");
+    let screen = lab.screen(200, 60);
+    screen
+        .shows("Step time")
+        .shows("now 124.9")
+        .shows("m ago ")
+        .shows("step 17,940")
+        .shows("▲ 102.4 to 124.9 ms (+22.0 %)");
+    screen.shows("GEMM       ").shows("host waits");
+    let line = screen.text().lines().find(|line| line.contains("host waits")).map(str::to_owned);
+    assert!(line.is_some_and(|line| line.contains(" %")), "{}", screen.text());
+    lab.click((200, 60), "Step time", 0).screen(200, 60).shows("Where time goes");
+    // Few hosts have low maps; the line has its room all the same.
+    let mut few = Lab::new(Simulation::new(7, 1, 8)).run(60);
+    golden("overview-few-200x60", &few.screen(200, 60));
+}
+
 #[test]
 fn ranks_are_sorted_and_one_of_them_is_gone_to() {
     let mut lab = one_slow();

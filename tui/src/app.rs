@@ -433,6 +433,10 @@ impl App {
             self.communicators = communicators::of(job, self.survey.meant().as_ref());
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
+        if self.page == Page::Overview {
+            let ranks = || watched::sample(job, None, &[]);
+            self.steps.glance(job, ranks, &self.course, now);
+        }
         if self.page == Page::Steps {
             self.steps.settle(job, &self.survey, &self.watched, &self.course, now);
         }

@@ -14,6 +14,7 @@ mod help;
 mod hosts;
 mod list;
 mod notices;
+mod overview;
 mod panel;
 mod prompt;
 mod rank;
@@ -65,7 +66,7 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer, &mut hits),
         _ if app.page == Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
         Standing::Running => match app.page {
-            Page::Overview => overview(app, room, main, buffer, &mut hits),
+            Page::Overview => overview::draw(app, room, main, buffer, &mut hits),
             Page::Rank => rank::draw(app, room, main, buffer, &mut hits),
             Page::Gemms => gemms::draw(app, room, main, buffer, &mut hits),
             Page::Collectives => collectives::draw(app, room, main, buffer, &mut hits),
@@ -96,35 +97,4 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
         help::draw(app, Rect { height: area.height - typed, ..area }, buffer);
     }
     hits
-}
-
-fn overview(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let wide = room == Room::Wide;
-    let most = match (wide, app.survey.standstill()) {
-        (true, _) => 6,
-        (false, Some(_)) => 6,
-        (false, None) => 4,
-    };
-    let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
-    // Where there is room the notices have a frame, else nothing is lost on lines.
-    let frame = if wide { 2 } else { 0 };
-    let above = header::height(room) + notices.len() as u16 + frame;
-    let body = area.height.saturating_sub(above);
-    let maps = heatmaps::Panels::plan(app, area.width, body * 11 / 20);
-    let [header, told, map_area, _, table] = Layout::vertical([
-        Constraint::Length(header::height(room)),
-        Constraint::Length(notices.len() as u16 + frame),
-        Constraint::Length(maps.height()),
-        Constraint::Length(u16::from(wide)),
-        Constraint::Min(0),
-    ])
-    .areas(area);
-    header::draw(app, room, header, buffer);
-    let told = if wide { panel::draw(app.palette, room, notices::title(app), told, buffer) } else { told };
-    headline::lines(&notices, told, buffer);
-    if !app.survey.findings.is_empty() {
-        hits.put(told, Target::Do(Action::Go(Page::Findings)));
-    }
-    maps.draw(app, map_area, buffer, hits);
-    ranks::draw(app, room, table, buffer, hits);
 }

@@ -1,9 +1,11 @@
 //! What the page of steps shows beside their course: what they are made of, how far ranks are apart, who is late.
 
+use std::collections::BTreeSet;
+
 use xpu_shared::{
     change_point::ChangePoint,
     histogram::Histogram,
-    id::JobName,
+    id::{JobName, Rank},
     job::{Breakdown, Job, median},
     unit::Moment,
 };
@@ -29,6 +31,8 @@ pub struct Steps {
     pub lines: Vec<usize>,
     /// The job, the second, how many ranks and the order all this is of.
     made: Option<(JobName, u64, usize, Order<StepColumn>)>,
+    /// The job and the second a glance at it is of.
+    glanced: Option<(JobName, u64)>,
 }
 
 /// What the ranks can be sorted by.
@@ -60,6 +64,22 @@ impl StepColumn {
 }
 
 impl Steps {
+    /// Brings up to date, once a second, what the overview shows: of some ranks, none of which is watched.
+    pub(super) fn glance(
+        &mut self,
+        job: &Job,
+        ranks: impl FnOnce() -> BTreeSet<Rank>,
+        course: &Course,
+        now: Moment,
+    ) {
+        let glancing = (job.name().clone(), now.0 / 1_000_000_000);
+        if self.glanced.as_ref() != Some(&glancing) {
+            (self.glanced, self.made) = (Some(glancing), None);
+            self.changes = course.changes();
+            self.breakdown = middle(job, &ranks());
+        }
+    }
+
     /// Brings it up to date, once a second.
     pub(super) fn settle(
         &mut self,
@@ -73,9 +93,9 @@ impl Steps {
         if self.made.as_ref() == Some(&making) {
             return;
         }
-        self.made = Some(making);
+        (self.made, self.glanced) = (Some(making), None);
         self.changes = course.changes();
-        self.breakdown = middle(job, watched);
+        self.breakdown = middle(job, &watched.ranks);
         let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
         self.singles = Histogram::new();
         views().for_each(|view| self.singles.merge(view.single_steps()));
@@ -87,8 +107,8 @@ impl Steps {
 }
 
 /// Each share by itself: that of the rank in the middle.
-fn middle(job: &Job, watched: &Watched) -> Breakdown {
-    let known: Vec<_> = watched.ranks.iter().filter_map(|&rank| job.breakdown(rank)).collect();
+fn middle(job: &Job, ranks: &BTreeSet<Rank>) -> Breakdown {
+    let known: Vec<_> = ranks.iter().filter_map(|&rank| job.breakdown(rank)).collect();
     let of = |share: fn(&Breakdown) -> Option<f64>| median(known.iter().filter_map(share).collect());
     Breakdown {
         products: of(|one| one.products),

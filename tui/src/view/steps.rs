@@ -25,6 +25,10 @@ use crate::{
     width::Room,
 };
 
+/// Lines of what a step is made of, and those of a line that says something.
+const PARTS: u16 = 4;
+const LEAST: u16 = 4;
+
 /// Columns of the spread, beside what a step is made of.
 const BESIDE: u16 = 46;
 
@@ -60,6 +64,21 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         spread::draw(app, room, lower, buffer);
     }
     draw_ranks(app, room, ranks, buffer, hits);
+}
+
+/// How long steps take and what they are made of, in a frame beside something else.
+pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
+    // Narrow, its title says no more than how long they take now.
+    let inner = panel::draw(app.palette, Room::Wide, line::title(app, Room::Narrow), area, buffer);
+    if app.survey.steps.is_none() {
+        let text = format!("No step is known yet: {} says what marks them.", app.key("steps"));
+        panel::tell(app.palette, Role::Muted, &text, inner, buffer);
+        return;
+    }
+    let bars = if inner.height >= PARTS + LEAST { PARTS } else { 0 };
+    let [plot, parts] = Layout::vertical([Constraint::Fill(1), Constraint::Length(bars)]).areas(inner);
+    line::plot(app, line::told(app, Room::Narrow), plot, buffer);
+    breakdown::bars(app, Room::Medium, parts, buffer);
 }
 
 /// The ranks, those that make steps long first.

@@ -43,10 +43,15 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     };
     let title = Title { name: "Where time goes", about, ..Title::default() };
     let inner = panel::draw(app.palette, room, title, area, buffer);
+    bars(app, room, inner, buffer);
+}
+
+/// Without their frame.
+pub(super) fn bars(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let bar = BAR[(room as usize).saturating_sub(Room::Narrow as usize).min(BAR.len() - 1)];
     let lines: Vec<_> =
-        parts(app).into_iter().map(|part| line(app, part, bar, usize::from(inner.width))).collect();
-    headline::lines(&lines, inner, buffer);
+        parts(app).into_iter().map(|part| line(app, part, bar, usize::from(area.width))).collect();
+    headline::lines(&lines, area, buffer);
 }
 
 fn parts(app: &App) -> [Part; 4] {

@@ -21,6 +21,9 @@ use crate::{
 /// Columns of the figures left of the plot.
 const FIGURES: u16 = 10;
 
+/// From this width on both ends of the axis name their steps.
+const ROOMY: u16 = 48;
+
 /// A step this many times as long as the one in the middle is cut off, and marked: the others must still be told apart.
 const TALL: f64 = 2.5;
 
@@ -42,8 +45,13 @@ struct Bin {
 
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let inner = panel::draw(app.palette, room, title(app, room), area, buffer);
+    plot(app, told(app, room), inner, buffer);
+}
+
+/// Without its frame, and with so many changes told below it.
+pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let points: Vec<Point> = app.course.points().copied().collect();
-    let told = told(app, room).min(usize::from(inner.height / 3)) as u16;
+    let told = told.min(usize::from(inner.height / 3)) as u16;
     if inner.height < 3 || inner.width < FIGURES * 3 {
         return;
     }
@@ -93,7 +101,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn title(app: &App, room: Room) -> Title<'static> {
+pub(super) fn title(app: &App, room: Room) -> Title<'static> {
     let who = match app.survey.step_sign {
         Some(StepSign::Marked) => "steps are marked by the program",
         Some(StepSign::Detected) => "steps are detected: nobody calls step()",
@@ -190,8 +198,13 @@ fn ends_of_time(app: &App, points: &[Point], first: Moment, axis: Rect, buffer: 
     let muted = app.palette.of(Role::Muted);
     let (Some(oldest), Some(newest)) = (points.first(), points.last()) else { return };
     let ago = app.now.since(first.max(oldest.at));
-    let left = format!("step {}, {} ago", figure::count(oldest.step.0), figure::age(ago));
-    let right = format!("last step {}", figure::count(newest.step.0));
+    let last = figure::count(newest.step.0);
+    let (left, right) = if axis.width < ROOMY {
+        (format!("{} ago", figure::age(ago)), format!("step {last}"))
+    } else {
+        let first = figure::count(oldest.step.0);
+        (format!("step {first}, {} ago", figure::age(ago)), format!("last step {last}"))
+    };
     ends::draw(&Line::styled(left, muted), &Line::styled(right, muted), axis, buffer);
 }
 
