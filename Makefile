@@ -1,5 +1,5 @@
-# The only entry points. Each installs what it needs beside the project: a Python environment in .venv, and cargo-nextest
-# if it is missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
+# The only entry points. Each installs what it needs beside the project: a Python environment in .venv, cargo-nextest and cargo-deny
+# if they are missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
 # `make wheel GLIBC=2.28` builds with zig against that glibc, for hosts older than this one.
 
 CARGO ?= cargo
@@ -47,8 +47,7 @@ test-programs:
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(MAKE) --no-print-directory deny; \
-	else echo "cargo-deny is not installed: licences, sources and known vulnerabilities were not checked (make deny installs it: some minutes)"; fi
+	$(MAKE) --no-print-directory deny
 	$(BIN)/ruff check pybind tests tui
 	$(BIN)/ruff format --check pybind tests tui
 
