@@ -53,7 +53,7 @@ fn every_view_is_a_click_away() {
         let name = terminal.text().lines().last().unwrap_or_default().to_owned();
         let word = name.split("   ").map(str::trim).find(|word| word.starts_with(key));
         click(&terminal, word.unwrap_or_else(|| panic!("{key} is not in {name}")));
-        terminal.shows(shown).keys("1").shows("GEMM TFLOPS");
+        terminal.shows(shown).keys("1").shows("1 overview   2 rank");
     }
     terminal.keys("q");
     assert!(terminal.end().success());
