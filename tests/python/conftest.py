@@ -11,6 +11,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_home(tmp_path_factory):
+    """No key and no settings of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        for name in ["XDG_CONFIG_HOME", *(name for name in os.environ if name.startswith("XPU_TOP_"))]:
+            patch.delenv(name, raising=False)
+        yield
+
+
 @pytest.fixture
 def runtime_dir(tmp_path):
     """A runtime directory short enough for a Unix socket, and no configuration of the user's."""
