@@ -3,12 +3,28 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def free_port(together=1):
+    """The first of so many that nobody listens on."""
+    while True:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        try:
+            for next_port in range(port, port + together):
+                with socket.socket() as tried:
+                    tried.bind(("127.0.0.1", next_port))
+        except OSError:
+            continue
+        return port
 
 
 @pytest.fixture(scope="session", autouse=True)

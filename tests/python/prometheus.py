@@ -8,14 +8,14 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from conftest import ROOT, free_port
+
 CACHE = ROOT / "target" / "prometheus"
 LONGEST = 60
 
@@ -46,12 +46,6 @@ def programs():
     subprocess.run(["dpkg", "-x", packages[-1], CACHE], check=True)
     packages[-1].unlink()
     return unpacked, None
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Prometheus:

@@ -7,12 +7,11 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, free_port
 
 RANKS = 4
 LONGEST = 120
@@ -27,21 +26,6 @@ LAUNCHERS = {
     "deepspeed": ("--num_gpus", str(RANKS), "--no_local_rank", "--master_port", "{port}"),
     "mpirun": ("--allow-run-as-root", "--oversubscribe", "-n", str(RANKS), "python3"),
 }
-
-
-def free_port(together=1):
-    """The first of so many that nobody listens on."""
-    while True:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
-        try:
-            for next_port in range(port, port + together):
-                with socket.socket() as tried:
-                    tried.bind(("127.0.0.1", next_port))
-        except OSError:
-            continue
-        return port
 
 
 class Job:

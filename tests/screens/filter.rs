@@ -1,14 +1,10 @@
 //! `/`: which ranks are listed.
 
-use xpu_shared::{
-    frame::Body,
-    id::{CommunicatorId, Rank},
-    simulation::Simulation,
-};
+use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::{action::Effect, palette::Depth};
 
-use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
+use crate::{golden, golden_at_both, in_fours, one_of_a_thousand, one_slow, one_slow_at};
 
 #[test]
 fn a_filter_is_seen_at_once_and_enter_keeps_it() {
@@ -102,18 +98,7 @@ fn stacks_are_of_the_ranks_that_are_meant() {
 
 #[test]
 fn communicators_are_those_of_the_ranks_that_are_meant() {
-    let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    let mut frames = lab.simulation().digests(1_841);
-    for frame in &mut frames {
-        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-        for rank in &mut digest.ranks {
-            let mut group = rank.communicators[0].clone();
-            group.id = CommunicatorId((0x1111_0000 + u64::from(rank.rank.0 / 4)) << 32);
-            (group.name, group.size, group.rank) = ("tp".to_owned(), 4, rank.rank.0 % 4);
-            rank.communicators.push(group);
-        }
-    }
-    lab.arrive(frames);
+    let mut lab = in_fours();
     lab.keys("4").screen(132, 40).shows("3 communicators").shows("/ filter");
     let screen = lab.keys("/rank=1-2").screen(132, 40);
     screen.shows("2 communicators").shows("2 of 8 ranks / rank=1-2").shows("8 of 8").hides("  0-3");

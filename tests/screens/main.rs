@@ -25,7 +25,7 @@ use expect_test::expect_file;
 use ratatui::style::Color;
 use xpu_shared::{
     frame::{Body, Event, Frame, Life},
-    id::{Pid, Rank},
+    id::{CommunicatorId, Pid, Rank},
     simulation::Simulation,
 };
 use xpu_tests::{Lab, Screen};
@@ -44,6 +44,23 @@ fn golden_at_both(name: &str, lab: &mut Lab) {
     for (width, height) in [(80, 24), (132, 40)] {
         golden(&format!("{name}-{width}x{height}"), &lab.screen(width, height));
     }
+}
+
+/// Two hosts of four ranks, each host a communicator of its own beside that of all.
+fn in_fours() -> Lab {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    let mut frames = lab.simulation().digests(1_841);
+    for frame in &mut frames {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for rank in &mut digest.ranks {
+            let mut group = rank.communicators[0].clone();
+            group.id = CommunicatorId((0x1111_0000 + u64::from(rank.rank.0 / 4)) << 32);
+            (group.name, group.size, group.rank) = ("tp".to_owned(), 4, rank.rank.0 % 4);
+            rank.communicators.push(group);
+        }
+    }
+    lab.arrive(frames);
+    lab
 }
 
 /// Eight hosts with eight ranks each; for the last minute rank 37 has been slower than the others.

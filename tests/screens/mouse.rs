@@ -1,11 +1,7 @@
 //! All of it by mouse alone.
 
 use crossterm::event::{MouseButton, MouseEventKind};
-use xpu_shared::{
-    frame::Body,
-    id::{CommunicatorId, Rank},
-    simulation::Simulation,
-};
+use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::{
     action::Effect,
@@ -14,7 +10,7 @@ use xpu_top::{
     replay::{Of, Playback},
 };
 
-use crate::{golden_at_both, one_slow};
+use crate::{golden_at_both, in_fours, one_slow};
 
 const SMALL: (u16, u16) = (80, 24);
 const WIDE: (u16, u16) = (132, 40);
@@ -159,18 +155,7 @@ fn peers_and_communicators_of_a_rank_are_clicked() {
 /// Of several communicators the one that was clicked is shown.
 #[test]
 fn the_communicator_that_was_clicked_is_selected() {
-    let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    let mut frames = lab.simulation().digests(1_841);
-    for frame in &mut frames {
-        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
-        for rank in &mut digest.ranks {
-            let mut group = rank.communicators[0].clone();
-            group.id = CommunicatorId((0x1111_0000 + u64::from(rank.rank.0 / 4)) << 32);
-            (group.name, group.size, group.rank) = ("tp".to_owned(), 4, rank.rank.0 % 4);
-            rank.communicators.push(group);
-        }
-    }
-    lab.arrive(frames);
+    let mut lab = in_fours();
     lab.keys("GG2").screen(132, 40).shows("Rank 7");
     lab.click(WIDE, "tp  ", 0)
         .screen(132, 40)
