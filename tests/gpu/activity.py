@@ -3,9 +3,10 @@
     xpu-top run --job activity -- torchrun --nproc_per_node 2 activity.py XPU_TOP ddp|fsdp FOLDER
 
 Both hold CUPTI, so each has steps of its own. A capture before torch.profiler has ever run, torch.profiler, a capture
-after it; a capture while it records, which is to be refused; torch.profiler begun in the middle of a capture, which is
-to give way; then captures with and without CUPTI in turn, and how long steps take before, within and after each. Prints
-lines of JSON, and at the end what was expected and was not.
+after it; both in turn, PAIRS times, since no two readings of either are alike: their totals are compared; a capture
+while it records, which is to be refused; torch.profiler begun in the middle of a capture, which is to give way; then
+captures with and without CUPTI in turn, and how long steps take before, within and after each. Prints lines of JSON,
+and at the end what was expected and was not.
 """
 
 import collections
@@ -26,6 +27,7 @@ WIDTH, BLOCKS, TOKENS, BATCH = (int(size) for size in os.environ.get("SIZES", "2
 STEPS = 10
 LONG = int(os.environ.get("LONG", "60"))
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
+PAIRS = int(os.environ.get("PAIRS", "6"))
 # A share of what torch.profiler sees.
 NEAR = 0.02
 KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set"}
@@ -162,25 +164,25 @@ def profiled(doing, name):
 
 
 def some_steps():
-    for _ in range(STEPS):
-        step()
-    return STEPS
+    """As those that are captured: each is waited for, and most come after others that were seen."""
+    train(3 * STEPS)
+    return 3 * STEPS
 
 
-def compare(ours, readings, when):
-    """With what torch.profiler saw the first time; of times, which differ from one reading to the next, any will do."""
-    theirs = readings[0]
+def compare_counts(ours, theirs, when):
     for what in sorted(set(ours) | set(theirs)):
-        nothing = {"count": 0, "ms": 0}
-        mine, other = ours.get(what, nothing), theirs.get(what, nothing)
-        same = mine["count"] == other["count"]
-        expect(same, f"{when}: {what}: {mine['count']} a step, torch.profiler {other['count']}")
-        # What NCCL's kernels take is how long ranks wait for each other, and differs from step to step.
-        # Copies and fills are timed by events, which take a little longer than what is between them.
-        if what == "kernel":
-            seen = [reading.get(what, nothing)["ms"] for reading in readings]
-            near = min(seen) * (1 - NEAR) - 0.01 <= mine["ms"] <= max(seen) * (1 + NEAR) + 0.01
-            expect(near, f"{when}: {what}: {mine['ms']} ms a step, torch.profiler {seen}")
+        mine, other = (of.get(what, {"count": 0})["count"] for of in (ours, theirs))
+        expect(mine == other, f"{when}: {what}: {mine} a step, torch.profiler {other}")
+
+
+def compare_times(ours, theirs):
+    """Milliseconds a step of readings taken in turn: of kernels and of NCCL's, whose time is mostly waiting."""
+    for what in ("kernel", "nccl"):
+        mine, other = ([reading[what]["ms"] for reading in of] for of in (ours, theirs))
+        totals, medians = (of(mine) / of(other) - 1 for of in (sum, middle))
+        differ = {"totals differ by %": round(totals * 100, 2), "medians by %": round(medians * 100, 2)}
+        say({f"{what}, ms a step": {"captures": mine, "torch.profiler": other} | differ})
+        expect(what == "nccl" or abs(totals) < NEAR, f"{what}: totals differ by {totals:.2%}: {mine}, {other}")
 
 
 def middle(numbers):
@@ -192,6 +194,18 @@ first = whole("first")
 theirs = profiled(some_steps, "first")
 for_seconds(1)
 second = whole("second")
+pairs = []
+for number in range(PAIRS):
+    # Who comes first takes turns too.
+    ways = (lambda: whole("paired"), lambda: profiled(some_steps, "paired"))
+    both = [None, None]
+    for which in (0, 1) if number % 2 == 0 else (1, 0):
+        for_seconds(0.3)
+        both[which] = ways[which]()
+        if rank == 0 and which == 0:
+            both[0] = both[0].kernels()
+    pairs.append(both)
+    say({"pair": number, "capture, torch.profiler": both})
 
 # While torch.profiler records. Its own steps are counted, whatever the capture does.
 refused, counted = None, 0
@@ -240,8 +254,10 @@ if rank == 0:
     say({"kind": kind, "sizes": [WIDTH, BLOCKS, TOKENS, BATCH], "torch": torch.__version__})
     for name, capture in (("before torch.profiler ever ran", first), ("after it", second)):
         say({name: capture.said(), "a step": capture.kernels(), "clock": capture.report()["clock"]})
-        compare(capture.kernels(), [theirs, within, overtaking], name)
+        compare_counts(capture.kernels(), theirs, name)
     say({"torch.profiler, a step": theirs})
+    if pairs:
+        compare_times(*zip(*pairs))
     say({"while torch.profiler records": refused.said(), "torch.profiler, a step": within})
     expect("torch.profiler" in refused.said(), "a capture while torch.profiler records does not say so")
     say({"torch.profiler begun within": overtaken.said(), "torch.profiler, a step": overtaking})
