@@ -173,7 +173,8 @@ impl Jobs {
 #[derive(Debug)]
 pub struct Job {
     name: JobName,
-    ranks: BTreeMap<Rank, RankView>,
+    /// Boxed: leaves of a tree that is filled in order are half empty.
+    ranks: BTreeMap<Rank, Box<RankView>>,
     joins: Joins,
     transfers: Transfers,
     /// By host, as its collector said last.
@@ -200,7 +201,7 @@ impl Job {
 
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.revision += 1;
-        let view = self.ranks.entry(info.rank).or_insert_with(|| RankView::new(host.clone(), info.pid));
+        let view = self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
         view.take_exit(self.exits.get(&info.rank));
     }
@@ -208,7 +209,7 @@ impl Job {
     fn digest(&mut self, frame: &Frame, digest: &RankDigest) {
         self.revision += 1;
         let Frame { host, now, .. } = frame;
-        let view = self.ranks.entry(digest.rank).or_insert_with(|| RankView::new(host.clone(), digest.pid));
+        let view = self.ranks.entry(digest.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
         view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
         view.take_exit(self.exits.get(&digest.rank));
     }
@@ -250,21 +251,25 @@ impl Job {
 
     /// Ranks in order.
     pub fn ranks(&self) -> impl ExactSizeIterator<Item = (Rank, &RankView)> {
-        self.ranks.iter().map(|(&rank, view)| (rank, view))
+        self.ranks.iter().map(|(&rank, view)| (rank, &**view))
+    }
+
+    fn views(&self) -> impl Iterator<Item = &RankView> {
+        self.ranks.values().map(Box::as_ref)
     }
 
     pub fn rank(&self, rank: Rank) -> Option<&RankView> {
-        self.ranks.get(&rank)
+        self.ranks.get(&rank).map(Box::as_ref)
     }
 
     /// As many as the ranks say there are; those that were never seen included.
     pub fn world_size(&self) -> u32 {
-        self.ranks.values().map(RankView::world_size).max().unwrap_or(0)
+        self.views().map(RankView::world_size).max().unwrap_or(0)
     }
 
     /// Hosts with at least one rank, in order.
     pub fn hosts(&self) -> Vec<&HostName> {
-        let mut hosts: Vec<_> = self.ranks.values().map(RankView::host).collect();
+        let mut hosts: Vec<_> = self.views().map(RankView::host).collect();
         hosts.sort_unstable();
         hosts.dedup();
         hosts
@@ -275,7 +280,7 @@ impl Job {
     }
 
     fn heard(&self) -> Moment {
-        self.ranks.values().map(RankView::heard).max().unwrap_or_default()
+        self.views().map(RankView::heard).max().unwrap_or_default()
     }
 
     /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
@@ -312,7 +317,7 @@ impl Job {
     /// Of the timed collectives the ranks remember, the share every rank of the communicator has reported. `None` while
     /// none was timed.
     pub fn joined(&self) -> Option<f64> {
-        let samples = || self.ranks.values().flat_map(RankView::samples);
+        let samples = || self.views().flat_map(RankView::samples);
         let joined =
             samples().filter_map(|sample| self.join(sample)).filter(|join| join.is_complete()).count();
         let all = samples().count();

@@ -20,7 +20,7 @@ use xpu_shared::{
 };
 
 /// Kept in memory at most.
-const RING_BYTES: usize = 64 << 20;
+const RING_BYTES: usize = 48 << 20;
 const RING_LONG: Duration = Duration::from_mins(10);
 
 /// Frames that may wait for the thread: what finds it full is dropped and counted in the frames that follow.

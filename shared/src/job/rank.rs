@@ -1,12 +1,14 @@
 //! What is known of one rank.
 
 mod detail;
+mod intervals;
 mod rates;
 mod stalls;
 
 use std::{collections::VecDeque, time::Duration};
 
 use detail::Detail;
+use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
 
 use super::{Arrivals, Beat, Joins, Place, Punctuality, Rhythm, Transfers, median};
@@ -19,9 +21,6 @@ use crate::{
     id::{CommunicatorId, HostName, Pid, Sequence, Step},
     unit::{Moment, Nanoseconds, Tflops},
 };
-
-/// Digests that rates are taken over.
-const WINDOW: usize = Progress::WINDOW;
 
 /// Digests after which what all hosts say of one second has come in.
 const SETTLED: usize = 3;
@@ -47,10 +46,7 @@ pub struct RankView {
     gone: Option<Moment>,
     /// How it ended, where it did not end well.
     exit: Option<Box<RankExit>>,
-    window: VecDeque<Interval>,
-    /// Of the digests in which it got on, or timed a product: while it stands, nothing new is known of how fast it is.
-    active: VecDeque<Interval>,
-    progress: VecDeque<Progress>,
+    intervals: Intervals,
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
     rhythm: Rhythm,
@@ -62,24 +58,10 @@ pub struct RankView {
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
     history: VecDeque<f32>,
-    detail: Detail,
+    /// Of a rank that is looked at.
+    detail: Option<Box<Detail>>,
     /// The job's revision with which what findings are made of changed last.
     pub(super) changed: u64,
-}
-
-/// What one digest added.
-#[derive(Clone, Copy, Debug)]
-struct Interval {
-    heard: Moment,
-    /// Launched since the rank started.
-    collectives: u64,
-    /// All arithmetic since the rank started; what was timed in this digest.
-    arithmetic: f64,
-    gemm_flops: f64,
-    gemm_time: Nanoseconds,
-    step: Option<(Nanoseconds, u32)>,
-    /// Time threads waited for the GPU since the rank started.
-    blocked: Nanoseconds,
 }
 
 /// One timed collective of the rank.
@@ -104,9 +86,7 @@ impl RankView {
             life: Life::Alive,
             gone: None,
             exit: None,
-            window: VecDeque::new(),
-            active: VecDeque::new(),
-            progress: VecDeque::new(),
+            intervals: Intervals::default(),
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
             rhythm: Rhythm::default(),
@@ -116,7 +96,7 @@ impl RankView {
             pace: None,
             devices: VecDeque::new(),
             history: VecDeque::new(),
-            detail: Detail::default(),
+            detail: None,
             changed: 0,
         }
     }
@@ -139,9 +119,9 @@ impl RankView {
 
     /// Where it stood before anything was heard of it here, and when it last got on.
     pub(super) fn remember(&mut self, earlier: Option<Progress>, advance: &Advance) -> bool {
-        let is_new = self.progress.is_empty() || self.advance == Advance::default();
-        if self.progress.is_empty() {
-            self.progress.extend(earlier);
+        let is_new = self.intervals.is_empty() || self.advance == Advance::default();
+        if self.intervals.is_empty() {
+            self.intervals.begin_with(earlier);
         }
         if self.advance == Advance::default() {
             let Advance { moved, worked, ref paces } = *advance;
@@ -184,26 +164,13 @@ impl RankView {
             self.changed = revision;
         }
         if fresh {
-            let interval = Interval {
-                heard: digest.heard,
-                collectives: digest.launches.collectives,
-                arithmetic: digest.gemm_flops,
-                gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |b| b.gemm_timed_flops),
-                gemm_time: Nanoseconds(
-                    digest.gemm_timed_for.0.saturating_sub(before.map_or(0, |b| b.gemm_timed_for.0)),
-                ),
-                step: digest.step_median.map(|median| (median, digest.step_count)),
-                blocked: digest.blocked_for,
-            };
-            push_bounded(&mut self.window, interval, WINDOW);
-            push_bounded(&mut self.progress, Progress::of(digest), WINDOW + 1);
+            let mut interval = Interval::between(before, digest);
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
             self.take_motion(digest);
-            if self.advance.moved == digest.heard || interval.gemm_time.0 > 0 {
-                push_bounded(&mut self.active, interval, WINDOW + 1);
-            }
+            interval.active = self.advance.moved == digest.heard || interval.gemm_time.0 > 0;
+            self.intervals.take(interval);
             self.rhythm.take(digest);
             self.take_samples(digest, joins, transfers);
         }
@@ -306,11 +273,11 @@ impl RankView {
     }
 
     pub(super) fn detail(&mut self, summary: &Summary) {
-        self.detail.take(summary);
+        self.detail.get_or_insert_default().take(summary);
     }
 
     pub(super) fn forget_detail(&mut self) {
-        self.detail = Detail::default();
+        self.detail = None;
     }
 
     pub fn host(&self) -> &HostName {
@@ -424,7 +391,7 @@ impl RankView {
 
     /// Whether it has been heard for a few digests.
     pub(super) fn is_settled(&self) -> bool {
-        self.window.len() >= SETTLED
+        self.intervals.len() >= SETTLED
     }
 
     /// The latest timed collectives, oldest first.

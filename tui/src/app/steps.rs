@@ -6,7 +6,7 @@ use xpu_shared::{
     change_point::ChangePoint,
     histogram::Histogram,
     id::{JobName, Rank},
-    job::{Breakdown, Job, median},
+    job::{Breakdown, Job, RankView, median},
     unit::Moment,
 };
 
@@ -98,8 +98,8 @@ impl Steps {
         self.breakdown = middle(job, &watched.ranks);
         let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
         self.singles = Histogram::new();
-        views().for_each(|view| self.singles.merge(view.single_steps()));
-        self.heard = views().filter(|view| !view.single_steps().is_empty()).count();
+        views().filter_map(RankView::single_steps).for_each(|steps| self.singles.merge(steps));
+        self.heard = views().filter_map(RankView::single_steps).filter(|steps| !steps.is_empty()).count();
         let (rows, order) = (survey.rows(), self.order);
         self.lines = (0..rows.len()).collect();
         self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));

@@ -61,31 +61,31 @@ impl Detail {
 impl RankView {
     /// The whole summary, of a rank somebody looks at.
     pub fn summary(&self) -> Option<&Summary> {
-        self.detail.summary.as_ref()
+        self.detail.as_ref()?.summary.as_ref()
     }
 
-    /// Steps one by one, those completed since somebody looks. Empty unless looked at.
-    pub fn single_steps(&self) -> &Histogram {
-        &self.detail.steps
+    /// Steps one by one, those completed since somebody looks. `None` unless looked at.
+    pub fn single_steps(&self) -> Option<&Histogram> {
+        self.detail.as_ref().map(|detail| &detail.steps)
     }
 
     /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.
     pub fn gemms(&self) -> impl Iterator<Item = &GemmTotals> {
-        self.detail.gemms.values().flatten()
+        self.detail.iter().flat_map(|detail| detail.gemms.values().flatten())
     }
 
     /// Likewise by communicator, operation and size.
     pub fn collectives(&self) -> impl Iterator<Item = &CollectiveTotals> {
-        self.detail.collectives.values().flatten()
+        self.detail.iter().flat_map(|detail| detail.collectives.values().flatten())
     }
 
     /// Likewise CUDA graphs, and kernels of the names asked for.
     pub fn graphs(&self) -> impl Iterator<Item = &GraphTotals> {
-        self.detail.graphs.values().flatten()
+        self.detail.iter().flat_map(|detail| detail.graphs.values().flatten())
     }
 
     pub fn kernels(&self) -> impl Iterator<Item = &KernelTotals> {
-        self.detail.kernels.values().flatten()
+        self.detail.iter().flat_map(|detail| detail.kernels.values().flatten())
     }
 }
 

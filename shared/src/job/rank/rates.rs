@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use super::{Moment, Nanoseconds, RankView, Tflops, Work};
+use super::{Moment, Nanoseconds, Progress, RankView, Tflops, Work};
 
 impl RankView {
     /// TFLOPS of each of the last digests that timed products, newest first, and when it was heard.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
-        self.active.iter().rev().filter_map(|interval| {
-            Some((interval.heard, Tflops::from_work(interval.gemm_flops, interval.gemm_time)?))
+        self.intervals.active().rev().filter_map(|activity| {
+            Some((activity.heard, Tflops::from_work(activity.gemm_flops, activity.gemm_time)?))
         })
     }
 
     /// When it was last heard to get on: what is known of how fast it is, is of then.
     pub fn active_at(&self) -> Option<Moment> {
-        self.active.back().map(|interval| interval.heard)
+        self.intervals.active().next_back().map(|activity| activity.heard)
     }
 
     /// Arithmetic of its products a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.
     pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
-        let mut latest_first = self.active.iter().rev().skip(skip);
+        let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;
         let first = latest_first.nth(digests.checked_sub(1)?)?;
         let seconds = last.heard.since(first.heard).as_secs_f64();
@@ -28,35 +28,37 @@ impl RankView {
 
     /// Collectives a second over the last half minute.
     pub fn collectives_per_second(&self) -> Option<f64> {
-        let (first, last) = (self.window.front()?, self.window.back()?);
-        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let (first, last) = self.intervals.ends()?;
+        let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
         let launched = last.collectives.checked_sub(first.collectives)?;
         (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
     }
 
     /// Median step time over the last half minute.
     pub fn step_time(&self) -> Option<Nanoseconds> {
-        let mut weighted: Vec<_> = self.window.iter().filter_map(|interval| interval.step).collect();
+        let timed = self.intervals.window().filter(|interval| interval.step_count > 0);
+        let mut weighted: Vec<_> =
+            timed.map(|interval| (interval.step_median, interval.step_count)).collect();
         weighted.sort_unstable();
         let half = weighted.iter().map(|&(_, count)| u64::from(count)).sum::<u64>().div_ceil(2);
         let mut passed = 0;
         weighted.into_iter().find_map(|(median, count)| {
             passed += u64::from(count);
-            (passed >= half && count > 0).then_some(median)
+            (passed >= half).then_some(median)
         })
     }
 
     /// Arithmetic of the timed GEMMs of the last half minute over their time.
     pub fn gemm_rate(&self) -> Option<Tflops> {
-        let flops = self.window.iter().map(|interval| interval.gemm_flops).sum();
-        let time = self.window.iter().map(|interval| interval.gemm_time.0).sum();
+        let flops = self.intervals.window().map(|interval| interval.gemm_flops).sum();
+        let time = self.intervals.window().map(|interval| interval.gemm_time.0).sum();
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
     /// Share of the last half minute that the GPU was at products, if those that were not timed ran like those that were.
     pub fn products_share(&self) -> Option<f64> {
-        let (first, last) = (self.window.front()?, self.window.back()?);
-        let seconds = last.heard.since(first.heard).as_secs_f64();
+        let (first, last) = self.intervals.ends()?;
+        let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
         let busy = (last.arithmetic - first.arithmetic) / (self.gemm_rate()?.0 * 1e12);
         (seconds > 0.0 && busy.is_finite()).then(|| busy / seconds)
     }
@@ -71,9 +73,9 @@ impl RankView {
     }
 
     fn worked(&self, of: impl Fn(&Work) -> u64) -> Option<f64> {
-        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        let (first, last) = self.progress_ends()?;
         // Of before the first step nothing is known.
-        let first = self.progress.iter().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
+        let first = self.intervals.progress().find(|progress| progress.step_at.0 > 0).unwrap_or(first);
         let work = of(&last.work).checked_sub(of(&first.work))?;
         let seconds = last.step_at.since(first.step_at).as_secs_f64();
         (of(&last.work) > 0 && seconds > 0.0).then(|| work as f64 / seconds)
@@ -82,9 +84,9 @@ impl RankView {
     /// Model FLOPs utilisation: of the last half minute, the share in which the products' arithmetic could have been done at the
     /// GPU's peak. Everything is in the time: steps, what lies between them, and waiting.
     pub fn utilisation(&self) -> Option<f64> {
-        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        let (first, last) = self.progress_ends()?;
         // The peak is known from the first products on.
-        let first = self.progress.iter().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
+        let first = self.intervals.progress().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
         let busy = last.gemm_at_peak?.0.checked_sub(first.gemm_at_peak?.0)?;
         let passed = last.heard.since(first.heard).as_nanos() as f64;
         (passed > 0.0).then(|| busy as f64 / passed)
@@ -99,15 +101,22 @@ impl RankView {
     /// Time that threads were held in calls that wait for the GPU, as a share of the last half minute; several threads may make
     /// it more than one.
     pub fn blocked(&self) -> Option<f64> {
-        let (first, last) = (self.progress.front()?, self.progress.back()?);
+        let (first, last) = self.progress_ends()?;
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
     /// The same over `digests` in which it got on, the last `skip` of them left out.
     pub fn blocked_before(&self, skip: usize, digests: usize) -> Option<f64> {
-        let at = self.active.len().checked_sub(skip + 1)?;
-        let (first, last) = (self.active.get(at.saturating_sub(digests))?, self.active.get(at)?);
-        share(last.blocked.0.checked_sub(first.blocked.0)?, last.heard.since(first.heard))
+        let mut latest_first = self.intervals.active().rev().skip(skip);
+        let last = latest_first.next()?;
+        let first = latest_first.take(digests).last().unwrap_or(last);
+        share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
+    }
+
+    fn progress_ends(&self) -> Option<(&Progress, &Progress)> {
+        let mut all = self.intervals.progress();
+        let first = all.next()?;
+        Some((first, all.next_back().unwrap_or(first)))
     }
 
     /// The same over the last `digests` of them.

@@ -1,0 +1,125 @@
+//! What each of a rank's last digests added: what rates are taken over. Of ten thousand ranks this is most of what a viewer remembers,
+//! so nothing is in it twice.
+
+use std::collections::VecDeque;
+
+use super::push_bounded;
+use crate::{
+    frame::{Progress, RankDigest},
+    unit::{Moment, Nanoseconds},
+};
+
+/// Digests that rates are taken over.
+pub(super) const WINDOW: usize = Progress::WINDOW;
+
+/// Digests in which it got on that are remembered, however long ago.
+const ACTIVE: usize = WINDOW + 1;
+
+/// What one digest added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) progress: Progress,
+    /// Launched since the rank started.
+    pub(super) collectives: u64,
+    /// All arithmetic since the rank started; what was timed in this digest.
+    pub(super) arithmetic: f64,
+    pub(super) gemm_flops: f64,
+    pub(super) gemm_time: Nanoseconds,
+    /// The median of the steps that were timed, and how many those were.
+    pub(super) step_median: Nanoseconds,
+    pub(super) step_count: u32,
+    /// It got on, or timed a product: while it stands, nothing new is known of how fast it is.
+    pub(super) active: bool,
+}
+
+impl Interval {
+    pub(super) fn between(before: Option<&RankDigest>, digest: &RankDigest) -> Self {
+        let timed_for = before.map_or(0, |before| before.gemm_timed_for.0);
+        Self {
+            progress: Progress::of(digest),
+            collectives: digest.launches.collectives,
+            arithmetic: digest.gemm_flops,
+            gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |before| before.gemm_timed_flops),
+            gemm_time: Nanoseconds(digest.gemm_timed_for.0.saturating_sub(timed_for)),
+            step_median: digest.step_median.unwrap_or_default(),
+            step_count: digest.step_median.map_or(0, |_| digest.step_count),
+            active: false,
+        }
+    }
+
+    fn activity(&self) -> Activity {
+        let Self { progress, arithmetic, gemm_flops, gemm_time, .. } = *self;
+        let Progress { heard, blocked_for, .. } = progress;
+        Activity { heard, arithmetic, gemm_flops, gemm_time, blocked_for }
+    }
+}
+
+/// What is remembered of a digest in which the rank got on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activity {
+    pub(super) heard: Moment,
+    pub(super) arithmetic: f64,
+    pub(super) gemm_flops: f64,
+    pub(super) gemm_time: Nanoseconds,
+    pub(super) blocked_for: Nanoseconds,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Intervals {
+    window: VecDeque<Interval>,
+    /// Where it stood before them.
+    before: Option<Progress>,
+    /// Of the digests before them in which it got on.
+    active_before: VecDeque<Activity>,
+}
+
+impl Intervals {
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_none() && self.window.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Where it stood before the first digest that was heard here.
+    pub(super) fn begin_with(&mut self, earlier: Option<Progress>) {
+        self.before = earlier;
+    }
+
+    pub(super) fn take(&mut self, interval: Interval) {
+        if self.window.len() == WINDOW
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.before = Some(oldest.progress);
+            if oldest.active {
+                push_bounded(&mut self.active_before, oldest.activity(), ACTIVE);
+            }
+        }
+        push_bounded(&mut self.window, interval, WINDOW);
+        let within = self.window.iter().filter(|interval| interval.active).count();
+        let spare = (self.active_before.len() + within).saturating_sub(ACTIVE);
+        self.active_before.drain(..spare);
+    }
+
+    /// The last half minute, oldest first.
+    pub(super) fn window(&self) -> impl ExactSizeIterator<Item = &Interval> + DoubleEndedIterator {
+        self.window.iter()
+    }
+
+    /// Where it stood before the half minute, and after each digest in it.
+    pub(super) fn progress(&self) -> impl DoubleEndedIterator<Item = &Progress> {
+        self.before.iter().chain(self.window.iter().map(|interval| &interval.progress))
+    }
+
+    /// The digests in which it got on, oldest first.
+    pub(super) fn active(&self) -> impl DoubleEndedIterator<Item = Activity> {
+        let within = self.window.iter().filter(|interval| interval.active).map(Interval::activity);
+        self.active_before.iter().copied().chain(within)
+    }
+
+    /// The first and the last of the half minute.
+    pub(super) fn ends(&self) -> Option<(&Interval, &Interval)> {
+        Some((self.window.front()?, self.window.back()?))
+    }
+}
