@@ -65,9 +65,12 @@ impl Projector {
     /// Goes to a moment, wherever it is.
     pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         let Some(playback) = &app.playback else { return Ok(()) };
+        let _rest = self.search.rest();
         let to = playback.within(to);
         if to < playback.position || !self.tape.is_near(to) {
             self.wind(app, to)?;
+        } else {
+            self.tape.read_ahead(to);
         }
         self.moved = Instant::now();
         self.show(app, to)
@@ -75,6 +78,7 @@ impl Projector {
 
     /// Reads anew what leads to a moment.
     pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        let _rest = self.search.rest();
         update(app, Action::Rewind);
         self.looked = Moment(0);
         self.tape.wind(to);

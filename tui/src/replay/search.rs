@@ -1,6 +1,12 @@
 //! When something began to be wrong: a thread folds the whole recording and asks, second by second, what is found.
 
-use std::{collections::BTreeMap, io, sync::mpsc, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
 
 use xpu_shared::{
     finding::{self, Class, Kind},
@@ -25,21 +31,64 @@ const MOST: usize = 4096;
 pub struct Search {
     /// search --marks up to a moment--> watch
     found: mpsc::Receiver<(Vec<Mark>, Moment)>,
+    gate: Arc<Gate>,
 }
 
 impl Search {
     pub fn begin(mut tape: Tape) -> Self {
         let (sender, found) = mpsc::sync_channel(64);
+        let gate = Arc::new(Gate::default());
+        let passed = Arc::clone(&gate);
         thread::spawn(move || {
             // Who looks is told of files that cannot be read by the projector.
-            let _ = findings_between(&mut tape, |marks, at| sender.send((marks, at)).is_ok());
+            let _ = findings_between(&mut tape, |marks, at| {
+                passed.pass();
+                sender.send((marks, at)).is_ok()
+            });
         });
-        Self { found }
+        Self { found, gate }
+    }
+
+    /// Lets it rest until the guard goes: somebody waits for a picture, and on few cores it would take half of them.
+    pub fn rest(&self) -> Rest {
+        *self.gate.keepers() += 1;
+        Rest { gate: Arc::clone(&self.gate) }
     }
 
     /// What came since the last time.
     pub fn news(&self) -> impl Iterator<Item = (Vec<Mark>, Moment)> {
         self.found.try_iter()
+    }
+}
+
+/// What the search goes through from second to second.
+#[derive(Debug, Default)]
+struct Gate {
+    /// How many keep it closed.
+    keepers: Mutex<usize>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn keepers(&self) -> MutexGuard<'_, usize> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self) {
+        drop(self.opened.wait_while(self.keepers(), |keepers| *keepers > 0));
+    }
+}
+
+/// While it lives the search rests.
+#[derive(Debug)]
+pub struct Rest {
+    gate: Arc<Gate>,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        *self.gate.keepers() -= 1;
+        self.gate.opened.notify_all();
     }
 }
 

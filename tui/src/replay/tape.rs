@@ -1,5 +1,7 @@
 //! A recording as a row of frames that is wound forwards and back.
 
+mod reader;
+
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
@@ -7,8 +9,9 @@ use std::{
     time::Duration,
 };
 
+use reader::{Frames, Reader};
+
 use xpu_shared::{
-    codec,
     frame::Frame,
     id::Rank,
     recording::{Entry, Kind, Recording, RecordingError},
@@ -28,6 +31,8 @@ pub struct Tape {
     entries: Vec<Entry>,
     /// The first that has not been read.
     next: usize,
+    /// Reads those of a long way before they are asked for.
+    reader: Option<Reader>,
     /// Read and not yet shown.
     ahead: VecDeque<(Moment, Frame)>,
     /// The ranks whose details are read.
@@ -55,7 +60,15 @@ impl Tape {
         let has_frames = |entry: &&Entry| matches!(entry.kind, Kind::Overview | Kind::Detail);
         let mut entries: Vec<_> = recording.entries().iter().filter(has_frames).copied().collect();
         entries.sort_by_key(|entry| entry.first);
-        Self { recording, entries, next: 0, ahead: VecDeque::new(), ranks: BTreeSet::new(), strange: 0 }
+        Self {
+            recording,
+            entries,
+            next: 0,
+            reader: None,
+            ahead: VecDeque::new(),
+            ranks: BTreeSet::new(),
+            strange: 0,
+        }
     }
 
     /// The same from its begin, for a second reader.
@@ -73,6 +86,7 @@ impl Tape {
 
     /// From now on the details of these ranks are read, of what has not been read yet.
     pub fn watch_ranks(&mut self, ranks: BTreeSet<Rank>) {
+        self.reader = None;
         self.ranks = ranks;
     }
 
@@ -107,6 +121,13 @@ impl Tape {
                 bytes > MORE && to.since(entry.first) > LEAST
             })
             .map_or(0, |last| last + 1);
+        self.read_ahead(to);
+    }
+
+    /// Begins to read what leads to a moment, while what is read is shown.
+    pub fn read_ahead(&mut self, to: Moment) {
+        let after = self.entries.partition_point(|entry| entry.first <= to).max(self.next);
+        self.reader = Reader::of(&self.recording, self.next, &self.entries[self.next..after], &self.ranks);
     }
 
     /// Bytes of frames from where reading stands to `to`.
@@ -127,7 +148,6 @@ impl Tape {
             entry.first <= to && tape.ahead.front().is_none_or(|(at, _)| *at > entry.first)
         };
         while let Some(entry) = self.entries.get(self.next).copied().filter(|entry| due(self, entry)) {
-            self.next += 1;
             self.read(&entry)?;
         }
         Ok(self.ahead.pop_front_if(|(at, _)| *at <= to))
@@ -141,27 +161,32 @@ impl Tape {
             if waiting.is_some_and(|at| at <= entry.first) {
                 return Ok(waiting);
             }
-            self.next += 1;
             self.read(&entry)?;
         }
     }
 
+    /// Reads the next block.
     fn read(&mut self, entry: &Entry) -> io::Result<()> {
-        if entry.kind == Kind::Detail && self.ranks.is_empty() {
-            return Ok(());
-        }
-        let Some(block) = self.recording.block(entry)? else { return Ok(()) };
-        let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
-        let wanted = |rank: Option<Rank>| rank.is_none_or(|rank| self.ranks.contains(&rank));
-        for record in block.records().filter(|record| wanted(record.rank)) {
-            match codec::decode(record.frame) {
-                Ok(frame) => self.ahead.push_back((record.at, frame)),
-                Err(_strange) => self.strange += 1,
+        let read = self.reader.as_mut().and_then(|reader| reader.block(self.next));
+        self.next += 1;
+        let read = match read {
+            Some(frames) => Some(frames),
+            // Not read ahead, or damaged, of which the recording then knows.
+            None => {
+                self.reader = None;
+                Frames::read(&mut self.recording, entry, &self.ranks)?
             }
-        }
+        };
+        let Some(Frames { all, strange }) = read else { return Ok(()) };
+        let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
+        self.ahead.extend(all);
+        self.strange += strange;
         if !ordered {
             self.ahead.make_contiguous().sort_by_key(|(at, _)| *at);
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
