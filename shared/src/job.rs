@@ -201,7 +201,8 @@ impl Job {
 
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.revision += 1;
-        let view = self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
+        let view =
+            self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
         view.take_exit(self.exits.get(&info.rank));
     }
@@ -209,7 +210,10 @@ impl Job {
     fn digest(&mut self, frame: &Frame, digest: &RankDigest) {
         self.revision += 1;
         let Frame { host, now, .. } = frame;
-        let view = self.ranks.entry(digest.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
+        let view = self
+            .ranks
+            .entry(digest.rank)
+            .or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
         view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
         view.take_exit(self.exits.get(&digest.rank));
     }

@@ -69,7 +69,8 @@ pub(super) struct Intervals {
     window: VecDeque<Interval>,
     /// Where it stood before them.
     before: Option<Progress>,
-    /// Of the digests before them in which it got on.
+    /// Those of them in which it got on, and what is remembered of others before them.
+    active: usize,
     active_before: VecDeque<Activity>,
 }
 
@@ -93,13 +94,15 @@ impl Intervals {
         {
             self.before = Some(oldest.progress);
             if oldest.active {
+                self.active -= 1;
                 push_bounded(&mut self.active_before, oldest.activity(), ACTIVE);
             }
         }
         push_bounded(&mut self.window, interval, WINDOW);
-        let within = self.window.iter().filter(|interval| interval.active).count();
-        let spare = (self.active_before.len() + within).saturating_sub(ACTIVE);
-        self.active_before.drain(..spare);
+        self.active += usize::from(interval.active);
+        if self.active + self.active_before.len() > ACTIVE {
+            self.active_before.pop_front();
+        }
     }
 
     /// The last half minute, oldest first.

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Moment, Nanoseconds, Progress, RankView, Tflops, Work};
+use super::RankView;
+use crate::{
+    frame::{Progress, Work},
+    unit::{Moment, Nanoseconds, Tflops},
+};
 
 impl RankView {
     /// TFLOPS of each of the last digests that timed products, newest first, and when it was heard.
@@ -86,7 +90,8 @@ impl RankView {
     pub fn utilisation(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         // The peak is known from the first products on.
-        let first = self.intervals.progress().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
+        let first =
+            self.intervals.progress().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
         let busy = last.gemm_at_peak?.0.checked_sub(first.gemm_at_peak?.0)?;
         let passed = last.heard.since(first.heard).as_nanos() as f64;
         (passed > 0.0).then(|| busy as f64 / passed)
