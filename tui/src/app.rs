@@ -14,10 +14,12 @@ mod log;
 mod metric;
 mod odd;
 mod order;
+mod page;
 mod past;
 mod products;
 mod roads;
 mod seats;
+mod settle;
 mod sort;
 mod stacks;
 mod steps;
@@ -39,6 +41,7 @@ pub use inspection::{Comparison, Inspection, Membership};
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
+pub use page::Page;
 pub(crate) use past::Parked;
 pub use products::{Basis, Product, ProductColumn, Products};
 pub use roads::{Roads, Standing};
@@ -47,13 +50,11 @@ pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
 pub use stretch::{Columns, Stretch, Stretching};
-use survey::{Arrangement, Clock};
 pub use survey::{Row, Sifted, Survey};
 pub use watched::Watched;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     capture::Groups,
-    frame::{Body, Frame},
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
@@ -156,36 +157,6 @@ pub enum Choice {
     Named(JobName),
 }
 
-/// What the screen shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    Overview,
-    /// The selected rank alone.
-    Rank,
-    Gemms,
-    Collectives,
-    Steps,
-    Stacks,
-    Findings,
-    Captures,
-    Hosts,
-}
-
-impl Page {
-    /// As they are numbered.
-    pub const ALL: [Self; 9] = [
-        Self::Overview,
-        Self::Rank,
-        Self::Gemms,
-        Self::Collectives,
-        Self::Steps,
-        Self::Stacks,
-        Self::Findings,
-        Self::Captures,
-        Self::Hosts,
-    ];
-}
-
 /// What is open over the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlay {
@@ -265,28 +236,13 @@ impl App {
         }
         match self.overlay {
             Overlay::Help => Scope::Help,
-            Overlay::None => self.page_scope(),
-        }
-    }
-
-    /// Whose keys are in force while nothing is open over the view.
-    pub(crate) fn page_scope(&self) -> Scope {
-        match self.page {
-            Page::Overview => Scope::Overview,
-            Page::Rank => Scope::Rank,
-            Page::Gemms => Scope::Gemms,
-            Page::Collectives => Scope::Collectives,
-            Page::Steps => Scope::Steps,
-            Page::Stacks => Scope::Stacks,
-            Page::Findings => Scope::Findings,
-            Page::Captures => Scope::Captures,
-            Page::Hosts => Scope::Hosts,
+            Overlay::None => self.page.scope(),
         }
     }
 
     /// The key that does this here, by its name in the settings.
     pub(crate) fn key(&self, name: &str) -> String {
-        self.keymap.key(self.page_scope(), name)
+        self.keymap.key(self.page.scope(), name)
     }
 
     /// From now on the screen looks so.
@@ -370,84 +326,6 @@ impl App {
             Standing::Running
         } else {
             self.roads.standing(self.jobs.iter().next().is_some())
-        }
-    }
-
-    /// Does now what the next picture would have to do, for a frame that has just come in.
-    pub(crate) fn prepare(&mut self, frame: &Frame) {
-        match &frame.body {
-            Body::Digest(digest) => {
-                if let Some(job) = self.jobs.get(&digest.job) {
-                    self.survey.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
-                }
-            }
-            Body::Snapshot(snapshot) => {
-                for told in &snapshot.jobs {
-                    if let Some(job) = self.jobs.get(&told.job) {
-                        self.survey.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Brings up to date what is worked out from the job. To be called once before a picture is drawn, however many
-    /// frames came since the last one.
-    pub fn settle(&mut self) {
-        if let Choice::Foremost(name) = &mut self.choice {
-            let lives =
-                name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
-            if !lives && let Some(job) = self.jobs.foremost() {
-                *name = Some(job.name().clone());
-            }
-        }
-        let job = match &self.choice {
-            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name),
-            Choice::Foremost(None) => None,
-        };
-        if self.page == Page::Hosts {
-            self.hosts.settle((&self.jobs, job), &self.roads, &self.arrived, self.now);
-        }
-        let Some(job) = job else { return };
-        let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
-        let clock = |host: &HostName| Clock {
-            spoke: jobs.stream(host).map(|stream| stream.now),
-            since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
-        };
-        // What time it is where the job runs, for rules that reckon from what the hosts said.
-        let told =
-            arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
-        let there = told.max().unwrap_or(now);
-        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.survey.told())[0]);
-        let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
-        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
-        self.history.take(job.name(), &self.survey, there);
-        self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
-        self.log.follow(&self.survey.findings, now);
-        self.course.follow(job, now);
-        self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
-        self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
-        if self.page == Page::Collectives {
-            self.communicators = communicators::of(job, self.survey.meant().as_ref());
-            self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
-        }
-        if self.page == Page::Overview {
-            let ranks = || watched::sample(job, None, &[]);
-            self.steps.glance(job, ranks, &self.course, now);
-        }
-        if self.page == Page::Steps {
-            self.steps.settle(job, &self.survey, &self.watched, &self.course, now);
-        }
-        if self.page == Page::Gemms {
-            self.products.settle(job, &self.watched, self.peaks, now);
-        }
-        // Of a job that stands every page tells where the rank is, and so does a report.
-        if self.page == Page::Stacks || self.survey.standstill().is_some() {
-            let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
-            self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
-            self.stacks.settle(job, self.survey.meant());
         }
     }
 }

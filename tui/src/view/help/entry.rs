@@ -94,7 +94,7 @@ pub(super) fn parts(app: &App) -> Vec<Part> {
         Scope::Rank,
         Scope::Help,
     ];
-    let here = app.page_scope();
+    let here = app.page.scope();
     let others = all.into_iter().filter(|scope| *scope != here);
     let scopes = [here, Scope::Anywhere, Scope::List, Scope::Time].into_iter().chain(others);
     let keys = scopes.map(|scope| {

@@ -1,0 +1,48 @@
+//! The views, each a page of the screen.
+
+use crate::keymap::Scope;
+
+/// What the screen shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    Overview,
+    /// The selected rank alone.
+    Rank,
+    Gemms,
+    Collectives,
+    Steps,
+    Stacks,
+    Findings,
+    Captures,
+    Hosts,
+}
+
+impl Page {
+    /// As they are numbered.
+    pub const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Rank,
+        Self::Gemms,
+        Self::Collectives,
+        Self::Steps,
+        Self::Stacks,
+        Self::Findings,
+        Self::Captures,
+        Self::Hosts,
+    ];
+
+    /// Whose keys are in force on it.
+    pub(crate) fn scope(self) -> Scope {
+        match self {
+            Self::Overview => Scope::Overview,
+            Self::Rank => Scope::Rank,
+            Self::Gemms => Scope::Gemms,
+            Self::Collectives => Scope::Collectives,
+            Self::Steps => Scope::Steps,
+            Self::Stacks => Scope::Stacks,
+            Self::Findings => Scope::Findings,
+            Self::Captures => Scope::Captures,
+            Self::Hosts => Scope::Hosts,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What is worked out from the job before a picture is drawn: once, however many frames came since the last one.
+
+use xpu_shared::{
+    frame::{Body, Frame},
+    id::HostName,
+};
+
+use super::{
+    App, Choice, Incident, Page, Whereabouts, communicators,
+    survey::{Arrangement, Clock},
+    watched,
+};
+
+impl App {
+    /// Does now what the next picture would have to do, for a frame that has just come in.
+    pub(crate) fn prepare(&mut self, frame: &Frame) {
+        match &frame.body {
+            Body::Digest(digest) => {
+                if let Some(job) = self.jobs.get(&digest.job) {
+                    self.survey.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
+                }
+            }
+            Body::Snapshot(snapshot) => {
+                for told in &snapshot.jobs {
+                    if let Some(job) = self.jobs.get(&told.job) {
+                        self.survey.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings all of it up to date.
+    pub fn settle(&mut self) {
+        if let Choice::Foremost(name) = &mut self.choice {
+            let lives =
+                name.as_ref().and_then(|name| self.jobs.get(name)).is_some_and(|job| job.living() > 0);
+            if !lives && let Some(job) = self.jobs.foremost() {
+                *name = Some(job.name().clone());
+            }
+        }
+        let job = match &self.choice {
+            Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name),
+            Choice::Foremost(None) => None,
+        };
+        if self.page == Page::Hosts {
+            self.hosts.settle((&self.jobs, job), &self.roads, &self.arrived, self.now);
+        }
+        let Some(job) = job else { return };
+        let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
+        let clock = |host: &HostName| Clock {
+            spoke: jobs.stream(host).map(|stream| stream.now),
+            since: arrived.get(host).map_or_else(Default::default, |&came| now.since(came)),
+        };
+        // What time it is where the job runs, for rules that reckon from what the hosts said.
+        let told =
+            arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
+        let there = told.max().unwrap_or(now);
+        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.survey.told())[0]);
+        let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
+        let arrangement = Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge };
+        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
+        self.history.take(job.name(), &self.survey, there);
+        self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
+        self.log.follow(&self.survey.findings, now);
+        self.course.follow(job, now);
+        self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
+        self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
+        if self.page == Page::Collectives {
+            self.communicators = communicators::of(job, self.survey.meant().as_ref());
+            self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
+        }
+        if self.page == Page::Overview {
+            let ranks = || watched::sample(job, None, &[]);
+            self.steps.glance(job, ranks, &self.course, now);
+        }
+        if self.page == Page::Steps {
+            self.steps.settle(job, &self.survey, &self.watched, &self.course, now);
+        }
+        if self.page == Page::Gemms {
+            self.products.settle(job, &self.watched, self.peaks, now);
+        }
+        // Of a job that stands every page tells where the rank is, and so does a report.
+        if self.page == Page::Stacks || self.survey.standstill().is_some() {
+            let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
+            self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
+            self.stacks.settle(job, self.survey.meant());
+        }
+    }
+}
