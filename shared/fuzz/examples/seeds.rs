@@ -1,6 +1,7 @@
-//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with.
+//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with; and those of the recordings or captures that are
+//! named.
 
-use std::{fs, io};
+use std::{env, error::Error, fs, path::Path};
 
 use xpu_shared::{
     codec,
@@ -10,19 +11,28 @@ use xpu_shared::{
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::CommunicatorId,
+    recording::Recording,
     simulation::Simulation,
     unit::Nanoseconds,
 };
 
-fn main() -> io::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let simulation = Simulation::new(7, 1, 2);
     let folder = "corpus/decode";
     fs::create_dir_all(folder)?;
     for second in 0..8 {
         let mut frames = [simulation.snapshots(second), simulation.digests(second)].concat();
         frames.extend(detail(&frames[0]));
-        let row: Vec<u8> = frames.iter().flat_map(seed).collect();
+        let row: Vec<u8> = frames.iter().flat_map(|frame| seed(&codec::encode(frame))).collect();
         fs::write(format!("{folder}/second-{second}"), row)?;
+    }
+    for (number, path) in env::args_os().skip(1).enumerate() {
+        let mut recording = Recording::open_file(Path::new(&path))?;
+        for (place, entry) in recording.entries().to_vec().iter().enumerate() {
+            let Some(block) = recording.block(entry)? else { continue };
+            let row: Vec<u8> = block.records().flat_map(|record| seed(record.frame)).collect();
+            fs::write(format!("{folder}/recording-{number}-{place}"), row)?;
+        }
     }
     Ok(())
 }
@@ -65,8 +75,7 @@ fn detail(snapshot: &Frame) -> Option<Frame> {
 }
 
 /// As the target takes them: kind, length of the payload, payload.
-fn seed(frame: &Frame) -> Vec<u8> {
-    let bytes = codec::encode(frame);
+fn seed(bytes: &[u8]) -> Vec<u8> {
     let payload = &bytes[codec::HEADER..];
     let length = u16::try_from(payload.len()).unwrap_or(u16::MAX).to_le_bytes();
     [&bytes[6..7], &length, payload].concat()

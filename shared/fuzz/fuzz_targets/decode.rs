@@ -1,7 +1,7 @@
-//! Bytes from anybody, taken as frames: decoding never panics, what decodes is encoded to what decodes alike, and a job folded
-//! from it can be asked everything.
+//! Bytes from anybody, taken as frames and as a recording: decoding never panics, what decodes is encoded to what decodes alike, and
+//! a job folded from it, or a capture, can be asked everything.
 //!
-//!     cd shared/fuzz && cargo run --example seeds && cargo +nightly fuzz run decode
+//!     cd shared/fuzz && cargo run --example seeds [RECORDING...] && cargo +nightly fuzz run decode
 //!
 //! The input is a row of frames: a kind, a length of two bytes, a payload; the header is made here, because a mutation
 //! that breaks a length says nothing about what is behind it. It is also decoded as it is.
@@ -9,17 +9,24 @@
 
 use libfuzzer_sys::fuzz_target;
 use xpu_shared::{
+    capture::{Capture, Clocks, Diff, Products, Report},
     codec::{self, DecodeError},
     finding,
     frame::Frame,
     job::Jobs,
+    recording::{Media, Recording},
     status::Status,
     unit::Moment,
 };
 
 fuzz_target!(|input: &[u8]| {
     let _ = codec::decode(input);
-    let mut jobs = Jobs::default();
+    if let Ok(mut recording) = Recording::open(Media::memory(input.to_vec())) {
+        for entry in recording.entries().to_vec() {
+            let _ = recording.block(&entry).map(|block| block.map(|block| block.records().count()));
+        }
+    }
+    let (mut jobs, mut capture) = (Jobs::default(), Capture::default());
     let (mut latest, mut rest) = (Moment(0), input);
     while let [kind, low, high, after @ ..] = rest {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
@@ -28,9 +35,13 @@ fuzz_target!(|input: &[u8]| {
             comes_back(&frame);
             latest = latest.max(frame.now);
             jobs.fold(&frame);
+            capture.take(&frame);
         }
         rest = next;
     }
+    let _ = format!("{:?}", Report::of(&capture));
+    let _ = format!("{:?}", Diff::of(&capture, &capture));
+    let _ = format!("{:?}", (Clocks::of(&capture), Products::of(&capture)));
     for job in jobs.iter() {
         for now in [Moment(0), latest, Moment(u64::MAX)] {
             let _ = finding::examine(job, now);
