@@ -5,7 +5,7 @@ use xpu_top::app::Page;
 
 use crate::{golden, one_slow};
 
-const SIZES: [(u16, u16); 4] = [(60, 20), (80, 24), (132, 40), (200, 60)];
+const SIZES: [(u16, u16); 5] = [(60, 20), (80, 24), (132, 40), (200, 60), (300, 100)];
 
 /// By number, as [`Page::ALL`] has them and as their keys are.
 fn at(number: usize) -> Lab {
@@ -33,7 +33,7 @@ fn every_view_has_its_picture_at_every_size() {
 fn no_view_fails_at_a_size_between() {
     for number in 0..Page::ALL.len() {
         let mut lab = at(number);
-        for (width, height) in (58..210).step_by(13).zip((18..64).step_by(3)) {
+        for (width, height) in (58..300).step_by(13).zip((18..100).step_by(4)) {
             lab.screen(width, height);
         }
     }
