@@ -169,13 +169,13 @@ impl Tape {
     fn read(&mut self, entry: &Entry) -> io::Result<()> {
         let read = self.reader.as_mut().and_then(|reader| reader.block(self.next));
         self.next += 1;
-        let read = match read {
-            Some(frames) => Some(frames),
+        if read.is_none() {
             // Not read ahead, or damaged, of which the recording then knows.
-            None => {
-                self.reader = None;
-                Frames::read(&mut self.recording, entry, &self.ranks)?
-            }
+            self.reader = None;
+        }
+        let read = match read {
+            Some(_) => read,
+            None => Frames::read(&mut self.recording, entry, &self.ranks)?,
         };
         let Some(Frames { all, strange }) = read else { return Ok(()) };
         let ordered = self.ahead.back().is_none_or(|(last, _)| *last <= entry.first);
