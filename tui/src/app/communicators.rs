@@ -32,7 +32,7 @@ pub struct Communicator {
     pub entered: (u64, u64),
     /// Known to be done on all its ranks.
     pub completed: u64,
-    /// Ranks that entered fewer than others.
+    /// Ranks that others wait for.
     pub behind: Ranks,
     /// The last that any rank entered, and its bytes.
     pub last: Option<(Operation, u64)>,
@@ -80,7 +80,9 @@ pub(super) fn of(job: &Job, meant: Option<&Ranks>) -> Vec<Communicator> {
     members.sort_by_key(|(id, members)| {
         let (least, most) = spread(members);
         let size = members.first().map_or(0, |member| member.state.size);
-        (least == most, std::cmp::Reverse((size, most)), *id)
+        let mut first = members.iter().filter(|member| member.state.entered == most);
+        let waits = least < most && first.all(|member| whereabouts::stands(member.view));
+        (!waits, std::cmp::Reverse((size, most)), *id)
     });
     members.truncate(MOST);
     members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members), meant)).collect()
@@ -94,7 +96,6 @@ fn one(
     meant: Option<&Ranks>,
 ) -> Communicator {
     let furthest = members.iter().max_by_key(|member| member.state.entered).map(|member| member.state);
-    let behind = members.iter().filter(|member| member.state.entered < entered.1);
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
     let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
@@ -104,6 +105,8 @@ fn one(
         .collect();
     late.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     late.truncate(RANKED);
+    let title = furthest.map(whereabouts::title).unwrap_or_default();
+    let whereabouts = Whereabouts::new(title, size, whereabouts::groups(job, id));
     Communicator {
         id,
         name: named.cloned().unwrap_or_default(),
@@ -112,14 +115,9 @@ fn one(
         ranks: members.iter().map(|member| member.rank).collect(),
         entered,
         completed: members.iter().map(|member| member.state.completed).min().unwrap_or(0),
-        behind: behind.map(|member| member.rank).collect(),
+        behind: whereabouts.waits().map(|(_, behind)| behind.clone()).unwrap_or_default(),
         last: furthest.and_then(|state| Some((state.last_operation?, state.last_bytes))),
-        whereabouts: Whereabouts::new(
-            furthest.map(whereabouts::title).unwrap_or_default(),
-            size,
-            whereabouts::groups(job, id),
-        )
-        .only(meant),
+        whereabouts: whereabouts.only(meant),
         late,
         traffic: traffic(job, id, size, members),
     }

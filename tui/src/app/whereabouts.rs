@@ -5,7 +5,7 @@ use std::time::Duration;
 use xpu_shared::{
     frame::{CommunicatorState, Life},
     id::CommunicatorId,
-    job::Job,
+    job::{Job, RankView},
     ledger::Call,
     stack::Ranks,
     unit::Nanoseconds,
@@ -13,6 +13,10 @@ use xpu_shared::{
 
 /// A call of less holds nobody: ranks go through many in a second.
 const HELD: Nanoseconds = Nanoseconds(1_000_000_000);
+
+/// Who has got on since is not waiting: hosts tell of themselves at different times, and between two words ranks that keep step
+/// seem to be some collectives apart.
+const STANDS: Duration = Duration::from_secs(2);
 
 /// Ranks at the same place.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +30,8 @@ pub struct Group {
     /// How long it has held the one that it holds longest.
     pub held: Duration,
     pub life: Life,
+    /// All of them stand.
+    stand: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +40,7 @@ pub struct Whereabouts {
     pub title: String,
     pub size: u32,
     pub groups: Vec<Group>,
-    /// Ranks that entered most, and those that did not.
+    /// Ranks that entered most and stand, and those that did not enter as many.
     waits: Option<(Ranks, Ranks)>,
 }
 
@@ -86,7 +92,13 @@ fn waits(groups: &[Group]) -> Option<(Ranks, Ranks)> {
         groups.flat_map(|group| group.ranks.iter()).collect()
     };
     let (ahead, behind) = (of(true), of(false));
-    (!behind.is_empty()).then_some((ahead, behind))
+    let stand = groups.iter().filter(|group| group.entered == most).all(|group| group.stand);
+    (stand && !behind.is_empty()).then_some((ahead, behind))
+}
+
+/// Whether it has not got on for a while.
+pub(super) fn stands(view: &RankView) -> bool {
+    view.stands_for() >= STANDS
 }
 
 pub(super) fn title(state: &CommunicatorState) -> String {
@@ -109,6 +121,7 @@ pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
         if let Some(group) = groups.iter_mut().find(same) {
             group.ranks.insert(rank);
             group.held = group.held.max(held);
+            group.stand &= stands(view);
         } else {
             groups.push(Group {
                 ranks: std::iter::once(rank).collect(),
@@ -118,6 +131,7 @@ pub(super) fn groups(job: &Job, id: CommunicatorId) -> Vec<Group> {
                 call,
                 held,
                 life: view.life(),
+                stand: stands(view),
             });
         }
     }
