@@ -20,6 +20,9 @@ use crate::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
+/// As long as [`WINDOW`] digests take at the usual rate.
+const RATES: Duration = Duration::from_secs(WINDOW as u64);
+
 /// Timed collectives remembered of a rank.
 pub(super) const SAMPLES: usize = 64;
 
@@ -136,6 +139,9 @@ impl RankView {
                 *mine = told.min(guessed);
             }
         }
+        if self.heard().since(told.moved.max(told.worked)) > RATES {
+            self.intervals.forget_figures();
+        }
         true
     }
 
@@ -160,6 +166,10 @@ impl RankView {
         }
         if fresh {
             let mut interval = Interval::between(before, digest);
+            // What was timed before it was heard here is no figure of now where the rank stands since.
+            if before.is_none() && self.stood_before(digest) {
+                interval = interval.without_figures();
+            }
             if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
                 push_bounded(&mut self.history, rate.0 as f32, HISTORY);
             }
@@ -200,6 +210,12 @@ impl RankView {
             self.advance.take(self.latest.as_ref(), digest);
             self.find_pace();
         }
+    }
+
+    /// Whether its collector has seen it stand for as long as rates are taken over.
+    fn stood_before(&self, digest: &RankDigest) -> bool {
+        let Advance { moved, worked, .. } = self.advance;
+        self.advance != Advance::default() && digest.heard.since(moved.max(worked)) > RATES
     }
 
     fn find_pace(&mut self) {

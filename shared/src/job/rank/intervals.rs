@@ -47,6 +47,10 @@ impl Interval {
         }
     }
 
+    pub(super) fn without_figures(self) -> Self {
+        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), step_count: 0, ..self }
+    }
+
     fn activity(&self) -> Activity {
         let Self { progress, arithmetic, gemm_flops, gemm_time, .. } = *self;
         let Progress { heard, blocked_for, .. } = progress;
@@ -103,6 +107,11 @@ impl Intervals {
         if self.active + self.active_before.len() > ACTIVE {
             self.active_before.pop_front();
         }
+    }
+
+    /// Nothing was timed in the half minute.
+    pub(super) fn forget_figures(&mut self) {
+        self.window.iter_mut().for_each(|interval| *interval = interval.without_figures());
     }
 
     /// The last half minute, oldest first.
