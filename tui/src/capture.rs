@@ -158,9 +158,11 @@ impl<'a> Taking<'a> {
         tell: &'a mut dyn FnMut(News),
     ) -> std::io::Result<Self> {
         let now = Instant::now();
+        let mut reel = Reel::new(Writer::begin(create_new(path)?, header)?);
+        reel.write(following.recall()?)?;
         Ok(Self {
             path: path.to_owned(),
-            reel: Reel::new(Writer::begin(create_new(path)?, header)?),
+            reel,
             tally: Tally::new(job, ranks),
             following,
             live,

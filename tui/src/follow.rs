@@ -1,17 +1,26 @@
 //! Arrivals without a screen: what they add up to, and whether everybody has been heard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    time::Duration,
+};
 
 use xpu_shared::{
     finding,
-    frame::{Body, JobSnapshot, Life},
+    frame::{Body, Frame, JobSnapshot, Life},
     id::{JobName, Rank},
     job::{Job, Jobs},
+    recording::{Packer, Ring, SealedBlock},
     status::{Status, UnreachableHost},
     unit::Moment,
 };
 
 use crate::arrival::{Arrival, Endpoint, Link};
+
+/// What is kept of the last frames, in time and in bytes.
+const LATELY: Duration = Duration::from_mins(1);
+const LATELY_BYTES: usize = 32 << 20;
 
 /// What arrived so far.
 #[derive(Debug)]
@@ -24,6 +33,8 @@ pub struct Following {
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
     digested: BTreeMap<(JobName, Rank), u32>,
+    /// The frames of the last minute, where somebody wants them.
+    lately: Option<(Packer, Ring)>,
 }
 
 impl Following {
@@ -35,12 +46,37 @@ impl Following {
             links: BTreeMap::new(),
             awaited: BTreeSet::new(),
             digested: BTreeMap::new(),
+            lately: None,
         }
+    }
+
+    /// From now on the last minute is kept as it was heard: what led to a finding.
+    pub fn remember(&mut self) {
+        self.lately = Some((Packer::default(), Ring::new(LATELY_BYTES, LATELY)));
+    }
+
+    /// The last minute, which is kept no longer.
+    pub(crate) fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
+        let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
+        packer.rest()?.into_iter().for_each(|block| ring.push(block));
+        Ok(ring.blocks().cloned().collect())
+    }
+
+    fn keep(&mut self, frame: &Frame) {
+        let Some((packer, ring)) = &mut self.lately else { return };
+        let now = Moment::now();
+        let blocks = packer.due(now).and_then(|mut due| {
+            due.extend(packer.push(now, frame)?);
+            Ok(due)
+        });
+        // A frame too large to be kept is none of those that tell what is wrong.
+        blocks.into_iter().flatten().for_each(|block| ring.push(block));
     }
 
     pub fn take(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Frame(frame) => {
+                self.keep(&frame);
                 match &frame.body {
                     Body::Snapshot(snapshot) => {
                         let wanted =

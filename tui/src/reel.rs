@@ -35,7 +35,13 @@ impl Reel {
             self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
         }
         let full = self.packer.push(Moment::now(), frame)?;
-        self.write(full.into_iter().collect())
+        self.write(full.into_iter().collect())?;
+        // What a rank captured stands by itself: damage to one costs no other.
+        if matches!(frame.body, Body::CapturePart(_)) {
+            let part = self.packer.rest()?;
+            self.write(part)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {

@@ -63,8 +63,10 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         };
         tell_unreachable(&following, ": its ranks are not captured");
         wanted(args, &following, &job)?;
+        tell_unseen(args, &following, &job);
         let mut progress = Progress::default();
         if let Some(occasion) = &args.on_finding {
+            following.remember();
             let occasion = Occasion { kinds: &occasion.0, length: args.length };
             progress.say(&occasion.to_string());
             let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
@@ -133,6 +135,17 @@ fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
         stop.store(true, Relaxed);
     });
     Ok(())
+}
+
+/// A capture of half a job is mostly one that was not asked for.
+fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
+    let Some(view) = following.jobs().get(job).filter(|_| args.ranks.is_none()) else { return };
+    let (known, of) = (view.ranks().len(), view.world_size());
+    if known < of as usize {
+        eprintln!(
+            "xpu-top: {known} of the {of} ranks of {job} are on the hosts that were asked: name the others too, with --hosts or --job-hosts"
+        );
+    }
 }
 
 /// The ranks that are asked: those that were named, or all that live.

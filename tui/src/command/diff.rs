@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xpu_shared::{
-    capture::{Change, CostKind, Diff},
+    capture::{Capture, Change, CostKind, Diff, Seen},
     status::ExitCode as Code,
 };
 
@@ -29,11 +29,29 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         eprintln!("xpu-top: no step was recorded whole in one of the files: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
+    for (what, one, other) in told_apart(&before, &after) {
+        let (with, without) =
+            if one > other { ("the first", "the second") } else { ("the second", "the first") };
+        eprintln!(
+            "xpu-top: {what} are in {with} file and were not recorded in {without}: what that changes is no change of the job"
+        );
+    }
     let worse: Vec<_> = args.fail_on.iter().filter_map(|limit| exceeds(limit, &diff)).collect();
     for line in &worse {
         eprintln!("xpu-top: {line}");
     }
     Ok(ExitCode::from(if worse.is_empty() { 0 } else { WORSE }))
+}
+
+/// What only one of the files was asked to have.
+fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool, bool)> {
+    let kernels = |capture: &Capture| capture.ranks.values().any(|rank| rank.seen() == Seen::Kernels);
+    let functions = |capture: &Capture| capture.sheet.as_ref().is_some_and(|sheet| sheet.order.functions);
+    let kinds = [
+        ("all kernels", kernels(before), kernels(after)),
+        ("functions of Python", functions(before), functions(after)),
+    ];
+    kinds.into_iter().filter(|(_, one, other)| one != other)
 }
 
 /// What is within noise does not fail; where nobody knows the noise, the figure decides.

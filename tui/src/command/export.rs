@@ -18,7 +18,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xpu_shared::capture::{Capture, Clocks};
+use xpu_shared::{
+    capture::{Capture, Clocks},
+    status::ExitCode as Code,
+};
 
 use super::report::read;
 use crate::args::{ExportArgs, UsageError};
@@ -51,6 +54,10 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(place) = parquet {
         sheets(place, "parquet", |sheet, out| parquet::write(sheet, &source, out))?;
+    }
+    if capture.ranks.is_empty() {
+        eprintln!("xpu-top: of no rank anything could be read: what was written is empty");
+        return Ok(ExitCode::from(Code::NoData as u8));
     }
     Ok(ExitCode::SUCCESS)
 }
