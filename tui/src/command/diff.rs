@@ -29,9 +29,9 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         eprintln!("xpu-top: no step was recorded whole in one of the files: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
-    for (what, one, other) in told_apart(&before, &after) {
+    for (what, in_first) in told_apart(&before, &after) {
         let (with, without) =
-            if one > other { ("the first", "the second") } else { ("the second", "the first") };
+            if in_first { ("the first", "the second") } else { ("the second", "the first") };
         eprintln!(
             "xpu-top: {what} are in {with} file and were not recorded in {without}: what that changes is no change of the job"
         );
@@ -43,15 +43,15 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if worse.is_empty() { 0 } else { WORSE }))
 }
 
-/// What only one of the files was asked to have.
-fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool, bool)> {
+/// What only one of the files was asked to have, and whether that is the first.
+fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
     let kernels = |capture: &Capture| capture.ranks.values().any(|rank| rank.seen() == Seen::Kernels);
     let functions = |capture: &Capture| capture.sheet.as_ref().is_some_and(|sheet| sheet.order.functions);
     let kinds = [
         ("all kernels", kernels(before), kernels(after)),
         ("functions of Python", functions(before), functions(after)),
     ];
-    kinds.into_iter().filter(|(_, one, other)| one != other)
+    kinds.into_iter().filter(|(_, one, other)| one != other).map(|(what, one, _)| (what, one))
 }
 
 /// What is within noise does not fail; where nobody knows the noise, the figure decides.
