@@ -30,11 +30,8 @@ fn the_example_of_the_docs_is_understood() {
     let page = include_str!("../../../docs/tui.md");
     let (_, settings) = page.split_once("## Settings").expect("it has that part");
     let (settings, _) = settings.split_once("\n## ").expect("others follow");
-    let example: String = settings
-        .lines()
-        .filter_map(|line| line.strip_prefix("    "))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let lines: Vec<_> = settings.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let example = lines.join("\n");
     let config = Config::read(&example).unwrap_or_else(|fault| panic!("{fault}:\n{example}"));
     assert_eq!((config.page, config.keep_state), (Some(Page::Findings), true));
 }
