@@ -87,6 +87,23 @@ pub struct Progress {
     pub whole: usize,
 }
 
+impl Progress {
+    /// How many ranks are how far: until all agreed it is told who will send, then what came of it. A bar that is full
+    /// while nothing is here would be taken for the end.
+    pub fn far(&self) -> (usize, &'static str) {
+        if self.whole > 0 || self.agreed >= self.ranks {
+            (self.whole, "here")
+        } else {
+            (self.agreed, "agreed")
+        }
+    }
+
+    /// How many of `cells` of a bar that is.
+    pub fn filled(&self, cells: usize) -> usize {
+        (cells * self.far().0).checked_div(self.ranks).unwrap_or(0).min(cells)
+    }
+}
+
 /// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 are here`
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -48,10 +48,10 @@ pub(super) fn recording(app: &App) -> Option<Span<'static>> {
 pub(super) fn capture(app: &App) -> Option<Span<'static>> {
     let text = match &app.capture {
         Standing::Beginning => "CAPTURE ...".to_owned(),
-        Standing::UnderWay(Progress { first, last, ranks, agreed, whole }) => {
-            // Until ranks send, it is told who will.
-            let (done, of) = if *whole > 0 { (*whole, "here") } else { (*agreed, "agreed") };
-            let full = (BAR * done).checked_div(*ranks).unwrap_or(0);
+        Standing::UnderWay(progress) => {
+            let Progress { first, last, ranks, .. } = progress;
+            let (done, of) = progress.far();
+            let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             format!("CAPTURE {first}-{last} {bar} {done}/{ranks} {of}")
         }

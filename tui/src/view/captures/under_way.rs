@@ -57,8 +57,7 @@ fn capture(app: &App) -> (Role, String) {
         }
         Standing::UnderWay(progress) => {
             let Progress { first, last, ranks, agreed, whole } = progress;
-            let full =
-                (BAR * if *whole > 0 { *whole } else { *agreed }).checked_div(*ranks).unwrap_or(0).min(BAR);
+            let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             let text = format!(
                 "{bar} steps {} to {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} are here; c ends it",
