@@ -228,8 +228,10 @@ impl Keeper {
     }
 
     fn fail(&self, path: &Path, error: &io::Error) {
-        let failure =
-            format!("not recorded to {}: {error}; record again to write another file", path.display());
+        let failure = match error.kind() {
+            io::ErrorKind::AlreadyExists => format!("not recorded: {}", why_not(path, error)),
+            _ => format!("not recorded to {}: {error}; record again to write another file", path.display()),
+        };
         let mut standing = lock(&self.standing);
         standing.failure = Some(failure);
         standing.file = None;
@@ -249,3 +251,15 @@ impl Keeper {
 pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
+
+/// Why a new file could not be written, to somebody who gave it its name.
+pub fn why_not(path: &Path, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        format!("{} exists: choose another name", path.display())
+    } else {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

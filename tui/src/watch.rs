@@ -25,6 +25,7 @@ use crate::{
     filter::Filter,
     live::Live,
     look::{Look, Wishes},
+    recorder::{create_new, why_not},
     replay::Tape,
     shelf::Shelf,
     svg,
@@ -283,11 +284,14 @@ fn carry_out(
 }
 
 fn save(path: PathBuf, text: &str) -> Result<PathBuf, String> {
-    write_new(&path, text).map(|()| path).map_err(|error| format!("not saved: {error}"))
+    match write_new(&path, text) {
+        Ok(()) => Ok(path),
+        Err(error) => Err(format!("not saved: {}", why_not(&path, &error))),
+    }
 }
 
 /// It never takes the place of another file.
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
-    std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+    create_new(path)?.write_all(text.as_bytes())
 }
