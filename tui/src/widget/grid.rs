@@ -85,10 +85,16 @@ impl Grid {
                 .filter_map(|step| Self::unfolded(shape, step, width))
                 .filter(|grid| grid.height() <= height)
         };
+        // A line is named by its first host: where there are lines enough, none holds a second one.
+        let mut alone =
+            fitting().map(|grid| grid.one_abreast(shape.groups)).filter(|grid| grid.height() <= height);
         // A host in one line is easier to read than a figure in every cell.
-        let whole = fitting().find(|grid| grid.chunk == grid.size && grid.cell > 1);
-        let grid =
-            whole.or_else(|| fitting().next()).unwrap_or_else(|| Self::folded(shape, width, height, halves));
+        let whole = |grid: &Self| grid.chunk == grid.size && grid.cell > 1;
+        let grid = alone
+            .find(whole)
+            .or_else(|| fitting().find(whole))
+            .or_else(|| fitting().next())
+            .unwrap_or_else(|| Self::folded(shape, width, height, halves));
         let tall = if grid.cell > 1 { (height / grid.lines.max(1)).clamp(1, TALLEST) } else { 1 };
         Self { tall, ..grid }
     }
@@ -119,6 +125,11 @@ impl Grid {
             tall: 1,
             halves: density == Density::Half,
         })
+    }
+
+    /// The same with each of its groups in lines of its own.
+    fn one_abreast(self, groups: usize) -> Self {
+        Self { abreast: 1, lines: groups * self.size.div_ceil(self.chunk), ..self }
     }
 
     /// As many ranks to a cell as must be: a power of two, so that the ranks of a host stay together.

@@ -30,6 +30,18 @@ fn a_host_wider_than_the_screen_goes_on_in_the_next_line() {
     assert_eq!(Grid::fit(Shape { groups: 1, size: 8 }, 52, 10, true).lines(), 1);
 }
 
+#[test]
+fn a_line_holds_one_host_where_there_are_lines_enough() {
+    let lines = |groups, height| {
+        let grid = Grid::fit(Shape { groups, size: 4 }, 120, height, true);
+        (0..groups).map(|group| grid.cell_of(group * 4).line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(2, 20), [0, 1]);
+    assert_eq!(lines(3, 3), [0, 1, 2]);
+    // But none is left out for that.
+    assert_eq!(lines(4, 2), [0, 0, 1, 1]);
+}
+
 proptest! {
     #[test]
     fn each_slot_is_found_where_it_is_drawn(
