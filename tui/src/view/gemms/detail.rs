@@ -5,7 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::id::Rank;
+use xpu_shared::{histogram::Histogram, id::Rank};
 
 use super::{
     super::{
@@ -31,6 +31,9 @@ const BEFORE: usize = 34;
 
 /// Columns of the durations, beside the ranks.
 const BESIDE: u16 = 36;
+
+/// Blanks between two figures of the durations.
+const APART: usize = 3;
 
 pub(super) fn draw(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
     let (ranks, durations) = if room == Room::Wide {
@@ -120,16 +123,7 @@ fn draw_durations(app: &App, room: Room, product: &Product, area: Rect, buffer: 
         panel::tell(app.palette, Role::Muted, text, inner, buffer);
         return;
     };
-    let quantile = |name: &str, quantile| {
-        let time = durations.quantile(quantile).map_or_else(String::new, figure::span);
-        [
-            Span::styled(format!("{name} "), app.palette.of(Role::Muted)),
-            Span::styled(format!("{time}   "), app.palette.of(Role::Strong)),
-        ]
-    };
-    let figures: Vec<_> =
-        quantile("p50", 0.5).into_iter().chain(quantile("p99", 0.99)).chain(quantile("max", 1.0)).collect();
-    let below = headline::lines(&[Line::from(figures)], inner, buffer);
+    let below = headline::lines(&quantiles(app, durations, inner.width.into()), inner, buffer);
     if below.height < 4 {
         return;
     }
@@ -153,4 +147,25 @@ fn draw_durations(app: &App, room: Room, product: &Product, area: Rect, buffer: 
         figure::count(one_in)
     );
     panel::tell(app.palette, Role::Muted, &arithmetic, rest, buffer);
+}
+
+/// The figures of the durations: those that do not fit a line whole are on the next.
+fn quantiles(app: &App, durations: &Histogram, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
+        let time = durations.quantile(quantile).map_or_else(String::new, figure::span);
+        let figure = [
+            Span::styled(format!("{name} "), app.palette.of(Role::Muted)),
+            Span::styled(time, app.palette.of(Role::Strong)),
+        ];
+        let needed: usize = figure.iter().map(Span::width).sum();
+        match lines.last_mut() {
+            Some(line) if line.width() + APART + needed <= width => {
+                line.push_span(" ".repeat(APART));
+                line.extend(figure);
+            }
+            _ => lines.push(Line::from(figure.to_vec())),
+        }
+    }
+    lines
 }
