@@ -223,7 +223,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     let first = &report["ranks"][0];
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
-    // What led to it is in the file: half of a job is told by what was heard, not by the capture.
+    // What led to it is in the file, which begins while nothing was wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));
     assert!(early.stdout.contains("\"step_ms_p50\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));
