@@ -58,13 +58,13 @@ impl Job {
     /// Captures to the end, into a file that is not there yet.
     fn capture(&self, more: &str) -> Outcome {
         let _ = fs::remove_file(self.file());
-        self.host.ask(&format!("capture --job train -o {} {more}", self.file().display()))
+        self.host.ask(&format!("capture --no-watch --job train -o {} {more}", self.file().display()))
     }
 
     /// Begins one that would take long, and waits for all to have agreed.
     fn begin_capture(&self, more: &str) -> Program {
         let mut command =
-            self.host.xpu_top(&format!("capture --steps 900 -o {} {more}", self.file().display()));
+            self.host.xpu_top(&format!("capture --no-watch --steps 900 -o {} {more}", self.file().display()));
         let at = format!("{}:{BASE}", self.host.address);
         let capturing = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(self.host.key()));
         until("both to agree", || capturing.said().contains("2 of 2 ranks agreed").then_some(()));
@@ -210,7 +210,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
 
     let mut command = job
         .host
-        .xpu_top(&format!("capture --on-finding --steps 2 --before 5 --wait 4 -o {}", job.file().display()));
+        .xpu_top(&format!("capture --on-finding --steps 2 --before 5 --wait 40 -o {}", job.file().display()));
     let at = format!("{}:{BASE}", job.host.address);
     let waiting = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
     until("it to wait", || waiting.said().contains("waiting for a finding").then_some(()));
@@ -222,6 +222,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     let report = job.report();
     let first = &report["ranks"][0];
     assert_eq!((&first["rank"], &first["ended"]), (&json!(0), &json!("TimeUp")), "{report:#}");
+    assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 1 ")), "{report:#}");
     assert_eq!(first["steps"].as_array().map(Vec::len), Some(5), "{report:#}");
     // What led to it is in the file, which begins while nothing was wrong.
     let early = run(job.host.xpu_top("status --json --at 0% --replay").arg(job.file()));

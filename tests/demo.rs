@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    path::Path,
     process::Command,
 };
 
@@ -67,6 +68,19 @@ impl Demo {
         run(&mut command)
     }
 
+    /// What a file of this demo says of its end.
+    fn replayed(&self, file: &Path) -> Value {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        let said = run(command.args(["status", "--json", "--rank", "5", "--replay"]).arg(file));
+        serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
+    fn report(&self, file: &Path) -> Value {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        let said = run(command.args(["report", "--json"]).arg(file));
+        serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
     fn end(self) -> (Option<i32>, Value) {
         let Outcome { stdout, stderr, status } = self.program.end();
         let document = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
@@ -101,9 +115,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     let file = demo.place.path("c.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 60", file.display()));
     assert_eq!(done.status.code(), Some(0), "{done:?}");
-    let mut command = demo.place.command(built::artifact("xpu-top"));
-    let report: Value =
-        serde_json::from_str(&run(command.args(["report", "--json"]).arg(&file)).stdout).expect("a document");
+    let report = demo.report(&file);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let ranks = list(&report["ranks"]);
     assert_eq!((ranks.len(), list(&report["steps"]).len()), (8, 3), "{report:#}");
@@ -143,10 +155,47 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     assert!(svg.contains("<title>rank 7 (") && svg.contains("<title>gemm ("), "{svg:.2000}");
     let again = demo.ask(&format!("capture --steps 3 -o {}", file.display()));
     assert_eq!(again.status.code(), Some(64), "what is there is not written over: {again:?}");
-    let replayed =
-        run(demo.place.command(built::artifact("xpu-top")).args(["status", "--json", "--replay"]).arg(&file));
-    let status: Value = serde_json::from_str(&replayed.stdout).expect("a document");
-    assert_eq!(status["coverage"]["ranks_seen"], 8, "{replayed:?}");
+    let replayed = demo.replayed(&file);
+    assert_eq!(replayed["coverage"]["ranks_seen"], 8, "{replayed:#}");
+}
+
+/// Kind, class, ranks, and how sure: what somebody who watches the job is told, the file tells at its end, and of products too.
+#[test]
+fn a_capture_finds_what_is_found_live() {
+    let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --slow 5:1.5");
+    let file = demo.place.path("c.bin");
+    let done = demo.ask(&format!("capture --steps 3 -o {} --wait 60", file.display()));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let live = demo.status().expect("it runs");
+    let replayed = demo.replayed(&file);
+    assert_eq!(findings(&live), [("slow_rank", "compute", vec![5])], "{live:#}");
+    assert_eq!(findings(&replayed), findings(&live), "{replayed:#}");
+    assert_eq!(replayed["findings"][0]["confidence"], live["findings"][0]["confidence"], "{replayed:#}");
+    let rate = |document: &Value| document["ranks"][5]["gemm_tflops"].as_f64().expect("a rate");
+    assert!((rate(&replayed) / rate(&live) - 1.0).abs() < 0.02, "{replayed:#}");
+    let shapes = replayed["ranks"][5]["gemms"].as_array().map_or(0, Vec::len);
+    assert!(shapes > 0, "its products are not in the file: {replayed:#}");
+    let size = fs::metadata(&file).expect("it is there").len();
+    assert!(size <= 20 * 1024 * 8 * 3, "{size} bytes");
+}
+
+#[test]
+fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
+    let demo = Demo::start("--ranks 8 --nodes 2 --hang 20:6 --stay");
+    until("the hang to be named", || (!findings(&demo.status()?).is_empty()).then_some(()));
+    let file = demo.place.path("c.bin");
+    let done = demo.ask(&format!("capture --steps 3 --before 5 -o {} --wait 600", file.display()));
+    assert_eq!(done.status.code(), Some(0), "all gave what they had: {done:?}");
+    assert!(done.stderr.contains("the job stands: rank 6 "), "{done:?}");
+    assert!(done.stdout.contains(" were not reached: what came before, to step "), "{done:?}");
+    let report = demo.report(&file);
+    assert!(report["standstill"].as_str().is_some_and(|why| why.starts_with("rank 6 ")), "{report:#}");
+    let ranks = report["ranks"].as_array().expect("ranks");
+    assert_eq!(ranks.len(), 8, "{report:#}");
+    for rank in ranks {
+        assert!(rank["ended"] == "TimeUp" && rank["operations"].as_u64() > Some(0), "{rank:#}");
+    }
+    assert_eq!(findings(&demo.replayed(&file)), [("hang", "not_entered", vec![6])]);
 }
 
 #[test]

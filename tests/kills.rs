@@ -9,7 +9,7 @@ use xpu_tests::{
     program::{Program, run, until},
 };
 
-const KILLS: u64 = 25;
+const KILLS: u64 = 50;
 
 /// Ranks that need no other, so that one can die alone.
 const TRAINS: &str = "
@@ -58,7 +58,7 @@ fn whoever_is_killed_the_files_open() {
     let kills = kills();
     for number in 0..kills {
         let file = host.place.path(&format!("{number}.bin"));
-        let capturing = command(&host, "capture --steps 30 --wait 6", &file);
+        let capturing = command(&host, "capture --steps 30 --wait 6 --no-watch", &file);
         until("the capture to begin", || file.exists().then_some(()));
         // From before the ranks agree to after the last step.
         thread::sleep(Duration::from_millis(number * 389 % 1_500));

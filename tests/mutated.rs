@@ -48,7 +48,14 @@ fn sheet() -> CaptureSheet {
         activity: true,
         functions: true,
     };
-    CaptureSheet { order, job: "j".into(), ranks: vec![Rank(0), Rank(1)], closed: true, missing: Vec::new() }
+    CaptureSheet {
+        order,
+        job: "j".into(),
+        ranks: vec![Rank(0), Rank(1)],
+        closed: true,
+        missing: Vec::new(),
+        standstill: None,
+    }
 }
 
 fn labels() -> Vec<CapturedLabel> {

@@ -84,14 +84,17 @@ impl Capture {
     pub(crate) fn order(&mut self, order: CaptureOrder, counted: u64) -> (CaptureOutcome, Step) {
         let completed = self.last.map_or(0, |(completed, _)| completed).max(counted);
         let outcome = self.outcome(order, completed);
-        if outcome == CaptureOutcome::Agreed && !self.is_on(order) {
-            self.begin(order);
+        if outcome == CaptureOutcome::Agreed {
+            match self.under_way.as_deref_mut().filter(|under_way| under_way.is_of(order)) {
+                Some(under_way) => under_way.hurry(order.limit),
+                None => self.begin(order),
+            }
         }
         (outcome, Step(completed))
     }
 
     fn is_on(&self, order: CaptureOrder) -> bool {
-        self.under_way.as_ref().is_some_and(|under_way| under_way.order == order)
+        self.under_way.as_ref().is_some_and(|under_way| under_way.is_of(order))
     }
 
     fn outcome(&self, order: CaptureOrder, completed: u64) -> CaptureOutcome {

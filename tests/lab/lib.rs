@@ -117,7 +117,17 @@ impl Lab {
     /// # Panics
     /// If nothing was kept.
     pub fn recording(&self) -> Vec<u8> {
-        let heard = self.heard.as_ref().expect("a recorded lab");
+        self.recording_of(Duration::MAX)
+    }
+
+    /// The same of the last so long.
+    ///
+    /// # Panics
+    /// If nothing was kept.
+    pub fn recording_of(&self, long: Duration) -> Vec<u8> {
+        let now = self.now();
+        let heard = self.heard.as_ref().expect("a recorded lab").iter();
+        let heard = heard.filter(|(at, _)| now.since(*at) <= long);
         let mut writer = Writer::begin(Vec::new(), &Header::default()).expect("memory takes all");
         let mut packer = Packer::default();
         for (at, frame) in heard {

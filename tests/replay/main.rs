@@ -22,6 +22,9 @@ use xpu_top::{
 };
 
 const WIDTH: u16 = 132;
+
+/// Where the overview has no course of the last minutes, of which a capture holds one.
+const WITHOUT_COURSE: u16 = 100;
 const HEIGHT: u16 = 44;
 
 /// A recording on a screen.
@@ -78,13 +81,17 @@ impl Shown {
 
 /// Every line's letters, and then the look of every cell.
 fn draw(app: &App, height: u16) -> Vec<String> {
-    let mut buffer = Buffer::empty(Rect::new(0, 0, WIDTH, height));
+    draw_at(app, WIDTH, height)
+}
+
+fn draw_at(app: &App, width: u16, height: u16) -> Vec<String> {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     view::draw(app, buffer.area, &mut buffer);
     let row = |cells: &[ratatui::buffer::Cell]| {
         let letters: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
         cells.iter().fold(letters, |line, cell| format!("{line} {}{}", cell.fg, cell.bg))
     };
-    buffer.content.chunks(usize::from(WIDTH)).map(row).collect()
+    buffer.content.chunks(usize::from(width)).map(row).collect()
 }
 
 /// A job that is well, then has a slow rank, then hangs: its screen at each of these moments, and the recording.
@@ -224,6 +231,34 @@ fn time_passes_at_its_speed_ends_and_loops() {
     }
     let playback = shown.app.playback().expect("a replay");
     assert!(!playback.paused && playback.position == first, "{playback:?}");
+}
+
+/// A capture holds the last minute of the job, and ends when its steps have come.
+#[test]
+fn a_capture_shows_at_its_end_what_was_live() {
+    let healthy = Lab::recorded(Simulation::new(7, 2, 8)).run(100);
+    let slow = Lab::recorded(Simulation::new(7, 2, 8)).run(40).slow_down(Rank(5), 1.4).run(60);
+    let hanging = Lab::recorded(Simulation::new(7, 2, 8)).run(80).hang(Rank(3)).run(20);
+    for (mut lab, finds) in [(healthy, "stands out"), (slow, "rank 5 "), (hanging, "rank 3 ")] {
+        let end = lab.now();
+        let mut shown = Shown::of(&lab.recording_of(Duration::from_mins(1)));
+        shown.seek(end);
+        for page in ["1", "7"] {
+            lab.keys(page).app().settle();
+            shown.keys(page);
+            shown.app.settle();
+            let lines = |app: &App, height: u16| {
+                let mut lines = draw_at(app, WITHOUT_COURSE, height);
+                lines.remove(0);
+                lines
+            };
+            let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
+            past.remove(usize::from(HEIGHT) - 2);
+            same(&past, &live, &format!("page {page}, {finds}"));
+            let told = live.iter().any(|line| line.contains(finds));
+            assert!(told || page == "7", "{finds}: {}", live.join("\n"));
+        }
+    }
 }
 
 /// The past of a live job is shown while the job is followed on, and now is now again.

@@ -25,7 +25,7 @@ fn volume(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &
 
 fn listing(lab: &Lab) -> Listing {
     let capture = |first, ranks, missing| {
-        Ok(What::Capture { first: Step(first), last: Step(first + 2), ranks, missing })
+        Ok(What::Capture { first: Step(first), last: Step(first + 2), ranks, missing, stood: false })
     };
     let recording = |minutes| {
         let from = Moment(1_800_000_000_000_000_000);

@@ -52,6 +52,7 @@ pub use steps::{StepColumn, Steps};
 pub use stretch::{Columns, Stretch, Stretching};
 pub use survey::{Row, Sifted, Survey};
 pub use watched::Watched;
+pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     capture::Groups,

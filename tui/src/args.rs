@@ -173,6 +173,9 @@ pub struct CaptureArgs {
     /// No functions of Python
     #[arg(long)]
     pub light: bool,
+    /// End as soon as the steps are here: the job is not watched until it is known who is slow in it, some 13 seconds
+    #[arg(long)]
+    pub no_watch: bool,
     /// Of so many steps before those, what was seen without asking: 64 at most, for which a rank has 4,096 operations' room
     /// [default: 0, with --on-finding 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]

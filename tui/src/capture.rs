@@ -28,6 +28,7 @@ use xpu_shared::{
 };
 
 use crate::{
+    app::sample,
     arrival::{Arrival, Arrivals},
     figure,
     follow::Following,
@@ -59,8 +60,14 @@ const FAREWELL: Duration = Duration::from_millis(300);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How often it is asked whether the job stands: then its stacks belong to it.
+/// How often it is asked whether the job stands: then its stacks belong to it, and no step is waited for.
 const EXAMINE: Duration = Duration::from_secs(1);
+
+/// What the ranks of a job that stands may take to say what they have.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long the job is watched at most, the capture included, for who is slow in it.
+const WATCH: Duration = Duration::from_secs(18);
 
 /// What is wanted of each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +81,8 @@ pub struct Plan {
     pub functions: bool,
     /// How long all of it may take.
     pub wait: Duration,
+    /// Goes on until it would be known if a rank were slow, so that the file can say it.
+    pub watch: bool,
 }
 
 /// How far a capture is.
@@ -154,7 +163,10 @@ pub struct Taking<'a> {
     stop: Stop,
     tell: &'a mut dyn FnMut(News),
     inquiry: Inquiry,
+    began: Instant,
     examined: Instant,
+    /// What the job stands for.
+    standstill: Option<String>,
 }
 
 impl fmt::Debug for Taking<'_> {
@@ -175,11 +187,14 @@ impl<'a> Taking<'a> {
         tell: &'a mut dyn FnMut(News),
     ) -> std::io::Result<Self> {
         let now = Instant::now();
-        let mut reel = Reel::new(Writer::begin(create_new(path)?, header)?);
-        reel.write(following.recall()?)?;
+        let shown = following.jobs().get(&job).map(|job| sample(job, None, &[])).unwrap_or_default();
+        live.watch_ranks(Some((
+            job.clone(),
+            shown.into_iter().filter(|rank| ranks.contains(rank)).collect(),
+        )));
         Ok(Self {
             path: path.to_owned(),
-            reel,
+            reel: Reel::new(Writer::begin(create_new(path)?, header)?),
             tally: Tally::new(job, ranks),
             following,
             live,
@@ -188,7 +203,9 @@ impl<'a> Taking<'a> {
             stop,
             tell,
             inquiry: Inquiry::default(),
+            began: now,
             examined: now,
+            standstill: None,
         })
     }
 
@@ -209,7 +226,7 @@ impl<'a> Taking<'a> {
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
             let Plan { steps, before, activity, functions, .. } = self.plan;
             self.tally.begin(CaptureOrder { number, first, steps, limit, before, activity, functions });
-            self.write_sheet(false)?;
+            self.open_sheet()?;
             self.agree(arrivals).await?;
             if !self.tally.is_any_late() {
                 break;
@@ -218,6 +235,7 @@ impl<'a> Taking<'a> {
             (self.tell)(News::Word("a rank is past that step already: all are told a later one".to_owned()));
         }
         self.collect(arrivals).await?;
+        self.watch(arrivals).await?;
         self.finish()
     }
 
@@ -242,8 +260,8 @@ impl<'a> Taking<'a> {
             && !self.tally.is_any_late()
         {
             self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.order());
-            self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |tally| {
-                tally.is_answered() || tally.is_any_late()
+            self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |taking| {
+                taking.tally.is_answered() || taking.tally.is_any_late()
             })
             .await?;
         }
@@ -252,24 +270,39 @@ impl<'a> Taking<'a> {
 
     /// Until every rank that may still send has sent all.
     async fn collect(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
-        let deadline = self.deadline;
-        self.arrive(arrivals, deadline, Tally::is_over).await?;
+        self.arrive(arrivals, self.deadline, |taking| {
+            taking.tally.is_over() || Instant::now() >= taking.deadline
+        })
+        .await?;
         if !self.tally.is_over() {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
             // It goes out with the next sweep of the roads.
-            self.arrive(arrivals, Instant::now() + FAREWELL, |_| false).await?;
+            self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
         }
         Ok(())
+    }
+
+    /// Until it would be known if a rank were slow: of a job that stands, that is known.
+    async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
+        if !self.plan.watch || self.tally.whole() == 0 || enough(self) {
+            return Ok(());
+        }
+        (self.tell)(News::Word(
+            "all that comes is here; the job is watched some seconds longer for who is slow in it, and Ctrl-C ends that"
+                .to_owned(),
+        ));
+        self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
     }
 
     async fn arrive(
         &mut self,
         arrivals: &mut Arrivals,
         deadline: Instant,
-        enough: impl Fn(&Tally) -> bool,
+        enough: impl Fn(&Self) -> bool,
     ) -> anyhow::Result<()> {
         let mut look = interval(LOOK_AGAIN);
-        while !enough(&self.tally) {
+        while !enough(self) {
             select! {
                 arrival = arrivals.recv() => {
                     let arrival = arrival.context("the follower ended")?;
@@ -280,14 +313,19 @@ impl<'a> Taking<'a> {
                             self.reel.take(frame)?;
                         }
                     }
-                    self.following.take(arrival);
+                    // Details are for who replays: here they would only be kept.
+                    if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
+                        self.following.take(arrival);
+                    }
                 }
                 _ = look.tick() => {
                     let due = self.reel.packer.due(Moment::now());
                     due.and_then(|blocks| self.reel.write(blocks))?;
                     self.tally.look(self.following, Instant::now());
-                    self.ask_stacks();
-                    (self.tell)(News::Far(self.tally.progress()));
+                    self.examine();
+                    if !self.tally.is_over() {
+                        (self.tell)(News::Far(self.tally.progress()));
+                    }
                     if self.stop.swap(false, Relaxed) {
                         self.deadline = Instant::now();
                         break;
@@ -301,39 +339,59 @@ impl<'a> Taking<'a> {
         Ok(())
     }
 
-    /// Of a job that stands they tell more than its operations.
-    fn ask_stacks(&mut self) {
+    /// Of a job that stands its stacks are in the file too, and nobody comes to the last step: what there is is wanted now.
+    fn examine(&mut self) {
         if self.examined.elapsed() < EXAMINE {
             return;
         }
         self.examined = Instant::now();
         let Some(job) = self.following.jobs().get(self.tally.job()) else { return };
         let now = Moment::now();
-        let ranks = self.inquiry.due(job, &finding::examine(job, now), now);
+        let findings = finding::examine(job, now);
+        let ranks = self.inquiry.due(job, &findings, now);
         if !ranks.is_empty() {
             self.live.kept_stacks(job.name().clone(), ranks);
         }
+        let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.clone());
+        if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
+            (self.tell)(News::Word(format!("the job stands, and what there is is taken: {evidence}")));
+            self.standstill = Some(evidence);
+            self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+            self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.hurry());
+        }
     }
 
-    fn write_sheet(&mut self, closed: bool) -> anyhow::Result<()> {
+    /// Says what is asked for, in front of what was heard before: so whoever opens the file knows what it is.
+    fn open_sheet(&mut self) -> anyhow::Result<()> {
+        let before = self.following.recall()?;
+        let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
+        let sheet = self.sheet(false);
+        let mut blocks: Vec<_> = self.reel.packer.push(at, &sheet)?.into_iter().collect();
+        blocks.extend(self.reel.packer.rest()?);
+        blocks.extend(before);
+        Ok(self.reel.write(blocks)?)
+    }
+
+    fn sheet(&self, closed: bool) -> Frame {
         let body = Body::CaptureSheet(CaptureSheet {
             order: self.tally.order(),
             job: self.tally.job().clone(),
             ranks: self.tally.ranks().collect(),
             closed,
             missing: if closed { self.tally.missing() } else { Vec::new() },
+            standstill: self.standstill.clone(),
         });
-        let frame = Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body };
-        Ok(self.reel.take(&frame)?)
+        Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
     }
 
     fn finish(mut self) -> anyhow::Result<Outcome> {
         self.tally.give_up();
-        self.write_sheet(true)?;
+        let sheet = self.sheet(true);
+        self.reel.take(&sheet)?;
         let (totals, _) = self.reel.close()?;
         Ok(Outcome {
             path: self.path,
-            complaints: self.tally.complaints(),
+            complaints: self.tally.complaints(self.standstill.as_deref()),
             summary: self.tally.summary(),
             bytes: totals.bytes,
             whole: self.tally.whole(),

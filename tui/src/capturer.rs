@@ -9,8 +9,11 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
+    finding,
     id::{JobName, Rank},
     key::Key,
+    recording::SealedBlock,
+    unit::Moment,
 };
 
 use crate::{
@@ -67,12 +70,18 @@ impl Capturer {
         Self { ways, standing: Arc::default(), stop: Stop::default(), thread: None }
     }
 
-    /// Captures the next steps of all ranks, so many if a number is named, unless one is under way: then that is ended, with what there is.
-    pub fn begin_or_end(&mut self, job: JobName, path: PathBuf, steps: Option<u32>) {
-        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            self.stop.store(true, Relaxed);
-            return;
-        }
+    /// Whether one is under way.
+    pub fn is_at_it(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends what is under way, with what there is.
+    pub fn end(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Captures the next steps of all ranks, so many if a number is named, after what was heard `before` of the job.
+    pub fn begin(&mut self, job: JobName, path: PathBuf, steps: Option<u32>, before: Vec<SealedBlock>) {
         self.stop.store(false, Relaxed);
         *lock(&self.standing) = Standing::Beginning;
         let (ways, standing, stop) = (self.ways.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
@@ -82,7 +91,7 @@ impl Capturer {
                     *lock(&standing) = Standing::UnderWay(progress);
                 }
             };
-            let outcome = take(ways, job, (path, steps.unwrap_or(STEPS)), stop, &mut tell);
+            let outcome = take(ways, job, (path, steps.unwrap_or(STEPS)), before, stop, &mut tell);
             *lock(&standing) = match outcome {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
@@ -98,7 +107,7 @@ impl Capturer {
 /// A capture under way is ended, and its file closed.
 impl Drop for Capturer {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
+        self.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -113,17 +122,27 @@ fn take(
     ways: Ways,
     job: JobName,
     (path, steps): (PathBuf, u32),
+    before: Vec<SealedBlock>,
     stop: Stop,
     tell: &mut dyn FnMut(News),
 ) -> anyhow::Result<Outcome> {
     let header = header(Some(&job), &ways.endpoints);
     let mut following = Following::new(ways.endpoints.iter().cloned(), Some(job.clone()));
+    let heard = before.first().map_or(Duration::ZERO, |block| Moment::now().since(block.entry.first));
+    following.remember(before);
     let (live, mut arrivals) = live::connect(ways.endpoints, ways.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} lives");
-        let plan = Plan { steps, before: STEPS_BEFORE, activity: false, functions: true, wait: WAIT };
+        let plan = Plan {
+            steps,
+            before: STEPS_BEFORE,
+            activity: false,
+            functions: true,
+            wait: WAIT,
+            watch: heard < Duration::from_secs(finding::WATCHED.into()),
+        };
         let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;
         taking.take(&mut arrivals).await
     })

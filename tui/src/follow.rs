@@ -19,7 +19,7 @@ use xpu_shared::{
 use crate::arrival::{Arrival, Endpoint, Link};
 
 /// What is kept of the last frames, in time and in bytes.
-const LATELY: Duration = Duration::from_mins(1);
+pub(crate) const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
 
 /// What arrived so far.
@@ -50,12 +50,14 @@ impl Following {
         }
     }
 
-    /// From now on the last minute is kept as it was heard: what led to a finding.
-    pub fn remember(&mut self) {
-        self.lately = Some((Packer::default(), Ring::new(LATELY_BYTES, LATELY)));
+    /// From now on the last minute is kept as it was heard, after what somebody else heard `before`: what led to a finding.
+    pub fn remember(&mut self, before: Vec<SealedBlock>) {
+        let mut ring = Ring::new(LATELY_BYTES, LATELY);
+        before.into_iter().for_each(|block| ring.push(block));
+        self.lately = Some((Packer::default(), ring));
     }
 
-    /// The last minute, which is kept no longer.
+    /// That minute, which is kept no longer.
     pub(crate) fn recall(&mut self) -> io::Result<Vec<SealedBlock>> {
         let Some((mut packer, mut ring)) = self.lately.take() else { return Ok(Vec::new()) };
         packer.rest()?.into_iter().for_each(|block| ring.push(block));

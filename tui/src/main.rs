@@ -9,6 +9,7 @@ use xpu_top::{
     capturer::{Capturer, Ways},
     command, live,
     replay::{Tape, time},
+    shelf::Label,
     watch::{WatchOptions, watch},
 };
 
@@ -55,6 +56,8 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let look = line.look.look(config.wishes)?;
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
+        // What it was taken for; Space plays what led to it.
+        None if Label::is_capture(path) => Some(tape.span().1),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);

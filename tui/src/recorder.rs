@@ -52,6 +52,7 @@ enum Order {
     Begin(PathBuf, Header),
     End,
     Ring(Header, mpsc::SyncSender<Result<Recording, RecordingError>>),
+    Lately(Duration, mpsc::SyncSender<Vec<SealedBlock>>),
 }
 
 /// The thread's handle. When it is dropped the file is closed.
@@ -105,6 +106,13 @@ impl Recorder {
         self.order(Order::Ring(header, reply));
         // Without a thread there is nothing in memory.
         answer.recv().unwrap_or(Err(RecordingError::Empty))
+    }
+
+    /// What came in for so long, or in as much of that as there is.
+    pub fn lately(&self, long: Duration) -> Vec<SealedBlock> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.order(Order::Lately(long, reply));
+        answer.recv().unwrap_or_default()
     }
 
     pub fn standing(&self) -> Standing {
@@ -178,6 +186,10 @@ impl Keeper {
             Order::Ring(header, reply) => {
                 self.close_blocks();
                 let _ = reply.send(self.ring.recording(&header));
+            }
+            Order::Lately(long, reply) => {
+                self.close_blocks();
+                let _ = reply.send(self.ring.since(long));
             }
         }
     }

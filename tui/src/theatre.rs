@@ -19,6 +19,7 @@ use crate::{
     arrival::Arrival,
     capturer::Capturer,
     figure,
+    follow::LATELY,
     live::Live,
     recorder::Recorder,
     reel,
@@ -174,7 +175,12 @@ impl Theatre {
             update(app, Action::Saved(Err(why.to_owned())));
             return;
         };
-        capturer.begin_or_end(job, file(app, "xpucap"), steps);
+        if capturer.is_at_it() {
+            capturer.end();
+        } else {
+            let before = self.recorder.as_ref().map(|recorder| recorder.lately(LATELY)).unwrap_or_default();
+            capturer.begin(job, file(app, "xpucap"), steps, before);
+        }
         self.tell(app);
     }
 }

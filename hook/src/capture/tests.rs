@@ -56,6 +56,24 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!capture.is_active());
 }
 
+/// Of a job that stands nobody comes to the last step.
+#[test]
+fn who_is_told_to_hurry_gives_what_there_is() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    run(&mut capture, observer, 0..5);
+    capture.order(order(8, 3), 5);
+    run(&mut capture, observer, 5..8);
+    capture.settle(None, std::iter::empty());
+    assert!(capture.next_part().is_none(), "a minute is not over");
+    let now = CaptureOrder { limit: Nanoseconds(0), ..order(8, 3) };
+    assert_eq!(capture.order(now, 8).0, CaptureOutcome::Agreed);
+    capture.settle(None, std::iter::empty());
+    let part = capture.next_part().expect("it waits no longer").of_rank("j".into(), xpu_shared::id::Rank(1));
+    let account = part.account.expect("the first part has it");
+    assert_eq!((account.ended, account.marks.len()), (CaptureEnd::TimeUp, 2), "{account:?}");
+}
+
 #[test]
 fn what_the_gpu_has_not_done_is_waited_for() {
     let observer = Observer::get_or_start().expect("it starts");

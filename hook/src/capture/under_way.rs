@@ -9,7 +9,7 @@ use xpu_shared::{
 };
 
 use super::{Activity, Past};
-use crate::record::Single;
+use crate::{lane::monotonic, record::Single};
 
 /// Operations kept of one capture.
 pub(super) const OPERATIONS: usize = 64 << 10;
@@ -97,6 +97,19 @@ impl UnderWay {
             functions: 0,
             lost_functions: 0,
             functions_came: Tracing::NotAsked,
+        }
+    }
+
+    /// Whether it is what is ordered, however long that may take.
+    pub(super) fn is_of(&self, order: CaptureOrder) -> bool {
+        CaptureOrder { limit: self.order.limit, ..order } == self.order
+    }
+
+    /// Who asked for it wants to wait no longer than that.
+    pub(super) fn hurry(&mut self, limit: Nanoseconds) {
+        if limit < self.order.limit {
+            self.order.limit = limit;
+            self.deadline = self.deadline.min(monotonic().saturating_add(limit.0));
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) const ORDER: CaptureOrder = CaptureOrder {
 
 pub(crate) fn sheet(ranks: &[u32]) -> CaptureSheet {
     let ranks = ranks.iter().copied().map(Rank).collect();
-    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new() }
+    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), standstill: None }
 }
 
 /// Steps of 20 ms: a product runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.

@@ -39,6 +39,10 @@ pub struct Report {
     pub job: JobName,
     /// The steps that every rank has that is here.
     pub steps: Vec<Step>,
+    /// The first and the last that were asked for; `null` where the file does not say.
+    pub asked: Option<[Step; 2]>,
+    /// What the job stood for meanwhile, in which case the steps asked for may not have been reached.
+    pub standstill: Option<String>,
     pub ranks: Vec<RankReport>,
     /// Who was asked and has not given it, and why.
     pub missing: Vec<Missing>,
@@ -160,6 +164,8 @@ impl Report {
             host: host::rows(&steps_whole, all),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
+            asked: sheet.map(|sheet| [sheet.order.first, sheet.order.last()]),
+            standstill: sheet.and_then(|sheet| sheet.standstill.clone()),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
             operations: sum(|rank| rank.operations),

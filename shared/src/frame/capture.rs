@@ -19,7 +19,7 @@ pub struct CaptureOrder {
     /// The first step, by the number it has when it is completed.
     pub first: Step,
     pub steps: u32,
-    /// A rank that has not come to the end after so long sends what it has.
+    /// A rank that has not come to the end after so long sends what it has. The same order with less makes it so much shorter.
     pub limit: Nanoseconds,
     /// Steps before the first of which what was sampled is added, as far as a rank still has it.
     pub before: u32,
@@ -234,6 +234,8 @@ pub struct CaptureSheet {
     /// Said at the end.
     pub closed: bool,
     pub missing: Vec<MissingRank>,
+    /// What the job stood for meanwhile: then nobody came to the last step.
+    pub standstill: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

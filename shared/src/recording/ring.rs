@@ -36,6 +36,12 @@ impl Ring {
         self.blocks.iter()
     }
 
+    /// Those of so long before the last frame.
+    pub fn since(&self, long: Duration) -> Vec<SealedBlock> {
+        let last = self.blocks.iter().map(|block| block.entry.last).max().unwrap_or_default();
+        self.blocks.iter().filter(|block| last.since(block.entry.last) <= long).cloned().collect()
+    }
+
     pub fn bytes(&self) -> usize {
         self.bytes
     }

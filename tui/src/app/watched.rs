@@ -64,7 +64,7 @@ fn joined(watched: Option<&Watched>, wanted: BTreeSet<Rank>) -> BTreeSet<Rank> {
 }
 
 /// All ranks of a small job; of a large one those that somebody selected or a finding names, and others spread evenly.
-pub(super) fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeSet<Rank> {
+pub(crate) fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) -> BTreeSet<Rank> {
     let all = job.ranks().len();
     if all <= MOST {
         return job.ranks().map(|(rank, _)| rank).collect();

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::{Duration, Instant};
 use xpu_shared::{
+    finding::{self, Finding},
     frame::{
         Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life,
         MissingRank, Tracing,
     },
     id::{HostName, JobName, Rank, Step},
+    job::Job,
+    status::RankState,
     unit::Nanoseconds,
 };
 
@@ -164,6 +167,27 @@ impl Tally {
         self.unanswered().is_empty()
     }
 
+    /// What the job stands for, if none of the ranks that are asked goes on.
+    pub(super) fn standstill<'a>(&self, job: &Job, findings: &'a [Finding]) -> Option<&'a Finding> {
+        let mut asked = job.ranks().filter(|(rank, view)| self.wants(*rank) && view.is_alive());
+        let stands = asked.all(|(rank, view)| {
+            !matches!(finding::state(findings, rank, view), RankState::Ok | RankState::Slow)
+        });
+        findings.iter().find(|finding| stands && finding.stops_the_job())
+    }
+
+    /// Who may still send something.
+    pub(super) fn awaited(&self) -> Vec<Rank> {
+        let awaited = self.ranks.iter().filter(|(_, state)| !state.is_whole() && state.refused.is_none());
+        awaited.map(|(&rank, _)| rank).collect()
+    }
+
+    /// From now on no step is waited for.
+    pub(super) fn hurry(&mut self) -> CaptureOrder {
+        self.order.limit = Nanoseconds(0);
+        self.order
+    }
+
     /// Whether nothing more is to come.
     pub(super) fn is_over(&self) -> bool {
         self.ranks.values().all(|state| {
@@ -246,16 +270,18 @@ impl Tally {
         whole.filter_map(|(&rank, state)| Some((rank, state.account.as_ref()?)))
     }
 
-    /// What is not as it should be.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let mut all: Vec<_> = self
-            .missing()
-            .into_iter()
-            .map(|missing| format!("rank {}: {}", missing.rank, missing.why))
-            .collect();
+    /// What is not as it should be; of a job that stands, what for.
+    pub(super) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
+        let mut all: Vec<_> =
+            standstill.iter().map(|evidence| format!("the job stands: {evidence}")).collect();
+        all.extend(
+            self.missing().into_iter().map(|missing| format!("rank {}: {}", missing.rank, missing.why)),
+        );
         for (rank, account) in self.accounts() {
             match account.ended {
                 CaptureEnd::Done => {}
+                // Why is said once, for all.
+                CaptureEnd::TimeUp if standstill.is_some() => {}
                 CaptureEnd::TimeUp => {
                     all.push(format!("rank {rank}: it did not come to the last step in time"));
                 }
@@ -314,13 +340,15 @@ impl Tally {
 
     /// The steps that were asked for, as far as all have them who sent anything.
     fn steps(&self) -> String {
-        let CaptureOrder { first, .. } = self.order;
+        let (first, last) = (self.order.first, self.order.last());
         let ends =
             self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
         match ends.min() {
-            Some(end) if end < first => format!("nothing after step {end}"),
-            Some(end) => format!("steps {first} to {}", end.min(self.order.last())),
-            None => format!("steps {first} to {}", self.order.last()),
+            Some(end) if end < first => {
+                format!("steps {first} to {last} were not reached: what came before, to step {end},")
+            }
+            Some(end) => format!("steps {first} to {}", end.min(last)),
+            None => format!("steps {first} to {last}"),
         }
     }
 

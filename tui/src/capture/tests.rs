@@ -8,8 +8,14 @@ use xpu_shared::{
 use super::*;
 use crate::live::Order;
 
-const PLAN: Plan =
-    Plan { steps: 2, before: 0, activity: false, functions: false, wait: Duration::from_secs(20) };
+const PLAN: Plan = Plan {
+    steps: 2,
+    before: 0,
+    activity: false,
+    functions: false,
+    wait: Duration::from_secs(20),
+    watch: false,
+};
 
 /// A rank that says what `outcome` has for each order, and sends what it agreed to.
 fn answer(

@@ -49,6 +49,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     }
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    following.remember(Vec::new());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = Stop::default();
@@ -66,7 +67,6 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         tell_unseen(args, &following, &job);
         let mut progress = Progress::default();
         if let Some(occasion) = &args.on_finding {
-            following.remember();
             let occasion = Occasion { kinds: &occasion.0, length: args.length };
             progress.say(&occasion.to_string());
             let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
@@ -98,6 +98,7 @@ async fn take(
         activity: args.kernels,
         functions: !args.light,
         wait: Duration::from_secs(args.wait.into()),
+        watch: !args.no_watch,
     };
     let mut tell = |news| progress.tell(news);
     let taking = Taking::begin(path, header, (job, ranks), (following, live), plan, stop, &mut tell)

@@ -28,11 +28,28 @@ pub struct Label {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    Capture { first: Step, last: Step, ranks: usize, missing: usize },
-    Recording { from: Moment, to: Moment, hosts: usize, ranks: usize },
+    /// Of a job that stood these steps were asked for, and may not have been reached.
+    Capture {
+        first: Step,
+        last: Step,
+        ranks: usize,
+        missing: usize,
+        stood: bool,
+    },
+    Recording {
+        from: Moment,
+        to: Moment,
+        hosts: usize,
+        ranks: usize,
+    },
 }
 
 impl Label {
+    /// Whether the file is a capture.
+    pub fn is_capture(path: &Path) -> bool {
+        matches!(Self::of(path), Ok(Self { what: What::Capture { .. }, .. }))
+    }
+
     pub(super) fn of(path: &Path) -> Result<Self, String> {
         let mut recording = Recording::open_file(path).map_err(|error| match error {
             RecordingError::Foreign => NONE_OF_OURS.to_owned(),
@@ -75,6 +92,7 @@ fn capture(sheet: &CaptureSheet) -> What {
         last: sheet.order.last(),
         ranks: sheet.ranks.len(),
         missing: sheet.missing.len(),
+        stood: sheet.standstill.is_some(),
     }
 }
 

@@ -73,6 +73,7 @@ fn capture() -> Vec<u8> {
             ranks: vec![Rank(0)],
             closed,
             missing: Vec::new(),
+            standstill: None,
         })
     };
     let mark = |completed: u64| StepMark { completed: Step(completed), at: Moment(completed * 20_000_000) };
@@ -118,7 +119,10 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     let label = |name: &str| files.iter().find(|file| file.0 == name).unwrap().1.clone();
     assert!(matches!(label("night.xpurec").unwrap().what, What::Recording { ranks: 4, hosts: 1, .. }));
     let steps = label("steps.xpucap").unwrap();
-    assert_eq!(steps.what, What::Capture { first: Step(41), last: Step(42), ranks: 1, missing: 0 });
+    assert_eq!(
+        steps.what,
+        What::Capture { first: Step(41), last: Step(42), ranks: 1, missing: 0, stood: false }
+    );
     assert!(steps.closed && steps.job == "llama-70b");
     assert!(label("cut.xpurec").is_err() || !label("cut.xpurec").unwrap().closed);
     assert!(label("empty.xpucap").unwrap_err().contains("it is empty"));

@@ -129,7 +129,10 @@ fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {
 /// `steps 812 to 814 of 8 ranks`, `12 m of 64 ranks`
 fn contents(label: &Label) -> String {
     match &label.what {
-        What::Capture { first, last, ranks, missing } => {
+        What::Capture { ranks, stood: true, .. } => {
+            format!("a job that stood, {}", figure::counted(*ranks, "rank", "ranks"))
+        }
+        What::Capture { first, last, ranks, missing, .. } => {
             let absent = if *missing > 0 {
                 format!(", {} missing", figure::count(*missing as u64))
             } else {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use xpu_shared::{
     capture::{RankReport, Report, Seen, StepReport, Summary},
-    frame::Tracing,
+    frame::{CaptureEnd, Tracing},
     id::Rank,
 };
 
@@ -53,6 +53,8 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
         ),
         (None, None) => "no GPU time was read".to_owned(),
     });
+    lines.extend(report.standstill.iter().map(|evidence| format!("the job stood: {evidence}")));
+    lines.extend(unreached(report));
     if !report.closed {
         lines.push(
             "the file was not closed: who wrote it was ended, and what came later is missing".to_owned(),
@@ -72,6 +74,19 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Ranks that did not come to the last step that was asked for, and how far they came.
+fn unreached(report: &Report) -> Vec<String> {
+    let Some([first, last]) = report.asked else { return Vec::new() };
+    let came = report.ranks.iter().filter_map(|rank| {
+        let end = rank.steps.last().map(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
+        let of =
+            if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
+        let how = if rank.ended == CaptureEnd::ProcessEnd { "ended" } else { "stood" };
+        Some((rank.rank, format!("{of} asked for, and it {how} after step {end}")))
+    });
+    by_ranks(came)
 }
 
 /// Why records were refused, and how many were dropped.
