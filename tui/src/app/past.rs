@@ -1,6 +1,6 @@
 //! The app while it shows what is past: what comes in goes on being known, and is not shown.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem::take, thread};
 
 use xpu_shared::{
     frame::{Body, Frame},
@@ -9,7 +9,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{App, Course, Log, Survey};
+use super::{App, Course, Log};
 use crate::{
     arrival::Arrival,
     replay::{Mark, Of, Playback},
@@ -74,12 +74,12 @@ impl App {
 
     /// Nothing is known any more; what the user chose to see stays.
     pub(crate) fn forget(&mut self) {
-        self.jobs = Jobs::default();
+        let gone = (take(&mut self.jobs), take(&mut self.survey), take(&mut self.course));
+        // To take a thousand ranks down is long enough to be felt in a jump: nobody waits for it.
+        let _ = thread::Builder::new().spawn(move || drop(gone));
         self.arrived.clear();
-        self.survey = Survey::default();
         self.log = Log::default();
         self.hosts.look_again();
-        self.course = Course::default();
         self.incident = None;
         self.alarmed = None;
     }

@@ -18,8 +18,9 @@ use xpu_shared::{
     unit::Moment,
 };
 
-/// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of.
-const LEAST: Duration = Duration::from_secs(45);
+/// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of, half a minute of digests, and
+/// the one before them.
+const LEAST: Duration = Duration::from_secs(36);
 
 /// And as much more as is read in an instant: of a small job all that was recorded.
 const MORE: u64 = 20 << 20;
