@@ -80,7 +80,7 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
 }
 
 /// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`, `gemms`,
-/// `collectives`, `point_to_point`, `captured`, `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
+/// `collectives`, `point_to_point`, `captured`, `waits` (of products for communication), `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
 /// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, one in so many.
 ///
 /// # Safety
@@ -107,6 +107,7 @@ pub unsafe extern "C" fn xpu_top_counter(name: *const c_char) -> u64 {
             both([|lane| &lane.counters.point_to_point, |lane| &lane.counters.replayed.point_to_point])
         }
         b"captured" => sum(|lane| &lane.counters.captured),
+        b"waits" => sum(|lane| &lane.counters.waits),
         b"timed" => sum(|lane| &lane.counters.timed),
         b"untimed" => sum(|lane| &lane.counters.untimed),
         b"dropped" => observer.lanes().map(|lane| lane.ring.dropped()).sum(),

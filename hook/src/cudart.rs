@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod copy;
+pub mod event;
 pub mod graph;
 pub mod launch;
 pub mod memory;

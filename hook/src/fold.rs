@@ -1,5 +1,6 @@
 //! Records to totals: what the hook's own thread does with what launching threads pushed.
 
+mod exposed;
 mod graphs;
 mod kernels;
 mod steps;
@@ -27,6 +28,7 @@ use crate::{
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
+use exposed::Exposed;
 use graphs::GraphTally;
 use kernels::KernelTally;
 use steps::{Call, Launched, Mark, Steps};
@@ -44,6 +46,7 @@ pub(crate) struct Fold {
     collectives: Totals<CollectiveKey>,
     graphs: GraphTally,
     kernels: KernelTally,
+    exposed: Exposed,
     waiting: VecDeque<Waiting>,
     /// Events that show what is done are under way.
     marks_wait: bool,
@@ -206,6 +209,7 @@ impl Fold {
             Record::Interval { .. }
             | Record::Kernel { .. }
             | Record::Copy { .. }
+            | Record::Wait { .. }
             | Record::Gap { .. }
             | Record::Host { .. } => {}
             Record::Step { completed, at } => {
@@ -218,7 +222,17 @@ impl Fold {
     fn time(&mut self, observer: &Observer, record: &Record, duration: Nanoseconds) {
         match *record {
             Record::Gemm { shape, .. } => self.gemms.time(shape, duration),
-            Record::Collective { communicator, operation, datatype, bytes, bus_bytes, sequence, .. } => {
+            Record::Collective {
+                communicator,
+                operation,
+                datatype,
+                bytes,
+                bus_bytes,
+                sequence,
+                exposed,
+                ..
+            } => {
+                self.exposed.add(observer, duration, exposed);
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 let collectives = u64::from(operation.is_collective());
                 self.time_collective(observer, at, (sequence, collectives), duration);
@@ -231,8 +245,10 @@ impl Fold {
                 bus_bytes,
                 sequence,
                 collectives,
+                exposed,
                 ..
             } => {
+                self.exposed.add(observer, duration, exposed);
                 let several = match operation {
                     Operation::Fused | Operation::SendRecv => true,
                     // Of sends and receives, or by itself.
@@ -248,6 +264,7 @@ impl Fold {
             }
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
+            Record::Wait { rate, .. } => self.exposed.add(observer, duration, Some(rate)),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::Step { .. } | Record::Copy { .. } | Record::Host { .. } => {}
         }

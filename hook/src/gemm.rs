@@ -60,6 +60,9 @@ pub(crate) fn end(lane: &Lane, product: Product, result: c_int) {
         return;
     }
     lane.counters.gemms.add(1);
-    let timer = product.stream.and_then(|stream| lane.stop_timing(product.timing, stream));
+    let timer = product.stream.and_then(|stream| {
+        lane.observer().exposure.multiplies_on(stream);
+        lane.stop_timing(product.timing, stream)
+    });
     lane.push(Record::Gemm { shape: product.shape, at: product.at, timer });
 }

@@ -127,7 +127,9 @@ impl Bill {
             + sum(|lane| &lane.counters.collectives)
             + sum(|lane| &lane.counters.point_to_point);
         let recorded = launched.saturating_sub(timed).max(self.recorded);
-        let counted = sum(|lane| &lane.counters.kernels) + sum(|lane| &lane.counters.graphs);
+        let counted = sum(|lane| &lane.counters.kernels)
+            + sum(|lane| &lane.counters.graphs)
+            + sum(|lane| &lane.counters.ordered);
         let marks = sum(|lane| &lane.counters.marks);
         self.timing += (pairs - self.pairs) * price;
         // One event, of the two that the price is of.
@@ -148,6 +150,7 @@ fn chances(observer: &Observer) -> Vec<plan::Chances> {
         class(Class::PointToPoint, slots().map(|(_, slot)| slot.chances(false)).sum()),
         class(Class::Graph, sum(|lane| &lane.counters.graphs)),
         class(Class::Kernel, sum(|lane| &lane.counters.named_kernels)),
+        class(Class::Wait, sum(|lane| &lane.counters.waits)),
     ];
     chances.extend(slots().map(|(index, slot)| plan::Chances {
         subject: Subject::Communicator(index),

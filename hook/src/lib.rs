@@ -25,6 +25,7 @@ pub mod cublaslt;
 pub mod cudart;
 pub mod cupti;
 pub mod driver;
+mod exposure;
 mod fold;
 mod functions;
 mod gemm;

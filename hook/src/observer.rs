@@ -25,6 +25,7 @@ use crate::{
     budget, capture,
     communicator::Communicators,
     completion::Completions,
+    exposure::Exposure,
     functions,
     governor::Overhead,
     graphs::{CaptureId, Graphs},
@@ -62,6 +63,7 @@ pub(crate) struct Observer {
     pub(crate) allocations: Allocations,
     pub(crate) graphs: Graphs,
     pub(crate) completions: Completions,
+    pub(crate) exposure: Exposure,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.
     no_lane: AtomicU64,
@@ -128,6 +130,7 @@ impl Observer {
             allocations: Allocations::new()?,
             graphs: Graphs::new()?,
             completions: Completions::new(),
+            exposure: Exposure::new()?,
             page: LedgerPage::create().ok()?,
             no_lane: AtomicU64::new(0),
             steps: AtomicU64::new(0),

@@ -14,11 +14,13 @@ pub(crate) enum Class {
     Graph,
     /// Kernels whose names were asked for.
     Kernel,
+    /// Waits of a stream of products for communication.
+    Wait,
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Gemm, Self::Collective, Self::PointToPoint, Self::Graph, Self::Kernel, Self::Wait];
 }
 
 /// Before anything is known: a pair of events on every GEMM costs up to 7 % of a step, on one in sixteen nothing that
@@ -106,7 +108,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let wrong = || {
             format!(
-                "XPU_TOP_SAMPLE: '{part}' is not gemm=N, collective=N, graph=N or kernel=N with N a power of two up to 2^20"
+                "XPU_TOP_SAMPLE: '{part}' is not gemm=N, collective=N, graph=N, kernel=N or wait=N with N a power of two up to 2^20"
             )
         };
         let (name, value) = part.split_once('=').ok_or_else(wrong)?;
@@ -116,6 +118,7 @@ pub(crate) fn set_from(text: &str) -> Result<(), String> {
             "collective" => Class::Collective,
             "graph" => Class::Graph,
             "kernel" => Class::Kernel,
+            "wait" => Class::Wait,
             _ => return Err(wrong()),
         };
         set.push((class, rate));
@@ -149,7 +152,7 @@ mod tests {
     fn all_is_timed_for_a_while_and_then_as_it_was() {
         set_by_hand(Class::Gemm, Some(Rate(5)));
         time_all(true);
-        assert_eq!(Class::ALL.map(of), [Rate(0); 5]);
+        assert_eq!(Class::ALL.map(of), [Rate(0); 6]);
         set_by_hand(Class::Collective, Some(Rate(2)));
         assert_eq!(of(Class::Collective), Rate(0));
         time_all(true);

@@ -6,6 +6,7 @@ use xpu_shared::{
     frame::{BlockingCall, CapturedLabel, Direction},
     gemm::GemmShape,
     id::Sequence,
+    sampling::Rate,
 };
 
 use crate::{functions, kernels, observer::Observer, timer::TimerId};
@@ -31,6 +32,8 @@ pub(crate) enum Record {
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: Option<TimerId>,
+        /// What it stands for, where products wait for it on its own stream.
+        exposed: Option<Rate>,
     },
     /// The timed launch of what one communicator does in a group; its operations are counted each by itself.
     Interval {
@@ -46,6 +49,7 @@ pub(crate) enum Record {
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: TimerId,
+        exposed: Option<Rate>,
     },
     /// The launch of an executable graph, by its number.
     Graph {
@@ -67,6 +71,8 @@ pub(crate) enum Record {
     },
     /// Only while everything is recorded: an asynchronous copy; a fill has no direction.
     Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
+    /// Products wait for communication on another stream; what the timed wait stands for.
+    Wait { rate: Rate, timer: TimerId },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },
     /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
@@ -109,7 +115,7 @@ impl Record {
             | Self::Graph { timer, .. }
             | Self::Kernel { timer, .. }
             | Self::Copy { timer, .. } => timer,
-            Self::Interval { timer, .. } | Self::Gap { timer } => Some(timer),
+            Self::Interval { timer, .. } | Self::Wait { timer, .. } | Self::Gap { timer } => Some(timer),
             Self::Step { .. } | Self::Host { .. } => None,
         }
     }
@@ -124,7 +130,7 @@ impl Record {
             | Self::Kernel { at, .. }
             | Self::Copy { at, .. }
             | Self::Host { at, .. } => Some(at).filter(|&at| at > 0),
-            Self::Gap { .. } | Self::Step { .. } => None,
+            Self::Wait { .. } | Self::Gap { .. } | Self::Step { .. } => None,
         }
     }
 
@@ -186,7 +192,7 @@ impl Record {
                     HostCall::Function(number) => functions::label(number),
                 }
             }
-            Self::Gap { .. } | Self::Step { .. } => return None,
+            Self::Wait { .. } | Self::Gap { .. } | Self::Step { .. } => return None,
         };
         Some(Single { label, at, sequence, held, timeable })
     }

@@ -1,6 +1,6 @@
 //! On, off, and broken: one word that every intercepted call reads first.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use crate::lane::monotonic;
 
@@ -20,6 +20,8 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 static OFF_SINCE: AtomicU64 = AtomicU64::new(0);
 /// How long it has been off, all times but the present one.
 static OFF_FOR: AtomicU64 = AtomicU64::new(0);
+/// How often it was turned on again.
+static TIMES_ON: AtomicU16 = AtomicU16::new(0);
 
 #[inline]
 pub(crate) fn is_on() -> bool {
@@ -49,6 +51,7 @@ pub(crate) fn set(on: bool) {
         let since = OFF_SINCE.swap(0, Relaxed);
         if since != 0 {
             OFF_FOR.fetch_add(now.saturating_sub(since), Relaxed);
+            TIMES_ON.fetch_add(1, Relaxed);
         }
     } else {
         OFF.fetch_or(BY_REQUEST, Relaxed);
@@ -61,6 +64,12 @@ pub(crate) fn time_on(now: u64) -> u64 {
     let since = OFF_SINCE.load(Relaxed);
     let off = OFF_FOR.load(Relaxed) + if since == 0 { 0 } else { now.saturating_sub(since) };
     now.saturating_sub(off)
+}
+
+/// How often observing began anew: what was seen before has a gap behind it. Wraps.
+#[inline]
+pub(crate) fn times_on() -> u16 {
+    TIMES_ON.load(Relaxed)
 }
 
 /// Turns observing off for the rest of this process.

@@ -41,7 +41,10 @@ impl Bench {
             command
                 .env("LD_PRELOAD", built::hook())
                 .env("XPU_TOP_SOCKET", self.dir.path().join("nobody"))
-                .env("XPU_TOP_SAMPLE", format!("gemm={sample},collective={sample},graph={sample}"));
+                .env(
+                    "XPU_TOP_SAMPLE",
+                    format!("gemm={sample},collective={sample},graph={sample},wait={sample}"),
+                );
         }
         let outcome = run(&mut command);
         assert!(outcome.status.success(), "{outcome:?}");
@@ -71,6 +74,8 @@ pub(crate) fn cost(table: &mut Table) {
         ("cudaGraphLaunch", "cudaGraphLaunch, one of 500"),
         ("ncclAllReduce", "ncclAllReduce"),
         ("group", "ncclAllReduce in a group (3 calls)"),
+        ("cudaEventRecord", "cudaEventRecord where NCCL runs"),
+        ("cudaStreamWaitEvent", "cudaStreamWaitEvent, of products for NCCL"),
     ];
     for (name, what) in calls {
         let number = if name == "group" { 3.0 } else { 1.0 };
@@ -83,7 +88,7 @@ pub(crate) fn cost(table: &mut Table) {
         };
         row("off", &off, None);
         row("counted", &counted, Some(NS_COUNTED));
-        if name != "cudaLaunchKernel" {
+        if !matches!(name, "cudaLaunchKernel" | "cudaEventRecord") {
             row("timed", &timed, Some(NS_TIMED));
         }
     }

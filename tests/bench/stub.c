@@ -19,6 +19,7 @@ int cudaStreamIsCapturing(void *s, int *status) { return (void)s, *status = 0; }
 int cudaEventCreateWithFlags(void **event, unsigned flags) { return (void)flags, make(event); }
 int cudaEventDestroy(void *e) { return (void)e, 0; }
 int cudaEventRecord(void *e, void *s) { return (void)e, (void)s, 0; }
+int cudaStreamWaitEvent(void *s, void *e, unsigned flags) { return (void)s, (void)e, (void)flags, 0; }
 int cudaEventQuery(void *e) { return (void)e, 0; }
 int cudaEventElapsedTime(float *ms, void *a, void *b) { return (void)a, (void)b, *ms = 1.0f, 0; }
 int cudaPeekAtLastError(void) { return 0; }

@@ -27,7 +27,10 @@ int main(void) {
     report("set device 9999", cudaSetDevice(9999));
     report("stale stream", cudaStreamSynchronize(stale));
     report("stale event", cudaEventRecord(stale, NULL));
+    report("stale event with flags", cudaEventRecordWithFlags(stale, NULL, 0));
     report("stale event waited for", cudaEventSynchronize(stale));
+    report("stale event waited for by a stream", cudaStreamWaitEvent(NULL, stale, 0));
+    report("stale event destroyed", cudaEventDestroy(stale));
     report("free of what nobody allocated", cudaFree(stale));
     report("null answer", cudaMalloc(NULL, 16));
     gpu_dim3 none = {0, 0, 0}, one = {1, 1, 1}, many = {2048, 1, 1};
@@ -45,6 +48,9 @@ int main(void) {
     CHECK(cudaEventRecord(event, stream));
     report("900 products", 0);
     report("event not ready", cudaEventQuery(event));
+    report("event waited for by a stream", cudaStreamWaitEvent(stream, event, 0));
+    report("stale stream that waits", cudaStreamWaitEvent(stale, event, 0));
+    report("event recorded on a stale stream", cudaEventRecord(event, stale));
     report("stream not ready", cudaStreamQuery(stream));
     float ms;
     report("elapsed time without timing", cudaEventElapsedTime(&ms, event, event));

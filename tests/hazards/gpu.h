@@ -54,6 +54,7 @@ enum { GPU_NOT_READY = 600, GPU_CAPTURE_GLOBAL = 0, GPU_NON_BLOCKING = 1, GPU_HO
     F(int, cudaGraphDestroy, (void *))                                                                          \
     F(int, cudaEventCreateWithFlags, (void **, unsigned))                                                       \
     F(int, cudaEventRecord, (void *, void *))                                                                   \
+    F(int, cudaEventRecordWithFlags, (void *, void *, unsigned))                                                \
     F(int, cudaEventQuery, (void *))                                                                            \
     F(int, cudaEventSynchronize, (void *))                                                                      \
     F(int, cudaEventElapsedTime, (float *, void *, void *))                                                     \

@@ -5,6 +5,7 @@ mod communicators;
 mod counts;
 mod device;
 mod exchange;
+mod exposed;
 mod graphs;
 mod kernels;
 mod ledger;

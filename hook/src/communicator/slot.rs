@@ -8,6 +8,7 @@ use std::{
 use xpu_shared::{
     id::CommunicatorId,
     ledger::{CommunicatorLine, Ledger},
+    sampling::Rate,
 };
 
 use super::{Name, Origin, name::SharedName, progress::Progress};
@@ -118,13 +119,13 @@ impl Slot {
         self.size() > 0 && self.device.load(Relaxed) != 0
     }
 
-    /// Whether what is launched now, the next collective or the next send or receive, is to be timed.
-    pub(crate) fn choose(&self, collective: bool) -> bool {
+    /// What is launched now, the next collective or the next send or receive, is to be timed, and stands for this rate.
+    pub(crate) fn choose(&self, collective: bool) -> Option<Rate> {
         let chances = &self.chances[usize::from(!collective)];
         chances.store(chances.load(Relaxed) + 1, Relaxed);
         let rate =
             if collective { rate::at(Class::Collective, &self.rate) } else { rate::of(Class::PointToPoint) };
-        rate.times(self.next(collective))
+        rate.times(self.next(collective)).then_some(rate)
     }
 
     /// How often that was asked.

@@ -11,6 +11,9 @@ use crate::{
 
 interpose! {
     fn cudaStreamDestroy(stream: cudaStream_t) -> c_int in CUDART, or MISSING, even off;
-    before |lane| lane.observer().communicators.stream_ends(stream);
+    before |lane| {
+        lane.observer().communicators.stream_ends(stream);
+        lane.observer().exposure.stream_ends(stream);
+    };
     after |_, (), _| {};
 }

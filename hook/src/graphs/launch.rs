@@ -70,6 +70,9 @@ impl Launch {
                     lane.counters.graphs.add(1);
                     if let Some(contents) = contents {
                         contents.count(lane);
+                        if contents.gemms > 0 {
+                            observer.exposure.multiplies_on(self.stream);
+                        }
                     }
                     self.executable.launched();
                 }

@@ -1,5 +1,7 @@
 //! What one communicator does in a group: it launches as one kernel, or nearly, and is timed as one.
 
+use xpu_shared::sampling::Rate;
+
 use super::{Message, share::Share};
 use crate::{
     lane::{Lane, Timing, monotonic},
@@ -14,6 +16,8 @@ pub(super) struct Interval {
     first: Message,
     share: Share,
     timing: Timing,
+    /// What it stands for, if it was to be timed.
+    chosen: Option<Rate>,
     timer: Option<TimerId>,
     /// When it was launched, in monotonic nanoseconds.
     at: u64,
@@ -23,7 +27,7 @@ pub(super) struct Interval {
 
 impl Interval {
     pub(super) fn of(first: Message, share: Share) -> Self {
-        Self { first, share, timing: Timing::Not, timer: None, at: 0, number: 0 }
+        Self { first, share, timing: Timing::Not, chosen: None, timer: None, at: 0, number: 0 }
     }
 
     pub(super) fn communicator(&self) -> u16 {
@@ -47,7 +51,8 @@ impl Interval {
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
-        if timeable && slot.choose(self.is_collective()) {
+        self.chosen = if timeable { slot.choose(self.is_collective()) } else { None };
+        if self.chosen.is_some() {
             self.at = monotonic();
             self.timing = lane.start_timing(self.first.stream);
             if matches!(self.timing, Timing::Not) {
@@ -84,6 +89,7 @@ impl Interval {
             collectives: self.share.collectives,
             at: self.at,
             timer,
+            exposed: self.chosen.filter(|_| self.first.holds_up_products(lane)),
         });
     }
 

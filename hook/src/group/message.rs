@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{collective::Operation, datatype::DataType};
+use xpu_shared::{collective::Operation, datatype::DataType, sampling::Rate};
 
 use crate::{graphs::CaptureId, lane::Lane, nccl::IN_PROGRESS, record::Record, timer::TimerId};
 
@@ -27,8 +27,8 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Gives it its number, and counts and records it as launched at this time.
-    pub(crate) fn launched(&self, lane: &Lane, timer: Option<TimerId>, result: c_int, at: u64) {
+    /// Gives it its number, and counts and records it as launched at this time. `timed` where it was, and what it stands for.
+    pub(crate) fn launched(&self, lane: &Lane, timed: Option<(TimerId, Rate)>, result: c_int, at: u64) {
         if let Some(capture) = self.captured {
             return self.kept(lane, capture, 1);
         }
@@ -40,6 +40,7 @@ impl Message {
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
             line.enqueue(slot.id(), 1);
         }
+        let holds_up = self.holds_up_products(lane);
         if !self.observed {
             return;
         }
@@ -51,13 +52,21 @@ impl Message {
             bus_bytes: self.bus_bytes,
             sequence,
             at,
-            timer,
+            timer: timed.map(|(timer, _)| timer),
+            exposed: timed.map(|(_, rate)| rate).filter(|_| holds_up),
         });
         if collective {
             lane.counters.collectives.add(1)
         } else {
             lane.counters.point_to_point.add(1)
         };
+    }
+
+    /// Says where it was launched. Whether products wait for it there.
+    pub(super) fn holds_up_products(&self, lane: &Lane) -> bool {
+        let observer = lane.observer();
+        let meets = observer.communicators.slot(self.communicator).size() > 1;
+        meets && observer.exposure.communicates_on(self.stream)
     }
 
     /// So many of its kind are in a graph now; they get their numbers when that is launched.

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
-use xpu_shared::{collective::Operation, datatype::DataType, ledger::Call};
+use xpu_shared::{collective::Operation, datatype::DataType, ledger::Call, sampling::Rate};
 
 use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 struct Ticket {
     message: Message,
     timing: Timing,
+    /// What it stands for, if it was to be timed.
+    chosen: Option<Rate>,
     queued: bool,
 }
 
@@ -59,22 +61,23 @@ fn begin(
         }
     }
     if lane.group(|group| group.is_open()) {
-        return Some(Ticket { message, timing: Timing::Not, queued: true });
+        return Some(Ticket { message, timing: Timing::Not, chosen: None, queued: true });
     }
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
-    if timeable && slot.choose(operation.is_collective()) {
+    let chosen = if timeable { slot.choose(operation.is_collective()) } else { None };
+    if chosen.is_some() {
         timing = lane.start_timing(stream);
         if matches!(timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
     }
-    Some(Ticket { message, timing, queued: false })
+    Some(Ticket { message, timing, chosen, queued: false })
 }
 
 fn end(lane: &Lane, ticket: Ticket, result: c_int) {
-    let Ticket { message, timing, queued } = ticket;
+    let Ticket { message, timing, chosen, queued } = ticket;
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
     let counts = message.operation.is_collective() && message.captured.is_none();
@@ -101,7 +104,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
         None
     };
     let evident = timer.is_none() && result == 0 && message.observed && message.captured.is_none();
-    message.launched(lane, timer, result, monotonic());
+    message.launched(lane, timer.zip(chosen), result, monotonic());
     if evident && line.is_some() {
         observer.completions.launched(lane, message.communicator, message.stream, slot.next(true) - 1);
     }

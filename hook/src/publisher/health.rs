@@ -9,6 +9,7 @@ use crate::{
     allocations::Allocations,
     budget,
     communicator::Communicators,
+    exposure::Exposure,
     graphs::Graphs,
     lane::Lane,
     observer::Observer,
@@ -32,6 +33,7 @@ impl Publisher {
                 + Allocations::MEMORY
                 + Graphs::MEMORY
                 + Communicators::MEMORY
+                + Exposure::MEMORY
                 + lanes * Lane::MEMORY
                 + self.fold.memory()) as u64,
             budget_ppm: budget::ppm(),

@@ -69,6 +69,7 @@ impl Publisher {
             kernels,
             memory: self.memory(),
             blocked: self.blocked(),
+            exposed_for: self.fold.exposed_for(self.observer),
             python: functions::totals(),
             device: self.fold.device_name().to_owned(),
             device_uuid: self.fold.device_uuid(),

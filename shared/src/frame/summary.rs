@@ -54,6 +54,9 @@ pub struct Summary {
     pub memory: MemoryTotals,
     /// Time the program's threads were held in calls that wait for the GPU; only of calls that were made.
     pub blocked: Vec<Blocked>,
+    /// Time that streams of products were held up by communication, since the rank started, estimated from a sample; `None` while
+    /// nothing tells, or where CUDA graphs hide it.
+    pub exposed_for: Option<Nanoseconds>,
     pub python: Option<PythonTotals>,
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
     pub device: String,

@@ -1,0 +1,103 @@
+//! Events: recorded on one stream, and waited for by another. Where products wait for communication, a sample of the waits is
+//! timed by how long their stream stood.
+
+use std::ffi::{c_int, c_uint};
+
+use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+
+use xpu_shared::sampling::Rate;
+
+use crate::{
+    exposure::WaitsFor,
+    interpose::{interpose, interpose_twins},
+    lane::{Lane, Timing},
+    rate::{self, Class},
+    record::Record,
+    runtime::{CUDART, MISSING},
+};
+
+/// A stream on its way to an event.
+#[derive(Debug)]
+enum Wait {
+    Other,
+    /// A stream without products waits for communication.
+    Follows,
+    /// One in so many of those that hold products up.
+    Chosen(Timing, Rate),
+}
+
+impl Wait {
+    /// Before the call.
+    #[inline]
+    fn begin(lane: &Lane, stream: cudaStream_t, event: cudaEvent_t) -> Self {
+        let observer = lane.observer();
+        lane.counters.ordered.add(1);
+        match observer.exposure.waits_for(event, stream) {
+            WaitsFor::Other => Self::Other,
+            // Waiting may make the stream part of a capture, where no event of ours may be.
+            _ if observer.may_capture() => Self::Other,
+            WaitsFor::Communication => Self::Follows,
+            WaitsFor::CommunicationWithProducts => {
+                let rate = rate::of(Class::Wait);
+                if !rate.times(lane.counters.waits.add(1)) {
+                    return Self::Other;
+                }
+                let timing = lane.start_timing(stream);
+                lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
+                Self::Chosen(timing, rate)
+            }
+        }
+    }
+
+    /// After it.
+    #[inline]
+    fn end(self, lane: &Lane, stream: cudaStream_t, result: c_int) {
+        match self {
+            Self::Other => {}
+            Self::Follows if result == 0 => lane.observer().exposure.follows(stream),
+            Self::Follows => {}
+            Self::Chosen(timing, _) if result != 0 => lane.drop_timing(timing),
+            Self::Chosen(timing, rate) => {
+                if let Some(timer) = lane.stop_timing(timing, stream) {
+                    lane.push(Record::Wait { rate, timer });
+                }
+            }
+        }
+    }
+}
+
+/// After the call.
+#[inline]
+fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, result: c_int) {
+    let observer = lane.observer();
+    lane.counters.ordered.add(1);
+    if result == 0 {
+        observer.exposure.recorded(event, stream);
+    }
+}
+
+interpose_twins! {
+    fn cudaStreamWaitEvent, cudaStreamWaitEvent_ptsz(
+        stream: cudaStream_t, event: cudaEvent_t, flags: c_uint,
+    ) -> c_int in CUDART, or MISSING;
+    before |lane| Wait::begin(lane, stream, event);
+    after |lane, wait, result| wait.end(lane, stream, result);
+
+    fn cudaEventRecord, cudaEventRecord_ptsz(
+        event: cudaEvent_t, stream: cudaStream_t,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| recorded(lane, event, stream, result);
+
+    fn cudaEventRecordWithFlags, cudaEventRecordWithFlags_ptsz(
+        event: cudaEvent_t, stream: cudaStream_t, flags: c_uint,
+    ) -> c_int in CUDART, or MISSING;
+    before |_lane| ();
+    after |lane, (), result| recorded(lane, event, stream, result);
+}
+
+interpose! {
+    fn cudaEventDestroy(event: cudaEvent_t) -> c_int in CUDART, or MISSING;
+    before |lane| lane.observer().exposure.event_ends(event);
+    after |_, (), _| {};
+}
