@@ -113,6 +113,10 @@ pub struct RankStatus {
     pub device: Option<DeviceStatus>,
     /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
     pub blocked_pct: Option<f64>,
+    /// Exposed communication: time in which its products were held up by NCCL operations, waiting for other ranks included, in
+    /// percent of the last half minute, estimated from a sample; `None` while nothing tells.
+    #[serde(default)]
+    pub exposed_pct: Option<f64>,
     /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
     pub overhead_pct: Option<f64>,
     pub budget_pct: Option<f64>,
@@ -323,6 +327,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
         device,
         blocked_pct: view.blocked().map(|share| share * 100.0),
+        exposed_pct: view.exposed().map(|share| share * 100.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
         gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),

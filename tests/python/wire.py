@@ -103,6 +103,7 @@ RANK_DIGEST = {
     "collective_rate": "byte",
     "memory_held": "int",
     "blocked_for": "int",
+    "exposed_for": ("option", "int"),
     "device": ("option", DEVICE_READING),
     "enabled": "byte",
     "blind": ("list", "string"),
@@ -113,6 +114,7 @@ PROGRESS = {
     "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
     "gemm_at_peak": ("option", "int"),
     "blocked_for": "int",
+    "exposed_for": ("option", "int"),
 }
 ADVANCE = {"moved": "int", "worked": "int", "paces": ("list", "int")}
 RANK_SNAPSHOT = {"info": RANK_INFO, "earlier": ("option", PROGRESS), "advance": ADVANCE, "digest": RANK_DIGEST}

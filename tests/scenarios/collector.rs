@@ -184,6 +184,7 @@ impl<'a> Collectors<'a> {
             collective_rate,
             memory_held: 60 << 30,
             blocked_for: nanoseconds(account.blocked),
+            exposed_for: None,
             device: Some(device::reading(self.setting, self.chance, rank, at)),
             enabled: life != Life::Ended,
             blind: Vec::new(),

@@ -86,6 +86,7 @@ fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, now: 
     survey.counter(all::TOKENS, labels, said(digest.work.tokens));
     survey.counter(all::SAMPLES, labels, said(digest.work.samples));
     survey.counter(all::BLOCKED, labels, digest.blocked_for.seconds());
+    survey.counter(all::EXPOSED, labels, digest.exposed_for.map(Nanoseconds::seconds));
     survey.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
     let launches = digest.launches;
     for (kind, count) in [

@@ -125,6 +125,7 @@ metrics! {
     LATENESS = Gauge Seconds "xpu_top_lateness" "How much later than the first rank this one came to its collectives, at the median";
     BUS_BANDWIDTH = Gauge BytesPerSecond "xpu_top_bus_bandwidth" "Bus bandwidth on the transfer alone, waiting left out, at the median of the latest timed collectives";
     BLOCKED = Counter Seconds "xpu_top_blocked" "Time threads were held in calls that wait for the GPU";
+    EXPOSED = Counter Seconds "xpu_top_exposed" "Time streams of products were held up by communication, estimated from a sample";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
     // Products.

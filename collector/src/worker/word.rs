@@ -54,6 +54,7 @@ impl Worker {
             collective_rate,
             memory_held: self.latest.memory.held,
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
+            exposed_for: self.latest.exposed_for,
             device: self.device.clone(),
             enabled,
             blind: self.blind(),

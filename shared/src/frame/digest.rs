@@ -48,6 +48,7 @@ pub struct Progress {
     pub work: Work,
     pub gemm_at_peak: Option<Nanoseconds>,
     pub blocked_for: Nanoseconds,
+    pub exposed_for: Option<Nanoseconds>,
 }
 
 impl Progress {
@@ -55,8 +56,8 @@ impl Progress {
     pub const WINDOW: usize = 30;
 
     pub fn of(digest: &RankDigest) -> Self {
-        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, .. } = *digest;
-        Self { heard, step_at, work, gemm_at_peak, blocked_for }
+        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, exposed_for, .. } = *digest;
+        Self { heard, step_at, work, gemm_at_peak, blocked_for, exposed_for }
     }
 }
 
@@ -113,6 +114,8 @@ pub struct RankDigest {
     pub memory_held: u64,
     /// Time threads were held in calls that wait for the GPU, since the rank started.
     pub blocked_for: Nanoseconds,
+    /// As [`super::Summary::exposed_for`].
+    pub exposed_for: Option<Nanoseconds>,
     /// Its GPU's health; `None` while it is not known which that is, or the management library does not tell.
     pub device: Option<DeviceReading>,
     pub enabled: bool,

@@ -17,6 +17,8 @@ pub struct Breakdown {
     pub collectives: Option<f64>,
     /// The part of that in which the rank waited for others; where all ranks' times are known.
     pub waiting: Option<f64>,
+    /// Products that were held up by communication: what of it nothing hides.
+    pub exposed: Option<f64>,
     /// Threads of the program that were held until the GPU was done; several may make it more than one.
     pub blocked: Option<f64>,
 }
@@ -30,6 +32,7 @@ impl Job {
             products: view.products_share(),
             collectives,
             waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
+            exposed: view.exposed(),
             blocked: view.blocked(),
         })
     }
@@ -81,6 +84,8 @@ mod tests {
         assert!(slow.products.unwrap() > 1.3 * other.products.unwrap(), "{slow:?} {other:?}");
         assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");
         assert!(other.waiting.unwrap() > 0.8 * other.collectives.unwrap(), "{other:?}");
+        let hidden = 1.0 - other.exposed.unwrap() / other.collectives.unwrap();
+        assert!((0.0..0.2).contains(&hidden) && slow.exposed < other.exposed, "{other:?} {slow:?}");
         assert!(slow.waiting.unwrap() < 0.2 * other.waiting.unwrap(), "{slow:?}");
         assert_eq!(job.breakdown(Rank(99)), None);
     }

@@ -201,6 +201,21 @@ fn work_is_told_by_rank_and_for_the_job() {
 }
 
 #[test]
+fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
+    let exposed = |of: fn(u64) -> Option<u64>| {
+        changed(|rank, second| rank.exposed_for = of(second).map(Nanoseconds)).ranks[0].exposed_pct
+    };
+    let share = |of| exposed(of).unwrap();
+    assert!((share(|second| Some(second * 120_000_000)) - 12.0).abs() < 1e-6);
+    // In the first seconds nobody communicated.
+    assert!((share(|second| (second > 12).then_some(second * 120_000_000)) - 12.0).abs() < 1e-6);
+    assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
+    assert_eq!(exposed(|_| None), None);
+    let idle = changed(|rank, _| (rank.gemm_flops, rank.exposed_for) = (1e15, Some(Nanoseconds(5))));
+    assert_eq!(idle.ranks[0].exposed_pct, None, "no product was held up: there was none");
+}
+
+#[test]
 fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
     let status = changed(|rank, second| {
         // Nothing was multiplied in the first seconds.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::RankView;
+use super::{RankView, intervals::WINDOW};
 use crate::{
     frame::{Progress, Work},
     unit::{Moment, Nanoseconds, Tflops},
@@ -116,6 +116,20 @@ impl RankView {
         let last = latest_first.next()?;
         let first = latest_first.take(digests).last().unwrap_or(last);
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
+    }
+
+    /// Exposed communication: the share of the last half minute in which its products were held up by it, as far as a sample tells;
+    /// waiting for other ranks is in it. `None` while nothing tells, and where it launched no product: none was held up then.
+    pub fn exposed(&self) -> Option<f64> {
+        let (first, last) = self.progress_ends()?;
+        let stands = self.intervals.len() == WINDOW
+            && self.intervals.ends().is_some_and(|(first, last)| first.arithmetic == last.arithmetic);
+        // It is known from the first communication on.
+        let first =
+            self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);
+        let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
+        // A long wait is told of when it is over.
+        share(held, last.heard.since(first.heard)).filter(|_| !stands).map(|share| share.min(1.0))
     }
 
     fn progress_ends(&self) -> Option<(&Progress, &Progress)> {
