@@ -4,11 +4,11 @@
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
 # PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device capture activity replay; of four or more: faults
+# hang overhead memory device capture activity exposed replay; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
-parts=${*:-watch agree counts kernels same hang overhead memory device capture activity replay}
+parts=${*:-watch agree counts kernels same hang overhead memory device capture activity exposed replay}
 here=$(dirname "$(realpath "$0")")
 train=${TRAIN:-$here/train.py}
 export PATH="$programs:$PATH" PYTHONUNBUFFERED=1
@@ -189,6 +189,14 @@ capture() {
 activity() {
     for kind in ${ACTIVITIES:-ddp fsdp}; do
         XPU_TOP_CUPTI=1 run activity activity.py xpu-top "$kind" "$out" 2>>"$out/activity.err" | tee -a "$out/activity.jsonl"
+    done
+}
+
+# Exposed communication as it is told live, beside a capture's and torch.profiler's.
+exposed() {
+    for kind in ${EXPOSED:-ddp fsdp}; do
+        XPU_TOP_CUPTI=1 run exposed exposed.py xpu-top "$kind" "$out/exposed-$kind.bin" "${SECONDS_LIVE:-40}" 2>>"$out/exposed.err" \
+            | tee -a "$out/exposed.jsonl"
     done
 }
 
