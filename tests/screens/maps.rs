@@ -12,8 +12,19 @@ fn lateness_and_step_time_are_a_key_away() {
     let screen = lab.keys("m").screen(132, 40);
     screen.shows("lateness ms").shows("step time ms").shows("highest rank").hides("NCCL bus GB/s");
     golden("lateness", &screen);
-    lab.keys("mmmm").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
-    lab.keys("M").screen(132, 40).shows("GPU %").shows("memory GiB");
+    lab.keys("mmmmm").screen(132, 40).shows("GEMM TFLOPS over GEMM time").shows("NCCL bus GB/s");
+    lab.keys("MM").screen(132, 40).shows("GPU %").shows("memory GiB");
+}
+
+/// Those that wait for a slow rank have more of it, and it has less.
+#[test]
+fn communication_that_products_wait_for_is_the_last_of_them() {
+    let mut lab = one_slow();
+    let screen = lab.keys("M").screen(132, 40);
+    screen.shows("exposed comm % GEMMs wait for NCCL").shows("GEMM TFLOPS over GEMM time");
+    golden("exposed", &screen);
+    lab.keys("m:metric exposed<Enter>").screen(132, 40).shows("exposed comm %");
+    lab.keys("/exposed<12<Enter>").screen(132, 40).shows("1 of 64");
 }
 
 #[test]
@@ -42,8 +53,9 @@ fn of_gpus_no_driver_tells_of_nothing_is_shown() {
     let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
     digest.ranks.iter_mut().for_each(|rank| (rank.device, rank.gemm_at_peak) = (None, None));
     lab.arrive(frames);
-    lab.screen(132, 40).shows("late ms").shows("1 of 2, m").hides("SM MHz").hides("°C");
+    lab.screen(132, 40).shows("late ms").shows("1 of 3, m").hides("SM MHz").hides("°C");
     lab.keys("m").screen(132, 40).shows("lateness ms").shows("step time ms");
+    lab.keys("m").screen(132, 40).shows("exposed comm %").shows("GEMM TFLOPS");
     lab.keys("m").screen(132, 40).shows("GEMM TFLOPS").shows("NCCL bus GB/s");
 }
 

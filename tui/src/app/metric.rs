@@ -17,6 +17,8 @@ pub enum Metric {
     Temperature,
     Busy,
     Memory,
+    /// By itself, and so beside the first: what products reach, and how long they are held up.
+    Exposed,
 }
 
 /// Which quantities the heatmaps show. Those no rank has a figure of are passed over.
@@ -71,7 +73,7 @@ impl Maps {
 }
 
 impl Metric {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Gemm,
         Self::Bus,
         Self::Lateness,
@@ -82,6 +84,7 @@ impl Metric {
         Self::Temperature,
         Self::Busy,
         Self::Memory,
+        Self::Exposed,
     ];
 
     /// As it is said with `:metric`, and in a filter.
@@ -97,6 +100,7 @@ impl Metric {
             Self::Temperature => "temp",
             Self::Busy => "util",
             Self::Memory => "mem",
+            Self::Exposed => "exposed",
         }
     }
 
@@ -112,6 +116,7 @@ impl Metric {
             Self::Temperature => "GPU °C",
             Self::Busy => "GPU %",
             Self::Memory => "memory GiB",
+            Self::Exposed => "exposed comm %",
         }
     }
 
@@ -127,6 +132,7 @@ impl Metric {
             Self::Temperature => " of its core ",
             Self::Busy => " with any kernel running ",
             Self::Memory => " of all processes ",
+            Self::Exposed => " GEMMs wait for NCCL ",
         }
     }
 
@@ -135,7 +141,7 @@ impl Metric {
             Self::Gemm => "TFLOPS",
             Self::Bus => "GB/s",
             Self::Lateness | Self::StepTime => "ms",
-            Self::Peak | Self::Busy => "%",
+            Self::Peak | Self::Busy | Self::Exposed => "%",
             Self::Clock => "MHz",
             Self::Power => "W",
             Self::Temperature => "°C",
@@ -147,7 +153,7 @@ impl Metric {
     pub fn worse(self) -> Worse {
         match self {
             Self::Gemm | Self::Bus | Self::Peak | Self::Clock | Self::Power | Self::Busy => Worse::Low,
-            Self::Lateness | Self::StepTime | Self::Temperature | Self::Memory => Worse::High,
+            Self::Lateness | Self::StepTime | Self::Temperature | Self::Memory | Self::Exposed => Worse::High,
         }
     }
 
@@ -175,6 +181,7 @@ impl Metric {
             Self::Temperature => device?.temperature_c.map(f64::from),
             Self::Busy => device?.gpu_pct.map(f64::from),
             Self::Memory => device?.memory_used_bytes.map(|bytes| bytes as f64 / f64::from(1 << 30)),
+            Self::Exposed => row.status.exposed_pct,
         }
     }
 }
@@ -185,16 +192,16 @@ mod tests {
 
     #[test]
     fn a_key_goes_through_all_that_is_known_and_comes_back() {
-        let told = Metric::ALL;
+        let told = &Metric::ALL[..Metric::ALL.len() - 1];
         let mut maps = Maps::default();
         let mut seen = Vec::new();
-        for _ in 0..Maps::pages(&told) {
-            seen.extend(maps.metrics(&told));
-            maps = maps.next(&told);
+        for _ in 0..Maps::pages(told) {
+            seen.extend(maps.metrics(told));
+            maps = maps.next(told);
         }
         assert_eq!((seen, maps), (told.to_vec(), Maps::default()));
-        assert_eq!(maps.previous(&told).metrics(&told), [Metric::Busy, Metric::Memory]);
-        assert_eq!(maps.previous(&told).next(&told), maps);
+        assert_eq!(maps.previous(told).metrics(told), [Metric::Busy, Metric::Memory]);
+        assert_eq!(maps.previous(told).next(told), maps);
     }
 
     #[test]

@@ -114,6 +114,7 @@ fn middle(job: &Job, ranks: &BTreeSet<Rank>) -> Breakdown {
         products: of(|one| one.products),
         collectives: of(|one| one.collectives),
         waiting: of(|one| one.waiting),
+        exposed: of(|one| one.exposed),
         blocked: of(|one| one.blocked),
     }
 }

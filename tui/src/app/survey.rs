@@ -226,9 +226,13 @@ impl Survey {
     }
 
     /// What differences are measured against, if not the median: the usual lateness is next to nothing, and what counts is its
-    /// share of a step.
+    /// share of a step. So may exposed communication be, which is a share of all time.
     pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
-        self.usual_step.map(Nanoseconds::milliseconds).filter(|_| metric == Metric::Lateness)
+        match metric {
+            Metric::Lateness => self.usual_step.map(Nanoseconds::milliseconds),
+            Metric::Exposed => Some(100.0),
+            _ => None,
+        }
     }
 
     /// The quantities of which any rank has a figure, and those whose absence is told.

@@ -102,6 +102,7 @@ pub const FIELDS: &[Field] = &[
         Some(f64::from(of.status.device.as_ref()?.xids?))
     }),
     number(&["blocked"], PERCENT, "time held in calls that wait for the GPU", |of| of.status.blocked_pct),
+    number(&["exposed"], PERCENT, "time its products wait for NCCL", |of| of.status.exposed_pct),
     number(&["tokens"], PER_SECOND, "tokens a second", |of| of.status.tokens_per_s),
     number(&["loss"], NONE, "the last loss it told of", |of| of.status.loss),
     number(&["overhead"], PERCENT, "time that timing takes", |of| of.status.overhead_pct),

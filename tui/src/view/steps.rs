@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Lines of what a step is made of, and those of a line that says something.
-const PARTS: u16 = 4;
+const PARTS: u16 = 5;
 const LEAST: u16 = 4;
 
 /// Columns of the spread, beside what a step is made of.
@@ -48,8 +48,8 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         Room::Wide => {
             [Constraint::Length(below.height * 4 / 10), Constraint::Length(frame + 7), Constraint::Fill(1)]
         }
-        Room::Medium => [Constraint::Length(7 + changes), Constraint::Length(8), Constraint::Fill(1)],
-        _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(5), Constraint::Fill(1)],
+        Room::Medium => [Constraint::Length(7 + changes), Constraint::Length(PARTS + 4), Constraint::Fill(1)],
+        _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(PARTS + 1), Constraint::Fill(1)],
     };
     let [course, parts, ranks] = Layout::vertical(heights).areas(below);
     line::draw(app, room, course, buffer);
@@ -59,7 +59,8 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         breakdown::draw(app, room, left, buffer);
         spread::draw(app, room, right, buffer);
     } else {
-        let [upper, lower] = Layout::vertical([Constraint::Length(5), Constraint::Fill(1)]).areas(parts);
+        let [upper, lower] =
+            Layout::vertical([Constraint::Length(PARTS + 1), Constraint::Fill(1)]).areas(parts);
         breakdown::draw(app, room, upper, buffer);
         spread::draw(app, room, lower, buffer);
     }

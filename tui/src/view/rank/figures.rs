@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// In the order they are asked for.
-const METRICS: [Metric; 10] = [
+const METRICS: [Metric; 11] = [
     Metric::Gemm,
     Metric::StepTime,
     Metric::Lateness,
     Metric::Bus,
+    Metric::Exposed,
     Metric::Peak,
     Metric::Clock,
     Metric::Power,

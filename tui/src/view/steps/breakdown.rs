@@ -8,9 +8,12 @@ use ratatui::{
 };
 use xpu_shared::unit::Nanoseconds;
 
-use super::super::{
-    headline,
-    panel::{self, Title},
+use super::{
+    super::{
+        headline,
+        panel::{self, Title},
+    },
+    PARTS,
 };
 use crate::{app::App, figure, glyph, palette::Role, widget::wrap::cut, width::Room};
 
@@ -54,7 +57,7 @@ pub(super) fn bars(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     headline::lines(&lines, area, buffer);
 }
 
-fn parts(app: &App) -> [Part; 4] {
+fn parts(app: &App) -> [Part; PARTS as usize] {
     let one = &app.steps.breakdown;
     let whole =
         |share: Option<f64>, role| share.map(|share| (share, glyph::SOLID, role)).into_iter().collect();
@@ -62,8 +65,9 @@ fn parts(app: &App) -> [Part; 4] {
     let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
     let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
     let percent = |share: f64| format!("{} %", figure::tenths(share * 100.0));
-    // What is both may overlap: only this much is surely neither.
-    let rest = one.products.zip(one.collectives).map(|(products, others)| (1.0 - products - others).max(0.0));
+    // Products do not run while they are held up. Where that is not known the two may overlap: only this much is surely neither.
+    let beside = one.exposed.or(one.collectives);
+    let rest = one.products.zip(beside).map(|(products, others)| (1.0 - products - others).max(0.0));
     [
         Part {
             label: "GEMM",
@@ -83,10 +87,17 @@ fn parts(app: &App) -> [Part; 4] {
             },
         },
         Part {
+            label: "exposed",
+            pieces: whole(one.exposed, Role::Warning),
+            share: one.exposed,
+            least: false,
+            means: "NCCL that GEMMs wait for".to_owned(),
+        },
+        Part {
             label: "neither",
             pieces: rest.map(|rest| (rest, glyph::UNCLEAR, Role::Faint)).into_iter().collect(),
             share: rest,
-            least: true,
+            least: one.exposed.is_none(),
             means: "other kernels, copies, host".to_owned(),
         },
         Part {
