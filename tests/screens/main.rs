@@ -24,7 +24,7 @@ mod steps;
 use expect_test::expect_file;
 use ratatui::style::Color;
 use xpu_shared::{
-    frame::{Body, Event, Frame, Life},
+    frame::{Body, Event, Frame, Life, Xid},
     id::{CommunicatorId, Pid, Rank},
     simulation::Simulation,
 };
@@ -84,7 +84,7 @@ fn the_overview_at_each_size() {
         let name = format!("overview-{width}x{height}");
         golden(&name, &lab.screen(width, height));
     }
-    golden("overview", &lab.keys("oooooj").screen(132, 40));
+    golden("overview", &lab.keys("ooooooj").screen(132, 40));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_host_that_is_down_is_named_and_its_ranks_grey_out() {
     let gone = lab.simulation().host(2);
     lab.link(2, Link::Down { why: "no answer on port 18891 for 12 s".to_owned() });
     let mut lab = lab.run_only(12, |frame| frame.host != gone);
-    let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
+    let screen = lab.keys(&"o".repeat(14)).screen(132, 40);
     screen
         .shows("1 host unreachable: gpu-003")
         .shows("◷ 12 s")
@@ -223,7 +223,7 @@ fn a_rank_that_died_is_a_finding_in_words() {
     let mut frame = lab.simulation().digests(1_841).remove(2);
     frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
     lab.arrive(vec![frame]);
-    let screen = lab.keys(&"o".repeat(13)).screen(132, 40);
+    let screen = lab.keys(&"o".repeat(14)).screen(132, 40);
     screen.shows("✖ A RANK IS GONE, 0 s").shows("✖ RANK GONE 0 s").shows("✖ exited");
     screen.shows("rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago");
     golden("rank-died", &screen);
@@ -253,14 +253,50 @@ fn too_small_a_terminal_still_says_the_most_important_figure() {
 fn selecting_and_sorting_move_what_they_should() {
     let mut lab = one_slow();
     lab.screen(80, 24).hides("▌");
-    lab.keys("j").screen(80, 24).shows("▌    0");
-    lab.keys("jj<PgDn>").screen(80, 24).shows("▌   12");
+    // Whom the finding names, then the others by rank.
+    lab.keys("j").screen(80, 24).shows("▌   37");
+    lab.keys("jjj<PgDn>").screen(80, 24).shows("▌   12");
     lab.keys("G").screen(80, 24).shows("▌   63").shows("of 64");
-    lab.keys("g<Up>").screen(80, 24).shows("▌    0");
+    lab.keys("g<Up>").screen(80, 24).shows("▌   37");
+    // Who sorts has them as asked for.
+    lab.keys("og").screen(80, 24).shows("▌    0").shows("rank↑");
     // By TFLOPS, worst first.
     lab.keys("ooooog").screen(80, 24).shows("▌   37").shows("TFLOPS↑");
     lab.keys("O").screen(80, 24).shows("TFLOPS↓");
     lab.keys("<Esc>").screen(80, 24).hides("▌");
+}
+
+/// Who is named in the sentence is in the table under it, however many ranks there are and however it is looked at.
+#[test]
+fn a_rank_that_a_finding_names_is_in_sight() {
+    let mut lab = one_slow();
+    for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
+        lab.screen(width, height).shows("   37  gpu-005");
+    }
+    one_of_a_thousand(Depth::None).screen(132, 40).shows("  517  gpu-065").shows("    0  gpu-001");
+    // What is left out by a filter stays so, and what is folded comes first with its worst.
+    lab.keys("/rank<8<Enter>").screen(132, 40).hides("   37  gpu-005");
+    lab.keys("/<C-u>rank<40<Enter>").screen(132, 40).shows("   37  gpu-005");
+    let screen = lab.keys("/<C-u><Enter>F").screen(132, 40);
+    let lines = screen.text();
+    let place = |host: &str| lines.rfind(&format!("{host} ×8")).expect(host);
+    assert!(place("gpu-005") < place("gpu-001"), "{lines}");
+    // Who sorts is obeyed.
+    lab.keys("FFF").screen(132, 40).shows("   37  gpu-005");
+    lab.keys(":sort rank<Enter>").screen(132, 40).hides("   37  gpu-005").shows("rank↑");
+    lab.keys(":sort findings<Enter>").screen(132, 40).shows("   37  gpu-005");
+}
+
+/// A GPU in trouble has its rank named, though that rank does what it should.
+#[test]
+fn a_rank_with_a_troubled_gpu_is_in_sight_and_says_so() {
+    let mut lab = Lab::new(Simulation::new(7, 8, 8));
+    let mut frames = lab.simulation().digests(1_841);
+    let Body::Digest(digest) = &mut frames[7].body else { unreachable!() };
+    let device = digest.ranks[2].device.as_mut().expect("the driver tells of it");
+    (device.xids, device.last_xid) = (Some(1), Some(Xid { code: 79, at: device.read }));
+    lab.arrive(frames);
+    lab.screen(132, 40).shows("   58  gpu-008").shows("▲ gpu");
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_told() {
         golden(&format!("fold-hosts-{width}x{height}"), &screen);
     }
     // Who sorts by lateness sees the latest of each; Enter shows the rank itself.
-    lab.keys("ooooooo").screen(132, 40).shows("by lateness ms");
+    lab.keys("oooooooo").screen(132, 40).shows("by lateness ms");
     lab.keys("gG<Enter>").screen(132, 40).shows("Rank ");
     lab.keys("<Esc>xF").screen(132, 40).shows("Ranks ").hides("×8");
 }

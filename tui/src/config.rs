@@ -110,7 +110,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "sort",
         means: "The order of the ranks, as after `:sort`: \"late\", \"tflops reversed\".",
-        usual: "\"rank\"",
+        usual: "\"findings\"",
         read: |value, config| {
             config.sort = Some(spoken::sort(text(value)?).map_err(|fault| fault.what)?);
             Ok(())

@@ -3,7 +3,7 @@
 
 mod ascii;
 
-use xpu_shared::{stack::Class, status::RankState};
+use xpu_shared::{finding::Kind, stack::Class, status::RankState};
 
 use crate::palette::Role;
 pub(crate) use ascii::spell;
@@ -45,6 +45,9 @@ pub const CLOSED: &str = "▶";
 /// Heights of a sparkline, lowest first. The two highest are left out: lines below each other must not touch.
 pub const BARS: [char; 6] = ['▁', '▂', '▃', '▄', '▅', '▆'];
 
+/// In place of bars that are all alike.
+pub const LEVEL: &str = "─";
+
 /// A cell of a plot, from an eighth of its height to all of it.
 pub const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -74,6 +77,16 @@ pub fn state(state: RankState) -> (&'static str, &'static str, Role) {
         RankState::Hung => (ALARM, "hung", Role::Alarm),
         RankState::Silent => (STALE, "silent", Role::Warning),
         RankState::Exited => (ALARM, "exited", Role::Alarm),
+    }
+}
+
+/// What a finding is about that names a rank which does what it should.
+pub fn named(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Device => "gpu",
+        Kind::SlowLink => "link",
+        Kind::SlowRank | Kind::Regression => "slow",
+        Kind::Exited | Kind::Hang => "named",
     }
 }
 

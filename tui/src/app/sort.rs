@@ -4,12 +4,14 @@ use std::cmp::Ordering;
 
 use xpu_shared::status::RankStatus;
 
-use super::{Metric, Row};
+use super::{Metric, Row, Urgency};
 
-/// What can be sorted by, in the order of the table's columns.
+/// What can be sorted by: what is wrong, which is no column, and the table's columns in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
+    /// Ranks that findings name first, then those in trouble, then the others: the list as nobody has ordered it.
     #[default]
+    Findings,
     Rank,
     Host,
     Pid,
@@ -27,7 +29,8 @@ pub enum Column {
 }
 
 impl Column {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
+        Self::Findings,
         Self::Rank,
         Self::Host,
         Self::Pid,
@@ -50,6 +53,7 @@ impl Column {
     /// As it is said with `:sort`, and in a filter.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Findings => "findings",
             Self::Rank => "rank",
             Self::Host => "host",
             Self::Pid => "pid",
@@ -70,6 +74,7 @@ impl Column {
     /// As the table's head has it; units included.
     pub fn title(self) -> &'static str {
         match self {
+            Self::Findings => "findings",
             Self::Rank => "rank",
             Self::Host => "host",
             Self::Pid => "pid",
@@ -99,7 +104,7 @@ impl Column {
             Self::Power => Metric::Power,
             Self::Temperature => Metric::Temperature,
             Self::Memory => Metric::Memory,
-            Self::Rank | Self::Host | Self::Pid | Self::Step | Self::State => return None,
+            Self::Findings | Self::Rank | Self::Host | Self::Pid | Self::Step | Self::State => return None,
         })
     }
 
@@ -116,6 +121,7 @@ impl Column {
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
         match self {
+            Self::Findings => one.urgency().cmp(&other.urgency()),
             Self::Rank => Ordering::Equal,
             Self::Host => a.host.cmp(&b.host),
             Self::Pid => a.pid.cmp(&b.pid),
@@ -167,6 +173,15 @@ impl Sort {
         self.column.large_first() == self.reversed
     }
 
+    /// How many of the first rows listed are there because something is wrong with them; none if that is all there are.
+    pub fn set_off(self, order: &[usize], rows: &[Row]) -> usize {
+        if self != Self::default() {
+            return 0;
+        }
+        let calm = order.partition_point(|&row| rows[row].urgency() < Urgency::Calm);
+        if calm < order.len() { calm } else { 0 }
+    }
+
     /// Indices of the rows as they are listed; equal ones by rank.
     pub fn order(self, rows: &[Row]) -> Vec<usize> {
         self.arrange((0..rows.len()).collect(), rows)
@@ -186,6 +201,8 @@ impl Sort {
 
 #[cfg(test)]
 mod tests {
+    use xpu_shared::{finding::Kind, frame::Life, status::RankState};
+
     use super::*;
     use crate::app::survey::tests::row;
 
@@ -202,6 +219,24 @@ mod tests {
         assert_eq!(listed(Column::Late, false), [2, 0, 3, 1]);
         assert_eq!(listed(Column::Rank, false), [0, 1, 2, 3]);
         assert_eq!(listed(Column::Rank, true), [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn who_is_in_trouble_comes_first_by_rank_until_somebody_sorts() {
+        let mut rows: Vec<_> = (0..6).map(|rank| row(rank, "a")).collect();
+        rows[4].named = Some(Kind::SlowRank);
+        rows[2].named = Some(Kind::Device);
+        rows[1].status.state = RankState::Silent;
+        // Who ended in an orderly way is in no trouble.
+        (rows[5].life, rows[5].status.state) = (Life::Ended, RankState::Exited);
+        let sort = Sort::default();
+        let order = sort.order(&rows);
+        assert_eq!((order.as_slice(), sort.set_off(&order, &rows)), (&[2, 4, 1, 0, 3, 5][..], 3));
+        let by_rank = Sort { column: Column::Rank, reversed: false };
+        let order = by_rank.order(&rows);
+        assert_eq!((order.as_slice(), by_rank.set_off(&order, &rows)), (&[0, 1, 2, 3, 4, 5][..], 0));
+        rows.iter_mut().for_each(|row| row.named = Some(Kind::Hang));
+        assert_eq!(sort.set_off(&sort.order(&rows), &rows), 0);
     }
 
     #[test]

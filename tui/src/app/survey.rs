@@ -22,8 +22,8 @@ use super::{Bundle, Fold, Inspection, Metric, Odd, Seats, Sort};
 use crate::{filter::Filter, widget::scale::Scale};
 
 pub use list::Sifted;
-pub use row::Row;
 pub(super) use row::STALE;
+pub use row::{Row, Urgency};
 
 /// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
 /// report between two pictures of ten thousand ranks, and twice over.
@@ -44,6 +44,8 @@ pub struct Survey {
     seated: Option<(usize, u32)>,
     /// What is listed: rows, or the worst row of each bundle; those left out are not among them.
     pub order: Vec<usize>,
+    /// How many of the first listed are there because something is wrong with them.
+    pub set_off: usize,
     /// What came of the filter, while there is one.
     pub sifted: Option<Sifted>,
     /// Empty unless ranks are folded.

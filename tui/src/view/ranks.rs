@@ -10,7 +10,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::{status::RankState, unit::Nanoseconds};
 
-use super::prompt;
+use super::{panel::window, prompt};
 use crate::{
     action::Action,
     app::{App, Bundle, Column, Fold, Metric, Row, Sort},
@@ -19,6 +19,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     widget::{
+        ends,
         scale::ALIKE,
         sparkline,
         wrap::{cut, flush_left, flush_right},
@@ -62,7 +63,8 @@ struct Place {
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let palette = app.palette;
     // A short list has a short frame.
-    let rows = u16::try_from(app.survey.order.len().max(1)).unwrap_or(u16::MAX);
+    let rows = app.survey.order.len().max(1) + usize::from(app.survey.set_off > 0);
+    let rows = u16::try_from(rows).unwrap_or(u16::MAX);
     let area = Rect { height: area.height.min(rows.saturating_add(3)), ..area };
     let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
     let block =
@@ -71,12 +73,15 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     if inner.height < 2 {
         return;
     }
-    let visible = usize::from(inner.height) - 1;
     let order = &app.survey.order;
     let at = app.selected.and_then(|rank| app.survey.listed(app.survey.row_of(rank)?));
-    // The selected row stays in the middle, so that scrolling needs no memory.
-    let first = at.map_or(0, |at| at.saturating_sub(visible / 2)).min(order.len().saturating_sub(visible));
-    let shown = &order[first..(first + visible).min(order.len())];
+    let rule = Some(app.survey.set_off).filter(|&set_off| set_off > 0);
+    let line_of = |at: usize| at + usize::from(rule.is_some_and(|rule| at >= rule));
+    let lines =
+        window(at.map(line_of), order.len() + usize::from(rule.is_some()), usize::from(inner.height) - 1);
+    let is_seen = |at: &usize| lines.contains(&line_of(*at));
+    let first = (0..order.len()).find(is_seen).unwrap_or(0);
+    let shown = &order[first..first + (first..order.len()).take_while(is_seen).count()];
     let range = match &app.survey.sifted {
         Some(_) if order.is_empty() => format!(" {} ", prompt::matched(app)),
         sifted => format!(
@@ -101,9 +106,13 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
     let places = places(app, usize::from(table.width));
     head(app, &places, table, buffer, hits);
-    for (at_line, (&index, y)) in shown.iter().zip(inner.y + 1..).enumerate() {
-        let row = &app.survey.rows()[index];
-        let selected = at == Some(first + at_line);
+    let y_of = |line: usize| inner.y + 1 + (line - lines.start) as u16;
+    if let Some(rule) = rule.filter(|rule| lines.contains(rule)) {
+        ends::rule(palette.of(Role::Faint), Rect { y: y_of(rule), height: 1, ..inner }, buffer);
+    }
+    for (nth, &index) in (first..).zip(shown) {
+        let (row, y) = (&app.survey.rows()[index], y_of(line_of(nth)));
+        let selected = at == Some(nth);
         if let Some(bundle) = app.survey.bundle_of(index) {
             let ground = if selected { palette.selected() } else { palette.of(Role::Strong) };
             let text = cut(&lead(bundle), LEAD);
@@ -151,7 +160,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         app.survey.rows().iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, HOST);
     let place = |column| {
         let (width, right) = match column {
-            Column::Rank => (6, true),
+            Column::Findings | Column::Rank => (6, true),
             Column::Host => (host, false),
             Column::Pid => (8, true),
             Column::Step => (9, true),
@@ -170,7 +179,10 @@ fn places(app: &App, width: usize) -> Vec<Place> {
     };
     // Where no driver tells of the GPUs there is nothing to leave room for.
     let told = app.survey.rows().iter().any(|row| row.status.device.is_some());
-    let columns = Column::ALL.into_iter().filter(|column| told || !Column::DEVICE.contains(column));
+    let columns = Column::ALL.into_iter().filter(|column| match column {
+        Column::Findings => false,
+        column => told || !Column::DEVICE.contains(column),
+    });
     let mut places: Vec<_> = columns.map(place).collect();
     for spare in SPARE {
         let taken: usize = places.iter().map(|place| place.width + 1).sum();
@@ -239,7 +251,9 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         let low = row.is_fresh()
             && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
         let style = palette.of(if low { Role::Warning } else { Role::Faint });
-        buffer.set_stringn(x, area.y, sparkline::bars(&history, full, left), left, ground.patch(style));
+        let bars = sparkline::bars(&history, full, left);
+        let bars = if low { bars } else { sparkline::calm(bars) };
+        buffer.set_stringn(x, area.y, bars, left, ground.patch(style));
     }
 }
 
@@ -257,7 +271,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         (value, _) => known(value.map(figure::tenths)),
     };
     match column {
-        Column::Rank => (status.rank.to_string(), Role::Strong),
+        Column::Findings | Column::Rank => (status.rank.to_string(), Role::Strong),
         Column::Host => (cut(status.host.as_str(), HOST), Role::Text),
         Column::Pid => (status.pid.to_string(), Role::Muted),
         Column::Step => known(status.step.map(|step| figure::count(step.0))),
@@ -283,6 +297,9 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
             }
             if !status.enabled && status.state == RankState::Ok {
                 return (format!("{} off", glyph::OFF), Role::Warning);
+            }
+            if let (RankState::Ok, Some(kind)) = (status.state, row.named) {
+                return (format!("{WARNING} {}", glyph::named(kind)), Role::Warning);
             }
             let (glyph, word, role) = glyph::state(status.state);
             (format!("{glyph} {word}"), role)

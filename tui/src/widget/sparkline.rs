@@ -1,6 +1,6 @@
 //! A short history as a row of bars.
 
-use crate::glyph::BARS;
+use crate::glyph::{BARS, LEVEL};
 
 /// The values as `width` bars at most, the newest last; several values in one bar are shown by their mean.
 ///
@@ -25,9 +25,22 @@ pub fn bars(values: &[f32], full: f32, width: usize) -> String {
     (0..bars).map(bar).collect()
 }
 
+/// The same as a thin line where all bars are alike: nothing happened, and nothing draws the eye.
+pub fn calm(bars: String) -> String {
+    let mut letters = bars.chars();
+    let first = letters.next();
+    if letters.all(|bar| Some(bar) == first) { LEVEL.repeat(bars.chars().count()) } else { bars }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_change_is_a_thin_line() {
+        assert_eq!((calm("▆▆▆▆".to_owned()).as_str(), calm("▆▆▅▆".to_owned()).as_str()), ("────", "▆▆▅▆"));
+        assert_eq!(calm(String::new()), "");
+    }
 
     #[test]
     fn noise_is_flat_and_a_loss_is_not() {

@@ -35,10 +35,11 @@ impl Survey {
             wanted.sort.order(&self.rows)
         };
         self.order.retain(|&row| !self.rows[row].aside);
+        self.set_off = wanted.sort.set_off(&self.order, &self.rows);
         self.bundles = bundles;
     }
 
-    /// By state, and of those in the same state by what is looked at.
+    /// By state, then what a finding names, and of those that are alike by what is looked at.
     fn worst_of(&self, rows: &[usize]) -> Option<usize> {
         let scale = self.scale(self.judge);
         let badness = |row: usize| {
@@ -47,7 +48,8 @@ impl Survey {
         };
         let worse = |one: usize, other: usize| {
             let states = self.rows[other].severity().cmp(&self.rows[one].severity());
-            if states.then(badness(other).total_cmp(&badness(one))).is_gt() { other } else { one }
+            let named = self.rows[other].named.is_some().cmp(&self.rows[one].named.is_some());
+            if states.then(named).then(badness(other).total_cmp(&badness(one))).is_gt() { other } else { one }
         };
         rows.iter().copied().reduce(worse)
     }

@@ -83,6 +83,15 @@ impl Survey {
         }
         for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
             row.status.state = finding::state(&self.findings, rank, view);
+            row.named = None;
+        }
+        // The worst comes first among them, and so has the last word here.
+        for finding in self.findings.iter().rev() {
+            for &rank in &finding.ranks {
+                if let Ok(at) = self.rows.binary_search_by_key(&rank, |row| row.status.rank) {
+                    self.rows[at].named = Some(finding.kind);
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use xpu_shared::{
+    finding::Kind,
     frame::Life,
     id::{JobName, Rank},
     job::{Job, RankView},
@@ -15,6 +16,17 @@ use crate::filter::Subject;
 /// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
 pub(in crate::app) const STALE: Duration = Duration::from_secs(5);
 
+/// Who is to be seen first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A finding speaks of it.
+    Named,
+    /// Nothing is heard of it, or it is gone.
+    Troubled,
+    /// It does what it should, or waits for others.
+    Calm,
+}
+
 /// One rank.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -23,6 +35,8 @@ pub struct Row {
     pub(super) heard: Moment,
     /// Since it was last heard of.
     pub age: Duration,
+    /// What the worst finding that names it is about.
+    pub named: Option<Kind>,
     /// The filter leaves it out.
     pub aside: bool,
     /// What was known of the rank when its figures were worked out.
@@ -33,7 +47,7 @@ impl Row {
     pub(super) fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
         let status = status::rank_line(job, rank, view);
         let (life, heard, of) = (view.life(), view.heard(), view.changed());
-        Self { status, life, heard, age: Duration::ZERO, aside: false, of }
+        Self { status, life, heard, age: Duration::ZERO, named: None, aside: false, of }
     }
 
     /// Whether nothing is known of the rank that is not in its figures.
@@ -50,6 +64,16 @@ impl Row {
     pub fn severity(&self) -> RankState {
         let old = self.life == Life::Alive && !self.is_fresh();
         if old { self.status.state.max(RankState::Silent) } else { self.status.state }
+    }
+
+    /// How soon it is to be seen where nobody has said otherwise.
+    pub fn urgency(&self) -> Urgency {
+        match self.severity() {
+            _ if self.named.is_some() => Urgency::Named,
+            RankState::Ok | RankState::Waiting => Urgency::Calm,
+            _ if self.life == Life::Ended => Urgency::Calm,
+            RankState::Slow | RankState::Hung | RankState::Silent | RankState::Exited => Urgency::Troubled,
+        }
     }
 
     pub(super) fn subject<'a>(&'a self, job: &'a JobName) -> Subject<'a> {
