@@ -3,7 +3,7 @@
 use ratatui::{buffer::Buffer, style::Style};
 
 use crate::{
-    glyph::{ASIDE, RAMP, UNKNOWN, WAITING},
+    glyph::{ALARM, ASIDE, RAMP, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -59,6 +59,27 @@ impl Cell {
         }
     }
 
+    /// Whether something is wrong with it that its colour alone must not say.
+    fn is_loud(self) -> bool {
+        matches!(self, Self::Value { sign: Some(_), .. } | Self::Stale { .. } | Self::Alarm)
+    }
+
+    /// As it looks without its figure.
+    pub(super) fn look(self, palette: Palette, width: usize) -> (String, Style) {
+        let centred = |text: &str| format!("{text:^width$}");
+        let ground = self.ground(palette);
+        match self {
+            Self::Absent => (" ".repeat(width), Style::new()),
+            Self::Aside => (ASIDE.repeat(width), palette.of(Role::Faint)),
+            Self::Unknown => (centred(UNKNOWN), palette.of(Role::Faint)),
+            Self::Waits => (centred(WAITING), palette.of(Role::Muted)),
+            Self::Alarm => (centred(ALARM), palette.stale().patch(palette.of(Role::Alarm))),
+            Self::Stale { .. } => (centred(UNKNOWN), ground),
+            Self::Value { sign: Some(sign), .. } => (centred(sign), ground),
+            Self::Value { .. } => (self.blank(palette, width), ground),
+        }
+    }
+
     /// Nothing written on it; without colours what stands for its step.
     pub(super) fn blank(self, palette: Palette, width: usize) -> String {
         match self {
@@ -68,13 +89,20 @@ impl Cell {
     }
 }
 
-/// Two cells in a terminal line: the upper half is the letter's colour, the lower half its ground.
+/// Two cells in a terminal line: the upper half is the letter's colour, the lower half its ground. Where one of them has something to
+/// say that a colour alone must not, the worse has all of it, with its sign.
 pub(super) fn draw_halves(
     halves: (Option<Cell>, Option<Cell>),
     (x, y): (u16, u16),
     palette: Palette,
     buffer: &mut Buffer,
 ) {
+    let worst = [halves.0, halves.1].into_iter().flatten().reduce(Cell::worse);
+    if let Some(worst) = worst.filter(|worst| worst.is_loud()) {
+        let (sign, style) = worst.look(palette, 1);
+        buffer.set_string(x, y, sign, style);
+        return;
+    }
     let colour = |cell: Option<Cell>| cell?.ground(palette).bg;
     let either = |cell| halves.0 == Some(cell) || halves.1 == Some(cell);
     let (symbol, style) = match (colour(halves.0), colour(halves.1)) {
@@ -87,4 +115,33 @@ pub(super) fn draw_halves(
         (None, None) => return,
     };
     buffer.set_string(x, y, symbol, style);
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::layout::Rect;
+
+    use super::*;
+    use crate::{
+        glyph::LOW,
+        palette::{Depth, Theme},
+    };
+
+    fn drawn(upper: Cell, lower: Cell) -> String {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 1, 1));
+        let palette = Palette::new(Depth::True, Theme::default());
+        draw_halves((Some(upper), Some(lower)), (0, 0), palette, &mut buffer);
+        buffer[(0, 0)].symbol().to_owned()
+    }
+
+    #[test]
+    fn half_a_cell_that_is_bad_has_its_sign_too() {
+        let value = |step, badness, sign| Cell::Value { value: 1.0, step, badness, sign };
+        let (good, bad) = (value(4, 0.0, None), value(0, 9.0, Some(LOW)));
+        assert_eq!(drawn(good, good), "▀");
+        assert_eq!((drawn(good, bad), drawn(bad, good)), (LOW.to_owned(), LOW.to_owned()));
+        assert_eq!(drawn(good, Cell::Stale { value: None }), UNKNOWN);
+        assert_eq!(drawn(Cell::Alarm, bad), ALARM);
+        assert_eq!(drawn(Cell::Waits, Cell::Waits), WAITING);
+    }
 }

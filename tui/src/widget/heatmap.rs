@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     figure,
-    glyph::{ALARM, ASIDE, UNKNOWN, WAITING},
     palette::{Palette, Role},
 };
 
@@ -37,6 +36,11 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
     /// The worst of the slots at a place.
     fn at(&self, x: usize, line: usize) -> Option<Cell> {
         self.grid.slots_at(x, line)?.map(&self.cells).reduce(Cell::worse)
+    }
+
+    fn is_chosen(&self, x: usize, line: usize) -> bool {
+        let slots = self.selected.zip(self.grid.slots_at(x, line));
+        slots.is_some_and(|(slot, slots)| slots.contains(&slot))
     }
 
     fn draw_whole(&self, area: Rect, buffer: &mut Buffer) {
@@ -96,27 +100,18 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
     }
 
     fn look(&self, cell: Cell, width: usize) -> (String, Style) {
+        if self.grid.density != Density::Figures {
+            return cell.look(self.palette, width);
+        }
         let centred = |text: &str| format!("{text:^width$}");
-        let figures = self.grid.density == Density::Figures;
         match cell {
-            Cell::Absent => (" ".repeat(width), Style::new()),
-            Cell::Aside => (ASIDE.repeat(width), self.palette.of(Role::Faint)),
-            Cell::Unknown => (centred(UNKNOWN), self.palette.of(Role::Faint)),
-            Cell::Waits => (centred(WAITING), self.palette.of(Role::Muted)),
-            Cell::Alarm => (centred(ALARM), self.palette.stale().patch(self.palette.of(Role::Alarm))),
-            Cell::Stale { value } => {
-                let text = value
-                    .filter(|_| figures)
-                    .map_or_else(|| centred(UNKNOWN), |v| centred(&figure::short(v)));
-                (text, self.palette.stale())
-            }
-            Cell::Value { value, sign, .. } if figures => {
+            Cell::Stale { value: Some(value) } => (centred(&figure::short(value)), self.palette.stale()),
+            Cell::Value { value, sign, .. } => {
                 let text = figure::short(value);
                 let sign = sign.filter(|_| text.len() < width).unwrap_or_default();
                 (centred(&format!("{sign}{text}")), self.ground(cell))
             }
-            Cell::Value { sign: Some(sign), .. } => (centred(sign), self.ground(cell)),
-            Cell::Value { .. } => (self.blank(cell, width), self.ground(cell)),
+            other => other.look(self.palette, width),
         }
     }
 
@@ -139,6 +134,9 @@ impl<Cells: Fn(usize) -> Cell> Heatmap<'_, Cells> {
                 let halves = (self.at(x, row * 2), self.at(x, row * 2 + 1));
                 let place = (area.x + x as u16, area.y + row as u16);
                 draw_halves(halves, place, self.palette, buffer);
+                if self.is_chosen(x, row * 2) || self.is_chosen(x, row * 2 + 1) {
+                    self.mark(place.0, place.1, 1, area, buffer);
+                }
             }
         }
     }

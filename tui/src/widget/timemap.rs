@@ -3,10 +3,7 @@
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use super::cell::{Cell, draw_halves};
-use crate::{
-    glyph::{ALARM, ASIDE, UNKNOWN, WAITING},
-    palette::{Palette, Role},
-};
+use crate::palette::Palette;
 
 /// How many rows and moments there are, and how many of them one cell stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,29 +74,16 @@ impl TimeMap<'_> {
                     row.get(row.len().checked_sub(back)?).copied()
                 };
                 let begin = area.right() - back as u16 * self.wide;
-                for place in (begin..begin + self.wide).map(|x| (x, area.y + line as u16)) {
-                    if self.frame.halves {
-                        draw_halves((of(0), of(1)), place, self.palette, buffer);
-                    } else if let Some(cell) = of(0) {
-                        self.draw_cell(cell, place, buffer);
-                    }
+                let y = area.y + line as u16;
+                if self.frame.halves {
+                    (begin..begin + self.wide)
+                        .for_each(|x| draw_halves((of(0), of(1)), (x, y), self.palette, buffer));
+                } else if let Some(cell) = of(0).filter(|cell| *cell != Cell::Absent) {
+                    let (text, style) = cell.look(self.palette, usize::from(self.wide));
+                    buffer.set_string(begin, y, text, style);
                 }
             }
         }
-    }
-
-    fn draw_cell(&self, cell: Cell, (x, y): (u16, u16), buffer: &mut Buffer) {
-        let style = cell.ground(self.palette);
-        let (text, style) = match cell {
-            Cell::Absent => return,
-            Cell::Aside => (ASIDE.to_owned(), self.palette.of(Role::Faint)),
-            Cell::Unknown => (UNKNOWN.to_owned(), self.palette.of(Role::Faint)),
-            Cell::Waits => (WAITING.to_owned(), self.palette.of(Role::Muted)),
-            Cell::Alarm => (ALARM.to_owned(), self.palette.stale().patch(self.palette.of(Role::Alarm))),
-            Cell::Value { sign: Some(sign), .. } if !self.palette.has_colour() => (sign.to_owned(), style),
-            _ => (cell.blank(self.palette, 1), style),
-        };
-        buffer.set_string(x, y, text, style);
     }
 }
 
