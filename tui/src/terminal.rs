@@ -4,6 +4,7 @@ mod failure;
 mod keys;
 mod pen;
 mod signals;
+mod sixteen;
 mod stop;
 
 use std::{

@@ -12,7 +12,8 @@ use crossterm::{
 };
 use ratatui::{Terminal, TerminalOptions, Viewport, backend::CrosstermBackend, layout::Rect};
 
-use crate::{app::App, view};
+use super::sixteen;
+use crate::{app::App, palette::Depth, view};
 
 #[derive(Debug)]
 pub struct Pen<W> {
@@ -47,7 +48,9 @@ impl<W: Write> Pen<W> {
             view::draw(app, frame.area(), frame.buffer_mut());
         })?;
         queue!(self.sheet, EndSynchronizedUpdate)?;
-        self.to.write_all(&self.sheet.take())?;
+        let picture = self.sheet.take();
+        let picture = if app.palette.depth() == Depth::Sixteen { sixteen::spell(&picture) } else { picture };
+        self.to.write_all(&picture)?;
         self.to.flush()
     }
 
