@@ -23,6 +23,7 @@ use crate::{
     hits::{Hits, Target},
     palette::{Palette, Role},
     widget::{
+        ends,
         scale::{STEPS, Scale, Worse},
         wrap::cut,
     },
@@ -106,19 +107,22 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     let palette = app.palette;
     let metric = frame.metric;
     let corner = if area.width < ROOMY { "" } else { frame.corner };
+    let legend = frame.scale.map(|scale| legend(scale, palette));
+    let legend =
+        legend.filter(|legend| metric.title().width() + legend.width() + EDGES < usize::from(area.width));
+    let scale = legend.as_ref().map_or_else(String::new, Line::to_string);
+    let means = if area.width < ROOMY { "" } else { frame.means.trim() };
+    let columns = usize::from(area.width).saturating_sub(2);
+    let (name, means, _) = ends::title((metric.title(), means, scale.trim()), columns);
     let mut block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Faint))
         .title_top(Line::from(vec![
-            Span::raw(" "),
-            Span::styled(metric.title(), palette.of(Role::Accent).patch(palette.of(Role::Strong))),
-            Span::styled(if area.width < ROOMY { " " } else { frame.means }, palette.of(Role::Muted)),
+            Span::styled(name, palette.of(Role::Accent).patch(palette.of(Role::Strong))),
+            Span::styled(means, palette.of(Role::Muted)),
         ]));
-    if let Some(scale) = frame.scale {
-        let legend = legend(scale, palette);
-        if metric.title().width() + legend.width() + EDGES < usize::from(area.width) {
-            block = block.title_top(legend.right_aligned());
-        }
+    if let Some(legend) = legend {
+        block = block.title_top(legend.right_aligned());
     }
     let room =
         usize::from(area.width).saturating_sub(EDGES + corner.width() + usize::from(!corner.is_empty()));

@@ -10,7 +10,7 @@ use ratatui::{
 use super::headline;
 use crate::{
     palette::{Palette, Role},
-    widget::wrap::wrapped,
+    widget::{ends, wrap::wrapped},
     width::Room,
 };
 
@@ -27,17 +27,15 @@ pub(super) fn draw(palette: Palette, room: Room, title: Title<'_>, area: Rect, b
     let wide = room == Room::Wide;
     let muted = palette.of(Role::Muted);
     let name = palette.of(Role::Accent).patch(palette.of(Role::Strong));
-    let about = if title.about.is_empty() { String::new() } else { format!("{} ", title.about) };
+    let columns = usize::from(area.width).saturating_sub(if wide { 2 } else { 0 });
+    let (named, about, right) = ends::title((title.name, &title.about, &title.right), columns);
     let mut block = Block::new()
         .borders(if wide { Borders::ALL } else { Borders::TOP })
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Faint))
-        .title_top(Line::from(vec![
-            Span::styled(format!(" {} ", title.name), name),
-            Span::styled(about, muted),
-        ]));
-    if !title.right.is_empty() {
-        block = block.title_top(Line::styled(format!(" {} ", title.right), muted).right_aligned());
+        .title_top(Line::from(vec![Span::styled(named, name), Span::styled(about, muted)]));
+    if !right.is_empty() {
+        block = block.title_top(Line::styled(right, muted).right_aligned());
     }
     let inner = block.inner(area);
     block.render(area, buffer);

@@ -6,6 +6,9 @@ use ratatui::{
     style::Style,
     text::{Line, Span},
 };
+use unicode_width::UnicodeWidthStr as _;
+
+use super::wrap::{cut, cut_words};
 
 /// Draws both into the first line of `area`; the left one gives way.
 pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) {
@@ -18,8 +21,43 @@ pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) 
     buffer.set_line(area.right() - needed, area.y, right, needed);
 }
 
+/// What stands on the upper edge of a frame, in so many columns: the name, what is said of it, and what stands right. What is said
+/// gives way first, then what stands right, and never does one touch the other.
+pub fn title((name, about, right): (&str, &str, &str), width: usize) -> (String, String, String) {
+    let padded = |text: String| if text.is_empty() { text } else { format!(" {text} ") };
+    let name = padded(cut(name, width.saturating_sub(2)));
+    // A piece of the edge is seen between them.
+    let left = width.saturating_sub(name.width() + 1);
+    let right = padded(cut_words(right, left.saturating_sub(2)));
+    let kept = cut_words(about, left.saturating_sub(right.width() + 1));
+    // Less than half of a sentence says nothing.
+    let about = if kept.width() * 2 < about.width() { String::new() } else { kept };
+    let about = if about.is_empty() { about } else { format!("{about} ") };
+    (name, about, right)
+}
+
 /// A line from margin to margin.
 pub fn rule(style: Style, area: Rect, buffer: &mut Buffer) {
     let line = Line::from(Span::styled("─".repeat(usize::from(area.width)), style));
     buffer.set_line(area.x, area.y, &line, area.width);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_give_way_at_a_word_and_never_touch() {
+        let at = |width| {
+            let (name, about, right) = title(("Spread", "on all the timed", "5,120"), width);
+            assert!((name.clone() + &about + &right).width() < width.max(1), "{width}");
+            format!("{name}{about}|{right}")
+        };
+        assert_eq!(at(33), " Spread on all the timed | 5,120 ");
+        assert_eq!(at(32), " Spread on all the … | 5,120 ");
+        assert_eq!(at(20), " Spread | 5,120 ");
+        assert_eq!(at(15), " Spread |");
+        assert_eq!(at(7), " Spre… |");
+        (0..40).for_each(|width| drop(at(width)));
+    }
 }

@@ -51,6 +51,17 @@ pub fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// The text in `width` columns, cut between words; nothing where no word has room.
+pub fn cut_words(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let ends =
+        text.match_indices(' ').map(|(end, _)| text[..end].trim_end_matches([' ', ',', ';', ':', '·']));
+    let kept = ends.take_while(|kept| kept.width() + 2 <= width).last().unwrap_or_default();
+    if kept.is_empty() { String::new() } else { format!("{kept} {ELLIPSIS}") }
+}
+
 /// The end of the text in `width` columns: of names, which are told apart by it.
 pub fn cut_front(text: &str, width: usize) -> String {
     if text.width() <= width || width == 0 {
@@ -101,6 +112,15 @@ mod tests {
         }
         assert_eq!(cut_front("gpu-日本-017", 8), "…本-017");
         assert_eq!(cut_front("gpu-017", 5), "…-017");
+    }
+
+    #[test]
+    fn a_title_is_cut_between_words() {
+        assert_eq!(cut_words("on all the 5,120 timed", 22), "on all the 5,120 timed");
+        assert_eq!(cut_words("on all the 5,120 timed", 21), "on all the 5,120 …");
+        assert_eq!(cut_words("two, one", 6), "two …");
+        assert_eq!(cut_words("two, one", 4), "");
+        assert_eq!(cut_words("gpu-000001", 6), "");
     }
 
     #[test]

@@ -107,10 +107,11 @@ pub(super) fn title(app: &App, room: Room) -> Title<'static> {
         Some(StepSign::Detected) => "steps are detected: nobody calls step()",
         None => "",
     };
-    let about = if room == Room::Wide {
-        format!("columns: the rank in the middle; lines above them: the slowest; {who}")
-    } else {
-        who.to_owned()
+    let key = "columns: the rank in the middle; lines above them: the slowest";
+    let about = match room {
+        Room::Wide if who.is_empty() => key.to_owned(),
+        Room::Wide => format!("{who}; {key}"),
+        _ => who.to_owned(),
     };
     let last = app.course.points().next_back();
     let overdue = app.survey.since_step.filter(|_| app.survey.standstill().is_some());
