@@ -178,9 +178,8 @@ fn odd(app: &App) -> Option<Notice> {
         _ => "moves data at",
     };
     let late = status.lateness_ms_p50.filter(|&late| late >= 1.0);
-    let late = late.map_or_else(String::new, |ms| {
-        format!("; it comes {} ms late to its collectives", figure::tenths(ms))
-    });
+    let late = late
+        .map_or_else(String::new, |ms| format!("; it comes {} ms late to a collective", figure::tenths(ms)));
     let others = match odd.others {
         0 => String::new(),
         others => format!(" ({} more like it)", figure::counted(others, "rank", "ranks")),

@@ -65,13 +65,14 @@ pub(super) fn waiting(member: &Member<'_>, late: f64) -> String {
     let last = 100.0 * member.last;
     let late = late.max(0.0);
     let cost = member.view.pace().map_or_else(
-        || format!("{:.0} % of the time late", 100.0 * late),
+        || format!("{:.0} % of the time", 100.0 * late),
         |pace| {
             let pace = pace.milliseconds();
-            format!("{:.1} ms late in a step of {pace:.1} ms", late * pace)
+            format!("{:.1} ms in a step of {pace:.1} ms", late * pace)
         },
     );
-    format!("it comes last to {last:.0} % of its collectives, {cost}{}", held_over(member))
+    // Of all of them: what it is late to a single one is another figure.
+    format!("it comes last to {last:.0} % of its collectives, which adds up to {cost}{}", held_over(member))
 }
 
 /// Two rates that are alike, or nearly.
