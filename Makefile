@@ -24,7 +24,7 @@ help:
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
 	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for it"
-	@echo "make screenshots  the golden screens in screenshots/, and the pictures made from them"
+	@echo "make screenshots  the golden screens in screenshots/, and the pictures of those that have one; PNG=\"NAME...\" for new ones"
 
 build:
 	$(CARGO) build --release --workspace
@@ -97,9 +97,11 @@ wheel: wheel-parts
 packages: wheel
 	deploy/package.sh dist/*.whl
 
+# PNG="NAME..." makes those of screens that have none yet.
 screenshots: build
 	UPDATE_EXPECT=1 $(CARGO) nextest run --release -p xpu-tests --test screens
 	$(CARGO) run --release -p xpu-tests --example svg_to_png
+	$(if $(PNG),$(CARGO) run --release -p xpu-tests --example svg_to_png -- $(PNG))
 
 clean:
 	$(CARGO) clean

@@ -1,4 +1,5 @@
-//! Makes a PNG beside each golden screen: `cargo run --release -p xpu-tests --example svg_to_png [NAME...]`.
+//! Makes the PNGs of golden screens anew, of those that have one: `cargo run --release -p xpu-tests --example svg_to_png`. With
+//! names, of these alone, whether or not they have one: `-- steps-132x40 help`.
 
 use std::{env, fs, path::Path, sync::Arc};
 
@@ -21,7 +22,8 @@ fn main() -> Result<()> {
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_wanted = asked.is_empty() || asked.contains(&name);
+        let is_wanted =
+            if asked.is_empty() { path.with_extension("png").exists() } else { asked.contains(&name) };
         if path.extension().is_some_and(|extension| extension == "svg") && is_wanted {
             draw(&path, &options).with_context(|| path.display().to_string())?;
         }
