@@ -36,6 +36,13 @@ pub(super) fn collective(of: &Standstill) -> String {
     format!("{operation} number {number} of communicator {communicator}{name}{size}")
 }
 
+/// `1,024`
+pub(super) fn count(count: usize) -> String {
+    let digits = count.to_string();
+    let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    parts.join(",")
+}
+
 pub(super) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -47,6 +54,14 @@ pub(super) fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_parted() {
+        assert_eq!(
+            [0, 64, 999, 1_024, 10_000, 1_234_567].map(count),
+            ["0", "64", "999", "1,024", "10,000", "1,234,567"]
+        );
+    }
 
     #[test]
     fn ranks_are_told_in_ranges() {

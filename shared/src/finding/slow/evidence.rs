@@ -12,9 +12,9 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         1 => format!("rank {} ({})", member.rank, member.view.host()),
         _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
     };
-    let against = match cohort {
+    let against = match *cohort {
         1 => "it had before".to_owned(),
-        n => format!("that {n} ranks with the same work have at the median"),
+        n => format!("that {} ranks with the same work have at the median", phrase::count(n)),
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let waiting = match late {
