@@ -28,6 +28,9 @@ const METRICS: usize = Metric::ALL.len();
 /// else look alike.
 const USUAL: f64 = 0.75;
 
+/// So many pictures are waited for one that has less to do.
+const WAITS: u8 = 2;
+
 #[derive(Debug, Default)]
 pub struct History {
     job: JobName,
@@ -38,6 +41,8 @@ pub struct History {
     /// The column that is shown last, and the second that was looked at last.
     last: Option<u64>,
     looked: u64,
+    /// Pictures that had enough to do without this.
+    waited: u8,
 }
 
 #[derive(Debug)]
@@ -155,10 +160,16 @@ impl History {
         let second = now.0 / 1_000_000_000;
         if self.job != *job {
             *self = Self { job: job.clone(), ..Self::default() };
-        } else if self.looked == second && self.tracks.len() == survey.rows().len() {
-            return;
+        } else if self.tracks.len() == survey.rows().len() {
+            if self.looked == second {
+                return;
+            }
+            if survey.busy && self.waited < WAITS {
+                self.waited += 1;
+                return;
+            }
         }
-        self.looked = second;
+        (self.looked, self.waited) = (second, 0);
         self.match_tracks(survey.rows());
         self.moments.resize(COLUMNS, Column::default());
         let number = second / PERIOD.as_secs();

@@ -22,6 +22,7 @@ use super::{Bundle, Fold, Inspection, Metric, Odd, Seats, Sort};
 use crate::{filter::Filter, widget::scale::Scale};
 
 pub use list::Sifted;
+use reckon::examination;
 pub(super) use row::STALE;
 pub use row::{Row, Urgency};
 
@@ -39,6 +40,10 @@ pub struct Survey {
     next: usize,
     /// There are such.
     behind: bool,
+    /// The last picture left all of them to this one.
+    rested: bool,
+    /// This picture has had enough to do.
+    pub(super) busy: bool,
     pub seats: Seats,
     /// Ranks, and those there should be, that have their seats.
     seated: Option<(usize, u32)>,
@@ -146,7 +151,11 @@ impl Survey {
         if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
         }
-        self.refresh_rows(job);
+        // Of thousands, who looks for what is wrong does nothing else in one picture; but not twice, or figures would never be new.
+        let examines = self.examined != Some(examination(job, now)) && job.ranks().len() > AT_ONCE;
+        self.rested = examines && !self.rested;
+        let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
+        self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
         self.reckon(job, now);
@@ -179,7 +188,8 @@ impl Survey {
     }
 
     /// Works out anew the ranks that have reported. Ranks only ever come to a job, so both lists are in one order.
-    fn refresh_rows(&mut self, job: &Job) {
+    /// Says how many they were.
+    fn refresh_rows(&mut self, job: &Job, at_once: usize) -> usize {
         if self.rows.len() != job.ranks().len() {
             let mut old = std::mem::take(&mut self.rows).into_iter().peekable();
             for (rank, view) in job.ranks() {
@@ -189,7 +199,8 @@ impl Survey {
         }
         let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
         // All of them, where that is not too much; else those after the last that had its turn.
-        let (mut left, from) = if reported <= AT_ONCE { (reported, 0) } else { (AT_ONCE, self.next) };
+        let most = reported.min(at_once);
+        let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
         self.next = 0;
         for (at, (row, (rank, view))) in self.rows.iter_mut().zip(job.ranks()).enumerate().skip(from) {
             if left == 0 {
@@ -204,7 +215,8 @@ impl Survey {
                 *row = Row::of(job, rank, view);
             }
         }
-        self.behind = reported > AT_ONCE;
+        self.behind = reported > at_once;
+        most
     }
 
     /// What the job stands for.

@@ -76,7 +76,7 @@ impl Survey {
 
     /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
     fn examine(&mut self, job: &Job, now: Moment) {
-        let examination = (now.0 / 1_000_000_000, job.living());
+        let examination = examination(job, now);
         if self.examined != Some(examination) {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
@@ -94,6 +94,11 @@ impl Survey {
             }
         }
     }
+}
+
+/// What a search for what is wrong is of: the second, and how many ranks live.
+pub(super) fn examination(job: &Job, now: Moment) -> (u64, usize) {
+    (now.0 / 1_000_000_000, job.living())
 }
 
 /// How many they are; neighbours are mostly of one.
