@@ -176,7 +176,7 @@ fn bars(app: &App, row: usize, metric: Metric, known: &Comparison, width: usize)
         Worse::Low => known.median as f32,
         Worse::High => 0.0,
     };
-    sparkline::bars(&values, full, width)
+    sparkline::calm(sparkline::bars(&values, full, width))
 }
 
 fn right(text: &str, width: usize) -> String {

@@ -7,6 +7,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
+use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::{change_point::ChangePoint, job::median, status::StepSign, unit::Moment};
 
 use super::super::panel::{self, Title};
@@ -86,13 +87,13 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     }
     figures(app, (from, to), inner, plot, buffer);
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
-    ends_of_time(app, &points, first, axis, buffer);
-    for (point, change) in &app.steps.changes {
-        let at = column(point.at);
-        if at < usize::from(plot.width) && point.at >= first {
-            let (sign, role) = sign(change);
-            buffer.set_string(axis.x + at as u16, axis.y, sign, app.palette.of(role));
-        }
+    let known = app.steps.changes.iter().filter(|(point, _)| point.at >= first);
+    let placed = known.map(|(point, change)| (column(point.at), change));
+    let marks: Vec<_> = placed.filter(|(at, _)| *at < usize::from(plot.width)).collect();
+    ends_of_time(app, &points, first, axis, (buffer, &|at| marks.iter().any(|(mark, _)| at.contains(mark))));
+    for (at, change) in marks {
+        let (sign, role) = sign(change);
+        buffer.set_string(axis.x + at as u16, axis.y, sign, app.palette.of(role));
     }
     let newest = app.steps.changes.iter().rev().take(told.into());
     for ((point, change), y) in newest.zip(axis.bottom()..) {
@@ -195,7 +196,14 @@ fn figures(app: &App, (from, to): (f64, f64), inner: Rect, plot: Rect, buffer: &
     }
 }
 
-fn ends_of_time(app: &App, points: &[Point], first: Moment, axis: Rect, buffer: &mut Buffer) {
+/// Both ends of the axis, as far as no mark stands where they would.
+fn ends_of_time(
+    app: &App,
+    points: &[Point],
+    first: Moment,
+    axis: Rect,
+    (buffer, is_marked): (&mut Buffer, &dyn Fn(std::ops::Range<usize>) -> bool),
+) {
     let muted = app.palette.of(Role::Muted);
     let (Some(oldest), Some(newest)) = (points.first(), points.last()) else { return };
     let ago = app.now.since(first.max(oldest.at));
@@ -206,6 +214,9 @@ fn ends_of_time(app: &App, points: &[Point], first: Moment, axis: Rect, buffer: 
         let first = figure::count(oldest.step.0);
         (format!("step {first}, {} ago", figure::age(ago)), format!("last step {last}"))
     };
+    let width = usize::from(axis.width);
+    let left = if is_marked(0..left.width() + 1) { String::new() } else { left };
+    let right = if is_marked(width.saturating_sub(right.width() + 1)..width) { String::new() } else { right };
     ends::draw(&Line::styled(left, muted), &Line::styled(right, muted), axis, buffer);
 }
 
