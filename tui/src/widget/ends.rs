@@ -25,7 +25,7 @@ pub fn draw(left: &Line<'_>, right: &Line<'_>, area: Rect, buffer: &mut Buffer) 
 /// gives way first, then what stands right, and never does one touch the other.
 pub fn title((name, about, right): (&str, &str, &str), width: usize) -> (String, String, String) {
     let padded = |text: String| if text.is_empty() { text } else { format!(" {text} ") };
-    let name = padded(cut(name, width.saturating_sub(2)));
+    let name = padded(cut(name, width.saturating_sub(3)));
     // A piece of the edge is seen between them.
     let left = width.saturating_sub(name.width() + 1);
     let right = padded(cut_words(right, left.saturating_sub(2)));
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(at(32), " Spread on all the … | 5,120 ");
         assert_eq!(at(20), " Spread | 5,120 ");
         assert_eq!(at(15), " Spread |");
-        assert_eq!(at(7), " Spre… |");
+        assert_eq!(at(7), " Spr… |");
         (0..40).for_each(|width| drop(at(width)));
     }
 }
