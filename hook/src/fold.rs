@@ -156,6 +156,7 @@ impl Fold {
             true
         });
         self.waiting = waiting;
+        self.exposed.settle(observer.lanes().map(|lane| lane.counters.waits.get()).sum());
         let waiting = self.waiting.iter().filter_map(|waiting| waiting.record.at());
         self.capture.settle(self.device, waiting);
         self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));
@@ -209,9 +210,9 @@ impl Fold {
             Record::Interval { .. }
             | Record::Kernel { .. }
             | Record::Copy { .. }
-            | Record::Wait { .. }
             | Record::Gap { .. }
             | Record::Host { .. } => {}
+            Record::Wait { .. } => self.exposed.choose(),
             Record::Step { completed, at } => {
                 self.steps.mark(completed, at);
                 self.capture.mark(completed, at, StepSource::Marked);
@@ -232,7 +233,7 @@ impl Fold {
                 exposed,
                 ..
             } => {
-                self.exposed.add(observer, duration, exposed);
+                self.exposed.communicated(observer, duration, exposed);
                 let at = (communicator, operation, datatype, bytes, bus_bytes);
                 let collectives = u64::from(operation.is_collective());
                 self.time_collective(observer, at, (sequence, collectives), duration);
@@ -248,7 +249,7 @@ impl Fold {
                 exposed,
                 ..
             } => {
-                self.exposed.add(observer, duration, exposed);
+                self.exposed.communicated(observer, duration, exposed);
                 let several = match operation {
                     Operation::Fused | Operation::SendRecv => true,
                     // Of sends and receives, or by itself.
@@ -264,7 +265,7 @@ impl Fold {
             }
             Record::Graph { graph, .. } => self.graphs.time(graph, duration),
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
-            Record::Wait { rate, .. } => self.exposed.add(observer, duration, Some(rate)),
+            Record::Wait { .. } => self.exposed.waited(observer, duration),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::Step { .. } | Record::Copy { .. } | Record::Host { .. } => {}
         }

@@ -27,7 +27,7 @@ pub(crate) struct Product {
 pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Option<cudaStream_t>) -> Product {
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
-    let timed = rate::of(Class::Gemm).times(number) || (asked && rate::take_allowance());
+    let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
     let mut product = Product { shape, stream: None, timing: Timing::Not, captured: None, at: 0 };
     if timed || lane.observer().may_capture() {
         if timed {

@@ -16,7 +16,7 @@ use crate::{
     observer::Observer,
     rate::{self, Class},
 };
-use plan::{Done, Plan, Subject};
+use plan::{Done, Plan, ROUND, Subject};
 
 /// Nanoseconds that a pair of events takes of its launching thread, and that one event takes of the GPU, until that was
 /// measured. Twice and once what an H200 and its host take, or nearly.
@@ -93,7 +93,9 @@ impl Governor {
             observer.completions.want(observer);
         }
         let Some(budget) = budget else { return };
-        let done = Done { pairs: self.bill.pairs, counting: self.bill.counting, chances: chances(observer) };
+        let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
+        let done =
+            Done { pairs: self.bill.pairs, counting: self.bill.counting, waits, chances: chances(observer) };
         if self.plan.look(now, budget, price as f64, &done) {
             self.apply(observer);
         }
@@ -113,7 +115,8 @@ impl Governor {
         }
         let (more, most) = self.plan.allowance();
         let governed = rate::by_hand(Class::Gemm).is_none();
-        rate::allow(more, if governed { most } else { 0 });
+        rate::SHAPES.add(more, if governed { most } else { 0 });
+        rate::ROUND.add(self.plan.round(), ROUND);
     }
 }
 
@@ -150,7 +153,6 @@ fn chances(observer: &Observer) -> Vec<plan::Chances> {
         class(Class::PointToPoint, slots().map(|(_, slot)| slot.chances(false)).sum()),
         class(Class::Graph, sum(|lane| &lane.counters.graphs)),
         class(Class::Kernel, sum(|lane| &lane.counters.named_kernels)),
-        class(Class::Wait, sum(|lane| &lane.counters.waits)),
     ];
     chances.extend(slots().map(|(index, slot)| plan::Chances {
         subject: Subject::Communicator(index),

@@ -38,7 +38,15 @@ static PUT_BY: [AtomicU8; Class::ALL.len()] = [const { AtomicU8::new(GOVERNED) }
 static ALL_TIMED: AtomicBool = AtomicBool::new(false);
 
 /// GEMMs that may be timed because their shape asks for it, though their number does not.
-static ALLOWANCE: AtomicI64 = AtomicI64::new(0);
+pub(crate) static SHAPES: Allowance = Allowance::new();
+
+/// Waits that are timed now, one after the other: of a step's waits the last may be all there is, so that single ones, chosen here and
+/// there, tell too little.
+pub(crate) static ROUND: Allowance = Allowance::new();
+
+/// So many may be timed.
+#[derive(Debug)]
+pub(crate) struct Allowance(AtomicI64);
 
 #[inline]
 pub(crate) fn of(class: Class) -> Rate {
@@ -91,15 +99,21 @@ pub(crate) fn set_all_by_hand(rate: Option<Rate>) {
     }
 }
 
-/// Whether one more may be timed for its shape.
-#[cold]
-pub(crate) fn take_allowance() -> bool {
-    ALLOWANCE.load(Relaxed) > 0 && ALLOWANCE.fetch_sub(1, Relaxed) > 0
-}
+impl Allowance {
+    const fn new() -> Self {
+        Self(AtomicI64::new(0))
+    }
 
-/// Allows so many more, though never more than `most` in all.
-pub(crate) fn allow(more: i64, most: i64) {
-    let _ = ALLOWANCE.fetch_update(Relaxed, Relaxed, |left| Some((left.max(0) + more).min(most)));
+    /// Whether one more may be timed.
+    #[cold]
+    pub(crate) fn take(&self) -> bool {
+        self.0.load(Relaxed) > 0 && self.0.fetch_sub(1, Relaxed) > 0
+    }
+
+    /// Allows so many more, though never more than `most` in all.
+    pub(crate) fn add(&self, more: i64, most: i64) {
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |left| Some((left.max(0) + more).min(most)));
+    }
 }
 
 /// Reads `gemm=16,collective=8`. A part that cannot be read changes nothing and is returned, to be shown.
@@ -166,8 +180,8 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_bounded_and_used_up() {
-        allow(5, 2);
-        assert_eq!([(); 3].map(|()| take_allowance()), [true, true, false]);
-        assert!(!take_allowance());
+        SHAPES.add(5, 2);
+        assert_eq!([(); 3].map(|()| SHAPES.take()), [true, true, false]);
+        assert!(!SHAPES.take());
     }
 }

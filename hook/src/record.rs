@@ -72,7 +72,7 @@ pub(crate) enum Record {
     /// Only while everything is recorded: an asynchronous copy; a fill has no direction.
     Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
     /// Products wait for communication on another stream; what the timed wait stands for.
-    Wait { rate: Rate, timer: TimerId },
+    Wait { timer: TimerId },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },
     /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.

@@ -5,8 +5,6 @@ use std::ffi::{c_int, c_uint};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
-use xpu_shared::sampling::Rate;
-
 use crate::{
     exposure::WaitsFor,
     interpose::{interpose, interpose_twins},
@@ -22,8 +20,8 @@ enum Wait {
     Other,
     /// A stream without products waits for communication.
     Follows,
-    /// One in so many of those that hold products up.
-    Chosen(Timing, Rate),
+    /// One of those that hold products up, to be timed.
+    Chosen(Timing),
 }
 
 impl Wait {
@@ -38,13 +36,13 @@ impl Wait {
             _ if observer.may_capture() => Self::Other,
             WaitsFor::Communication => Self::Follows,
             WaitsFor::CommunicationWithProducts => {
-                let rate = rate::of(Class::Wait);
-                if !rate.times(lane.counters.waits.add(1)) {
+                let number = lane.counters.waits.add(1);
+                if !rate::by_hand(Class::Wait).map_or_else(|| rate::ROUND.take(), |rate| rate.times(number)) {
                     return Self::Other;
                 }
                 let timing = lane.start_timing(stream);
                 lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));
-                Self::Chosen(timing, rate)
+                Self::Chosen(timing)
             }
         }
     }
@@ -56,10 +54,10 @@ impl Wait {
             Self::Other => {}
             Self::Follows if result == 0 => lane.observer().exposure.follows(stream),
             Self::Follows => {}
-            Self::Chosen(timing, _) if result != 0 => lane.drop_timing(timing),
-            Self::Chosen(timing, rate) => {
+            Self::Chosen(timing) if result != 0 => lane.drop_timing(timing),
+            Self::Chosen(timing) => {
                 if let Some(timer) = lane.stop_timing(timing, stream) {
-                    lane.push(Record::Wait { rate, timer });
+                    lane.push(Record::Wait { timer });
                 }
             }
         }

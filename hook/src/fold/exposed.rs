@@ -1,6 +1,6 @@
 //! How long products were held up by communication, as far as a sample of it tells.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 use xpu_shared::{sampling::Rate, unit::Nanoseconds};
 
@@ -10,19 +10,60 @@ use crate::{
     rate::{self, Class},
 };
 
-/// Nanoseconds: each timed wait, or collective on the stream of the products, as often as it stands for.
+/// Waits that are taken for those that were not timed: some rounds of them, half a minute.
+const RECENT: usize = 512;
+
 #[derive(Debug, Default)]
-pub(super) struct Exposed(u64);
+pub(super) struct Exposed {
+    /// Nanoseconds: of what was timed, and of what that stands for.
+    held: f64,
+    /// Waits that were timed last, and their time in all.
+    recent: VecDeque<u64>,
+    sum: u64,
+    /// Waits that were chosen to be timed.
+    chosen: u64,
+    /// Others, as far as `held` has them.
+    stood_for: i64,
+}
 
 impl Exposed {
-    /// `stands_for` is none of what holds no products up.
-    pub(super) fn add(&mut self, observer: &Observer, duration: Nanoseconds, stands_for: Option<Rate>) {
+    /// A collective on the stream of the products: it counts as often as it stands for, if it does.
+    pub(super) fn communicated(&mut self, observer: &Observer, duration: Nanoseconds, stands_for: Option<Rate>) {
         let Some(rate) = stands_for else { return };
-        // A wait for what is done already reads as long as an empty pair of events.
-        let gap = observer.overhead.event_gap.load(Relaxed);
-        let held = duration.0.saturating_sub(gap).saturating_mul(rate.stands_for());
-        self.0 = self.0.saturating_add(held);
+        self.held += own(observer, duration) as f64 * rate.stands_for() as f64;
     }
+
+    pub(super) fn choose(&mut self) {
+        self.chosen += 1;
+    }
+
+    /// A wait that was timed.
+    pub(super) fn waited(&mut self, observer: &Observer, duration: Nanoseconds) {
+        let own = own(observer, duration);
+        self.held += own as f64;
+        if self.recent.len() >= RECENT {
+            self.sum -= self.recent.pop_front().unwrap_or(0);
+        }
+        self.recent.push_back(own);
+        self.sum += own;
+    }
+
+    /// So many waits there were by now: each that was not timed took as long as those that were of late.
+    pub(super) fn settle(&mut self, waits: u64) {
+        if self.recent.is_empty() {
+            return;
+        }
+        let others = waits as i64 - self.chosen as i64;
+        let mean = self.sum as f64 / self.recent.len() as f64;
+        // Less than before where one was counted and its record was still on its way.
+        self.held += (others - self.stood_for) as f64 * mean;
+        self.stood_for = others;
+    }
+}
+
+/// A wait for what is done already reads as long as an empty pair of events.
+fn own(observer: &Observer, duration: Nanoseconds) -> u64 {
+    duration.0.saturating_sub(observer.overhead.event_gap.load(Relaxed))
 }
 
 impl Fold {
@@ -35,6 +76,7 @@ impl Fold {
             let replayed = &lane.counters.replayed;
             replayed.collectives.get() + replayed.point_to_point.get() > 0
         });
-        (timed && !replayed && observer.exposure.is_known()).then_some(Nanoseconds(self.exposed.0))
+        let held = Nanoseconds(self.exposed.held as u64);
+        (timed && !replayed && observer.exposure.is_known()).then_some(held)
     }
 }

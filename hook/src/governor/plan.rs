@@ -25,6 +25,11 @@ const ROOM: f64 = 0.7;
 /// Part of the budget for products whose shape asks to be timed.
 const SHAPES: f64 = 0.2;
 
+/// Part of the budget for waits for communication, which are timed in rounds of so many: a step has dozens of them, and one may be as
+/// long as all others.
+const WAITS: f64 = 0.15;
+pub(super) const ROUND: i64 = 64;
+
 /// Part of the budget that timing gets even where counting takes all of it: without a sample nothing is known.
 const LEAST: f64 = 0.1;
 
@@ -54,6 +59,8 @@ pub(super) struct Done {
     pub(super) pairs: u64,
     /// Nanoseconds spent on anything else.
     pub(super) counting: u64,
+    /// Waits for communication that could have been timed.
+    pub(super) waits: u64,
     pub(super) chances: Vec<Chances>,
 }
 
@@ -69,6 +76,10 @@ pub(super) struct Plan {
     /// Products that may yet be timed for their shape, and the most that may be saved up.
     allowance: f64,
     most: f64,
+    /// Waits as of the last look, what is put by for a round of them in nanoseconds, and those of a round that has begun.
+    waits: u64,
+    saved: f64,
+    round: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +100,10 @@ impl Plan {
             counting_share: 0.0,
             allowance: 0.0,
             most: 0.0,
+            waits: 0,
+            // The first comes at once.
+            saved: f64::INFINITY,
+            round: 0,
         }
     }
 
@@ -117,13 +132,27 @@ impl Plan {
         if whole {
             self.most = (KEPT * budget * SHAPES / price).max(1.0);
             self.allowance = (self.allowance.fract() + window * budget * SHAPES / price).min(self.most);
+            self.save_for_waits(window * budget * WAITS, ROUND as f64 * price, done.waits);
             (self.since, self.pairs, self.counting) = (now, done.pairs, done.counting);
         }
         true
     }
 
+    /// A round whenever there is enough for it, where there are waits at all.
+    fn save_for_waits(&mut self, more: f64, price: f64, waits: u64) {
+        if waits == self.waits {
+            return;
+        }
+        self.waits = waits;
+        self.saved += more;
+        if self.saved >= price {
+            (self.saved, self.round) = (0.0, ROUND);
+        }
+    }
+
     fn share_out(&mut self, budget: f64, done: &Done) {
-        let mut left = budget * (1.0 - SHAPES) - self.counting_share;
+        let waits = if done.waits > 0 { WAITS } else { 0.0 };
+        let mut left = budget * (1.0 - SHAPES - waits) - self.counting_share;
         let mut demands = Vec::new();
         for chances in &done.chances {
             let demand = self.claims.get(&chances.subject).map_or(0.0, |claim| claim.demand);
@@ -153,6 +182,11 @@ impl Plan {
             .map(|(_, claim)| claim)
             .max_by(|a, b| a.demand.total_cmp(&b.demand))
             .map(|claim| claim.rate)
+    }
+
+    /// How many waits may be timed, one after the other; each round is said once.
+    pub(super) fn round(&mut self) -> i64 {
+        std::mem::take(&mut self.round)
     }
 
     /// How many more products may be timed for their shape, and how many at most in all; each is said once.

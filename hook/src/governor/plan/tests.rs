@@ -21,7 +21,7 @@ struct Load {
 
 impl Load {
     fn new() -> Self {
-        let done = Done { pairs: 0, counting: 0, chances: Vec::new() };
+        let done = Done { pairs: 0, counting: 0, waits: 0, chances: Vec::new() };
         Self { plan: Plan::new(0), now: 0, done, due: BTreeMap::new() }
     }
 
@@ -170,4 +170,23 @@ fn water_finds_its_level() {
     assert_eq!(level(&mut [5.0, 1.0, 20.0], 11.0), 5.0);
     assert_eq!(level(&mut [1.0, 2.0], 4.0), f64::INFINITY);
     assert_eq!(level(&mut [], 4.0), f64::INFINITY);
+}
+
+/// A thousand a second, a step's dozens one after the other; and none at all.
+#[test]
+fn waits_are_timed_in_rounds_within_their_part_of_the_budget() {
+    let mut load = Load::new();
+    let mut timed = 0;
+    for _ in 0..6_000 {
+        load.now += VISIT;
+        load.done.waits += 10;
+        load.plan.look(load.now, BUDGET, PRICE, &load.done);
+        let round = load.plan.round();
+        assert!(round == 0 || round == ROUND);
+        timed += round;
+    }
+    let share = timed as f64 * PRICE / load.now as f64;
+    assert!(share > 0.7 * BUDGET * WAITS && share <= 1.1 * BUDGET * WAITS, "{share}");
+    load.run(60.0, &[], 0.0, 0.0);
+    assert_eq!(load.plan.round(), 0, "nobody waits");
 }
