@@ -40,10 +40,10 @@ impl Message {
         if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
             line.enqueue(slot.id(), 1);
         }
-        let holds_up = self.holds_up_products(lane);
         if !self.observed {
             return;
         }
+        let holds_up = self.holds_up_products(lane);
         lane.push(Record::Collective {
             communicator: self.communicator,
             operation: self.operation,

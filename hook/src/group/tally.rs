@@ -52,7 +52,9 @@ impl Tally {
         if let Some(capture) = self.first.captured {
             return self.first.kept(lane, capture, self.collectives.all + self.point_to_point.all);
         }
-        self.first.holds_up_products(lane);
+        if self.first.observed {
+            self.first.holds_up_products(lane);
+        }
         let slot = lane.observer().communicators.slot(self.first.communicator);
         let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);
         slot.progress.advance(stream, self.collectives.all, self.point_to_point.all);
