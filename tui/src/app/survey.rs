@@ -152,13 +152,14 @@ impl Survey {
             return;
         }
         // Of thousands, who looks for what is wrong does nothing else in one picture; but not twice, or figures would never be new.
-        let examines = self.examined != Some(examination(job, now)) && job.ranks().len() > AT_ONCE;
+        let examination = examination(job, now);
+        let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
         let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
-        self.reckon(job, now);
+        self.reckon(job, now, examination);
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);

@@ -40,7 +40,7 @@ impl Survey {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment) {
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: (u64, usize)) {
         self.world_size = job.world_size();
         let seated = Some((self.rows.len(), self.world_size));
         if self.seated != seated {
@@ -70,13 +70,12 @@ impl Survey {
         self.ranks_off = status::ranks_off(job);
         self.blind = status::blind(job);
         self.turned_away = job.turned_away();
-        self.examine(job, now);
+        self.examine(job, now, examination);
         self.odd = Odd::among(self);
     }
 
     /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
-    fn examine(&mut self, job: &Job, now: Moment) {
-        let examination = examination(job, now);
+    fn examine(&mut self, job: &Job, now: Moment, examination: (u64, usize)) {
         if self.examined != Some(examination) {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
