@@ -144,7 +144,12 @@ impl Fold {
             self.make_current(waiting.lane.timers.device(waiting.timer));
             match waiting.lane.timers.read(waiting.timer) {
                 Elapsed::NotYet => return false,
-                Elapsed::Failed => self.failed += 1,
+                Elapsed::Failed => {
+                    self.failed += 1;
+                    if matches!(waiting.record, Record::Wait { .. }) {
+                        self.exposed.failed();
+                    }
+                }
                 Elapsed::Took(duration) => {
                     self.read += 1;
                     self.time(observer, &waiting.record, duration);

@@ -13,6 +13,9 @@ use crate::{
 /// Waits that are taken for those that were not timed: some rounds of them, half a minute.
 const RECENT: usize = 512;
 
+/// Where some are always under way, so many that were read tell enough.
+const ENOUGH: u64 = 64;
+
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
     /// Nanoseconds: of what was timed, and of what that stands for.
@@ -20,15 +23,22 @@ pub(super) struct Exposed {
     /// Waits that were timed last, and their time in all.
     recent: VecDeque<u64>,
     sum: u64,
-    /// Waits that were chosen to be timed.
+    /// Waits that were chosen to be timed, those that were read, and those that were when the others were counted last.
     chosen: u64,
+    read: u64,
+    read_then: u64,
     /// Others, as far as `held` has them.
     stood_for: i64,
 }
 
 impl Exposed {
     /// A collective on the stream of the products: it counts as often as it stands for, if it does.
-    pub(super) fn communicated(&mut self, observer: &Observer, duration: Nanoseconds, stands_for: Option<Rate>) {
+    pub(super) fn communicated(
+        &mut self,
+        observer: &Observer,
+        duration: Nanoseconds,
+        stands_for: Option<Rate>,
+    ) {
         let Some(rate) = stands_for else { return };
         self.held += own(observer, duration) as f64 * rate.stands_for() as f64;
     }
@@ -46,13 +56,22 @@ impl Exposed {
         }
         self.recent.push_back(own);
         self.sum += own;
+        self.read += 1;
     }
 
-    /// So many waits there were by now: each that was not timed took as long as those that were of late.
+    /// A timing that came to nothing.
+    pub(super) fn failed(&mut self) {
+        self.read += 1;
+    }
+
+    /// So many waits there were by now: each that was not timed took as long as those that were of late. Not before all of a round were
+    /// read: the first of them would stand for all since the round before.
     pub(super) fn settle(&mut self, waits: u64) {
-        if self.recent.is_empty() {
+        let is_whole = self.read >= self.chosen || self.read - self.read_then >= ENOUGH;
+        if self.recent.is_empty() || !is_whole {
             return;
         }
+        self.read_then = self.read;
         let others = waits as i64 - self.chosen as i64;
         let mean = self.sum as f64 / self.recent.len() as f64;
         // Less than before where one was counted and its record was still on its way.
