@@ -11,7 +11,7 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-.PHONY: help build demo test test-programs lint deny bench scenarios memcheck wheel wheel-parts packages screenshots clean
+.PHONY: help build demo test test-programs lint deny bench scenarios memcheck fuzz wheel wheel-parts packages screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
 	@echo "make scenarios    pretend jobs with and without troubles, and what is found: precision, recall, time to name"
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
+	@echo "make fuzz         bytes from anybody, guided by coverage, to the decoder and what is made of frames; SECONDS=600"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
 	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for it"
 	@echo "make screenshots  the golden screens in screenshots/, and the pictures of those that have one; PNG=\"NAME...\" for new ones"
@@ -67,6 +68,9 @@ scenarios:
 
 memcheck: build
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memory_is_not_misused
+
+fuzz:
+	shared/fuzz/run.sh $(or $(SECONDS),60)
 
 ifdef GLIBC
 TARGET := x86_64-unknown-linux-gnu
