@@ -235,7 +235,9 @@ mod tests {
         let by_rank = Sort { column: Column::Rank, reversed: false };
         let order = by_rank.order(&rows);
         assert_eq!((order.as_slice(), by_rank.set_off(&order, &rows)), (&[0, 1, 2, 3, 4, 5][..], 0));
-        rows.iter_mut().for_each(|row| row.named = Some(Kind::Hang));
+        for row in &mut rows {
+            row.named = Some(Kind::Hang);
+        }
         assert_eq!(sort.set_off(&sort.order(&rows), &rows), 0);
     }
 

@@ -76,8 +76,9 @@ impl TimeMap<'_> {
                 let begin = area.right() - back as u16 * self.wide;
                 let y = area.y + line as u16;
                 if self.frame.halves {
-                    (begin..begin + self.wide)
-                        .for_each(|x| draw_halves((of(0), of(1)), (x, y), self.palette, buffer));
+                    for x in begin..begin + self.wide {
+                        draw_halves((of(0), of(1)), (x, y), self.palette, buffer);
+                    }
                 } else if let Some(cell) = of(0).filter(|cell| *cell != Cell::Absent) {
                     let (text, style) = cell.look(self.palette, usize::from(self.wide));
                     buffer.set_string(begin, y, text, style);
