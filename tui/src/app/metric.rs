@@ -125,7 +125,7 @@ impl Metric {
         match self {
             Self::Gemm => " over GEMM time ",
             Self::Bus => " while transferring ",
-            Self::Lateness => " after the first rank ",
+            Self::Lateness => " to a single collective ",
             Self::StepTime => " median ",
             Self::Peak => " in GEMMs, at its clock ",
             Self::Clock | Self::Power => " of its GPU ",
