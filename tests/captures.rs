@@ -128,7 +128,7 @@ fn who_dies_meanwhile_is_named_and_the_file_opens() {
 fn a_rank_that_ends_meanwhile_gives_what_it_has() {
     let job = Job::new("\nwhile counter('steps') < 700: work()\nsync()");
     let done = job.begin_capture("--wait 25").end();
-    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(done.stderr.contains("rank 0: it ended before the last step did"), "{done:?}");
     let report = job.report();
     assert!(
@@ -167,8 +167,17 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     assert!(second.stderr.contains("rank 0: another capture is under way there"), "{second:?}");
     first.signal("INT");
     let interrupted = first.end();
-    assert!(interrupted.stderr.contains("rank 1: it agreed and sent nothing"), "{interrupted:?}");
-    // Who was interrupted has said that nobody wants it any more.
+    assert_eq!(interrupted.status.code(), Some(1), "{interrupted:?}");
+    assert!(
+        interrupted.stderr.contains("rank 1: it did not come to the last step in time"),
+        "{interrupted:?}"
+    );
+    assert_eq!(
+        job.report()["ranks"].as_array().map(Vec::len),
+        Some(2),
+        "with what there is: {interrupted:?}"
+    );
+    // Nobody records for it any more.
     let after = job.capture("--steps 2 --wait 25");
     assert_eq!(after.status.code(), Some(0), "{after:?}");
 

@@ -242,6 +242,7 @@ impl Capture {
         let begin = under_way.begin();
         // In the order of time: what is before the first step is no step that CUPTI recorded.
         let activity = activity::add_to(&mut under_way, ended != CaptureEnd::ProcessEnd);
+        let recorded = (under_way.marks.len() > 1).then(|| under_way.marks.last().map_or(0, |&(_, at)| at));
         self.past.join(&mut under_way);
         if under_way.order.functions {
             let (records, lost) = (under_way.functions, under_way.lost_functions);
@@ -249,7 +250,9 @@ impl Capture {
         }
         // Not as soon as the last step ends: who is still inside of a call has a moment to leave it.
         self.functions.end();
-        self.past.forget_before(under_way.marks.last().map_or(0, |&(_, at)| at));
+        if let Some(at) = recorded {
+            self.past.forget_before(at);
+        }
         self.sending = parts::of(*under_way, ended, activity);
     }
 

@@ -125,6 +125,8 @@ impl Fold {
     /// Takes everything the lanes hold, and reads the timers that are done.
     pub(crate) fn gather(&mut self, observer: &'static Observer) {
         let begun = monotonic();
+        // Before their records: each of these waits was chosen or not.
+        let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
                 self.count(observer, number, &record);
@@ -161,7 +163,7 @@ impl Fold {
             true
         });
         self.waiting = waiting;
-        self.exposed.settle(observer.lanes().map(|lane| lane.counters.waits.get()).sum());
+        self.exposed.settle(waits);
         let waiting = self.waiting.iter().filter_map(|waiting| waiting.record.at());
         self.capture.settle(self.device, waiting);
         self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));

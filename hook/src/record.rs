@@ -94,7 +94,7 @@ pub(crate) enum HostCall {
 }
 
 /// A record as it is kept while everything is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Single {
     pub(crate) label: CapturedLabel,
     /// When it was launched, in monotonic nanoseconds.

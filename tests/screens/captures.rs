@@ -167,6 +167,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
         summary: "steps 16,712 to 16,714 of 63 of 64 ranks".to_owned(),
         bytes: 3_000_000,
         whole: 63,
+        done: 63,
         ranks: 64,
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));

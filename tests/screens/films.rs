@@ -99,6 +99,7 @@ fn a_capture() {
         summary: "steps 16,402 to 16,404 of 8 of 8 ranks, 2,160 operations, none dropped".to_owned(),
         bytes: 18_842,
         whole: 8,
+        done: 8,
         ranks: 8,
     }));
     for standing in story {

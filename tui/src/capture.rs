@@ -137,7 +137,9 @@ pub struct Outcome {
     /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
     pub summary: String,
     pub bytes: u64,
+    /// Ranks of which all is here that they recorded, and those of them that came to the last step.
     pub whole: usize,
+    pub done: usize,
     pub ranks: usize,
 }
 
@@ -167,6 +169,8 @@ pub struct Taking<'a> {
     examined: Instant,
     /// What the job stands for.
     standstill: Option<String>,
+    /// No step is waited for any more.
+    hurried: bool,
 }
 
 impl fmt::Debug for Taking<'_> {
@@ -206,6 +210,7 @@ impl<'a> Taking<'a> {
             began: now,
             examined: now,
             standstill: None,
+            hurried: false,
         })
     }
 
@@ -220,7 +225,9 @@ impl<'a> Taking<'a> {
                 return self.finish();
             };
             let left = self.deadline.saturating_duration_since(Instant::now());
-            let limit = Nanoseconds::from(left.saturating_sub(SENDING).max(left / 2));
+            let limit =
+                if self.hurried { Duration::ZERO } else { left.saturating_sub(SENDING).max(left / 2) };
+            let limit = Nanoseconds::from(limit);
             let now = Moment::now();
             // Nobody else chooses the same one.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
@@ -327,8 +334,12 @@ impl<'a> Taking<'a> {
                         (self.tell)(News::Far(self.tally.progress()));
                     }
                     if self.stop.swap(false, Relaxed) {
-                        self.deadline = Instant::now();
-                        break;
+                        // Who says so twice, or has all, waits for nothing.
+                        if self.hurried || self.tally.is_over() {
+                            self.deadline = Instant::now();
+                            break;
+                        }
+                        self.hurry();
                     }
                     if Instant::now() >= deadline {
                         break;
@@ -354,11 +365,17 @@ impl<'a> Taking<'a> {
         }
         let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.clone());
         if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
-            (self.tell)(News::Word(format!("the job stands, and what there is is taken: {evidence}")));
+            (self.tell)(News::Word("the job stands: what there is is taken".to_owned()));
             self.standstill = Some(evidence);
-            self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
-            self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.hurry());
+            self.hurry();
         }
+    }
+
+    /// Every rank is to give what it has, and no more.
+    fn hurry(&mut self) {
+        self.hurried = true;
+        self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+        self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.hurry());
     }
 
     /// Says what is asked for, in front of what was heard before: so whoever opens the file knows what it is.
@@ -395,6 +412,7 @@ impl<'a> Taking<'a> {
             summary: self.tally.summary(),
             bytes: totals.bytes,
             whole: self.tally.whole(),
+            done: self.tally.done(),
             ranks: self.tally.ranks().count(),
         })
     }

@@ -21,7 +21,7 @@ pub(super) struct Past {
     lost: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Operation {
     single: Single,
     thread: u32,
@@ -57,10 +57,11 @@ impl Past {
         self.marks.push_back((completed, at));
     }
 
-    /// Adds to a capture the steps before its first, as many as were ordered and are here whole.
+    /// Adds to a capture the steps before its first, as many as were ordered and are here whole; and what was launched in a step that
+    /// never ended. Of a job that stands all stays here too: nothing comes after it, and somebody may ask again.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
-        if capture.order.before == 0 {
+        if capture.order.before == 0 && capture.closed {
             return;
         }
         let from = first.saturating_sub(u64::from(capture.order.before));
@@ -72,7 +73,9 @@ impl Past {
         marks.append(&mut capture.marks);
         capture.marks = marks;
         capture.sampled = Some(first);
-        for Operation { single, thread, span } in self.operations.drain(..) {
+        let operations =
+            if capture.closed { std::mem::take(&mut self.operations) } else { self.operations.clone() };
+        for Operation { single, thread, span } in operations {
             // Of a step that never ended also what was launched before anybody asked.
             if (since..capture.end()).contains(&single.at) {
                 capture.keep(thread as usize, single, span);

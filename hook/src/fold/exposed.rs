@@ -14,7 +14,7 @@ use crate::{
 const RECENT: usize = 512;
 
 /// Where some are always under way, so many that were read tell enough.
-const ENOUGH: u64 = 64;
+const ENOUGH: u64 = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct Exposed {
@@ -28,7 +28,7 @@ pub(super) struct Exposed {
     read: u64,
     read_then: u64,
     /// Others, as far as `held` has them.
-    stood_for: i64,
+    stood_for: u64,
 }
 
 impl Exposed {
@@ -72,9 +72,9 @@ impl Exposed {
             return;
         }
         self.read_then = self.read;
-        let others = waits as i64 - self.chosen as i64;
+        // Some may have been chosen since they were counted: never less than before.
+        let others = waits.saturating_sub(self.chosen).max(self.stood_for);
         let mean = self.sum as f64 / self.recent.len() as f64;
-        // Less than before where one was counted and its record was still on its way.
         self.held += (others - self.stood_for) as f64 * mean;
         self.stood_for = others;
     }

@@ -28,7 +28,7 @@ const SHAPES: f64 = 0.2;
 /// Part of the budget for waits for communication, which are timed in rounds of so many: a step has dozens of them, and one may be as
 /// long as all others.
 const WAITS: f64 = 0.15;
-pub(super) const ROUND: i64 = 64;
+pub(super) const ROUND: i64 = 32;
 
 /// Part of the budget that timing gets even where counting takes all of it: without a sample nothing is known.
 const LEAST: f64 = 0.1;

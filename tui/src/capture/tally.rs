@@ -265,6 +265,11 @@ impl Tally {
         }
     }
 
+    /// Those of them that came to the last step.
+    pub(super) fn done(&self) -> usize {
+        self.accounts().filter(|(_, account)| account.ended == CaptureEnd::Done).count()
+    }
+
     fn accounts(&self) -> impl Iterator<Item = (Rank, &CaptureAccount)> {
         let whole = self.ranks.iter().filter(|(_, state)| state.is_whole());
         whole.filter_map(|(&rank, state)| Some((rank, state.account.as_ref()?)))
@@ -327,11 +332,10 @@ impl Tally {
     pub(super) fn summary(&self) -> String {
         let operations = self.accounts().map(|(_, account)| account.operations).sum::<u64>();
         let dropped = self.accounts().map(|(_, account)| account.dropped).sum::<u64>();
+        let ranks = format!("{} of {}", self.whole(), figure::counted(self.ranks.len(), "rank", "ranks"));
         format!(
-            "{} of {} of {}{}, {}, {}",
-            self.steps(),
-            self.whole(),
-            figure::counted(self.ranks.len(), "rank", "ranks"),
+            "{}{}, {}, {}",
+            self.steps(&ranks),
             self.sampled(),
             figure::counted(operations as usize, "operation", "operations"),
             if dropped == 0 { "none dropped".to_owned() } else { format!("{dropped} dropped") },
@@ -339,22 +343,25 @@ impl Tally {
     }
 
     /// The steps that were asked for, as far as all have them who sent anything.
-    fn steps(&self) -> String {
+    fn steps(&self, ranks: &str) -> String {
         let (first, last) = (self.order.first, self.order.last());
         let ends =
             self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
         match ends.min() {
             Some(end) if end < first => {
-                format!("steps {first} to {last} were not reached: what came before, to step {end},")
+                format!(
+                    "{ranks} ended no step after {end}, and none of {first} to {last} that were asked for"
+                )
             }
-            Some(end) => format!("steps {first} to {}", end.min(last)),
-            None => format!("steps {first} to {last}"),
+            Some(end) => format!("steps {first} to {} of {ranks}", end.min(last)),
+            None => format!("steps {first} to {last} of {ranks}"),
         }
     }
 
     /// Of which steps before those there is something.
     fn sampled(&self) -> String {
-        let sampled = self.accounts().filter(|(_, account)| account.sampled.is_some());
+        let begins = |account: &CaptureAccount| account.marks.first().map(|mark| mark.completed);
+        let sampled = self.accounts().filter(|(_, account)| account.sampled > begins(account));
         // The first mark is the begin of the first step.
         match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
         {

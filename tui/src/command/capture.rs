@@ -34,7 +34,7 @@ use crate::{
 use occasion::{Occasion, wait_for};
 use progress::Progress;
 
-/// A rank is missing.
+/// A rank is missing, or did not come to the last step.
 const NOT_ALL: u8 = 1;
 
 /// Steps before something was found that are worth having.
@@ -111,7 +111,7 @@ async fn take(
     println!("{outcome}");
     Ok(ExitCode::from(match outcome.whole {
         0 => Code::NoData as u8,
-        whole if whole < outcome.ranks => NOT_ALL,
+        _ if outcome.done < outcome.ranks => NOT_ALL,
         _ => 0,
     }))
 }

@@ -8,6 +8,9 @@ use crate::{
     unit::{Moment, Nanoseconds, Tflops},
 };
 
+/// A rank that has got on with nothing for so long has no part of its time to tell of.
+const STANDS: Duration = Duration::from_secs(10);
+
 impl RankView {
     /// TFLOPS of each of the last digests that timed products, newest first, and when it was heard.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
@@ -123,7 +126,8 @@ impl RankView {
     pub fn exposed(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         let stands = self.intervals.len() == WINDOW
-            && self.intervals.ends().is_some_and(|(first, last)| first.arithmetic == last.arithmetic);
+            && self.intervals.ends().is_some_and(|(first, last)| first.arithmetic == last.arithmetic)
+            || self.stands_for() >= STANDS;
         // It is known from the first communication on.
         let first =
             self.intervals.progress().find(|progress| progress.exposed_for.is_some()).unwrap_or(first);

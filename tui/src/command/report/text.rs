@@ -55,6 +55,7 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
     });
     lines.extend(report.standstill.iter().map(|evidence| format!("the job stood: {evidence}")));
     lines.extend(unreached(report));
+    lines.extend(beyond(report));
     if !report.closed {
         lines.push(
             "the file was not closed: who wrote it was ended, and what came later is missing".to_owned(),
@@ -83,10 +84,22 @@ fn unreached(report: &Report) -> Vec<String> {
         let end = rank.steps.last().map(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
         let of =
             if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
-        let how = if rank.ended == CaptureEnd::ProcessEnd { "ended" } else { "stood" };
-        Some((rank.rank, format!("{of} asked for, and it {how} after step {end}")))
+        Some((rank.rank, format!("{of} asked for, and the last that it ended is {end}")))
     });
     by_ranks(came)
+}
+
+/// What was launched in a step that did not end is in no table.
+fn beyond(report: &Report) -> Vec<String> {
+    by_ranks(report.ranks.iter().filter_map(|rank| {
+        let in_steps = rank.steps.iter().flat_map(|step| step.operations.values()).sum::<u64>();
+        let rest = rank.operations.checked_sub(in_steps).filter(|&rest| rest > 0)?;
+        let what = counted(rest as usize, "operation", "operations");
+        Some((
+            rank.rank,
+            format!("{what} of a step that did not end: in `export --chrome` and `--perfetto` alone"),
+        ))
+    }))
 }
 
 /// Why records were refused, and how many were dropped.
