@@ -3,8 +3,8 @@
     xpu-top run --job exposed -- torchrun --nproc_per_node 2 exposed.py XPU_TOP ddp|fsdp FILE [SECONDS]
 
 All ranks train so long; then rank 0 asks for the status, then captures five steps with all kernels, and then each rank
-profiles ten. Prints one line of JSON a rank, in percent: the share of a step in which NCCL ran and nothing was computed,
-by `exposed_pct` of the status, by the capture's `exposed_ns`, and by torch.profiler's kernels.
+profiles ten. Prints one line of JSON a rank, in percent: the share of a step in which NCCL ran and nothing was
+computed, by `exposed_pct` of the status, by the capture's `exposed_ns`, and by torch.profiler's kernels.
 """
 
 import ctypes
