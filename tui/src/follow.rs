@@ -53,7 +53,9 @@ impl Following {
     /// From now on the last minute is kept as it was heard, after what somebody else heard `before`: what led to a finding.
     pub fn remember(&mut self, before: Vec<SealedBlock>) {
         let mut ring = Ring::new(LATELY_BYTES, LATELY);
-        before.into_iter().for_each(|block| ring.push(block));
+        for block in before {
+            ring.push(block);
+        }
         self.lately = Some((Packer::default(), ring));
     }
 
