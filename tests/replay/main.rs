@@ -236,28 +236,31 @@ fn time_passes_at_its_speed_ends_and_loops() {
 /// A capture holds the last minute of the job, and ends when its steps have come.
 #[test]
 fn a_capture_shows_at_its_end_what_was_live() {
-    let healthy = Lab::recorded(Simulation::new(7, 2, 8)).run(100);
-    let slow = Lab::recorded(Simulation::new(7, 2, 8)).run(40).slow_down(Rank(5), 1.4).run(60);
-    let hanging = Lab::recorded(Simulation::new(7, 2, 8)).run(80).hang(Rank(3)).run(20);
-    for (mut lab, finds) in [(healthy, "stands out"), (slow, "rank 5 "), (hanging, "rank 3 ")] {
-        let end = lab.now();
-        let mut shown = Shown::of(&lab.recording_of(Duration::from_mins(1)));
-        shown.seek(end);
-        for page in ["1", "7"] {
-            lab.keys(page).app().settle();
-            shown.keys(page);
-            shown.app.settle();
-            let lines = |app: &App, height: u16| {
-                let mut lines = draw_at(app, WITHOUT_COURSE, height);
-                lines.remove(0);
-                lines
-            };
-            let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
-            past.remove(usize::from(HEIGHT) - 2);
-            same(&past, &live, &format!("page {page}, {finds}"));
-            let told = live.iter().any(|line| line.contains(finds));
-            assert!(told || page == "7", "{finds}: {}", live.join("\n"));
-        }
+    let begun = || Lab::recorded(Simulation::new(7, 2, 8));
+    ends_alike(begun().run(100), "stands out");
+    ends_alike(begun().run(40).slow_down(Rank(5), 1.4).run(60), "rank 5 ");
+    ends_alike(begun().run(80).hang(Rank(3)).run(20), "rank 3 ");
+}
+
+#[track_caller]
+fn ends_alike(mut lab: Lab, finds: &str) {
+    let end = lab.now();
+    let mut shown = Shown::of(&lab.recording_of(Duration::from_mins(1)));
+    shown.seek(end);
+    for page in ["1", "7"] {
+        lab.keys(page).app().settle();
+        shown.keys(page);
+        shown.app.settle();
+        let lines = |app: &App, height: u16| {
+            let mut lines = draw_at(app, WITHOUT_COURSE, height);
+            lines.remove(0);
+            lines
+        };
+        let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
+        past.remove(usize::from(HEIGHT) - 2);
+        same(&past, &live, &format!("page {page}, {finds}"));
+        let told = live.iter().any(|line| line.contains(finds));
+        assert!(told || page == "7", "{finds}: {}", live.join("\n"));
     }
 }
 
