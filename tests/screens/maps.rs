@@ -76,7 +76,7 @@ fn the_past_says_since_when_a_rank_is_slow() {
         .shows("gpu-005 32-39▼");
     // The metrics take turns as they do of now, and the same key leads back.
     lab.keys("m").screen(132, 40).shows("lateness ms over time").shows("step time ms over time");
-    lab.keys("x").screen(132, 40).shows("lateness ms after the first rank");
+    lab.keys("x").screen(132, 40).shows("lateness ms to a single collective");
 }
 
 #[test]
