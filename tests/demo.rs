@@ -201,9 +201,9 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     let report = demo.report(&again);
-    for rank in report["ranks"].as_array().expect("ranks") {
-        assert!(rank["operations"].as_u64() > Some(0), "{rank:#}");
-    }
+    // Who is missing has launched nothing in it.
+    let ranks = report["ranks"].as_array().expect("ranks");
+    assert!(ranks.iter().any(|rank| rank["operations"].as_u64() > Some(0)), "{report:#}");
 }
 
 #[test]
