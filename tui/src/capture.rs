@@ -292,7 +292,8 @@ impl<'a> Taking<'a> {
     /// Until it would be known if a rank were slow: of a job that stands, that is known.
     async fn watch(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let enough = |taking: &Self| taking.standstill.is_some() || taking.following.is_watched();
-        if !self.plan.watch || self.tally.whole() == 0 || enough(self) {
+        // Who was told to hurry is not kept waiting for more.
+        if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
         (self.tell)(News::Word(
@@ -367,7 +368,10 @@ impl<'a> Taking<'a> {
         if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
             (self.tell)(News::Word("the job stands: what there is is taken".to_owned()));
             self.standstill = Some(evidence);
-            self.hurry();
+            // One that came to a stand after its last step has given all.
+            if !self.tally.is_over() {
+                self.hurry();
+            }
         }
     }
 
