@@ -3,7 +3,7 @@
 
 mod name;
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use xpu_shared::{
     frame::Frame,
@@ -50,7 +50,7 @@ pub enum Action {
     /// Capture so many.
     CaptureSteps(u32),
     /// A frame of a replay, and when it came in.
-    Show(Moment, Box<Frame>),
+    Show(Moment, Arc<Frame>),
     /// A replay has come so far.
     Reach(Moment),
     /// A replay begins anew: what is known is forgotten.

@@ -13,6 +13,7 @@ mod projector;
 mod search;
 mod tape;
 pub mod time;
+mod wings;
 
 pub use control::{Control, control, go_to};
 pub use playback::{Mark, Of, Playback, Speed};

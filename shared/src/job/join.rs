@@ -1,6 +1,6 @@
 //! The same collective as its ranks saw it, joined by sequence number: no clock is compared.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::{
     id::{CommunicatorId, Sequence},

@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeSet,
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use xpu_shared::{id::Rank, unit::Moment};
 
-use super::{Search, Tape};
+use super::{Search, Tape, wings::Wings};
 use crate::{
     action::{Action, Effect},
     app::App,
@@ -28,12 +29,13 @@ pub struct Projector {
     told: usize,
     /// The recorded moment of which all was worked out last.
     looked: Moment,
+    wings: Wings,
 }
 
 impl Projector {
     /// Shows the beginning of what is searched in the meantime by `search`.
     pub fn new(tape: Tape, search: Search, now: Instant) -> Self {
-        Self { tape, search, moved: now, told: 0, looked: Moment(0) }
+        Self { tape, search, moved: now, told: 0, looked: Moment(0), wings: Wings::open() }
     }
 
     /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
@@ -112,7 +114,9 @@ impl Projector {
                 app.settle();
                 update(app, Action::Reach(at));
             }
-            update(app, Action::Show(at, Box::new(frame)));
+            let frame = Arc::new(frame);
+            update(app, Action::Show(at, Arc::clone(&frame)));
+            self.wings.take(frame);
         }
         if let Some(Effect::AskStacks { .. }) = update(app, Action::Reach(to)) {
             let why =

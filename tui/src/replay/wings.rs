@@ -1,0 +1,36 @@
+//! Where frames go that have been shown: to take thousands of them down is long enough to be felt in a jump, so nobody waits for it.
+
+use std::{
+    mem,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use xpu_shared::frame::Frame;
+
+/// So many go at once, for a thread that is woken for each is a wait too.
+const TOGETHER: usize = 128;
+
+/// Its thread ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Wings {
+    shown: Vec<Arc<Frame>>,
+    /// projector --shown--> thread
+    out: mpsc::Sender<Vec<Arc<Frame>>>,
+}
+
+impl Wings {
+    pub(super) fn open() -> Self {
+        let (out, gone) = mpsc::channel();
+        // Without the thread there is no receiver, and frames end where they are.
+        let _ = thread::Builder::new().spawn(move || gone.iter().for_each(drop::<Vec<_>>));
+        Self { shown: Vec::with_capacity(TOGETHER), out }
+    }
+
+    pub(super) fn take(&mut self, frame: Arc<Frame>) {
+        self.shown.push(frame);
+        if self.shown.len() == TOGETHER {
+            let _ = self.out.send(mem::replace(&mut self.shown, Vec::with_capacity(TOGETHER)));
+        }
+    }
+}
