@@ -391,6 +391,11 @@ pub struct PartlySeen {
 
 /// The middle value; the mean of the two middle ones of an even number.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    median_of(&mut values)
+}
+
+/// The same, of values whose order is lost.
+fn median_of(values: &mut [f64]) -> Option<f64> {
     let (count, middle) = (values.len(), values.len() / 2);
     if count == 0 {
         return None;

@@ -1,7 +1,7 @@
 //! How a rank comes to its collectives: late, on time, or early and waiting. A digest's collectives are judged once the other
 //! ranks had time to tell of them.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 use super::{Joins, Sample, rank::push_bounded};
 
@@ -27,19 +27,28 @@ pub struct Arrivals {
 
 #[derive(Debug, Default)]
 pub(super) struct Punctuality {
-    untold: VecDeque<Vec<Sample>>,
+    /// Of the last digests, and how many are of each.
+    untold: VecDeque<Sample>,
+    digests: VecDeque<usize>,
+    /// Noted since the last of them.
+    noted: usize,
     arrivals: VecDeque<Arrivals>,
 }
 
 impl Punctuality {
-    /// Takes a digest's collectives, and judges those of an earlier one.
-    pub(super) fn take(&mut self, samples: Vec<Sample>, joins: &Joins) {
-        self.untold.push_back(samples);
-        if self.untold.len() <= OTHERS {
+    pub(super) fn note(&mut self, sample: Sample) {
+        self.untold.push_back(sample);
+        self.noted += 1;
+    }
+
+    /// Ends a digest, and judges the collectives of an earlier one.
+    pub(super) fn judge(&mut self, joins: &Joins) {
+        self.digests.push_back(mem::take(&mut self.noted));
+        if self.digests.len() <= OTHERS {
             return;
         }
-        let told = self.untold.pop_front().unwrap_or_default();
-        let complete = told.iter().filter_map(|sample| {
+        let told = self.digests.pop_front().unwrap_or_default();
+        let complete = self.untold.drain(..told).filter_map(|sample| {
             let join = joins
                 .get(sample.place, sample.communicator, sample.sequence)
                 .filter(|join| join.is_complete())?;

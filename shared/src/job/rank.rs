@@ -12,7 +12,7 @@ use detail::Detail;
 use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
 
-use super::{Joins, Place, Punctuality, Rhythm, Transfers, median};
+use super::{Joins, Place, Punctuality, Rhythm, Transfers, median_of};
 use crate::{
     collective::Operation,
     frame::{Advance, DeviceReading, Life, Progress, RankDigest, RankExit, RankInfo, Summary},
@@ -219,8 +219,12 @@ impl RankView {
     }
 
     fn find_pace(&mut self) {
-        let paces = self.advance.paces.iter().map(|pace| pace.0 as f64);
-        self.pace = median(paces.collect()).map(|pace| Nanoseconds(pace as u64));
+        // Of every rank once a second: without memory asked for.
+        let (mut paces, known) = ([0.0; WINDOW], self.advance.paces.len().min(WINDOW));
+        for (place, pace) in paces.iter_mut().zip(&self.advance.paces) {
+            *place = pace.0 as f64;
+        }
+        self.pace = median_of(&mut paces[..known]).map(|pace| Nanoseconds(pace as u64));
     }
 
     /// How long it may be expected to wait in such an operation of this communicator, having waited in it before and gone on.
@@ -230,7 +234,6 @@ impl RankView {
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
         let part = part(digest);
-        let mut all = Vec::with_capacity(digest.samples.len());
         for sample in &digest.samples {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
@@ -251,10 +254,10 @@ impl RankView {
             push_bounded(&mut self.samples, taken, SAMPLES);
             // The stages of a pipeline end one after the other: who is late there is late for its stage.
             if part.is_none_or(|part| part == taken.communicator) {
-                all.push(taken);
+                self.punctuality.note(taken);
             }
         }
-        self.punctuality.take(all, joins);
+        self.punctuality.judge(joins);
     }
 
     /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.
