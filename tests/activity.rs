@@ -73,9 +73,10 @@ impl Job {
 
     fn capture(&self, more: &str) -> Outcome {
         let _ = std::fs::remove_file(self.file());
-        let done = self
-            .host
-            .ask(&format!("capture --job train --wait 30 --kernels -o {} {more}", self.file().display()));
+        let done = self.host.ask(&format!(
+            "capture --job train --wait 30 --no-watch --kernels -o {} {more}",
+            self.file().display()
+        ));
         assert_eq!(done.status.code(), Some(0), "{done:?}");
         done
     }
@@ -170,6 +171,24 @@ fn records_that_were_dropped_are_counted() {
     let steps = report["ranks"][0]["steps"].as_array().expect("steps");
     let kernels: u64 = steps.iter().filter_map(|step| step["operations"]["activity_kernel"].as_u64()).sum();
     assert!((45..60).contains(&kernels), "{report:#}");
+}
+
+#[test]
+fn what_a_gpu_far_behind_has_not_ended_of_later_steps_is_not_lost() {
+    let script = "
+while True:
+    for _ in range(100):
+        ok(gemm_ex(16384, 16384, 16384))
+        ok(kernel())
+        step()
+    sync()
+";
+    let job = Job::new(&[], script);
+    // How often steps come is known after some bursts of them.
+    until("bursts of steps", || (job.host.status()["steps"]["min"].as_u64()? >= 300).then_some(()));
+    let done = job.capture("--steps 5");
+    assert!(!done.stderr.contains("lost"), "{done:?}");
+    job.every_step_has(&json!({"gemm": 1, "activity_kernel": 2}));
 }
 
 #[test]

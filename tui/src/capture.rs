@@ -1,6 +1,7 @@
 //! A capture being taken: the ranks are told a step that is still to come. Each says whether it can record from there; nobody waits
 //! for anybody. If one is past it already all are told a later one, once.
 
+mod appointment;
 mod tally;
 
 use std::{
@@ -16,13 +17,13 @@ use std::{
 use anyhow::Context as _;
 use tokio::{
     select,
-    time::{Instant, interval},
+    time::{Instant, interval, timeout_at},
 };
 use xpu_shared::{
     finding,
     frame::{Body, CaptureOrder, CaptureSheet, Frame},
     id::{HostName, JobName, Rank, Step},
-    job::RankView,
+    job::{Job, RankView},
     recording::{Header, Writer},
     unit::{Moment, Nanoseconds},
 };
@@ -37,16 +38,10 @@ use crate::{
     recorder::create_new,
     reel::Reel,
 };
+use appointment::Turn;
 use tally::Tally;
 
-/// What is known of a rank's steps is at most so old, and telling it which to record takes some of that too.
-const NEWS: Duration = Duration::from_millis(2500);
-
-/// On the second try it is known how far the ranks are.
-const FRESH_NEWS: Duration = Duration::from_millis(1500);
-
-/// Steps that are left beyond that, for those that are shorter than others.
-const STEPS_MORE: u64 = 3;
+const FOLLOWER_ENDED: &str = "the follower ended";
 
 /// How long ranks may take to answer, and how often they are asked while one has not.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -219,8 +214,9 @@ impl<'a> Taking<'a> {
     /// # Errors
     /// Where the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
-        for news in [NEWS, FRESH_NEWS] {
-            let Some(first) = self.first_step(news) else {
+        self.listen(arrivals).await?;
+        for turn in [Turn::First, Turn::Again] {
+            let Some(first) = appointment::first_step(&self.views(), self.tally.furthest(), turn) else {
                 self.tally.refuse_all("it has not completed a step yet; try again when it trains");
                 return self.finish();
             };
@@ -246,17 +242,23 @@ impl<'a> Taking<'a> {
         self.finish()
     }
 
-    /// A step that no rank has begun when it hears of it.
-    fn first_step(&self, news: Duration) -> Option<Step> {
-        let job = self.following.jobs().get(self.tally.job())?;
-        let views = || job.ranks().filter(|(rank, _)| self.tally.wants(*rank)).map(|(_, view)| view);
-        let known = views().filter_map(RankView::step).map(|step| step.0).max();
-        let completed = known.max(self.tally.furthest())?;
-        let paces = views().filter_map(|view| view.step_time().or_else(|| view.pace()));
-        let shortest = paces.map(|pace| pace.0).min().filter(|&pace| pace > 0);
-        let pace = shortest.unwrap_or(1_000_000_000);
-        let ahead = (news.as_nanos() as u64).div_ceil(pace);
-        Some(Step(completed + ahead + STEPS_MORE))
+    /// The ranks that are wanted, as far as they were heard.
+    fn views(&self) -> Vec<&RankView> {
+        let job = self.following.jobs().get(self.tally.job());
+        let ranks = job.into_iter().flat_map(Job::ranks).filter(|(rank, _)| self.tally.wants(*rank));
+        ranks.map(|(_, view)| view).collect()
+    }
+
+    /// Until it is known how many steps come in a second.
+    async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
+        let until = self.deadline.min(self.began + appointment::LISTEN);
+        while !appointment::is_rate_known(&self.views()) && !self.stop.load(Relaxed) {
+            match timeout_at(until, arrivals.recv()).await {
+                Ok(arrival) => self.following.take(arrival.context(FOLLOWER_ENDED)?),
+                Err(_over) => break,
+            }
+        }
+        Ok(())
     }
 
     /// Until every rank has said whether it records those steps.
@@ -313,7 +315,7 @@ impl<'a> Taking<'a> {
         while !enough(self) {
             select! {
                 arrival = arrivals.recv() => {
-                    let arrival = arrival.context("the follower ended")?;
+                    let arrival = arrival.context(FOLLOWER_ENDED)?;
                     if let Arrival::Frame(frame) = &arrival {
                         self.tally.take(frame);
                         // Of a try that was given up nothing is kept.

@@ -25,6 +25,9 @@ const QUIET: u32 = 3;
 /// How far the times of CUDA's events and of CUPTI may be off each other, nanoseconds.
 const APART: i64 = 5_000;
 
+/// What begins so long after it was launched waited for the GPU to end other work.
+const BEHIND: i64 = 1_000_000;
+
 /// Nobody knows the thread.
 const THREAD: u32 = u32::MAX;
 
@@ -131,6 +134,7 @@ struct Work {
     took: u64,
     /// CUPTI's.
     stream: u32,
+    launch: u32,
     name: u32,
 }
 
@@ -144,17 +148,20 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
             begin: scale.ours(ran.begin),
             took: scale.nanoseconds(ran.end - ran.begin),
             stream: ran.stream,
+            launch: ran.launch,
             name: ran.name,
         })
         .collect();
-    drop(records);
+    let unfinished = records.unfinished;
+    drop(records.ran);
     let streams = streams(&capture.operations, &works);
     let marks: Vec<_> = capture.marks.iter().map(|&(_, at)| at).collect();
     let cuts = cuts(&marks, &capture.operations);
     capture.error = capture.error.max(Some(scale.error()));
-    let mut kept = 0;
+    let (mut kept, mut last) = (0, None);
     for work in &works {
         let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
+        last = last.filter(|&last| !is_before(last, work.launch)).or(Some(work.launch));
         let label = CapturedLabel::Activity(names.get(work.name as usize).cloned().unwrap_or_default());
         // Its own number is no address.
         let stream = streams.get(&work.stream).copied().unwrap_or(usize::MAX - work.stream as usize);
@@ -167,37 +174,44 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
             None => dropped += 1,
         }
     }
+    // What was launched later is of no step that was asked for: a GPU that is far behind has not ended it.
+    dropped +=
+        unfinished.iter().filter(|&&launch| last.is_none_or(|last| !is_before(last, launch))).count() as u64;
     // They take none of the room of what is timed.
     capture.room += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 
 /// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
-/// after it, or, where nothing was, as far behind the mark as it mostly is.
+/// after it. Where nothing was, as long after the last that was timed as it mostly is.
 fn cuts(marks: &[u64], operations: &[Kept]) -> Vec<i64> {
     let spans = |from: u64, to: u64| {
         operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
             match kept.span {
-                Span::Gpu { begin, took, .. } => Some((begin, begin + took as i64)),
+                Span::Gpu { begin, took, .. } => Some((begin, begin + took as i64, kept.at as i64)),
                 _ => None,
             }
         })
     };
+    let last_end = |mark: u64| spans(0, mark).map(|(_, end, _)| end).max();
     let cut = |index: usize| {
         let mark = marks[index];
-        let busy = spans(0, mark).map(|(_, end)| end).max().is_some_and(|end| end > mark as i64);
-        if !busy {
+        let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
+        let first = spans(mark, next).min();
+        // What was launched before all marks was not kept: what comes after it tells that it was not done.
+        let waits = first.is_some_and(|(begin, _, at)| begin - at > BEHIND);
+        if !waits && last_end(mark).is_none_or(|end| end <= mark as i64) {
             return Some(mark as i64);
         }
-        let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
-        spans(mark, next).map(|(begin, _)| begin.max(mark as i64)).min()
+        first.map(|(begin, ..)| begin.max(mark as i64))
     };
     let found: Vec<_> = (0..marks.len()).map(cut).collect();
-    let mut behind: Vec<_> =
-        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - mark as i64)).collect();
-    behind.sort_unstable();
-    let mostly = behind.get(behind.len() / 2).copied().unwrap_or(0);
-    found.iter().zip(marks).map(|(cut, &mark)| cut.unwrap_or(mark as i64 + mostly)).collect()
+    let mut tails: Vec<_> =
+        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - last_end(mark)?)).collect();
+    tails.sort_unstable();
+    let tail = tails.get(tails.len() / 2).copied().unwrap_or(0);
+    let after_last = |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail).max(mark as i64));
+    found.iter().zip(marks).map(|(cut, &mark)| cut.unwrap_or_else(|| after_last(mark))).collect()
 }
 
 /// When in its step it was launched, at the latest; `None` if it is in none.
@@ -205,6 +219,11 @@ fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
     let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
     let end = *marks.get(step + 1)?;
     Some((begin.max(0) as u64).clamp(marks[step], end.saturating_sub(1).max(marks[step])))
+}
+
+/// Whether of two launches this one came first: numbers begin anew after the last.
+fn is_before(one: u32, other: u32) -> bool {
+    (other.wrapping_sub(one) as i32) > 0
 }
 
 /// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed launches runs within its time. No call of
@@ -235,7 +254,7 @@ mod tests {
     use super::*;
 
     fn work(begin: i64, stream: u32) -> Work {
-        Work { begin, took: 5, stream, name: 0 }
+        Work { begin, took: 5, stream, launch: 0, name: 0 }
     }
 
     fn timed(at: u64, begin: i64, stream: usize) -> Kept {
@@ -257,6 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn launches_are_in_order_where_their_numbers_begin_anew() {
+        for (one, other, expected) in
+            [(1, 2, true), (2, 1, false), (7, 7, false), (u32::MAX, 0, true), (3, u32::MAX - 3, false)]
+        {
+            assert_eq!(is_before(one, other), expected, "{one}, {other}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_is_steps_behind_ends_those_before_first() {
+        // All is launched in an instant; four milliseconds of the steps before are still to be done, and a step takes two.
+        let marks = [1_000, 2_000, 3_000];
+        let operations = [timed(1_500, 4_000_000, 1), timed(2_500, 6_000_000, 1)];
+        // What is not timed of a step begins 10 us after that.
+        assert_eq!(cuts(&marks, &operations), [4_000_000, 6_000_000, 8_000_000]);
+    }
+
+    #[test]
     fn a_gpu_that_is_behind_begins_its_steps_later() {
         let marks = [100_000, 200_000, 300_000];
         // It had done all at the first mark, and is 60 us behind at the others.
@@ -267,10 +304,11 @@ mod tests {
             timed(280_000, 350_000, 1),
         ];
         let cuts = cuts(&marks, &operations);
-        assert_eq!(cuts, [100_000, 260_000, 360_000]);
+        // The last step ends as long after what was timed of it as the one before.
+        assert_eq!(cuts, [100_000, 260_000, 415_000]);
         let at = |begin| launched_at(begin, &marks, &cuts);
         assert_eq!(
-            [99_999, 100_000, 259_999, 260_000, 359_999, 360_000].map(at),
+            [99_999, 100_000, 259_999, 260_000, 414_999, 415_000].map(at),
             [None, Some(100_000), Some(199_999), Some(260_000), Some(299_999), None]
         );
     }

@@ -65,6 +65,7 @@ pub(crate) struct Ran {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) stream: u32,
+    pub(crate) launch: u32,
     pub(crate) name: u32,
 }
 
@@ -76,7 +77,9 @@ pub(crate) struct Records {
     /// The places of names by where CUPTI has them: it keeps each once.
     known: BTreeMap<usize, u32>,
     name_bytes: usize,
-    /// Of what the GPU ran: no room was left, or it had no times.
+    /// Launches of what had not ended when it was handed out: what they would have been is not known.
+    pub(crate) unfinished: Vec<u32>,
+    /// Of what the GPU ran: no room was left.
     pub(crate) dropped: u64,
 }
 
@@ -88,6 +91,7 @@ impl Records {
             names: BTreeMap::new(),
             known: BTreeMap::new(),
             name_bytes: 0,
+            unfinished: Vec::new(),
             dropped: 0,
         }
     }
@@ -101,17 +105,14 @@ impl Records {
         names
     }
 
-    fn take(&mut self, Record { begin, end, stream, name }: Record) {
-        // The name of what has not ended may not be there yet.
-        let whole = begin > 0 && end >= begin;
-        if !whole || self.ran.len() >= RAN || self.ran.try_reserve(1).is_err() {
-            self.dropped += 1;
-            return;
-        }
-        match self.name(name) {
-            Some(name) => self.ran.push(Ran { begin, end, stream, name }),
-            None => self.dropped += 1,
-        }
+    fn take(&mut self, Record { begin, end, stream, launch, name }: Record) {
+        let is_kept = if begin == 0 || end < begin {
+            // Its name may not be there yet.
+            push(&mut self.unfinished, launch)
+        } else {
+            self.name(name).is_some_and(|name| push(&mut self.ran, Ran { begin, end, stream, launch, name }))
+        };
+        self.dropped += u64::from(!is_kept);
     }
 
     fn name(&mut self, at: *const c_char) -> Option<u32> {
@@ -134,8 +135,19 @@ impl Records {
     }
 
     fn memory(&self) -> usize {
-        self.ran.capacity() * size_of::<Ran>() + self.name_bytes
+        self.ran.capacity() * size_of::<Ran>()
+            + self.unfinished.capacity() * size_of::<u32>()
+            + self.name_bytes
     }
+}
+
+/// Whether there was room.
+fn push<T>(all: &mut Vec<T>, one: T) -> bool {
+    let has_room = all.len() < RAN && all.try_reserve(1).is_ok();
+    if has_room {
+        all.push(one);
+    }
+    has_room
 }
 
 /// The C string there, if there is one and it is no longer than a name may be. Whoever wrote the record is not trusted so far that the program
@@ -310,23 +322,23 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_or_has_no_times_is_counted() {
+    fn what_finds_no_room_is_counted_and_what_has_no_times_known() {
         let mut records = Records::new();
         let names = [c"one", c"two", c"one"];
-        let ran = |name: &CStr, begin, end| Record { begin, end, stream: 7, name: name.as_ptr() };
+        let ran = |name: &CStr, begin, end| Record { begin, end, stream: 7, launch: 9, name: name.as_ptr() };
         for name in names {
             records.take(ran(name, 1, 2));
         }
         records.take(ran(c"one", 0, 0));
         let long = std::ffi::CString::new(vec![b'x'; NAME + 1]).unwrap();
         records.take(ran(&long, 1, 2));
-        assert_eq!((records.ran.len(), records.dropped), (3, 2));
+        assert_eq!((records.ran.len(), &records.unfinished[..], records.dropped), (3, &[9][..], 1));
         assert_eq!(records.names(), ["one", "two"]);
         assert_eq!(records.ran[2].name, 0);
         for _ in 0..RAN {
             records.take(ran(c"two", 1, 2));
         }
-        assert_eq!((records.ran.len(), records.dropped), (RAN, 5));
+        assert_eq!((records.ran.len(), records.dropped), (RAN, 4));
     }
 
     #[test]
