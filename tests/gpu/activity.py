@@ -88,7 +88,7 @@ class Capture:
         self.path = os.path.join(folder, f"activity-{kind}-{name}.bin")
         if rank == 0 and os.path.exists(self.path):
             os.remove(self.path)
-        given = ["--job", "activity", "--steps", str(steps), "-o", self.path, "--wait", "60", *more]
+        given = ["--job", "activity", "--steps", str(steps), "-o", self.path, "--wait", "60", "--no-watch", *more]
         self.command = [xpu_top, "capture", *given]
         self.done = None
         self.thread = threading.Thread(target=self.run)

@@ -80,6 +80,9 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Capture => return Some(Effect::Capture(None)),
         Action::CaptureSteps(steps) => return Some(Effect::Capture(Some(steps))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
+        Action::ShowMetric(metric) if !app.survey.told().contains(&metric) => {
+            app.note = Some(Note::Failed(format!("no rank has told of {} yet", metric.title())));
+        }
         Action::ShowMetric(metric) => app.maps = app.maps.showing(metric),
         Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
         Action::SelectRank(rank) => app.selected = Some(rank),

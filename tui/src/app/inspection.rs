@@ -20,6 +20,8 @@ pub struct Inspection {
     pub row: usize,
     pub peers: Vec<usize>,
     pub memberships: Vec<Membership>,
+    /// It has just come: what is not known of it is still to be told.
+    pub is_new: bool,
     /// What its hook cannot see.
     pub blind: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl Inspection {
             row: survey.row_of(rank)?,
             peers: finding::peers(job, rank).into_iter().filter_map(|peer| survey.row_of(peer)).collect(),
             memberships,
+            is_new: !view.is_settled(),
             blind: latest.map(|digest| digest.blind.clone()).unwrap_or_default(),
         })
     }

@@ -314,7 +314,8 @@ impl Tally {
     /// What was asked for besides and could not be had, the ranks of one reason together.
     fn refusals(&self) -> impl Iterator<Item = String> {
         let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        for (rank, account) in self.accounts() {
+        // Who has ended no step has begun with none of it, and why is said already.
+        for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
             let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
             for (what, tracing) in kinds {
                 if let Tracing::Refused { why } = tracing {

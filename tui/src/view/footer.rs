@@ -16,6 +16,7 @@ use crate::{
     keymap::Binding,
     palette::Role,
     prompt::Kind,
+    replay::{Control, Of},
     widget::ends,
 };
 
@@ -116,6 +117,10 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
         // These tell why there is no job, too.
         Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
+        // Of a recording there is nobody to ask.
+        Action::Capture | Action::Control(Control::Record) => {
+            app.standing() == Standing::Running && app.playback().is_none_or(|past| past.of == Of::Live)
+        }
         Action::Move(_)
         | Action::Control(_)
         | Action::Go(_)
@@ -127,7 +132,6 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::Pin
         | Action::SortNext
         | Action::Reverse
-        | Action::Capture
         | Action::Report => app.standing() == Standing::Running,
         Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
             !app.stacks.rows().is_empty()

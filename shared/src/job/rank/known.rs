@@ -124,7 +124,7 @@ impl RankView {
     }
 
     /// Whether it has been heard for a few digests.
-    pub(in crate::job) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.intervals.len() >= SETTLED
     }
 

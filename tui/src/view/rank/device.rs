@@ -36,6 +36,9 @@ impl Health {
 
 pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
     let Some(device) = &rank.status.device else {
+        if rank.is_new {
+            return vec![Line::styled("nothing is told of it yet", app.palette.of(Role::Muted))];
+        }
         return vec![
             Line::styled("no driver tells of it", app.palette.of(Role::Muted)),
             Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted)),
@@ -48,7 +51,8 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
 pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let palette = app.palette;
     let Some(device) = &rank.status.device else {
-        return Line::styled("GPU: no driver tells of it", palette.of(Role::Muted));
+        let why = if rank.is_new { "nothing is told of it yet" } else { "no driver tells of it" };
+        return Line::styled(format!("GPU: {why}"), palette.of(Role::Muted));
     };
     let mut all = health(device);
     all.sort_by_key(|health| health.role != Role::Warning);
