@@ -13,7 +13,7 @@ use xpu_shared::frame::{Body, Frame};
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Note, Overlay, Page, Stretching},
+    app::{App, Fold, Metric, Note, Overlay, Page, Stretching},
     arrival::Arrival,
     keymap::BINDINGS,
     replay::{control, go_to},
@@ -80,10 +80,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Capture => return Some(Effect::Capture(None)),
         Action::CaptureSteps(steps) => return Some(Effect::Capture(Some(steps))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
-        Action::ShowMetric(metric) if !app.survey.told().contains(&metric) => {
-            app.note = Some(Note::Failed(format!("no rank has told of {} yet", metric.title())));
-        }
-        Action::ShowMetric(metric) => app.maps = app.maps.showing(metric),
+        Action::ShowMetric(metric) => show_metric(app, metric),
         Action::Filter(filter) => app.filter = filter.map(|filter| *filter),
         Action::SelectRank(rank) => app.selected = Some(rank),
         Action::InspectRank(rank) => return go::to_rank(app, rank),
@@ -293,4 +290,13 @@ fn pin(app: &mut App) {
             Note::Done(format!("rank {rank} is pinned: others are compared with it"))
         }
     });
+}
+
+/// What no rank has a figure of is on no map.
+fn show_metric(app: &mut App, metric: Metric) {
+    if app.survey.told().contains(&metric) {
+        app.maps = app.maps.showing(metric);
+    } else {
+        app.note = Some(Note::Failed(format!("no rank has told of {} yet", metric.title())));
+    }
 }
