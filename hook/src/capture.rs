@@ -5,6 +5,7 @@
 
 mod activity;
 mod base;
+mod cuts;
 mod parts;
 mod past;
 mod under_way;
@@ -241,7 +242,7 @@ impl Capture {
         switch_on(false);
         let begin = under_way.begin();
         // In the order of time: what is before the first step is no step that CUPTI recorded.
-        let activity = activity::add_to(&mut under_way, ended != CaptureEnd::ProcessEnd);
+        let activity = activity::add_to(&mut under_way, ended);
         let recorded = (under_way.marks.len() > 1).then(|| under_way.marks.last().map_or(0, |&(_, at)| at));
         self.past.join(&mut under_way);
         if under_way.order.functions {

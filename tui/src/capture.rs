@@ -38,7 +38,7 @@ use crate::{
     recorder::create_new,
     reel::Reel,
 };
-use appointment::Turn;
+use appointment::Again;
 use tally::Tally;
 
 const FOLLOWER_ENDED: &str = "the follower ended";
@@ -215,8 +215,10 @@ impl<'a> Taking<'a> {
     /// Where the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
         self.listen(arrivals).await?;
-        for turn in [Turn::First, Turn::Again] {
-            let Some(first) = appointment::first_step(&self.views(), self.tally.furthest(), turn) else {
+        let known = appointment::completed(&self.views());
+        for again in [false, true] {
+            let again = again.then(|| Again { known, furthest: self.tally.furthest() });
+            let Some(first) = appointment::first_step(&self.views(), again) else {
                 self.tally.refuse_all("it has not completed a step yet; try again when it trains");
                 return self.finish();
             };
@@ -251,7 +253,7 @@ impl<'a> Taking<'a> {
 
     /// Until it is known how many steps come in a second.
     async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
-        let until = self.deadline.min(self.began + appointment::LISTEN);
+        let until = self.began + appointment::LISTEN.min(self.plan.wait / 2);
         while !appointment::is_rate_known(&self.views()) && !self.stop.load(Relaxed) {
             match timeout_at(until, arrivals.recv()).await {
                 Ok(arrival) => self.following.take(arrival.context(FOLLOWER_ENDED)?),

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::frame::{CapturedLabel, Tracing};
+use xpu_shared::frame::{CaptureEnd, CapturedLabel, Tracing};
 
-use super::{Kept, Span, UnderWay};
+use super::{
+    Kept, Span, UnderWay,
+    cuts::{cuts, launched_at},
+};
 use crate::{
     cupti::{Records, Scale, Session},
     lane::monotonic,
@@ -24,9 +27,6 @@ const QUIET: u32 = 3;
 
 /// How far the times of CUDA's events and of CUPTI may be off each other, nanoseconds.
 const APART: i64 = 5_000;
-
-/// What begins so long after it was launched waited for the GPU to end other work.
-const BEHIND: i64 = 1_000_000;
 
 /// Nobody knows the thread.
 const THREAD: u32 = u32::MAX;
@@ -99,8 +99,9 @@ impl Activity {
     }
 }
 
-/// Adds to a capture what CUPTI recorded of its steps. `orderly` is not while the process ends.
-pub(super) fn add_to(capture: &mut UnderWay, orderly: bool) -> Tracing {
+/// Adds to a capture what CUPTI recorded of its steps.
+pub(super) fn add_to(capture: &mut UnderWay, ended: CaptureEnd) -> Tracing {
+    let orderly = ended != CaptureEnd::ProcessEnd;
     match std::mem::take(&mut capture.activity) {
         Activity::NotAsked => Tracing::NotAsked,
         Activity::Asked => Tracing::Refused { why: "the first step did not come".to_owned() },
@@ -112,7 +113,7 @@ pub(super) fn add_to(capture: &mut UnderWay, orderly: bool) -> Tracing {
                       give it back; start the job again without that"
                     .to_owned(),
             },
-            Ok((records, scale)) => add(capture, records, &scale),
+            Ok((records, scale)) => add(capture, records, &scale, ended == CaptureEnd::Done),
         },
     }
 }
@@ -134,11 +135,11 @@ struct Work {
     took: u64,
     /// CUPTI's.
     stream: u32,
-    launch: u32,
+    correlation: u32,
     name: u32,
 }
 
-fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
+fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -> Tracing {
     let names = records.names();
     let mut dropped = records.dropped;
     let works: Vec<_> = records
@@ -148,20 +149,21 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
             begin: scale.ours(ran.begin),
             took: scale.nanoseconds(ran.end - ran.begin),
             stream: ran.stream,
-            launch: ran.launch,
+            correlation: ran.correlation,
             name: ran.name,
         })
         .collect();
-    let unfinished = records.unfinished;
     drop(records.ran);
     let streams = streams(&capture.operations, &works);
     let marks: Vec<_> = capture.marks.iter().map(|&(_, at)| at).collect();
-    let cuts = cuts(&marks, &capture.operations);
+    let busy: Vec<_> = works.iter().map(|work| (work.begin, work.begin + work.took as i64)).collect();
+    let cuts = cuts(&marks, &capture.operations, &busy);
     capture.error = capture.error.max(Some(scale.error()));
-    let (mut kept, mut last) = (0, None);
+    let end = cuts.last().copied().unwrap_or(0);
+    dropped += lost(&records.unfinished, &works, end, is_done);
+    let mut kept = 0;
     for work in &works {
         let Some(at) = launched_at(work.begin, &marks, &cuts) else { continue };
-        last = last.filter(|&last| !is_before(last, work.launch)).or(Some(work.launch));
         let label = CapturedLabel::Activity(names.get(work.name as usize).cloned().unwrap_or_default());
         // Its own number is no address.
         let stream = streams.get(&work.stream).copied().unwrap_or(usize::MAX - work.stream as usize);
@@ -174,54 +176,20 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale) -> Tracing {
             None => dropped += 1,
         }
     }
-    // What was launched later is of no step that was asked for: a GPU that is far behind has not ended it.
-    dropped +=
-        unfinished.iter().filter(|&&launch| last.is_none_or(|last| !is_before(last, launch))).count() as u64;
     // They take none of the room of what is timed.
     capture.room += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 
-/// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
-/// after it. Where nothing was, as long after the last that was timed as it mostly is.
-fn cuts(marks: &[u64], operations: &[Kept]) -> Vec<i64> {
-    let spans = |from: u64, to: u64| {
-        operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
-            match kept.span {
-                Span::Gpu { begin, took, .. } => Some((begin, begin + took as i64, kept.at as i64)),
-                _ => None,
-            }
-        })
-    };
-    let last_end = |mark: u64| spans(0, mark).map(|(_, end, _)| end).max();
-    let cut = |index: usize| {
-        let mark = marks[index];
-        let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
-        let first = spans(mark, next).min();
-        // What was launched before all marks was not kept: what comes after it tells that it was not done.
-        let waits = first.is_some_and(|(begin, _, at)| begin - at > BEHIND);
-        if !waits && last_end(mark).is_none_or(|end| end <= mark as i64) {
-            return Some(mark as i64);
-        }
-        first.map(|(begin, ..)| begin.max(mark as i64))
-    };
-    let found: Vec<_> = (0..marks.len()).map(cut).collect();
-    let mut tails: Vec<_> =
-        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - last_end(mark)?)).collect();
-    tails.sort_unstable();
-    let tail = tails.get(tails.len() / 2).copied().unwrap_or(0);
-    let after_last = |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail).max(mark as i64));
-    found.iter().zip(marks).map(|(cut, &mark)| cut.unwrap_or_else(|| after_last(mark))).collect()
+/// Of what had not ended when it was handed out, how much may be of the captured steps, the last of which ended then: all that was launched before
+/// the first that is later and has ended. Of steps that did not all come to their end, all.
+fn lost(unfinished: &[u32], works: &[Work], end: i64, is_done: bool) -> u64 {
+    let later = works.iter().filter(|work| is_done && work.begin >= end).map(|work| work.correlation);
+    let first = later.reduce(|one, other| if is_before(other, one) { other } else { one });
+    unfinished.iter().filter(|&&one| first.is_none_or(|first| is_before(one, first))).count() as u64
 }
 
-/// When in its step it was launched, at the latest; `None` if it is in none.
-fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
-    let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
-    let end = *marks.get(step + 1)?;
-    Some((begin.max(0) as u64).clamp(marks[step], end.saturating_sub(1).max(marks[step])))
-}
-
-/// Whether of two launches this one came first: numbers begin anew after the last.
+/// Whether of two calls this one came first: numbers begin anew after the last.
 fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }
@@ -254,7 +222,7 @@ mod tests {
     use super::*;
 
     fn work(begin: i64, stream: u32) -> Work {
-        Work { begin, took: 5, stream, launch: 0, name: 0 }
+        Work { begin, took: 5, stream, correlation: 0, name: 0 }
     }
 
     fn timed(at: u64, begin: i64, stream: usize) -> Kept {
@@ -276,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_are_in_order_where_their_numbers_begin_anew() {
+    fn calls_are_in_order_where_their_numbers_begin_anew() {
         for (one, other, expected) in
             [(1, 2, true), (2, 1, false), (7, 7, false), (u32::MAX, 0, true), (3, u32::MAX - 3, false)]
         {
@@ -285,31 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_is_steps_behind_ends_those_before_first() {
-        // All is launched in an instant; four milliseconds of the steps before are still to be done, and a step takes two.
-        let marks = [1_000, 2_000, 3_000];
-        let operations = [timed(1_500, 4_000_000, 1), timed(2_500, 6_000_000, 1)];
-        // What is not timed of a step begins 10 us after that.
-        assert_eq!(cuts(&marks, &operations), [4_000_000, 6_000_000, 8_000_000]);
-    }
-
-    #[test]
-    fn a_gpu_that_is_behind_begins_its_steps_later() {
-        let marks = [100_000, 200_000, 300_000];
-        // It had done all at the first mark, and is 60 us behind at the others.
-        let operations = [
-            timed(110_000, 120_000, 1),
-            timed(150_000, 195_000, 1),
-            timed(210_000, 260_000, 1),
-            timed(280_000, 350_000, 1),
-        ];
-        let cuts = cuts(&marks, &operations);
-        // The last step ends as long after what was timed of it as the one before.
-        assert_eq!(cuts, [100_000, 260_000, 415_000]);
-        let at = |begin| launched_at(begin, &marks, &cuts);
-        assert_eq!(
-            [99_999, 100_000, 259_999, 260_000, 414_999, 415_000].map(at),
-            [None, Some(100_000), Some(199_999), Some(260_000), Some(299_999), None]
-        );
+    fn what_later_steps_have_not_ended_is_not_lost() {
+        let ran = |correlation, begin| Work { correlation, ..work(begin, 7) };
+        let works = [ran(10, 100), ran(11, 200), ran(14, 1_200), ran(13, 1_100)];
+        // 12 may be of the last step, which ended at 1,000.
+        let unfinished = [12, 15, 16];
+        assert_eq!(lost(&unfinished, &works, 1_000, true), 1);
+        assert_eq!(lost(&unfinished, &works, 1_000, false), 3, "a step did not come to its end");
+        assert_eq!(lost(&unfinished, &works[..2], 1_000, true), 3, "nothing tells where later steps begin");
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct Ran {
     pub(crate) begin: u64,
     pub(crate) end: u64,
     pub(crate) stream: u32,
-    pub(crate) launch: u32,
+    pub(crate) correlation: u32,
     pub(crate) name: u32,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Records {
     /// The places of names by where CUPTI has them: it keeps each once.
     known: BTreeMap<usize, u32>,
     name_bytes: usize,
-    /// Launches of what had not ended when it was handed out: what they would have been is not known.
+    /// The calls that launched what had not ended when it was handed out: what they would have been is not known.
     pub(crate) unfinished: Vec<u32>,
     /// Of what the GPU ran: no room was left.
     pub(crate) dropped: u64,
@@ -105,12 +105,15 @@ impl Records {
         names
     }
 
-    fn take(&mut self, Record { begin, end, stream, launch, name }: Record) {
+    fn take(&mut self, Record { begin, end, stream, correlation, name }: Record) {
         let is_kept = if begin == 0 || end < begin {
             // Its name may not be there yet.
-            push(&mut self.unfinished, launch)
+            push(&mut self.unfinished, correlation)
         } else {
-            self.name(name).is_some_and(|name| push(&mut self.ran, Ran { begin, end, stream, launch, name }))
+            self.ran.len() < RAN
+                && self
+                    .name(name)
+                    .is_some_and(|name| push(&mut self.ran, Ran { begin, end, stream, correlation, name }))
         };
         self.dropped += u64::from(!is_kept);
     }
@@ -325,7 +328,8 @@ mod tests {
     fn what_finds_no_room_is_counted_and_what_has_no_times_known() {
         let mut records = Records::new();
         let names = [c"one", c"two", c"one"];
-        let ran = |name: &CStr, begin, end| Record { begin, end, stream: 7, launch: 9, name: name.as_ptr() };
+        let ran =
+            |name: &CStr, begin, end| Record { begin, end, stream: 7, correlation: 9, name: name.as_ptr() };
         for name in names {
             records.take(ran(name, 1, 2));
         }

@@ -1,6 +1,6 @@
 //! One record of CUPTI.
 //!
-//! Newer CUPTIs only add at the end of a record: kinds, times, streams, launches and names lie at the same places from CUDA 11.8
+//! Newer CUPTIs only add at the end of a record: kinds, times, streams, correlations and names lie at the same places from CUDA 11.8
 //! to 13.5, as `offsetof` on the `cupti_activity.h` of 11.8.87, 12.1.105, 12.4.127, 12.8.90, 13.0.85 and 13.5.25 has shown
 //! (`CUpti_ActivityKernel8` to `13`).
 
@@ -20,8 +20,8 @@ pub(super) struct Record {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) stream: u32,
-    /// CUPTI counts launches, and numbers begin anew after the last.
-    pub(super) launch: u32,
+    /// CUPTI's number of the call that launched it, which counts up and begins anew after the last.
+    pub(super) correlation: u32,
     pub(super) name: *const c_char,
 }
 
@@ -37,7 +37,7 @@ pub(super) unsafe fn read(at: *const u8) -> Option<Record> {
     }
     // SAFETY: as above.
     let name = unsafe { at.add(104).cast::<*const c_char>().read_unaligned() };
-    Some(Record { begin: long(16), end: long(24), stream: word(48), launch: word(92), name })
+    Some(Record { begin: long(16), end: long(24), stream: word(48), correlation: word(92), name })
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
                 &[(0, KERNEL), (40, 3), (48, 13), (92, 77)],
                 &[(16, 1_000), (24, 1_500), (104, name.addr() as u64)],
             );
-            let expected = Record { begin: 1_000, end: 1_500, stream: 13, launch: 77, name };
+            let expected = Record { begin: 1_000, end: 1_500, stream: 13, correlation: 77, name };
             assert_eq!(read_of(&bytes), Some(expected), "{size}");
         }
         assert_eq!(read_of(&made(64, &[(0, 17)], &[])), None, "overhead, of which nothing is kept");

@@ -13,39 +13,56 @@ const FRESH_NEWS: Duration = Duration::from_millis(1500);
 /// Steps that are left beyond that, for those that are shorter than others.
 const STEPS_MORE: u64 = 3;
 
-/// Steps so short may come in bursts: how many come in a second is listened for, but no longer than that.
+/// Steps so short may come in bursts, of a program that waits for the GPU once in many: how many come in a second is listened for, but no
+/// longer than that.
 const SHORT: Nanoseconds = Nanoseconds(12_000_000);
 pub(super) const LISTEN: Duration = Duration::from_secs(3);
 
+/// Whether it is known of all how many steps come in a second, bursts or not.
+pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
+    let mut short =
+        views.iter().filter(|view| view.is_alive() && usual(view).is_some_and(|step| step <= SHORT));
+    short.all(|view| view.time_per_step().is_some())
+}
+
+/// `first` was chosen before, and some rank had completed `furthest` then. `None` while no step is known of any.
+pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<Step> {
+    let completed = completed(views);
+    let pace = views.iter().filter_map(|view| pace(view)).map(|pace| pace.0).min().filter(|&pace| pace > 0);
+    let within = |news: Duration| (news.as_nanos() as u64).div_ceil(pace.unwrap_or(1_000_000_000));
+    let (completed, ahead) = match again {
+        None => (completed?, within(NEWS)),
+        // A burst was larger than any known, or steps are shorter than they were: as many may come once more.
+        Some(Again { known, furthest }) => {
+            let completed = completed.max(furthest)?;
+            (completed, within(FRESH_NEWS).max(completed.saturating_sub(known.unwrap_or(completed))))
+        }
+    };
+    Some(Step(completed + ahead + STEPS_MORE))
+}
+
+/// A rank was past the step that was chosen first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    First,
-    /// A rank was past the step that was chosen first.
-    Again,
+pub(super) struct Again {
+    /// Steps that were completed as far as it was known then, and those the furthest rank had.
+    pub(super) known: Option<u64>,
+    pub(super) furthest: Option<u64>,
+}
+
+/// Steps completed by the furthest, as far as is known.
+pub(super) fn completed(views: &[&RankView]) -> Option<u64> {
+    views.iter().filter_map(|view| view.step()).map(|step| step.0).max()
 }
 
 fn usual(view: &RankView) -> Option<Nanoseconds> {
     view.step_time().or_else(|| view.pace())
 }
 
-/// Whether it is known of all how many steps come in a second, bursts or not.
-pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
-    views.iter().all(|view| usual(view).is_none_or(|step| step > SHORT) || view.time_per_step().is_some())
-}
-
-/// `None` while no step is known of any.
-pub(super) fn first_step(views: &[&RankView], furthest: Option<u64>, turn: Turn) -> Option<Step> {
-    let known = views.iter().filter_map(|view| view.step()).map(|step| step.0).max();
-    let completed = known.max(furthest)?;
-    let (news, pace): (_, &dyn Fn(&RankView) -> _) = match turn {
-        Turn::First => (NEWS, &|view| view.time_per_step().or_else(|| usual(view))),
-        // It ran faster than it mostly does: as fast as most of its steps are, then.
-        Turn::Again => (FRESH_NEWS, &usual),
-    };
-    let shortest =
-        views.iter().filter_map(|view| pace(view)).map(|pace| pace.0).min().filter(|&pace| pace > 0);
-    let ahead = (news.as_nanos() as u64).div_ceil(shortest.unwrap_or(1_000_000_000));
-    Some(Step(completed + ahead + STEPS_MORE))
+/// Time until its next step, at the mean. Where steps are short and none came while it was listened, it is between bursts.
+fn pace(view: &RankView) -> Option<Nanoseconds> {
+    let usual = usual(view)?;
+    let between = || Nanoseconds::from(view.listened().max(LISTEN));
+    Some(if usual > SHORT { usual } else { view.time_per_step().unwrap_or_else(between) })
 }
 
 #[cfg(test)]
@@ -54,26 +71,51 @@ mod tests {
 
     use super::*;
 
-    /// Most steps of a program that waits for the GPU once in many are launched in an instant.
-    #[test]
-    fn steps_that_come_in_bursts_are_not_waited_for_as_if_all_were_so_short() {
+    /// A job of one rank that told of ten seconds, in each of which it completed so many steps that took 1 ms at the median.
+    fn told(steps: impl Fn(u64) -> u32) -> Jobs {
         let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));
         for second in 100..110 {
-            if let Some(job) = jobs.foremost() {
-                let known: Vec<_> = job.ranks().map(|(_, view)| is_rate_known(&[view])).collect();
-                assert_eq!(known, [second > 101], "{second}");
-            }
             for mut frame in simulation.digests(second) {
                 let Body::Digest(digest) = &mut frame.body else { continue };
-                digest.ranks[0].step_median = Some(Nanoseconds(1_000_000));
-                digest.ranks[0].step_count = 10;
+                let steps = steps(second);
+                digest.ranks[0].step = Some(Step(5_000));
+                digest.ranks[0].step_median = (steps > 0).then_some(Nanoseconds(1_000_000));
+                digest.ranks[0].step_count = steps;
                 jobs.fold(&frame);
             }
         }
+        jobs
+    }
+
+    fn with<T>(jobs: &Jobs, ask: impl Fn(&[&RankView]) -> T) -> T {
         let job = jobs.foremost().expect("it was told of");
-        let views: Vec<_> = job.ranks().map(|(_, view)| view).collect();
-        let first_step = |turn| first_step(&views, Some(50_000), turn);
-        assert_eq!(first_step(Turn::First), Some(Step(50_000 + 25 + STEPS_MORE)));
-        assert_eq!(first_step(Turn::Again), Some(Step(50_000 + 1_500 + STEPS_MORE)));
+        ask(&job.ranks().map(|(_, view)| view).collect::<Vec<_>>())
+    }
+
+    /// Most steps of a program that waits for the GPU once in many are launched in an instant.
+    #[test]
+    fn steps_that_come_in_bursts_are_not_waited_for_as_if_all_were_so_short() {
+        let steady = told(|_| 10);
+        assert!(with(&steady, is_rate_known));
+        assert_eq!(with(&steady, |views| first_step(views, None)), Some(Step(5_000 + 25 + STEPS_MORE)));
+        // One burst, and no other since.
+        let rare = told(|second| if second == 100 { 100 } else { 0 });
+        assert!(!with(&rare, is_rate_known));
+        assert_eq!(with(&rare, |views| first_step(views, None)), Some(Step(5_000 + 1 + STEPS_MORE)));
+        let again = Again { known: Some(5_000), furthest: Some(5_100) };
+        let first = with(&rare, |views| first_step(views, Some(again)));
+        assert_eq!(first, Some(Step(5_100 + 100 + STEPS_MORE)));
+    }
+
+    /// However many or few of them came while it was listened.
+    #[test]
+    fn long_steps_take_what_they_usually_take() {
+        let (mut jobs, simulation) = (Jobs::default(), Simulation::new(1, 1, 1));
+        for second in [100, 101, 160] {
+            simulation.digests(second).iter().for_each(|frame| jobs.fold(frame));
+        }
+        let ahead =
+            with(&jobs, |views| first_step(views, None).map(|first| first.0 - completed(views).unwrap_or(0)));
+        assert_eq!(ahead, Some(2_500 / 102 + 1 + STEPS_MORE));
     }
 }

@@ -11,17 +11,20 @@ use xpu_shared::frame::Frame;
 /// So many go at once, for a thread that is woken for each is a wait too.
 const TOGETHER: usize = 128;
 
+/// And so many wait for it.
+const WAITING: usize = 32;
+
 /// Its thread ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Wings {
     shown: Vec<Arc<Frame>>,
     /// projector --shown--> thread
-    out: mpsc::Sender<Vec<Arc<Frame>>>,
+    out: mpsc::SyncSender<Vec<Arc<Frame>>>,
 }
 
 impl Wings {
     pub(super) fn open() -> Self {
-        let (out, gone) = mpsc::channel();
+        let (out, gone) = mpsc::sync_channel(WAITING);
         // Without the thread there is no receiver, and frames end where they are.
         let _ = thread::Builder::new().spawn(move || gone.iter().for_each(drop::<Vec<_>>));
         Self { shown: Vec::with_capacity(TOGETHER), out }
@@ -30,7 +33,8 @@ impl Wings {
     pub(super) fn take(&mut self, frame: Arc<Frame>) {
         self.shown.push(frame);
         if self.shown.len() == TOGETHER {
-            let _ = self.out.send(mem::replace(&mut self.shown, Vec::with_capacity(TOGETHER)));
+            // Where it is behind, they end here.
+            let _ = self.out.try_send(mem::replace(&mut self.shown, Vec::with_capacity(TOGETHER)));
         }
     }
 }

@@ -55,6 +55,12 @@ impl RankView {
         })
     }
 
+    /// For how long of the last half minute it was heard.
+    pub fn listened(&self) -> Duration {
+        let ends = self.intervals.ends();
+        ends.map_or(Duration::ZERO, |(first, last)| last.progress.heard.since(first.progress.heard))
+    }
+
     /// Time for each step of the last half minute, with what lies between steps: programs that wait for the GPU once in many steps
     /// launch those in bursts.
     pub fn time_per_step(&self) -> Option<Nanoseconds> {

@@ -1,0 +1,98 @@
+//! When the steps of a capture begin on the GPU, which may be behind what launches them.
+
+use super::{Kept, Span};
+
+/// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
+/// after it. Where nothing was, as long after the last that was timed as it mostly is. `works` are begins and ends of all it ran: of what was
+/// launched before the first mark nothing else is known.
+pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> Vec<i64> {
+    let spans = |from: u64, to: u64| {
+        operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
+            match kept.span {
+                Span::Gpu { begin, took, .. } => Some((begin, begin + took as i64)),
+                _ => None,
+            }
+        })
+    };
+    let last_end = |mark: u64| spans(0, mark).map(|(_, end)| end).max();
+    let is_busy = |mark: u64| match last_end(mark) {
+        Some(end) => end > mark as i64,
+        None => works.iter().any(|&(begin, end)| begin <= mark as i64 && end > mark as i64),
+    };
+    let cut = |index: usize| {
+        let mark = marks[index];
+        if !is_busy(mark) {
+            return Some(mark as i64);
+        }
+        let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
+        spans(mark, next).map(|(begin, _)| begin.max(mark as i64)).min()
+    };
+    let found: Vec<_> = (0..marks.len()).map(cut).collect();
+    let mut tails: Vec<_> =
+        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - last_end(mark)?)).collect();
+    tails.sort_unstable();
+    let tail = tails.get(tails.len() / 2).copied().unwrap_or(0);
+    let after_last = |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail).max(mark as i64));
+    let mut latest = i64::MIN;
+    let in_order = |(cut, &mark): (&Option<i64>, &u64)| {
+        latest = latest.max(cut.unwrap_or_else(|| after_last(mark)));
+        latest
+    };
+    found.iter().zip(marks).map(in_order).collect()
+}
+
+/// When in its step it was launched, at the latest; `None` if it is in none.
+pub(super) fn launched_at(begin: i64, marks: &[u64], cuts: &[i64]) -> Option<u64> {
+    let step = cuts.partition_point(|&cut| cut <= begin).checked_sub(1)?;
+    let end = *marks.get(step + 1)?;
+    Some((begin.max(0) as u64).clamp(marks[step], end.saturating_sub(1).max(marks[step])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(at: u64, begin: i64) -> Kept {
+        Kept { at, label: 0, thread: 0, sequence: None, span: Span::Gpu { stream: 1, begin, took: 10_000 } }
+    }
+
+    #[test]
+    fn a_gpu_that_is_steps_behind_ends_those_before_first() {
+        // All is launched in an instant; four milliseconds of the steps before are still to be done, and a step takes two.
+        let marks = [1_000, 2_000, 3_000];
+        let operations = [timed(1_500, 4_000_000), timed(2_500, 6_000_000)];
+        let before = (0, 3_990_000);
+        // What is not timed of a step begins 10 us after what is.
+        assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 8_000_000]);
+        // Had the GPU nothing to do, what is not timed before it is of the same step, however long it takes.
+        assert_eq!(cuts(&marks, &operations, &[(0, 900), (1_400, 3_990_000)])[0], 1_000);
+    }
+
+    #[test]
+    fn a_gpu_that_is_behind_begins_its_steps_later() {
+        let marks = [100_000, 200_000, 300_000];
+        // It had done all at the first mark, and is 60 us behind at the others.
+        let operations = [
+            timed(110_000, 120_000),
+            timed(150_000, 195_000),
+            timed(210_000, 260_000),
+            timed(280_000, 350_000),
+        ];
+        let cuts = cuts(&marks, &operations, &[]);
+        // The last step ends as long after what was timed of it as the one before.
+        assert_eq!(cuts, [100_000, 260_000, 415_000]);
+        let at = |begin| launched_at(begin, &marks, &cuts);
+        assert_eq!(
+            [99_999, 100_000, 259_999, 260_000, 414_999, 415_000].map(at),
+            [None, Some(100_000), Some(199_999), Some(260_000), Some(299_999), None]
+        );
+    }
+
+    #[test]
+    fn a_step_of_which_nothing_was_timed_begins_no_later_than_the_next() {
+        let marks = [0, 10_000, 20_000, 30_000];
+        let operations = [timed(1_000, 50_000), timed(25_000, 70_000)];
+        let cuts = cuts(&marks, &operations, &[(0, 40_000)]);
+        assert!(cuts.is_sorted(), "{cuts:?}");
+    }
+}
