@@ -156,7 +156,8 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
     drop(records.ran);
     let streams = streams(&capture.operations, &works);
     let marks: Vec<_> = capture.marks.iter().map(|&(_, at)| at).collect();
-    let busy: Vec<_> = works.iter().map(|work| (work.begin, work.begin + work.took as i64)).collect();
+    let mut busy: Vec<_> = works.iter().map(|work| (work.begin, work.begin + work.took as i64)).collect();
+    busy.sort_unstable();
     let cuts = cuts(&marks, &capture.operations, &busy);
     capture.error = capture.error.max(Some(scale.error()));
     let end = cuts.last().copied().unwrap_or(0);

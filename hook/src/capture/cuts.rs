@@ -2,9 +2,15 @@
 
 use super::{Kept, Span};
 
+/// How far the times of CUDA's events and of CUPTI may be off each other at the most, nanoseconds.
+const APART: i64 = 20_000;
+
+/// So much sooner ends a step of which it is only guessed: what begins then is of the next.
+const EARLIER: i64 = 2_000;
+
 /// When each step begins on the GPU: where that had done all when the mark came, then; else with the first that was timed of what was launched
-/// after it. Where nothing was, as long after the last that was timed as it mostly is. `works` are begins and ends of all it ran: of what was
-/// launched before the first mark nothing else is known.
+/// after it. Where nothing was, as long after the last that was timed as it mostly is. `works` are begins and ends of all it ran, in order: of what
+/// was launched before the first mark nothing else is known.
 pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> Vec<i64> {
     let spans = |from: u64, to: u64| {
         operations.iter().filter(move |kept| (from..to).contains(&kept.at)).filter_map(|kept| {
@@ -25,20 +31,28 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
             return Some(mark as i64);
         }
         let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
-        spans(mark, next).map(|(begin, _)| begin.max(mark as i64)).min()
+        spans(mark, next).map(|(begin, _)| begin_of(begin, works).max(mark as i64)).min()
     };
     let found: Vec<_> = (0..marks.len()).map(cut).collect();
     let mut tails: Vec<_> =
         found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - last_end(mark)?)).collect();
     tails.sort_unstable();
     let tail = tails.get(tails.len() / 2).copied().unwrap_or(0);
-    let after_last = |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail).max(mark as i64));
+    let after_last =
+        |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail - EARLIER).max(mark as i64));
     let mut latest = i64::MIN;
     let in_order = |(cut, &mark): (&Option<i64>, &u64)| {
         latest = latest.max(cut.unwrap_or_else(|| after_last(mark)));
         latest
     };
     found.iter().zip(marks).map(in_order).collect()
+}
+
+/// When CUPTI saw that begin which an event saw begin then, if it was sooner: the first of which the greater part is after it.
+fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
+    let near = works.partition_point(|&(at, _)| at < begin - APART);
+    let sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
+    sooner.filter(|&&(at, end)| at.midpoint(end) >= begin).map(|&(at, _)| at).next().unwrap_or(begin)
 }
 
 /// When in its step it was launched, at the latest; `None` if it is in none.
@@ -63,7 +77,7 @@ mod tests {
         let operations = [timed(1_500, 4_000_000), timed(2_500, 6_000_000)];
         let before = (0, 3_990_000);
         // What is not timed of a step begins 10 us after what is.
-        assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 8_000_000]);
+        assert_eq!(cuts(&marks, &operations, &[before]), [4_000_000, 6_000_000, 7_998_000]);
         // Had the GPU nothing to do, what is not timed before it is of the same step, however long it takes.
         assert_eq!(cuts(&marks, &operations, &[(0, 900), (1_400, 3_990_000)])[0], 1_000);
     }
@@ -80,12 +94,21 @@ mod tests {
         ];
         let cuts = cuts(&marks, &operations, &[]);
         // The last step ends as long after what was timed of it as the one before.
-        assert_eq!(cuts, [100_000, 260_000, 415_000]);
+        assert_eq!(cuts, [100_000, 260_000, 413_000]);
         let at = |begin| launched_at(begin, &marks, &cuts);
         assert_eq!(
-            [99_999, 100_000, 259_999, 260_000, 414_999, 415_000].map(at),
+            [99_999, 100_000, 259_999, 260_000, 412_999, 413_000].map(at),
             [None, Some(100_000), Some(199_999), Some(260_000), Some(299_999), None]
         );
+    }
+
+    /// Two clocks, of which CUPTI's says that all began a microsecond sooner.
+    #[test]
+    fn what_begins_a_step_is_of_it_by_either_clock() {
+        let marks = [1_000, 2_000];
+        let operations = [timed(1_500, 4_000_000)];
+        let works = [(0, 3_991_000), (3_991_000, 3_999_000), (3_999_000, 4_009_000)];
+        assert_eq!(cuts(&marks, &operations, &works)[0], 3_999_000);
     }
 
     #[test]
