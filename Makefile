@@ -35,7 +35,7 @@ demo: build
 
 test: build wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install cargo-nextest --locked
-	$(CARGO) nextest run --release --workspace
+	$(CARGO) nextest run --release --workspace --no-fail-fast
 	$(BIN)/pytest -q tests/python
 
 # Not part of `make test`: on a machine of one's own their packages start services.
