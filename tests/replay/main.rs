@@ -121,9 +121,10 @@ fn story() -> (Vec<(Moment, Vec<String>)>, Vec<u8>) {
     (screens, lab.recording())
 }
 
+/// But for the keys in the last line: of a recording there is nobody to capture.
 #[track_caller]
 fn same(shown: &[String], live: &[String], what: &str) {
-    for (line, (shown, live)) in shown.iter().zip(live).enumerate() {
+    for (line, (shown, live)) in shown.iter().zip(live).enumerate().take(live.len() - 1) {
         assert_eq!(shown, live, "{what}, line {}", line + 1);
     }
     assert_eq!(shown.len(), live.len());
@@ -254,8 +255,6 @@ fn ends_alike(mut lab: Lab, finds: &str) {
         let lines = |app: &App, height: u16| {
             let mut lines = draw_at(app, WITHOUT_COURSE, height);
             lines.remove(0);
-            // Of a recording there is nobody to capture, and its keys say so.
-            lines.pop();
             lines
         };
         let (mut past, live) = (lines(&shown.app, HEIGHT + 1), lines(lab.app(), HEIGHT));
