@@ -4,6 +4,7 @@
 //! of a file, and all come to the same picture.
 
 mod breakdown;
+mod jobs;
 mod join;
 mod punctuality;
 mod rank;
@@ -14,6 +15,7 @@ mod transfers;
 use std::collections::BTreeMap;
 
 pub use breakdown::Breakdown;
+pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
@@ -25,149 +27,10 @@ use stacks::Stacks;
 pub use transfers::{Track, Traffic, Transfers};
 
 use crate::{
-    endpoint::BasePort,
-    frame::{Body, Event, Frame, HostDigest, HostSnapshot, RankDigest, RankExit, RankInfo},
+    frame::{Frame, RankDigest, RankExit, RankInfo},
     id::{HostName, JobName, Rank},
     unit::{GigabytesPerSecond, Moment, Nanoseconds},
 };
-
-/// Every job seen, by name.
-#[derive(Debug, Default)]
-pub struct Jobs {
-    known: BTreeMap<JobName, Job>,
-    streams: BTreeMap<HostName, Stream>,
-    collectors: BTreeMap<HostName, Collector>,
-}
-
-/// What a host's collector says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collector {
-    pub version: String,
-    pub started: Moment,
-    pub base: BasePort,
-}
-
-/// What is known of the frames of one host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stream {
-    /// The host's clock when it last spoke.
-    pub now: Moment,
-    /// Frames the host said it dropped.
-    pub lost: u64,
-}
-
-impl Jobs {
-    pub fn fold(&mut self, frame: &Frame) {
-        let stream = self.streams.entry(frame.host.clone()).or_default();
-        stream.now = stream.now.max(frame.now);
-        stream.lost = stream.lost.max(frame.lost);
-        match &frame.body {
-            Body::Snapshot(snapshot) => {
-                self.introduce(&frame.host, snapshot);
-                for job in &snapshot.jobs {
-                    let known = self.job_mut(&job.job);
-                    known.turned_away.insert(frame.host.clone(), job.turned_away);
-                    for rank in &job.ranks {
-                        known.introduce(&frame.host, &rank.info);
-                        known.with_rank(rank.info.rank, |view| view.remember(rank.earlier, &rank.advance));
-                        known.digest(frame, &rank.digest);
-                    }
-                }
-            }
-            Body::Digest(HostDigest { job, ranks, turned_away }) => {
-                let known = self.job_mut(job);
-                known.turned_away.insert(frame.host.clone(), *turned_away);
-                for rank in ranks {
-                    known.digest(frame, rank);
-                }
-            }
-            Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
-            Body::Event(Event::Joined(info)) => self.job_mut(&info.job).introduce(&frame.host, info),
-            Body::Event(Event::Life { job, rank, pid, life }) => {
-                self.job_mut(job).with_rank(*rank, |view| {
-                    view.set_life(*pid, *life, frame.now);
-                    true
-                });
-            }
-            Body::Exit(exit) => self.job_mut(&exit.job).take_exit(exit),
-            Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
-            Body::Hello(_)
-            | Body::Summary(_)
-            | Body::Goodbye
-            | Body::Command(_)
-            | Body::Request(_)
-            | Body::CaptureAnswer(_)
-            | Body::CapturePart(_)
-            | Body::CaptureSheet(_)
-            | Body::Relay(_)
-            | Body::Refusal(_) => {}
-        }
-    }
-
-    /// Forgets the details of all ranks but these: whoever looks at a rank again hears all of it again.
-    pub fn keep_details(&mut self, wanted: impl Fn(&JobName, Rank) -> bool) {
-        for job in self.known.values_mut() {
-            for (&rank, view) in &mut job.ranks {
-                if view.summary().is_some() && !wanted(&job.name, rank) {
-                    view.forget_detail();
-                    job.revision += 1;
-                }
-            }
-        }
-    }
-
-    /// Forgets ranks, and jobs of which none is left.
-    pub fn forget(&mut self, gone: impl Fn(&JobName, Rank) -> bool) {
-        for job in self.known.values_mut() {
-            let before = job.ranks.len();
-            job.ranks.retain(|&rank, _| !gone(&job.name, rank));
-            job.revision += u64::from(job.ranks.len() != before);
-        }
-        self.known.retain(|_, job| !job.ranks.is_empty());
-    }
-
-    /// It says so every two seconds, and mostly the same.
-    fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
-        let known = self.collectors.get(host);
-        if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))
-        {
-            let HostSnapshot { version, started, base, .. } = snapshot;
-            let collector = Collector { version: version.clone(), started: *started, base: *base };
-            self.collectors.insert(host.clone(), collector);
-        }
-    }
-
-    /// The collectors that have told of themselves, by host.
-    pub fn collectors(&self) -> impl Iterator<Item = (&HostName, &Collector)> {
-        self.collectors.iter()
-    }
-
-    fn job_mut(&mut self, name: &JobName) -> &mut Job {
-        self.known.entry(name.clone()).or_insert_with(|| Job::new(name.clone()))
-    }
-
-    pub fn get(&self, name: &JobName) -> Option<&Job> {
-        self.known.get(name)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.known.values()
-    }
-
-    /// The job to show when nobody named one: that of most living ranks, then the one heard last.
-    pub fn foremost(&self) -> Option<&Job> {
-        self.known.values().max_by_key(|job| (job.living(), job.heard()))
-    }
-
-    pub fn stream(&self, host: &HostName) -> Option<Stream> {
-        self.streams.get(host).copied()
-    }
-
-    /// Frames all hosts said they dropped.
-    pub fn lost_frames(&self) -> u64 {
-        self.streams.values().map(|stream| stream.lost).sum()
-    }
-}
 
 /// One job.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    frame::{Advance, Life},
+    frame::{Advance, Body, Event, Life},
     id::Step,
     simulation::Simulation,
     status::{ExitCode, RankState, Status},

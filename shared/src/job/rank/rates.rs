@@ -64,10 +64,9 @@ impl RankView {
     /// Time for each step of the last half minute, with what lies between steps: programs that wait for the GPU once in many steps
     /// launch those in bursts.
     pub fn time_per_step(&self) -> Option<Nanoseconds> {
-        let (first, last) = self.intervals.ends()?;
         let steps: u64 = self.intervals.window().skip(1).map(|interval| u64::from(interval.step_count)).sum();
-        let passed = last.progress.heard.since(first.progress.heard).as_nanos() as u64;
-        (passed > 0).then(|| passed.checked_div(steps).map(Nanoseconds))?
+        let passed = self.listened().as_nanos() as u64;
+        passed.checked_div(steps).filter(|_| passed > 0).map(Nanoseconds)
     }
 
     /// Arithmetic of the timed GEMMs of the last half minute over their time.
