@@ -243,7 +243,7 @@ impl Capture {
         let begin = under_way.begin();
         // In the order of time: what is before the first step is no step that CUPTI recorded.
         let activity = activity::add_to(&mut under_way, ended);
-        let recorded = (under_way.marks.len() > 1).then(|| under_way.marks.last().map_or(0, |&(_, at)| at));
+        let recorded = under_way.marks.get(1..).and_then(<[_]>::last).map(|&(_, at)| at);
         self.past.join(&mut under_way);
         if under_way.order.functions {
             let (records, lost) = (under_way.functions, under_way.lost_functions);

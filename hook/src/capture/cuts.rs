@@ -2,8 +2,8 @@
 
 use super::{Kept, Span};
 
-/// How far the times of CUDA's events and of CUPTI may be off each other at the most, nanoseconds.
-const APART: i64 = 20_000;
+/// So much sooner at most CUPTI sees begin what an event saw: some 13 us is how far their clocks were off each other on H200s.
+const SOONER: i64 = 20_000;
 
 /// So much sooner ends a step of which it is only guessed: what begins then is of the next.
 const EARLIER: i64 = 2_000;
@@ -20,39 +20,43 @@ pub(super) fn cuts(marks: &[u64], operations: &[Kept], works: &[(i64, i64)]) -> 
             }
         })
     };
-    let last_end = |mark: u64| spans(0, mark).map(|(_, end)| end).max();
-    let is_busy = |mark: u64| match last_end(mark) {
-        Some(end) => end > mark as i64,
-        None => works.iter().any(|&(begin, end)| begin <= mark as i64 && end > mark as i64),
-    };
-    let cut = |index: usize| {
-        let mark = marks[index];
-        if !is_busy(mark) {
-            return Some(mark as i64);
+    // When what was timed before each mark had ended.
+    let ends: Vec<_> = marks.iter().map(|&mark| spans(0, mark).map(|(_, end)| end).max()).collect();
+    let cut = |(index, &mark): (usize, &u64)| {
+        let now = mark as i64;
+        let is_busy = match ends[index] {
+            Some(end) => end > now,
+            None => works.iter().any(|&(begin, end)| begin <= now && end > now),
+        };
+        if !is_busy {
+            return Some(now);
         }
         let next = marks.get(index + 1).copied().unwrap_or(u64::MAX);
-        spans(mark, next).map(|(begin, _)| begin_of(begin, works).max(mark as i64)).min()
+        let first = spans(mark, next).map(|(begin, _)| begin).min()?;
+        Some(begin_of(first, works).max(now))
     };
-    let found: Vec<_> = (0..marks.len()).map(cut).collect();
+    let found: Vec<_> = marks.iter().enumerate().map(cut).collect();
     let mut tails: Vec<_> =
-        found.iter().zip(marks).filter_map(|(cut, &mark)| Some((*cut)? - last_end(mark)?)).collect();
+        found.iter().zip(&ends).filter_map(|(cut, end)| Some((*cut)? - (*end)?)).collect();
     tails.sort_unstable();
     let tail = tails.get(tails.len() / 2).copied().unwrap_or(0);
-    let after_last =
-        |mark: u64| last_end(mark).map_or(mark as i64, |end| (end + tail - EARLIER).max(mark as i64));
+    let guessed = |index: usize| {
+        let now = marks[index] as i64;
+        ends[index].map_or(now, |end| (end + tail - EARLIER).max(now))
+    };
     let mut latest = i64::MIN;
-    let in_order = |(cut, &mark): (&Option<i64>, &u64)| {
-        latest = latest.max(cut.unwrap_or_else(|| after_last(mark)));
+    let in_order = |(index, cut): (usize, &Option<i64>)| {
+        latest = latest.max(cut.unwrap_or_else(|| guessed(index)));
         latest
     };
-    found.iter().zip(marks).map(in_order).collect()
+    found.iter().enumerate().map(in_order).collect()
 }
 
 /// When CUPTI saw that begin which an event saw begin then, if it was sooner: the first of which the greater part is after it.
 fn begin_of(begin: i64, works: &[(i64, i64)]) -> i64 {
-    let near = works.partition_point(|&(at, _)| at < begin - APART);
-    let sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
-    sooner.filter(|&&(at, end)| at.midpoint(end) >= begin).map(|&(at, _)| at).next().unwrap_or(begin)
+    let near = works.partition_point(|&(at, _)| at < begin - SOONER);
+    let mut sooner = works[near..].iter().take_while(|&&(at, _)| at < begin);
+    sooner.find(|&&(at, end)| at.midpoint(end) >= begin).map_or(begin, |&(at, _)| at)
 }
 
 /// When in its step it was launched, at the latest; `None` if it is in none.

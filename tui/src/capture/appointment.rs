@@ -25,7 +25,7 @@ pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
     short.all(|view| view.time_per_step().is_some())
 }
 
-/// `first` was chosen before, and some rank had completed `furthest` then. `None` while no step is known of any.
+/// `None` while no step is known of any.
 pub(super) fn first_step(views: &[&RankView], again: Option<Again>) -> Option<Step> {
     let completed = completed(views);
     let pace = views.iter().filter_map(|view| pace(view)).map(|pace| pace.0).min().filter(|&pace| pace > 0);
