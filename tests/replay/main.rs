@@ -79,7 +79,7 @@ impl Shown {
     }
 }
 
-/// Every line's letters, and then the look of every cell.
+/// Every line's letters, and below them the look of every cell.
 fn draw(app: &App, height: u16) -> Vec<String> {
     draw_at(app, WIDTH, height)
 }
@@ -89,7 +89,7 @@ fn draw_at(app: &App, width: u16, height: u16) -> Vec<String> {
     view::draw(app, buffer.area, &mut buffer);
     let row = |cells: &[ratatui::buffer::Cell]| {
         let letters: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
-        cells.iter().fold(letters, |line, cell| format!("{line} {}{}", cell.fg, cell.bg))
+        cells.iter().fold(letters + "\n", |line, cell| format!("{line} {}{}", cell.fg, cell.bg))
     };
     buffer.content.chunks(usize::from(width)).map(row).collect()
 }
@@ -121,13 +121,25 @@ fn story() -> (Vec<(Moment, Vec<String>)>, Vec<u8>) {
     (screens, lab.recording())
 }
 
-/// But for the keys in the last line: of a recording there is nobody to capture.
+/// But for keys in the last line that capture and record: of a recording there is nobody to ask.
 #[track_caller]
 fn same(shown: &[String], live: &[String], what: &str) {
     for (line, (shown, live)) in shown.iter().zip(live).enumerate().take(live.len() - 1) {
         assert_eq!(shown, live, "{what}, line {}", line + 1);
     }
     assert_eq!(shown.len(), live.len());
+    let keys = |lines: &[String]| {
+        let letters = lines.last().and_then(|line| line.split('\n').next()).unwrap_or_default();
+        letters.split("  ").map(|key| key.trim().to_owned()).filter(|key| !key.is_empty()).collect::<Vec<_>>()
+    };
+    let (shown, live) = (keys(shown), keys(live));
+    let asks = |key: &&String| ["c capture", "r record"].contains(&key.as_str());
+    assert!(!shown.iter().any(|key| asks(&key)), "{what}: {shown:?}");
+    // Where there is room now, others may have come.
+    assert!(
+        live.iter().filter(|key| !asks(key)).all(|key| shown.contains(key)),
+        "{what}: {live:?}, {shown:?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `:`: what is done by name.
 
+use xpu_shared::simulation::Simulation;
+use xpu_tests::Lab;
 use xpu_top::{action::Effect, keymap::Scope};
 
 use crate::{golden_at_both, one_slow};
@@ -32,6 +34,9 @@ fn what_cannot_be_done_is_said() {
         .shows("        ^ no quantity is called powr: did you mean power?");
     golden_at_both("command-fault", &mut lab);
     lab.keys("<Esc>").screen(80, 24).hides("powr");
+    let mut just_found = Lab::recorded(Simulation::new(7, 1, 8));
+    let said = "no rank has told of exposed comm % yet";
+    just_found.keys(":metric exposed<Enter>").screen(132, 40).shows(said).shows("GEMM TFLOPS");
 }
 
 #[test]

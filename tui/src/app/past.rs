@@ -48,6 +48,11 @@ impl App {
         self.playback.is_some()
     }
 
+    /// Whether a file is shown: of that there is nobody to ask.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.playback.as_ref().is_some_and(|playback| playback.of == Of::File)
+    }
+
     /// It is this time where the job runs whose past is shown.
     pub(crate) fn tell_parked(&mut self, now: Moment) {
         if let Some(parked) = &mut self.parked {

@@ -16,7 +16,7 @@ use crate::{
     keymap::Binding,
     palette::Role,
     prompt::Kind,
-    replay::{Control, Of},
+    replay::Control,
     widget::ends,
 };
 
@@ -117,10 +117,8 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::NextJob => app.jobs.iter().nth(1).is_some() && app.overlay == Overlay::None,
         // These tell why there is no job, too.
         Action::Go(Page::Overview | Page::Captures | Page::Hosts) => true,
-        // Of a recording there is nobody to ask.
-        Action::Capture | Action::Control(Control::Record) => {
-            app.standing() == Standing::Running && app.playback().is_none_or(|past| past.of == Of::Live)
-        }
+        Action::Capture => app.standing() == Standing::Running && !app.is_past(),
+        Action::Control(Control::Record) => app.standing() == Standing::Running && !app.is_replay(),
         Action::Move(_)
         | Action::Control(_)
         | Action::Go(_)

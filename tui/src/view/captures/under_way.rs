@@ -91,7 +91,7 @@ fn recording(app: &App) -> (Role, String) {
             (Role::Alarm, text)
         }
         (None, Some(why)) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
-        (None, None) if app.is_past() => (Role::Muted, "this is a recording".to_owned()),
+        (None, None) if app.is_replay() => (Role::Muted, "this is a recording".to_owned()),
         (None, None) => {
             (Role::Muted, format!("none; {} records what is seen, and what is in memory", app.key("record")))
         }

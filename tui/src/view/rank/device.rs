@@ -36,23 +36,23 @@ impl Health {
 
 pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
     let Some(device) = &rank.status.device else {
-        if rank.is_new {
-            return vec![Line::styled("nothing is told of it yet", app.palette.of(Role::Muted))];
-        }
-        return vec![
-            Line::styled("no driver tells of it", app.palette.of(Role::Muted)),
-            Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted)),
-        ];
+        let why = Line::styled(untold(rank), app.palette.of(Role::Muted));
+        let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
+        return if rank.is_new { vec![why] } else { vec![why, next] };
     };
     health(device).iter().map(|health| health.line(app.palette)).collect()
+}
+
+/// Why nothing is known of it.
+fn untold(rank: &Inspection) -> &'static str {
+    if rank.is_new { "nothing is told of it yet" } else { "no driver tells of it" }
 }
 
 /// On one line: what is news first.
 pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let palette = app.palette;
     let Some(device) = &rank.status.device else {
-        let why = if rank.is_new { "nothing is told of it yet" } else { "no driver tells of it" };
-        return Line::styled(format!("GPU: {why}"), palette.of(Role::Muted));
+        return Line::styled(format!("GPU: {}", untold(rank)), palette.of(Role::Muted));
     };
     let mut all = health(device);
     all.sort_by_key(|health| health.role != Role::Warning);
