@@ -23,7 +23,7 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
             json!({ "ph": "M", "pid": pid, "name": "process_sort_index", "args": { "sort_index": pid } }),
         )?;
         for track in &process.tracks {
-            let (tid, name) = (track.number, track.place.name());
+            let (tid, name) = (track.number, track.name());
             put(
                 out,
                 json!({ "ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": { "name": name } }),

@@ -124,7 +124,7 @@ fn track_descriptor(process: &Process, track: &Track) -> Message {
     let mut descriptor = Message::default();
     descriptor.number(1, track_uuid(process, track));
     descriptor.number(5, uuid(process, 0));
-    descriptor.text(2, &track.place.name());
+    descriptor.text(2, &track.name());
     descriptor
 }
 

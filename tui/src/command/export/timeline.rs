@@ -49,6 +49,8 @@ pub(super) struct Track {
     /// Different for each of a process.
     pub(super) number: u32,
     pub(super) place: Place,
+    /// Of several of one place, on which what ran at the same time lies side by side.
+    lane: usize,
     /// In order of their beginnings; each is within the one that it begins in, or after it.
     pub(super) slices: Vec<Slice>,
 }
@@ -79,8 +81,15 @@ pub(super) enum Part {
     Last,
 }
 
+impl Track {
+    pub(super) fn name(&self) -> String {
+        let name = self.place.name();
+        if self.lane == 0 { name } else { format!("{name} ({})", self.lane + 1) }
+    }
+}
+
 impl Place {
-    pub(super) fn name(self) -> String {
+    fn name(self) -> String {
         match self {
             Self::Steps => "steps".to_owned(),
             Self::Thread(number) => format!("thread {number}"),
@@ -134,8 +143,10 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
         };
         tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
     }
-    let tracks = tracks.into_iter().zip(0..);
-    let tracks = tracks.map(|((place, slices), number)| Track { number, place, slices: nested(slices) });
+    let lanes = tracks.into_iter().flat_map(|(place, slices)| {
+        lanes(slices).into_iter().enumerate().map(move |(lane, slices)| (place, lane, slices))
+    });
+    let tracks = lanes.zip(0..).map(|((place, lane, slices), number)| Track { number, place, lane, slices });
     Process {
         rank,
         host: of.host.clone(),
@@ -164,32 +175,44 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     Slice { begin, end, name, category, details, flow }
 }
 
-/// In order, and none across the end of another: times of the GPU are exact to half a microsecond.
-fn nested(mut slices: Vec<Slice>) -> Vec<Slice> {
+/// Times of the GPU are exact to half a microsecond: so far one that comes after another may seem to begin before its end.
+const BLUR: u64 = 1_000;
+
+/// In order, and on each lane none across the end of another. What a stream runs at the same time, as the branches of a graph, takes several.
+fn lanes(mut slices: Vec<Slice>) -> Vec<Vec<Slice>> {
     slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
-    let mut open: Vec<u64> = Vec::new();
-    for slice in &mut slices {
-        while let Some(&end) = open.last() {
-            if end > slice.begin {
-                break;
-            }
-            open.pop();
-        }
-        if let Some(&end) = open.last().filter(|&&end| end < slice.end) {
-            // It began within the one before, and goes on after it: on a stream one runs after another.
-            slice.begin = end;
-            while open.last().is_some_and(|&end| end <= slice.begin) {
-                open.pop();
-            }
-            if let Some(&end) = open.last() {
-                slice.end = slice.end.min(end);
-            }
-        }
+    let mut lanes: Vec<Lane> = vec![Lane::default()];
+    for mut slice in slices {
+        let free = lanes.iter().position(|lane| lane.begin_of(&slice).is_some());
+        let free = free.unwrap_or_else(|| {
+            lanes.push(Lane::default());
+            lanes.len() - 1
+        });
+        let lane = &mut lanes[free];
+        slice.begin = lane.begin_of(&slice).unwrap_or(slice.begin);
         slice.end = slice.end.max(slice.begin);
-        open.push(slice.end);
+        lane.open.retain(|&end| end > slice.begin);
+        lane.open.push(slice.end);
+        lane.slices.push(slice);
     }
-    slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
-    slices
+    lanes.into_iter().map(|lane| lane.slices).collect()
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    slices: Vec<Slice>,
+    /// When those end in which the last one lies, and it itself: each before the one outside it.
+    open: Vec<u64>,
+}
+
+impl Lane {
+    /// When it would begin here; `None` if it would lie across the end of another.
+    fn begin_of(&self, slice: &Slice) -> Option<u64> {
+        let across = self.open.iter().copied().filter(|&end| end > slice.begin && end < slice.end);
+        let latest = self.slices.last().map(|last| last.begin);
+        let begin = across.chain(latest).fold(slice.begin, u64::max);
+        (begin - slice.begin <= BLUR).then_some(begin)
+    }
 }
 
 /// Says of each flow which slice is its first and its last; a flow of one slice is none.
@@ -220,5 +243,44 @@ fn connect(processes: &mut [Process]) {
             };
             slices[place].flow = slices[place].flow.zip(part).map(|(flow, part)| Flow { part, ..flow });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn laid(spans: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
+        let slices = spans.iter().map(|&(begin, end)| Slice {
+            begin,
+            end,
+            name: String::new(),
+            category: "kernel",
+            details: Map::new(),
+            flow: None,
+        });
+        let spans = |slices: Vec<Slice>| slices.iter().map(|slice| (slice.begin, slice.end)).collect();
+        lanes(slices.collect()).into_iter().map(spans).collect()
+    }
+
+    #[test]
+    fn what_runs_at_the_same_time_keeps_its_length() {
+        let (all_reduce, product) = ((10_000, 500_000), (30_000, 900_000));
+        assert_eq!(laid(&[product, all_reduce]), [[all_reduce], [product]]);
+        let after = (910_000, 950_000);
+        assert_eq!(laid(&[product, all_reduce, after]), [vec![all_reduce, after], vec![product]]);
+    }
+
+    #[test]
+    fn what_lies_within_another_is_on_its_lane() {
+        let spans = [(0, 100_000), (10_000, 50_000), (60_000, 100_000)];
+        assert_eq!(laid(&spans), [spans]);
+    }
+
+    #[test]
+    fn a_blur_of_two_times_is_no_overlap() {
+        assert_eq!(laid(&[(0, 100_000), (99_500, 150_000)]), [[(0, 100_000), (100_000, 150_000)]]);
+        let short = laid(&[(0, 100_000), (99_500, 150_000), (99_600, 99_900)]);
+        assert_eq!(short, [[(0, 100_000), (100_000, 150_000), (100_000, 100_000)]], "in order");
     }
 }
