@@ -1,8 +1,10 @@
 //! What the time of a step was spent on.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use super::super::{RankCapture, Seen, Single, Spans, WholeStep, Work, union};
+use super::super::{Kind, RankCapture, Seen, Single, Spans, WholeStep, Work, union};
 use crate::{frame::CapturedSpan, unit::Moment};
 
 /// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
@@ -51,8 +53,8 @@ pub(in crate::capture) struct Busy {
     compute: Spans,
     communication: Spans,
     memory: Spans,
-    /// How far the GPU is behind what launches it: so much later its part of a step begins and ends.
-    lag: u64,
+    /// The GPU's part of each step, by when that began: it may be far behind what launches it.
+    steps: BTreeMap<Moment, (Moment, Moment)>,
 }
 
 impl Busy {
@@ -66,7 +68,7 @@ impl Busy {
             compute: at(Work::Compute),
             communication: at(Work::Communication),
             memory: at(Work::Memory),
-            lag: lag(rank, seen),
+            steps: steps_of_gpu(rank, seen),
         }
     }
 
@@ -76,8 +78,7 @@ impl Busy {
     }
 
     pub(in crate::capture) fn during(&self, step: &WholeStep<'_>) -> Summary {
-        let later = |at: Moment| Moment(at.0.saturating_add(self.lag));
-        let (from, to) = (later(step.from), later(step.to));
+        let (from, to) = self.steps.get(&step.from).copied().unwrap_or((step.from, step.to));
         let [compute, communication, memory] =
             [&self.compute, &self.communication, &self.memory].map(|spans| spans.within(from, to));
         let took = to.0.saturating_sub(from.0);
@@ -95,22 +96,36 @@ impl Busy {
     }
 }
 
-/// By the middle of the steps; a GPU that had done all before the step's end is not behind.
-fn lag(rank: &RankCapture, seen: Seen) -> u64 {
-    let mut all: Vec<_> = rank
-        .steps()
-        .map(|(_, from, to)| {
-            let operations = rank.between(from, to).iter().filter(|single| single.work(seen).is_some());
-            let end = operations.filter_map(Single::on_gpu).map(|(_, end)| end).max();
-            end.map_or(0, |end| end.0.saturating_sub(to.0))
-        })
-        .collect();
-    all.sort_unstable();
-    all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+/// Its part of a step begins where that of the step before ended, and ends when all is done that the step launched, if the step's own end is
+/// not later. Copies do not count: those to storage go on for many steps.
+fn steps_of_gpu(rank: &RankCapture, seen: Seen) -> BTreeMap<Moment, (Moment, Moment)> {
+    let mut steps = BTreeMap::new();
+    let mut before = None;
+    for (_, from, to) in rank.steps().filter(|&(step, ..)| !rank.is_sampled(step)) {
+        let operations = rank.between(from, to);
+        let works =
+            operations.iter().filter(|single| !matches!(single.work(seen), None | Some(Work::Memory)));
+        let done = works.filter_map(Single::on_gpu).map(|(_, end)| end).max();
+        let end = done.map_or(to, |done| done.max(to));
+        let begin = before.unwrap_or_else(|| first_begin(operations, from).min(from.after(end.since(to))));
+        let end = end.max(begin);
+        steps.insert(from, (begin, end));
+        before = Some(end);
+    }
+    steps
+}
+
+/// Nothing is known of what the GPU does when the first step begins: it is as far behind as what is launched first has to wait.
+fn first_begin(operations: &[Single], from: Moment) -> Moment {
+    let is_timed = |single: &&Single| {
+        !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()
+    };
+    let waits = operations.iter().find(is_timed).and_then(|first| Some(first.on_gpu()?.0.since(first.at)));
+    from.after(waits.unwrap_or_default())
 }
 
 fn blocked(step: &WholeStep<'_>) -> u64 {
-    let blocked = step.operations.iter().filter(|single| single.kind() == super::Kind::Blocked);
+    let blocked = step.operations.iter().filter(|single| single.kind() == Kind::Blocked);
     let held = blocked.filter_map(|single| {
         let CapturedSpan::Host { took } = single.span else { return None };
         Some((single.at, Moment(single.at.0.saturating_add(took.0))))

@@ -1,6 +1,6 @@
 use super::{
     super::{
-        example::{MS, part, sheet, with_activity},
+        example::{BEGIN, MS, part, sheet, with_activity},
         *,
     },
     *,
@@ -154,6 +154,33 @@ fn a_gpu_that_is_behind_has_its_steps_later() {
         let spent = step.summary.expect("whole");
         assert_eq!((spent.compute_ns, spent.exposed_ns, spent.gap_ns), (10 * MS, 5 * MS, 5 * MS), "{step:?}");
     }
+}
+
+#[test]
+fn steps_launched_in_a_burst_take_what_the_gpu_takes_for_them() {
+    let mut burst = part(0, 0);
+    let account = burst.account.as_mut().expect("an account");
+    for (mark, at) in account.marks.iter_mut().zip([0, 2, 4]) {
+        mark.at = Moment(BEGIN + at * MS);
+    }
+    // Launched after 0, 1, 2 and 3 ms; a product takes 10, a collective the last 5 of them and 5 more.
+    burst.operations.retain(|operation| operation.label != 2);
+    for (operation, (after, late)) in burst.operations.iter_mut().zip([(0, 31), (1, 35), (1, 49), (1, 53)]) {
+        operation.after = Nanoseconds(after * MS);
+        operation.span = match operation.span {
+            CapturedSpan::Gpu { stream, took, .. } => {
+                CapturedSpan::Gpu { stream, took, late: late * MS as i64 }
+            }
+            other => other,
+        };
+    }
+    let report = Report::of(&capture(vec![burst]));
+    let spent = report.ranks[0].steps.iter().map(|step| step.summary.expect("whole"));
+    let parts: Vec<_> = spent
+        .map(|spent| [spent.took_ns, spent.compute_ns, spent.exposed_ns, spent.gap_ns].map(|ns| ns / MS))
+        .collect();
+    // From 31 to 46, and from there to 66.
+    assert_eq!(parts, [[15, 10, 5, 0], [20, 10, 5, 5]]);
 }
 
 #[test]
