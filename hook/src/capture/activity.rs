@@ -1,6 +1,6 @@
 //! Kernels that the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched them.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use xpu_shared::frame::{CaptureEnd, CapturedLabel, Tracing};
 
@@ -27,6 +27,9 @@ const QUIET: u32 = 3;
 
 /// How far the times of CUDA's events and of CUPTI are off each other at the most, nanoseconds: on H200s up to 16 us.
 const APART: i64 = 20_000;
+
+/// Of 1,000: so alike at least is the time of what was timed to that of its kernel.
+const ALIKE: u64 = 500;
 
 /// Nobody knows the thread.
 const THREAD: u32 = u32::MAX;
@@ -208,14 +211,21 @@ fn streams(operations: &[Kept], works: &[Work]) -> HashMap<u32, usize> {
         let first = works.partition_point(|&(at, _, _)| at < begin - APART);
         let near = works[first..].iter().take_while(|work| work.0 < timed.1);
         let likeness = near.map(|&(begin, end, theirs)| (likeness(timed, (begin, end)), theirs));
-        if let Some((likeness, theirs)) = likeness.max() {
+        // Of a copy there is no record: it is like nothing.
+        if let Some((likeness, theirs)) = likeness.max().filter(|&(likeness, _)| likeness > ALIKE) {
             *votes.entry((stream, theirs)).or_default() += likeness;
         }
     }
-    let mut votes: Vec<_> = votes.into_iter().filter(|&(_, votes)| votes > 0).collect();
-    votes.sort_unstable_by_key(|&(pair, votes)| (votes, pair));
-    // The most votes come last, and stay.
-    votes.into_iter().map(|((stream, theirs), _)| (theirs, stream)).collect()
+    let mut votes: Vec<_> = votes.into_iter().collect();
+    votes.sort_unstable_by_key(|&(pair, votes)| Reverse((votes, pair)));
+    let mut found: HashMap<u32, usize> = HashMap::new();
+    for ((stream, theirs), _) in votes {
+        // A stream has one number.
+        if found.values().all(|&one| one != stream) {
+            found.entry(theirs).or_insert(stream);
+        }
+    }
+    found
 }
 
 /// The time of both over the time of either, of 1,000.
@@ -248,6 +258,9 @@ mod tests {
             timed(1_050_000, 900_000, compute),
             timed(1_200_000, 500_000, nccl),
             timed(2_000_000, 5_000, compute),
+            // Copies, beside kernels of streams on which nothing is timed.
+            timed(5_000_000, 100_000, compute),
+            timed(6_000_000, 100_000, 0xc0),
         ];
         let works = [
             work(37_000, 900_000, 7),
@@ -255,7 +268,8 @@ mod tests {
             work(1_037_000, 900_000, 7),
             work(1_187_000, 500_000, 13),
             work(1_987_000, 5_000, 7),
-            work(9_000_000, 5_000, 20),
+            work(5_000_000, 80_000, 20),
+            work(6_040_000, 100_000, 20),
         ];
         assert_eq!(streams(&operations, &works), HashMap::from([(7, compute), (13, nccl)]));
     }

@@ -6,7 +6,7 @@ use crate::{
     unit::Moment,
 };
 
-/// What the GPU of a rank did of what a step launched, by the clock of the first host.
+/// What the GPU of a rank did of what a step launched, and when it came to that and was done with it, by the clock of the first host.
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub rank: Rank,
@@ -30,8 +30,8 @@ impl Capture {
             };
             Lane {
                 rank: step.rank,
-                from: at(step.from),
-                to: at(step.to),
+                from: at(step.on_gpu.0),
+                to: at(step.on_gpu.1),
                 compute: spans(Work::Compute),
                 communication: spans(Work::Communication),
                 memory: spans(Work::Memory),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Capture, Clocks, Groups, Kind, Meetings, RankCapture, Seen, WholeStep};
+use super::{Capture, Clocks, Groups, Kind, Meetings, RankCapture, Seen};
 use crate::{
     frame::{CaptureEnd, StepSource, Tracing},
     id::{HostName, JobName, Rank, Step},
@@ -183,11 +183,11 @@ impl Report {
 }
 
 fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> RankReport {
-    let (mut whole, seen) = (Summary::default(), of.seen());
+    let mut whole = Summary::default();
+    let spent: BTreeMap<_, _> = of.whole_steps(rank).map(|step| (step.from, busy.during(&step))).collect();
     let steps = of.steps().map(|(step, from, to)| {
         let operations = of.between(from, to);
-        let sampled = of.is_sampled(step);
-        let summary = (!sampled).then(|| busy.during(&WholeStep { rank, step, from, to, operations, seen }));
+        let summary = spent.get(&from).copied();
         if let Some(summary) = &summary {
             whole.add(summary);
         }
@@ -201,7 +201,7 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> Ra
             }
         }
         let (begin, took_ns) = (clocks.aligned(&of.host, from), to.0.saturating_sub(from.0));
-        StepReport { step, begin, operations: kinds, on_gpu_ns, sampled, took_ns, summary }
+        StepReport { step, begin, operations: kinds, on_gpu_ns, sampled: summary.is_none(), took_ns, summary }
     });
     let steps = steps.collect();
     RankReport {
@@ -215,7 +215,7 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> Ra
         dropped: of.account.dropped,
         untimed: of.account.untimed,
         parts_missing: of.parts_missing,
-        seen,
+        seen: of.seen(),
         activity: of.account.activity.clone(),
         functions: of.account.functions.clone(),
         summary: whole,

@@ -14,6 +14,8 @@ pub struct WholeStep<'a> {
     pub step: Step,
     pub from: Moment,
     pub to: Moment,
+    /// The GPU's part of it, which may be far behind: from the end of that of the step before.
+    pub on_gpu: (Moment, Moment),
     /// What was launched in it.
     pub operations: &'a [Single],
     pub seen: Seen,
@@ -72,11 +74,32 @@ impl RankCapture {
 
     pub fn whole_steps(&self, rank: Rank) -> impl Iterator<Item = WholeStep<'_>> {
         let seen = self.seen();
+        let mut before = None;
         self.steps().filter(|&(step, ..)| !self.is_sampled(step)).map(move |(step, from, to)| {
             let operations = self.between(from, to);
-            WholeStep { rank, step, from, to, operations, seen }
+            let end = end_on_gpu(operations, seen).map_or(to, |end| end.max(to));
+            let begin =
+                before.unwrap_or_else(|| first_begin(operations, from).min(from.after(end.since(to))));
+            let on_gpu = (begin, end.max(begin));
+            before = Some(on_gpu.1);
+            WholeStep { rank, step, from, to, on_gpu, operations, seen }
         })
     }
+}
+
+/// When all of it was done but copies: those to storage go on for many steps.
+fn end_on_gpu(operations: &[Single], seen: Seen) -> Option<Moment> {
+    let works = operations.iter().filter(|single| !matches!(single.work(seen), None | Some(Work::Memory)));
+    works.filter_map(Single::on_gpu).map(|(_, end)| end).max()
+}
+
+/// Nothing is known of what the GPU does when the first step begins: it is as far behind as what is launched first has to wait.
+fn first_begin(operations: &[Single], from: Moment) -> Moment {
+    let is_timed = |single: &&Single| {
+        !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()
+    };
+    let waits = operations.iter().find(is_timed).and_then(|first| Some(first.on_gpu()?.0.since(first.at)));
+    from.after(waits.unwrap_or_default())
 }
 
 impl Capture {

@@ -1,10 +1,8 @@
 //! What the time of a step was spent on.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
-use super::super::{Kind, RankCapture, Seen, Single, Spans, WholeStep, Work, union};
+use super::super::{Kind, RankCapture, Single, Spans, WholeStep, Work, union};
 use crate::{frame::CapturedSpan, unit::Moment};
 
 /// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
@@ -53,8 +51,6 @@ pub(in crate::capture) struct Busy {
     compute: Spans,
     communication: Spans,
     memory: Spans,
-    /// The GPU's part of each step, by when that began: it may be far behind what launches it.
-    steps: BTreeMap<Moment, (Moment, Moment)>,
 }
 
 impl Busy {
@@ -64,12 +60,7 @@ impl Busy {
             let operations = rank.operations.iter().filter(|single| single.work(seen) == Some(wanted));
             union(operations.filter_map(Single::on_gpu))
         };
-        Self {
-            compute: at(Work::Compute),
-            communication: at(Work::Communication),
-            memory: at(Work::Memory),
-            steps: steps_of_gpu(rank, seen),
-        }
+        Self { compute: at(Work::Compute), communication: at(Work::Communication), memory: at(Work::Memory) }
     }
 
     /// How long it computed between two times.
@@ -78,7 +69,7 @@ impl Busy {
     }
 
     pub(in crate::capture) fn during(&self, step: &WholeStep<'_>) -> Summary {
-        let (from, to) = self.steps.get(&step.from).copied().unwrap_or((step.from, step.to));
+        let (from, to) = step.on_gpu;
         let [compute, communication, memory] =
             [&self.compute, &self.communication, &self.memory].map(|spans| spans.within(from, to));
         let took = to.0.saturating_sub(from.0);
@@ -94,34 +85,6 @@ impl Busy {
             blocked_ns: blocked(step),
         }
     }
-}
-
-/// Its part of a step begins where that of the step before ended, and ends when all is done that the step launched, if the step's own end is
-/// not later. Copies do not count: those to storage go on for many steps.
-fn steps_of_gpu(rank: &RankCapture, seen: Seen) -> BTreeMap<Moment, (Moment, Moment)> {
-    let mut steps = BTreeMap::new();
-    let mut before = None;
-    for (_, from, to) in rank.steps().filter(|&(step, ..)| !rank.is_sampled(step)) {
-        let operations = rank.between(from, to);
-        let works =
-            operations.iter().filter(|single| !matches!(single.work(seen), None | Some(Work::Memory)));
-        let done = works.filter_map(Single::on_gpu).map(|(_, end)| end).max();
-        let end = done.map_or(to, |done| done.max(to));
-        let begin = before.unwrap_or_else(|| first_begin(operations, from).min(from.after(end.since(to))));
-        let end = end.max(begin);
-        steps.insert(from, (begin, end));
-        before = Some(end);
-    }
-    steps
-}
-
-/// Nothing is known of what the GPU does when the first step begins: it is as far behind as what is launched first has to wait.
-fn first_begin(operations: &[Single], from: Moment) -> Moment {
-    let is_timed = |single: &&Single| {
-        !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()
-    };
-    let waits = operations.iter().find(is_timed).and_then(|first| Some(first.on_gpu()?.0.since(first.at)));
-    from.after(waits.unwrap_or_default())
 }
 
 fn blocked(step: &WholeStep<'_>) -> u64 {
