@@ -11,6 +11,7 @@ how long steps take before, within and after each. Prints lines of JSON, and at 
 
 import collections
 import ctypes
+import functools
 import json
 import os
 import statistics
@@ -214,7 +215,7 @@ second = whole("second")
 pairs = []
 for number in range(PAIRS):
     # Who comes first takes turns too.
-    ways = (lambda: whole(f"paired-{number}"), lambda: profiled(some_steps, "paired"))
+    ways = (functools.partial(whole, f"paired-{number}"), functools.partial(profiled, some_steps, "paired"))
     both = [None, None]
     for which in (0, 1) if number % 2 == 0 else (1, 0):
         for_seconds(WARM)
