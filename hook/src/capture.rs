@@ -8,6 +8,7 @@ mod base;
 mod cuts;
 mod parts;
 mod past;
+mod streams;
 mod under_way;
 
 use std::{
@@ -41,6 +42,9 @@ use under_way::{Kept, Span, UnderWay};
 /// Everything is timed from so long before the first step, and from at least so many steps before.
 const BEFORE: u64 = 300_000_000;
 const STEPS_BEFORE: u64 = 2;
+
+/// How long those who were inside of a watched function when the last step ended have to leave it, if a step is not shorter.
+const LEFT_AFTER: u64 = 2_000_000_000;
 
 /// Whether everything is timed now.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -177,7 +181,10 @@ impl Capture {
         let span = single.held.map_or(Span::Unknown, |took| Span::Host { took });
         if self.is_past(single.at) {
             self.past.keep(thread, single, span);
-        } else if let Some(under_way) = self.under_way.as_deref_mut().filter(|under_way| !under_way.settled) {
+        } else if let Some(under_way) = self.under_way.as_deref_mut()
+            // A function is recorded when it is left, which may be long after the step.
+            && (!under_way.settled || single.label.is_function())
+        {
             let untimed = single.held.is_none() && single.timeable && single.at >= under_way.begin();
             under_way.untimed += u64::from(untimed);
             under_way.keep(thread, single, span);
@@ -223,8 +230,11 @@ impl Capture {
             self.bases.make(device);
         }
         let end = under_way.end();
+        let left = LEFT_AFTER.min(self.pace.unwrap_or(LEFT_AFTER));
+        let are_left = !under_way.order.functions || monotonic().saturating_sub(end) >= left;
         let whole = under_way.closed
             && under_way.settled
+            && are_left
             && waiting.min().is_none_or(|first| first >= end)
             && under_way.activity.is_whole(end, self.pace);
         // What other threads launched before the mark is taken in with the next look at the latest.

@@ -132,6 +132,13 @@ impl Single {
         Some((Moment(begin), Moment(begin.saturating_add(took.0))))
     }
 
+    /// When it held a thread that waited for the GPU, from and to.
+    pub(crate) fn held(&self) -> Option<(Moment, Moment)> {
+        let CapturedSpan::Host { took } = self.span else { return None };
+        let waits = matches!(self.kind(), Kind::Blocked | Kind::Copy | Kind::Set);
+        waits.then(|| (self.at, Moment(self.at.0.saturating_add(took.0))))
+    }
+
     /// Which collective it is, the same on all ranks; and in which all ranks end at nearly the same time.
     pub fn meeting(&self) -> Option<(CommunicatorId, Sequence, Operation)> {
         let sequence = self.sequence?;

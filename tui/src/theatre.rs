@@ -170,7 +170,9 @@ impl Theatre {
     /// Begins a capture of the job that is shown, or ends it.
     pub(crate) fn capture(&mut self, app: &mut App, steps: Option<u32>) {
         let job = app.job().map(|job| job.name().clone());
-        let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(|_| !app.is_past()), job) else {
+        // One that is under way is ended from the past too.
+        let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_at_it();
+        let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(may), job) else {
             let why = "what is past cannot be captured; `xpu-top capture --before 64` has the last steps";
             update(app, Action::Saved(Err(why.to_owned())));
             return;

@@ -1,12 +1,11 @@
 //! Kernels that the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched them.
 
-use std::{cmp::Reverse, collections::HashMap};
-
 use xpu_shared::frame::{CaptureEnd, CapturedLabel, Tracing};
 
 use super::{
     Kept, Span, UnderWay,
     cuts::{cuts, launched_at},
+    streams::{Time, streams},
 };
 use crate::{
     cupti::{Records, Scale, Session},
@@ -24,12 +23,6 @@ const LOOK_EVERY: u64 = 50_000_000;
 
 /// How often it is to be seen that nothing more comes.
 const QUIET: u32 = 3;
-
-/// How far the times of CUDA's events and of CUPTI are off each other at the most, nanoseconds: on H200s up to 16 us.
-const APART: i64 = 20_000;
-
-/// Of 1,000: so alike at least is the time of what was timed to that of its kernel.
-const ALIKE: u64 = 500;
 
 /// Nobody knows the thread.
 const THREAD: u32 = u32::MAX;
@@ -142,6 +135,12 @@ struct Work {
     name: u32,
 }
 
+impl Work {
+    fn time(&self) -> Time {
+        (self.begin, self.begin + self.took as i64)
+    }
+}
+
 fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -> Tracing {
     let names = records.names();
     let mut dropped = records.dropped;
@@ -157,9 +156,10 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
         })
         .collect();
     drop(records.ran);
-    let streams = streams(&capture.operations, &works);
+    let streams =
+        streams(&capture.labels, &capture.operations, works.iter().map(|work| (work.time(), work.stream)));
     let marks: Vec<_> = capture.marks.iter().map(|&(_, at)| at).collect();
-    let mut busy: Vec<_> = works.iter().map(|work| (work.begin, work.begin + work.took as i64)).collect();
+    let mut busy: Vec<_> = works.iter().map(Work::time).collect();
     busy.sort_unstable();
     let cuts = cuts(&marks, &capture.operations, &busy);
     capture.error = capture.error.max(Some(scale.error()));
@@ -198,80 +198,12 @@ fn is_before(one: u32, other: u32) -> bool {
     (other.wrapping_sub(one) as i32) > 0
 }
 
-/// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed ran is what was at work in most of its time
-/// and in little else. No call of CUDA tells that safely, since a stream may be gone.
-fn streams(operations: &[Kept], works: &[Work]) -> HashMap<u32, usize> {
-    let mut works: Vec<_> =
-        works.iter().map(|work| (work.begin, work.begin + work.took as i64, work.stream)).collect();
-    works.sort_unstable();
-    let mut votes: HashMap<(usize, u32), u64> = HashMap::new();
-    for kept in operations {
-        let Span::Gpu { stream, begin, took } = kept.span else { continue };
-        let timed = (begin, begin + took as i64);
-        let first = works.partition_point(|&(at, _, _)| at < begin - APART);
-        let near = works[first..].iter().take_while(|work| work.0 < timed.1);
-        let likeness = near.map(|&(begin, end, theirs)| (likeness(timed, (begin, end)), theirs));
-        // Of a copy there is no record: it is like nothing.
-        if let Some((likeness, theirs)) = likeness.max().filter(|&(likeness, _)| likeness > ALIKE) {
-            *votes.entry((stream, theirs)).or_default() += likeness;
-        }
-    }
-    let mut votes: Vec<_> = votes.into_iter().collect();
-    votes.sort_unstable_by_key(|&(pair, votes)| Reverse((votes, pair)));
-    let mut found: HashMap<u32, usize> = HashMap::new();
-    for ((stream, theirs), _) in votes {
-        // A stream has one number.
-        if found.values().all(|&one| one != stream) {
-            found.entry(theirs).or_insert(stream);
-        }
-    }
-    found
-}
-
-/// The time of both over the time of either, of 1,000.
-fn likeness(one: (i64, i64), other: (i64, i64)) -> u64 {
-    let both = one.1.min(other.1) - one.0.max(other.0);
-    let either = one.1.max(other.1) - one.0.min(other.0);
-    both.max(0).saturating_mul(1_000).checked_div(either).unwrap_or(0) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn work(begin: i64, stream: u32) -> Work {
         Work { begin, took: 5, stream, correlation: 0, name: 0 }
-    }
-
-    #[test]
-    fn streams_are_known_by_what_runs_while_what_was_timed_does() {
-        let work = |begin, took, stream| Work { took, ..work(begin, stream) };
-        let timed = |begin, took, stream| {
-            let span = Span::Gpu { stream, begin, took };
-            Kept { at: 0, label: 0, thread: 0, sequence: None, span }
-        };
-        // Products within which NCCL runs, by clocks that are 13 us off each other.
-        let (compute, nccl) = (0xa0, 0xb0);
-        let operations = [
-            timed(50_000, 900_000, compute),
-            timed(100_000, 500_000, nccl),
-            timed(1_050_000, 900_000, compute),
-            timed(1_200_000, 500_000, nccl),
-            timed(2_000_000, 5_000, compute),
-            // Copies, beside kernels of streams on which nothing is timed.
-            timed(5_000_000, 100_000, compute),
-            timed(6_000_000, 100_000, 0xc0),
-        ];
-        let works = [
-            work(37_000, 900_000, 7),
-            work(87_000, 500_000, 13),
-            work(1_037_000, 900_000, 7),
-            work(1_187_000, 500_000, 13),
-            work(1_987_000, 5_000, 7),
-            work(5_000_000, 80_000, 20),
-            work(6_040_000, 100_000, 20),
-        ];
-        assert_eq!(streams(&operations, &works), HashMap::from([(7, compute), (13, nccl)]));
     }
 
     #[test]

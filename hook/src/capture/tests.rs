@@ -88,6 +88,36 @@ fn what_the_gpu_has_not_done_is_waited_for() {
 }
 
 #[test]
+fn a_function_that_is_left_after_the_last_step_is_waited_for() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    let begin = monotonic() - 400 * MS;
+    for step in 1..=2 {
+        capture.mark(step, begin + step * 100 * MS, StepSource::Detected);
+    }
+    assert_eq!(capture.order(CaptureOrder { functions: true, ..order(4, 1) }, 0).0, CaptureOutcome::Agreed);
+    capture.mark(3, begin + 300 * MS, StepSource::Detected);
+    let end = monotonic();
+    capture.mark(4, end, StepSource::Detected);
+    for _ in 0..3 {
+        capture.settle(None, std::iter::empty());
+    }
+    assert!(capture.next_part().is_none(), "it may still be under way");
+    let call = HostCall::Function(0);
+    capture.launched(observer, 3, &Record::Host { call, bytes: 0, at: end - 5 * MS, until: end + 5 * MS });
+    let deadline = end + 10_000 * MS;
+    let part = loop {
+        capture.settle(None, std::iter::empty());
+        if let Some(part) = capture.next_part() {
+            break part.of_rank("j".into(), xpu_shared::id::Rank(1));
+        }
+        assert!(monotonic() < deadline, "the capture does not end");
+    };
+    assert_eq!(part.operations.len(), 1);
+    assert_eq!(part.operations[0].span, CapturedSpan::Host { took: Nanoseconds(10 * MS) });
+}
+
+#[test]
 fn what_cannot_be_done_is_refused() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();

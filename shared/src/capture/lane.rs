@@ -26,7 +26,8 @@ impl Capture {
                 |moment| self.ranks.get(&step.rank).map_or(moment, |of| clocks.aligned(&of.host, moment));
             let spans = |work| {
                 let operations = step.operations.iter().filter(|single| single.work(step.seen) == Some(work));
-                union(operations.filter_map(Single::on_gpu).map(|(from, to)| (at(from), at(to))))
+                let all = union(operations.filter_map(Single::on_gpu).map(|(from, to)| (at(from), at(to))));
+                all.within(at(step.on_gpu.0), Moment(u64::MAX))
             };
             Lane {
                 rank: step.rank,

@@ -184,10 +184,11 @@ impl Report {
 
 fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> RankReport {
     let mut whole = Summary::default();
-    let spent: BTreeMap<_, _> = of.whole_steps(rank).map(|step| (step.from, busy.during(&step))).collect();
+    let spent: BTreeMap<_, _> =
+        of.whole_steps(rank).map(|step| ((step.step, step.from), busy.during(&step))).collect();
     let steps = of.steps().map(|(step, from, to)| {
         let operations = of.between(from, to);
-        let summary = spent.get(&from).copied();
+        let summary = spent.get(&(step, from)).copied();
         if let Some(summary) = &summary {
             whole.add(summary);
         }

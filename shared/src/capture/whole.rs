@@ -1,6 +1,8 @@
 //! Steps that were recorded whole, and what the GPU did for each operation.
 
-use super::{Capture, Kind, RankCapture, Single, kernel};
+use std::time::Duration;
+
+use super::{Capture, Kind, RankCapture, Single, kernel, union};
 use crate::{
     frame::{CapturedLabel, Tracing},
     id::{Rank, Step},
@@ -74,17 +76,26 @@ impl RankCapture {
 
     pub fn whole_steps(&self, rank: Rank) -> impl Iterator<Item = WholeStep<'_>> {
         let seen = self.seen();
+        let whole = self.steps().filter(|&(step, ..)| !self.is_sampled(step));
+        let all: Vec<_> = whole.map(|(step, from, to)| (step, from, to, self.between(from, to))).collect();
+        let next =
+            all.iter().skip(1).map(|&(.., operations)| begin_of_compute(operations, seen)).chain([None]);
         let mut before = None;
-        self.steps().filter(|&(step, ..)| !self.is_sampled(step)).map(move |(step, from, to)| {
-            let operations = self.between(from, to);
-            let end = end_on_gpu(operations, seen).map_or(to, |end| end.max(to));
-            let begin =
-                before.unwrap_or_else(|| first_begin(operations, from).min(from.after(end.since(to))));
+        let with_gpu = all.iter().zip(next).map(|(&(step, from, to, operations), next)| {
+            // What is communicated beside many steps, or copied, makes none of them longer.
+            let end = end_on_gpu(operations, seen).map_or(to, |end| end.min(next.unwrap_or(end)).max(to));
+            let begin = before.unwrap_or_else(|| first_begin(operations, from, end.since(to)));
             let on_gpu = (begin, end.max(begin));
             before = Some(on_gpu.1);
             WholeStep { rank, step, from, to, on_gpu, operations, seen }
-        })
+        });
+        with_gpu.collect::<Vec<_>>().into_iter()
     }
+}
+
+fn begin_of_compute(operations: &[Single], seen: Seen) -> Option<Moment> {
+    let compute = operations.iter().filter(|single| single.work(seen) == Some(Work::Compute));
+    compute.filter_map(Single::on_gpu).map(|(begin, _)| begin).min()
 }
 
 /// When all of it was done but copies: those to storage go on for many steps.
@@ -93,13 +104,19 @@ fn end_on_gpu(operations: &[Single], seen: Seen) -> Option<Moment> {
     works.filter_map(Single::on_gpu).map(|(_, end)| end).max()
 }
 
-/// Nothing is known of what the GPU does when the first step begins: it is as far behind as what is launched first has to wait.
-fn first_begin(operations: &[Single], from: Moment) -> Moment {
-    let is_timed = |single: &&Single| {
+/// Nothing is known of what the GPU does when the first step begins. It is as far behind as what is launched first has to wait, or who launches it: as far as it
+/// is so at the end too, by `lag`, or was waited for meanwhile.
+fn first_begin(operations: &[Single], from: Moment, lag: Duration) -> Moment {
+    let is_timed = |single: &Single| {
         !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()
     };
-    let waits = operations.iter().find(is_timed).and_then(|first| Some(first.on_gpu()?.0.since(first.at)));
-    from.after(waits.unwrap_or_default())
+    let first = operations.iter().position(is_timed);
+    let waited =
+        operations[..first.unwrap_or(0)].iter().filter_map(Single::held).map(|(_, end)| end.since(from));
+    let waits = first.and_then(|first| Some(operations[first].on_gpu()?.0.since(operations[first].at)));
+    let begin = from.after(waited.chain(waits).max().unwrap_or_default());
+    let held = || union(operations.iter().filter_map(Single::held)).within(from, begin).length();
+    begin.min(from.after(if lag.is_zero() { Duration::from_nanos(held().0) } else { lag }))
 }
 
 impl Capture {

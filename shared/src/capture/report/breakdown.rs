@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::{Kind, RankCapture, Single, Spans, WholeStep, Work, union};
-use crate::{frame::CapturedSpan, unit::Moment};
+use crate::unit::Moment;
 
 /// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -89,9 +89,5 @@ impl Busy {
 
 fn blocked(step: &WholeStep<'_>) -> u64 {
     let blocked = step.operations.iter().filter(|single| single.kind() == Kind::Blocked);
-    let held = blocked.filter_map(|single| {
-        let CapturedSpan::Host { took } = single.span else { return None };
-        Some((single.at, Moment(single.at.0.saturating_add(took.0))))
-    });
-    union(held).length().0
+    union(blocked.filter_map(Single::held)).length().0
 }

@@ -156,31 +156,72 @@ fn a_gpu_that_is_behind_has_its_steps_later() {
     }
 }
 
+const PRODUCT: u32 = 0;
+const ALL_REDUCE: u32 = 1;
+const WAIT: u32 = 2;
+
+/// What the steps between such marks are told to have spent: all, compute, exposed and gap, milliseconds. Operations: when they were launched, and when they began
+/// and ended, on the GPU but for waits.
+fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
+    let mut part = part(0, 0);
+    let account = part.account.as_mut().expect("an account");
+    let mark =
+        |(at, number): (&u64, u64)| StepMark { completed: Step(40 + number), at: Moment(BEGIN + at * MS) };
+    account.marks = marks.iter().zip(0..).map(mark).collect();
+    let mut before = 0;
+    let operation = |&(label, at, from, to): &(u32, u64, u64, u64)| {
+        let took = Nanoseconds((to - from) * MS);
+        let span = match label {
+            WAIT => CapturedSpan::Host { took },
+            _ => CapturedSpan::Gpu { stream: label, late: ((from - at) * MS) as i64, took },
+        };
+        let after = Nanoseconds((at - std::mem::replace(&mut before, at)) * MS);
+        CapturedOperation { label, after, thread: 0, sequence: None, span }
+    };
+    part.operations = operations.iter().map(operation).collect();
+    let report = Report::of(&capture(vec![part]));
+    let summaries = report.ranks[0].steps.iter().map(|step| step.summary.expect("whole"));
+    summaries.map(|of| [of.took_ns, of.compute_ns, of.exposed_ns, of.gap_ns].map(|ns| ns / MS)).collect()
+}
+
 #[test]
 fn steps_launched_in_a_burst_take_what_the_gpu_takes_for_them() {
-    let mut burst = part(0, 0);
-    let account = burst.account.as_mut().expect("an account");
-    for (mark, at) in account.marks.iter_mut().zip([0, 2, 4]) {
-        mark.at = Moment(BEGIN + at * MS);
-    }
-    // Launched after 0, 1, 2 and 3 ms; a product takes 10, a collective the last 5 of them and 5 more.
-    burst.operations.retain(|operation| operation.label != 2);
-    for (operation, (after, late)) in burst.operations.iter_mut().zip([(0, 31), (1, 35), (1, 49), (1, 53)]) {
-        operation.after = Nanoseconds(after * MS);
-        operation.span = match operation.span {
-            CapturedSpan::Gpu { stream, took, .. } => {
-                CapturedSpan::Gpu { stream, took, late: late * MS as i64 }
-            }
-            other => other,
-        };
-    }
-    let report = Report::of(&capture(vec![burst]));
-    let spent = report.ranks[0].steps.iter().map(|step| step.summary.expect("whole"));
-    let parts: Vec<_> = spent
-        .map(|spent| [spent.took_ns, spent.compute_ns, spent.exposed_ns, spent.gap_ns].map(|ns| ns / MS))
-        .collect();
-    // From 31 to 46, and from there to 66.
-    assert_eq!(parts, [[15, 10, 5, 0], [20, 10, 5, 5]]);
+    let operations =
+        [(PRODUCT, 0, 31, 41), (ALL_REDUCE, 1, 36, 46), (PRODUCT, 2, 51, 61), (ALL_REDUCE, 3, 56, 66)];
+    assert_eq!(spent(&[0, 2, 4], &operations), [[15, 10, 5, 0], [20, 10, 5, 5]]);
+}
+
+#[test]
+fn what_a_step_waits_for_at_its_begin_is_of_the_step_before() {
+    let operations = [
+        (WAIT, 0, 0, 70),
+        (PRODUCT, 70, 70, 170),
+        (WAIT, 100, 100, 170),
+        (PRODUCT, 170, 170, 270),
+        (WAIT, 200, 200, 270),
+        (PRODUCT, 270, 270, 370),
+    ];
+    assert_eq!(spent(&[0, 100, 200, 300], &operations), [[100, 100, 0, 0]; 3]);
+}
+
+#[test]
+fn a_gpu_that_was_behind_and_was_waited_for_in_the_first_step_had_steps_before_it() {
+    let operations = [
+        (PRODUCT, 5, 900, 990),
+        (WAIT, 10, 10, 990),
+        (PRODUCT, 1_001, 1_001, 1_091),
+        (PRODUCT, 1_021, 1_091, 1_181),
+    ];
+    let spent = spent(&[0, 1_000, 1_020, 1_040], &operations);
+    assert_eq!(spent, [[115, 90, 0, 25], [91, 90, 0, 1], [90, 90, 0, 0]]);
+}
+
+#[test]
+fn what_is_sent_beside_many_steps_makes_none_of_them_longer() {
+    let operations =
+        [(PRODUCT, 0, 1, 11), (ALL_REDUCE, 5, 6, 56), (PRODUCT, 20, 21, 31), (PRODUCT, 40, 41, 51)];
+    let spent = spent(&[0, 20, 40, 60], &operations);
+    assert_eq!(spent, [[20, 10, 10, 0], [19, 10, 9, 0], [20, 10, 6, 4]]);
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
         tracks.entry(place).or_default().push(slice(single, at(from), at(to)));
     }
     let lanes = tracks.into_iter().flat_map(|(place, slices)| {
-        lanes(slices).into_iter().enumerate().map(move |(lane, slices)| (place, lane, slices))
+        lanes(slices, blur(place)).into_iter().enumerate().map(move |(lane, slices)| (place, lane, slices))
     });
     let tracks = lanes.zip(0..).map(|((place, lane, slices), number)| Track { number, place, lane, slices });
     Process {
@@ -175,21 +175,24 @@ fn slice(single: &Single, begin: u64, end: u64) -> Slice {
     Slice { begin, end, name, category, details, flow }
 }
 
-/// Times of the GPU are exact to half a microsecond: so far one that comes after another may seem to begin before its end.
-const BLUR: u64 = 1_000;
+/// So far one that comes after another may seem to begin before its end: times by events are exact to half a microsecond, CUPTI's but for
+/// their last digit.
+fn blur(place: Place) -> u64 {
+    if matches!(place, Place::Activity(_)) { 10 } else { 1_000 }
+}
 
 /// In order, and on each lane none across the end of another. What a stream runs at the same time, as the branches of a graph, takes several.
-fn lanes(mut slices: Vec<Slice>) -> Vec<Vec<Slice>> {
+fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
     slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
     let mut lanes: Vec<Lane> = vec![Lane::default()];
     for mut slice in slices {
-        let free = lanes.iter().position(|lane| lane.begin_of(&slice).is_some());
+        let free = lanes.iter().position(|lane| lane.begin_of(&slice, blur).is_some());
         let free = free.unwrap_or_else(|| {
             lanes.push(Lane::default());
             lanes.len() - 1
         });
         let lane = &mut lanes[free];
-        slice.begin = lane.begin_of(&slice).unwrap_or(slice.begin);
+        slice.begin = lane.begin_of(&slice, blur).unwrap_or(slice.begin);
         slice.end = slice.end.max(slice.begin);
         lane.open.retain(|&end| end > slice.begin);
         lane.open.push(slice.end);
@@ -207,11 +210,11 @@ struct Lane {
 
 impl Lane {
     /// When it would begin here; `None` if it would lie across the end of another.
-    fn begin_of(&self, slice: &Slice) -> Option<u64> {
+    fn begin_of(&self, slice: &Slice, blur: u64) -> Option<u64> {
         let across = self.open.iter().copied().filter(|&end| end > slice.begin && end < slice.end);
         let latest = self.slices.last().map(|last| last.begin);
         let begin = across.chain(latest).fold(slice.begin, u64::max);
-        (begin - slice.begin <= BLUR).then_some(begin)
+        (begin - slice.begin <= blur).then_some(begin)
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
             flow: None,
         });
         let spans = |slices: Vec<Slice>| slices.iter().map(|slice| (slice.begin, slice.end)).collect();
-        lanes(slices.collect()).into_iter().map(spans).collect()
+        lanes(slices.collect(), blur(Place::Stream(0))).into_iter().map(spans).collect()
     }
 
     #[test]

@@ -29,7 +29,11 @@ pub(super) fn html(capture: &Capture, report: &Report, top: usize) -> String {
          <i class=\"memory\"></i>memory <i class=\"gap\"></i>gap</p>\n",
     );
     plot::breakdown(report, &mut out);
-    if let Some(&step) = report.steps.iter().find(|&&step| !capture.lanes(step).is_empty()) {
+    let is_whole = |step| {
+        let steps = report.ranks.iter().flat_map(|rank| &rank.steps);
+        steps.filter(|its| its.step == step).any(|its| its.summary.is_some())
+    };
+    if let Some(&step) = report.steps.iter().find(|&&step| is_whole(step)) {
         plot::timeline(step, &capture.lanes(step), &mut out);
     }
     for table in [text::breakdown(report, top)].into_iter().chain(tables::all(report, top)) {

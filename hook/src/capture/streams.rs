@@ -1,0 +1,156 @@
+//! Which stream of the program is which of CUPTI's.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use xpu_shared::frame::CapturedLabel;
+
+use super::{Kept, Span};
+
+/// How far the times of CUDA's events and of CUPTI are off each other at the most, nanoseconds: on H200s up to 16 us.
+const APART: i64 = 20_000;
+
+/// Of 1,000: so alike at least is the time of what was timed to that of its kernel.
+const ALIKE: u64 = 500;
+
+/// And so alike if there is no doubt.
+const SURELY: u64 = 900;
+
+/// When something ran: from and to.
+pub(super) type Time = (i64, i64);
+
+/// CUPTI's numbers of streams, and the streams that the hook knows: what an operation that it timed ran is what was at work in most of its time
+/// and in little else. No call of CUDA tells that safely, since a stream may be gone.
+pub(super) fn streams(
+    labels: &HashMap<CapturedLabel, u32>,
+    operations: &[Kept],
+    works: impl Iterator<Item = (Time, u32)>,
+) -> HashMap<u32, usize> {
+    let mut works: Vec<_> = works.collect();
+    works.sort_unstable();
+    let places = |is: fn(&CapturedLabel) -> bool| -> HashSet<u32> {
+        labels.iter().filter(|(label, _)| is(label)).map(|(_, &place)| place).collect()
+    };
+    // Of copies there are no records, and of a graph many.
+    let copies = places(|label| matches!(label, CapturedLabel::Copy { .. } | CapturedLabel::Set { .. }));
+    let graphs = places(|label| matches!(label, CapturedLabel::Graph(_)));
+    let timed = || {
+        operations.iter().filter(|kept| !copies.contains(&kept.label)).filter_map(|kept| match kept.span {
+            Span::Gpu { stream, begin, took } => {
+                Some((stream, (begin, begin + took as i64), graphs.contains(&kept.label)))
+            }
+            _ => None,
+        })
+    };
+    let singles = timed().filter(|&(.., is_graph)| !is_graph);
+    let off = offset(singles.map(|(_, time, _)| time), &works);
+    let mut votes: HashMap<(usize, u32), u64> = HashMap::new();
+    for (stream, (begin, end), is_graph) in timed() {
+        let time = (begin + off, end + off);
+        let vote = if is_graph { most_of(time, &works) } else { most_like(time, &works) };
+        if let Some((likeness, theirs)) = vote.filter(|&(likeness, _)| likeness > ALIKE) {
+            *votes.entry((stream, theirs)).or_default() += likeness;
+        }
+    }
+    let mut votes: Vec<_> = votes.into_iter().collect();
+    votes.sort_unstable_by_key(|&(pair, votes)| Reverse((votes, pair)));
+    let mut found: HashMap<u32, usize> = HashMap::new();
+    for ((stream, theirs), _) in votes {
+        // A stream has one number.
+        if found.values().all(|&one| one != stream) {
+            found.entry(theirs).or_insert(stream);
+        }
+    }
+    found
+}
+
+/// What is to be added to a time of an event to have CUPTI's, by what is surely the same.
+fn offset(timed: impl Iterator<Item = Time>, works: &[(Time, u32)]) -> i64 {
+    let apart = timed.filter_map(|time| {
+        let near = near(time, works).map(|&(work, _)| (likeness(time, work), work));
+        let (_, work) = near.max().filter(|&(likeness, _)| likeness > SURELY)?;
+        Some((work.0 - time.0).midpoint(work.1 - time.1))
+    });
+    let mut apart: Vec<_> = apart.collect();
+    apart.sort_unstable();
+    apart.get(apart.len() / 2).copied().unwrap_or(0)
+}
+
+/// What may have run then.
+fn near(time: Time, works: &[(Time, u32)]) -> impl Iterator<Item = &(Time, u32)> {
+    let first = works.partition_point(|&((begin, _), _)| begin < time.0 - APART);
+    works[first..].iter().take_while(move |&&((begin, _), _)| begin < time.1)
+}
+
+fn most_like(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
+    near(time, works).map(|&(work, theirs)| (likeness(time, work), theirs)).max()
+}
+
+/// Which stream was at work in most of the time.
+fn most_of(time: Time, works: &[(Time, u32)]) -> Option<(u64, u32)> {
+    let mut busy: HashMap<u32, i64> = HashMap::new();
+    for &(work, theirs) in near(time, works) {
+        *busy.entry(theirs).or_default() += (work.1.min(time.1) - work.0.max(time.0)).max(0);
+    }
+    let (busy, theirs) = busy.into_iter().map(|(theirs, busy)| (busy, theirs)).max()?;
+    Some((busy.saturating_mul(1_000).checked_div(time.1 - time.0)? as u64, theirs))
+}
+
+/// The time of both over the time of either, of 1,000.
+fn likeness(one: Time, other: Time) -> u64 {
+    let both = one.1.min(other.1) - one.0.max(other.0);
+    let either = one.1.max(other.1) - one.0.min(other.0);
+    both.max(0).saturating_mul(1_000).checked_div(either).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::frame::Direction;
+
+    use super::*;
+
+    #[test]
+    fn streams_are_known_by_what_runs_while_what_was_timed_does() {
+        let labels = [
+            CapturedLabel::Kernel("k".to_owned()),
+            CapturedLabel::Copy { direction: Direction::HostToDevice, bytes: 1 },
+            CapturedLabel::Graph(100),
+        ];
+        let labels = labels.into_iter().zip(0..).collect();
+        let work = |begin, took, stream| ((begin, begin + took), stream);
+        let timed = |label, begin, took, stream| {
+            let span = Span::Gpu { stream, begin, took };
+            Kept { at: 0, label, thread: 0, sequence: None, span }
+        };
+        let (kernel, copy, graph) = (0, 1, 2);
+        let (compute, nccl, copies, graphs, short) = (0xa0, 0xb0, 0xc0, 0xd0, 0xe0);
+        let operations = [
+            // Products within which NCCL runs.
+            timed(kernel, 50_000, 900_000, compute),
+            timed(kernel, 100_000, 500_000, nccl),
+            timed(kernel, 1_050_000, 900_000, compute),
+            timed(kernel, 1_200_000, 500_000, nccl),
+            timed(kernel, 2_000_000, 5_000, short),
+            // A copy, beside a kernel of a stream on which nothing is timed.
+            timed(copy, 5_000_000, 100_000, copies),
+            timed(graph, 6_000_000, 100_000, graphs),
+        ];
+        // By a clock that is 13 us behind.
+        let works = [
+            work(37_000, 900_000, 7),
+            work(87_000, 500_000, 13),
+            work(1_037_000, 900_000, 7),
+            work(1_187_000, 500_000, 13),
+            work(1_987_000, 5_000, 14),
+            work(1_993_000, 5_000, 7),
+            work(4_987_000, 100_000, 20),
+            work(5_988_000, 30_000, 21),
+            work(6_020_000, 20_000, 7),
+            work(6_042_000, 30_000, 21),
+        ];
+        let wanted = HashMap::from([(7, compute), (13, nccl), (14, short), (21, graphs)]);
+        assert_eq!(streams(&labels, &operations, works.into_iter()), wanted);
+    }
+}
