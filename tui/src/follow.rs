@@ -9,7 +9,7 @@ use std::{
 use xpu_shared::{
     finding,
     frame::{Body, Frame, JobSnapshot, Life},
-    id::{JobName, Rank},
+    id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     recording::{Packer, Ring, SealedBlock},
     status::{Status, UnreachableHost},
@@ -29,6 +29,9 @@ pub struct Following {
     named: Option<JobName>,
     jobs: Jobs,
     links: BTreeMap<Endpoint, Link>,
+    /// Hosts behind relays, and what they are called. That the way to one is up, its relay says before it has spoken itself.
+    behind: BTreeMap<Endpoint, Option<HostName>>,
+    spoken: BTreeSet<HostName>,
     /// Living ranks that no digest has come of yet.
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
@@ -44,6 +47,8 @@ impl Following {
             named,
             jobs: Jobs::default(),
             links: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            spoken: BTreeSet::new(),
             awaited: BTreeSet::new(),
             digested: BTreeMap::new(),
             lately: None,
@@ -82,7 +87,15 @@ impl Following {
             Arrival::Frame(frame) => {
                 self.keep(&frame);
                 match &frame.body {
+                    Body::Relay(relay) => {
+                        self.spoken.insert(frame.host.clone());
+                        for host in &relay.hosts {
+                            self.endpoints.insert(host.endpoint.clone());
+                            self.behind.insert(host.endpoint.clone(), host.called.clone());
+                        }
+                    }
                     Body::Snapshot(snapshot) => {
+                        self.spoken.insert(frame.host.clone());
                         let wanted =
                             |job: &&JobSnapshot| self.named.as_ref().is_none_or(|name| *name == job.job);
                         for job in snapshot.jobs.iter().filter(wanted) {
@@ -103,7 +116,6 @@ impl Following {
                 self.jobs.fold(&frame);
             }
             Arrival::Link(endpoint, link) => {
-                // Hosts behind a relay are known once it has told of them.
                 self.endpoints.insert(endpoint.clone());
                 self.links.insert(endpoint, link);
             }
@@ -113,8 +125,17 @@ impl Following {
 
     /// Whether every host answered, or is known to be out of reach.
     pub fn has_answered(&self) -> bool {
-        let known = |endpoint| matches!(self.links.get(endpoint), Some(Link::Up | Link::Down { .. }));
-        self.endpoints.iter().all(known)
+        self.endpoints.iter().all(|endpoint| match self.links.get(endpoint) {
+            Some(Link::Up) => self.has_spoken(endpoint),
+            Some(Link::Down { .. }) => true,
+            Some(Link::Connecting) | None => false,
+        })
+    }
+
+    /// Whether a host has, the way to which is up.
+    fn has_spoken(&self, endpoint: &Endpoint) -> bool {
+        let called = self.behind.get(endpoint);
+        called.is_none_or(|called| called.as_ref().is_some_and(|called| self.spoken.contains(called)))
     }
 
     /// Whether, beyond that, every living rank was heard.
@@ -148,9 +169,9 @@ impl Following {
     pub fn unreachable(&self) -> impl Iterator<Item = UnreachableHost> {
         self.endpoints.iter().filter_map(|endpoint| {
             let why = match self.links.get(endpoint) {
-                Some(Link::Up) => return None,
+                Some(Link::Up) if self.has_spoken(endpoint) => return None,
                 Some(Link::Down { why }) => why.clone(),
-                Some(Link::Connecting) | None => {
+                Some(Link::Up | Link::Connecting) | None => {
                     format!("{endpoint} has not answered yet; give it longer with --wait")
                 }
             };
@@ -188,7 +209,10 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::simulation::Simulation;
+    use xpu_shared::{
+        frame::{RelaySnapshot, RelayedHost},
+        simulation::Simulation,
+    };
 
     use super::*;
 
@@ -217,6 +241,35 @@ mod tests {
         following.take(Arrival::Link(endpoint("b"), Link::Up));
         assert!(following.is_whole());
         assert_eq!(following.status(Moment(0)).ranks.len(), 4);
+    }
+
+    #[test]
+    fn a_host_behind_a_relay_has_answered_when_it_has_spoken_itself() {
+        let endpoint = |host: &str| Endpoint {
+            host: host.to_owned(),
+            base: xpu_shared::endpoint::BasePort::DEFAULT,
+            ssh: None,
+        };
+        let snapshot = Simulation::new(1, 1, 2).snapshots(1).remove(0);
+        let host =
+            RelayedHost { endpoint: endpoint("a"), link: Link::Up, called: Some(snapshot.host.clone()) };
+        let relay = RelaySnapshot {
+            version: String::new(),
+            started: Moment(0),
+            base: endpoint("a").base,
+            hosts: vec![host],
+        };
+        let mut following = Following::new([endpoint("relay")], None);
+        let frame = Frame { host: "relay".into(), body: Body::Relay(relay), ..snapshot.clone() };
+        following.take(Arrival::Frame(Box::new(frame)));
+        following.take(Arrival::Link(endpoint("relay"), Link::Up));
+        assert!(!following.has_answered(), "it has told of a host");
+        following.take(Arrival::Link(endpoint("a"), Link::Up));
+        assert!(!following.has_answered(), "of which nothing was heard");
+        assert_eq!(following.unreachable().count(), 1);
+        following.take(Arrival::Frame(Box::new(snapshot)));
+        assert!(following.has_answered());
+        assert_eq!(following.unreachable().count(), 0);
     }
 
     #[test]
