@@ -210,20 +210,20 @@ impl Following {
 #[cfg(test)]
 mod tests {
     use xpu_shared::{
+        endpoint::BasePort,
         frame::{RelaySnapshot, RelayedHost},
         simulation::Simulation,
     };
 
     use super::*;
 
+    fn endpoint(host: &str) -> Endpoint {
+        Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None }
+    }
+
     #[test]
     fn it_is_complete_when_every_host_answered_and_every_rank_was_heard() {
         let simulation = Simulation::new(1, 2, 2);
-        let endpoint = |host: &str| Endpoint {
-            host: host.to_owned(),
-            base: xpu_shared::endpoint::BasePort::DEFAULT,
-            ssh: None,
-        };
         let mut following = Following::new([endpoint("a"), endpoint("b")], None);
         assert!(!following.is_complete());
         for frame in simulation.snapshots(1) {
@@ -245,18 +245,13 @@ mod tests {
 
     #[test]
     fn a_host_behind_a_relay_has_answered_when_it_has_spoken_itself() {
-        let endpoint = |host: &str| Endpoint {
-            host: host.to_owned(),
-            base: xpu_shared::endpoint::BasePort::DEFAULT,
-            ssh: None,
-        };
         let snapshot = Simulation::new(1, 1, 2).snapshots(1).remove(0);
         let host =
             RelayedHost { endpoint: endpoint("a"), link: Link::Up, called: Some(snapshot.host.clone()) };
         let relay = RelaySnapshot {
             version: String::new(),
             started: Moment(0),
-            base: endpoint("a").base,
+            base: BasePort::DEFAULT,
             hosts: vec![host],
         };
         let mut following = Following::new([endpoint("relay")], None);
@@ -292,11 +287,6 @@ mod tests {
     /// A script reads the document, not stderr.
     #[test]
     fn hosts_out_of_reach_are_in_the_document_and_no_health() {
-        let endpoint = |host: &str| Endpoint {
-            host: host.to_owned(),
-            base: xpu_shared::endpoint::BasePort::DEFAULT,
-            ssh: None,
-        };
         let mut following = Following::new(["a", "b", "c"].map(endpoint), None);
         for frame in Simulation::new(1, 1, 2).snapshots(1) {
             following.take(Arrival::Frame(Box::new(frame)));

@@ -186,13 +186,15 @@ fn lanes(mut slices: Vec<Slice>, blur: u64) -> Vec<Vec<Slice>> {
     slices.sort_by_key(|slice| (slice.begin, Reverse(slice.end)));
     let mut lanes: Vec<Lane> = vec![Lane::default()];
     for mut slice in slices {
-        let free = lanes.iter().position(|lane| lane.begin_of(&slice, blur).is_some());
-        let free = free.unwrap_or_else(|| {
+        let free = lanes.iter().enumerate();
+        let free =
+            free.map(|(place, lane)| (place, lane.begin_of(&slice, blur))).find(|(_, begin)| begin.is_some());
+        let (place, begin) = free.unwrap_or_else(|| {
             lanes.push(Lane::default());
-            lanes.len() - 1
+            (lanes.len() - 1, None)
         });
-        let lane = &mut lanes[free];
-        slice.begin = lane.begin_of(&slice, blur).unwrap_or(slice.begin);
+        let lane = &mut lanes[place];
+        slice.begin = begin.unwrap_or(slice.begin);
         slice.end = slice.end.max(slice.begin);
         lane.open.retain(|&end| end > slice.begin);
         lane.open.push(slice.end);
