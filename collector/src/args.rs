@@ -12,11 +12,11 @@ use xpu_collector::{
     CaptureWay, Config, HttpConfig, KeyWay, OpenError, Pages, Push, PushError, RelayConfig, Token,
     TokenError, choose_address,
 };
+use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, host_name},
     hosts::Hosts,
     id::HostName,
-    key::{Key, KeyError},
     peak::Peaks,
 };
 

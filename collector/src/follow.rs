@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     endpoint::host_name,
     frame::{Body, Frame, Request},
-    socket,
     unit::Moment,
 };
 use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
+use xpu_net::{key::Key, socket};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError},
     id::HostName,
-    key::Key,
     peak::Peaks,
-    socket,
 };
 use zmq::{Context, Socket};
 

@@ -15,14 +15,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_net::{
+    key::Key,
+    road::{Contexts, Prober, Road},
+    socket,
+};
 use xpu_shared::{
     VERSION, codec,
     endpoint::{BasePort, Endpoint},
     frame::{Body, Frame, RelaySnapshot, Request},
     id::{HostName, JobName},
-    key::Key,
-    road::{Contexts, Link, Prober, Road},
-    socket,
+    link::Link,
     unit::Moment,
 };
 use zmq::{Context, DONTWAIT, POLLIN, Socket};

@@ -12,12 +12,12 @@ use std::{
 
 use lab::{Lab, until};
 use xpu_collector::{Collector, OpenError};
+use xpu_net::key::Key;
 use xpu_shared::{
     codec,
     expected::{self, Expected},
     frame::{Body, Command, Event, Life, RankStacks, Request},
     id::{Pid, Rank},
-    key::Key,
     unit::Moment,
 };
 use zmq::DONTWAIT;

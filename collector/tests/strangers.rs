@@ -16,12 +16,12 @@ use std::{
 };
 
 use lab::{Lab, Viewer, Worker, until};
+use xpu_net::key::Key;
 use xpu_shared::{
     codec,
     endpoint::user_id,
     frame::{Body, Request},
     id::{Pid, Rank},
-    key::Key,
 };
 use zmq::DONTWAIT;
 

@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches},
     ledger::Call,
-    socket,
     unit::Moment,
 };
 

@@ -70,7 +70,7 @@ fn frames() -> Vec<Frame> {
                     base: crate::endpoint::BasePort::DEFAULT,
                     ssh: None,
                 },
-                link: crate::road::Link::Down { why: "no answer".to_owned() },
+                link: crate::link::Link::Down { why: "no answer".to_owned() },
                 called: Some("n1".into()),
             }],
         })),

@@ -5,13 +5,12 @@
 //!      ◀────Command──────            ◀────────Request─────────────────
 //! ```
 //!
-//! [`frame`] says what is sent, [`codec`] how it becomes bytes, [`socket`] over which ZeroMQ sockets.
+//! [`frame`] says what is sent, [`codec`] how it becomes bytes; over which ZeroMQ sockets, the crate `xpu-net`.
 //! [`ledger`] is the page of shared memory a rank can be read from when it can no longer speak.
 //! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
 //! [`recording`] is a file of frames, [`capture`] what such a file holds of a few steps recorded whole.
 //! [`stack`] merges the stacks of many ranks into one tree.
-//! [`hosts`] reads which hosts there are, [`road`] is the way to one: who watches takes it, and who relays.
-//! But for [`road`], nothing here reads a clock or the network by itself; time comes in as an argument.
+//! [`hosts`] reads which hosts there are. Nothing here reads a clock or the network by itself; time comes in as an argument.
 
 pub mod capture;
 pub mod change_point;
@@ -29,15 +28,13 @@ pub mod histogram;
 pub mod hosts;
 pub mod id;
 pub mod job;
-pub mod key;
 pub mod ledger;
+pub mod link;
 pub mod peak;
 pub mod process;
 pub mod recording;
-pub mod road;
 pub mod sampling;
 pub mod simulation;
-pub mod socket;
 pub mod stack;
 pub mod status;
 pub mod unit;

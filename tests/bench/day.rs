@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Event, Frame, Life, RankInfo, Summary, topic},
     id::{JobName, Pid, Rank, Step},
     simulation::Simulation,
-    socket,
     unit::Moment,
 };
 use xpu_tests::{built, place::Place};

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{endpoint::BasePort, socket};
+use xpu_net::socket;
+use xpu_shared::endpoint::BasePort;
 use xpu_tests::{
     built,
     place::Place,

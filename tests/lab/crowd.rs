@@ -12,13 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     endpoint::BasePort,
     frame::{Body, Frame, RankDetail, Request, Summary, topic},
     id::Rank,
     simulation::Simulation,
-    socket,
 };
 use zmq::{Context, DONTWAIT, SNDMORE, Socket};
 

@@ -11,13 +11,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     collective::Operation,
     frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, RankInfo, Summary},
     gemm::GemmShape,
     id::{CommunicatorId, HostName, Pid, Sequence},
-    socket,
     unit::{Moment, Nanoseconds},
 };
 

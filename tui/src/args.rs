@@ -7,13 +7,13 @@ mod reading;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use xpu_net::key::KeyError;
 use xpu_shared::{
     capture::Groups,
     endpoint::BasePort,
     finding::Kind,
     frame::CaptureOrder,
     id::{JobName, Rank},
-    key::KeyError,
 };
 
 pub use job::{JobArgs, WayArgs};

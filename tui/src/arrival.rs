@@ -1,7 +1,7 @@
 //! What comes in from outside, whoever it comes from: a live job or a recording.
 
 use tokio::sync::mpsc;
-pub use xpu_shared::{endpoint::Endpoint, road::Link};
+pub use xpu_shared::{endpoint::Endpoint, link::Link};
 use xpu_shared::{frame::Frame, id::HostName};
 
 /// Arrivals that may wait for the screen: a source that finds the queue full drops and counts.

@@ -8,10 +8,10 @@ use std::{
 };
 
 use tokio::time::{Instant, timeout_at};
+use xpu_net::key::Key;
 use xpu_shared::{
     finding,
     id::{JobName, Rank},
-    key::Key,
     recording::SealedBlock,
     unit::Moment,
 };

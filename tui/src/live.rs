@@ -13,14 +13,16 @@ use std::{
 };
 
 use tokio::sync::mpsc as queue;
+use xpu_net::{
+    key::Key,
+    road::{Contexts, Prober, Road},
+    socket,
+};
 use xpu_shared::{
     codec,
     endpoint::BasePort,
     frame::{Body, CaptureOrder, Request, topic},
     id::{HostName, JobName, Rank},
-    key::Key,
-    road::{Contexts, Prober, Road},
-    socket,
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use xpu_net::socket;
 use xpu_shared::{
     codec,
     frame::{Body, Frame, RankStacks, Request},
     id::{HostName, JobName, Rank},
-    socket,
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::http::{HeaderMap, header};
-use xpu_shared::key::Key;
+use xpu_net::key::Key;
 
 /// What the key is hashed for: another purpose would give another hash.
 const PURPOSE: &str = "xpu-top 2026-11-22 bearer token of HTTP";

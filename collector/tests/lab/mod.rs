@@ -13,15 +13,14 @@ use std::{
 };
 
 use xpu_collector::{Collector, Config};
+use xpu_net::{key::Key, socket};
 use xpu_shared::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
-    key::Key,
     peak::Peaks,
-    socket,
     unit::{Moment, Nanoseconds},
 };
 use zmq::{Context, DONTWAIT, Socket};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     endpoint::{BasePort, Endpoint},
     id::HostName,
-    road::Link,
+    link::Link,
     unit::Moment,
 };
 

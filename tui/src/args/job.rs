@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use xpu_net::key::Key;
 use xpu_shared::{
     endpoint::{BasePort, Ssh},
     hosts::{Hosts, service, slurm},
     id::JobName,
-    key::Key,
 };
 
 use super::{UsageError, base_port, job};

@@ -14,7 +14,8 @@ mod stage;
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use xpu_shared::{endpoint::BasePort, key::Key};
+use xpu_net::key::Key;
+use xpu_shared::endpoint::BasePort;
 
 use crate::{
     args::{LookArgs, UsageError, base_port},

@@ -5,7 +5,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use xpu_shared::key::Key;
+use xpu_net::key::Key;
 
 use crate::{
     args::{KeygenArgs, UsageError},

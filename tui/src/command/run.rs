@@ -13,12 +13,12 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, variable},
     expected::{self, Expected},
     functions,
     id::{JobName, Pid},
-    key::{Key, KeyError},
 };
 
 use crate::{

@@ -9,10 +9,8 @@ use std::{
     path::Path,
 };
 
-use xpu_shared::{
-    endpoint::{BasePort, RuntimeDir, user_id},
-    key::Key,
-};
+use xpu_net::key::Key;
+use xpu_shared::endpoint::{BasePort, RuntimeDir, user_id};
 
 use super::check::Check;
 

@@ -4,7 +4,8 @@ use std::ffi::c_int;
 
 use zmq::{Context, Socket, SocketType};
 
-use crate::{codec, endpoint::user_id, key::Key};
+use crate::key::Key;
+use xpu_shared::{codec, endpoint::user_id};
 
 /// Messages a worker queues for its collector before it drops, and a collector for each of its workers: a minute each at the usual
 /// rate. What is captured waits in the worker.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::endpoint::variable;
+use xpu_shared::endpoint::variable;
 
 /// Forty characters of Z85 are 32 bytes; the file holds two such keys.
 const HALF: usize = 40;
@@ -88,7 +88,8 @@ impl Key {
         let text = self.to_text().ok_or_else(|| at(io::ErrorKind::InvalidData.into()))?;
         // Written aside and linked into place: all ranks of a job may make the key at once on a shared home, and none
         // may read another's half.
-        let aside = path.with_extension(format!("{}-{}", crate::endpoint::host_name(), std::process::id()));
+        let aside =
+            path.with_extension(format!("{}-{}", xpu_shared::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);
         let mut file =
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(at)?;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::tunnel::Tunnels;
-use crate::endpoint::Endpoint;
+use xpu_shared::endpoint::Endpoint;
 
 /// Longest wait for one address to take a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::endpoint::BasePort;
+    use xpu_shared::endpoint::BasePort;
 
     fn endpoint(host: &str, control: u16) -> Endpoint {
         Endpoint { host: host.to_owned(), base: BasePort(control - 2), ssh: None }

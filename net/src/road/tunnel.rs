@@ -21,7 +21,7 @@ use std::{
 };
 
 use super::probe::Way;
-use crate::{
+use xpu_shared::{
     endpoint::{Endpoint, RuntimeDir, Ssh},
     id::Pid,
     process::Process,
@@ -218,7 +218,7 @@ fn unnamed() -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use crate::endpoint::BasePort;
+    use xpu_shared::endpoint::BasePort;
 
     use super::*;
 

@@ -10,18 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
 use zmq::{DONTWAIT, Socket};
 
 pub use contexts::Contexts;
 pub use probe::{Found, Prober, Way};
 
-use crate::{
+use crate::socket;
+use xpu_shared::{
     codec,
     endpoint::{Endpoint, host_name},
     frame::{Body, Frame, JobSnapshot, Life, RelayedHost, Request},
     id::{HostName, JobName},
-    socket,
+    link::Link,
     unit::Moment,
 };
 
@@ -46,17 +46,6 @@ struct Open {
     asked: Option<Instant>,
     /// When it last answered, or was opened.
     heard: Instant,
-}
-
-/// Whether a host's collector answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Link {
-    Connecting,
-    Up,
-    /// It does not answer. `why` says what was tried and what to do.
-    Down {
-        why: String,
-    },
 }
 
 /// The way to one collector, or to a relay and so to the collectors behind it.

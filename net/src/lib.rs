@@ -1,0 +1,6 @@
+//! How collector and screen reach each other over ZeroMQ: [`socket`] sets the sockets up, [`key`] encrypts them, [`road`] is the
+//! way to one host. Apart from `xpu-shared`, which the hook links: libzmq never enters a training process.
+
+pub mod key;
+pub mod road;
+pub mod socket;

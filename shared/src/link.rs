@@ -1,0 +1,14 @@
+//! Whether a host can be reached.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a host's collector answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Link {
+    Connecting,
+    Up,
+    /// It does not answer. `why` says what was tried and what to do.
+    Down {
+        why: String,
+    },
+}
