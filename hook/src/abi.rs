@@ -14,14 +14,15 @@ use crate::{
     observer::Observer,
     rate::{self, Class},
     switch,
+    symbol::Kind,
 };
 
 /// Marks the end of a training step: of number `completed`, or of the next one if that is negative.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step(completed: i64) {
     let completed = u64::try_from(completed).ok();
-    if let Some(entered) = Entered::enter() {
-        entered.observe(|lane| lane.observer().step(lane, completed));
+    if let Some(entered) = Entered::enter(Kind::Watched) {
+        entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
         // Ranks that are switched one after another agree on the number of a step.
         observer.count_step(completed);
@@ -32,9 +33,9 @@ pub extern "C" fn xpu_top_step(completed: i64) {
 /// one known; not a number if none is.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
-    if let Some(entered) = Entered::enter() {
+    if let Some(entered) = Entered::enter(Kind::Watched) {
         // First what was done: who sees the step sees its work.
-        entered.observe(|lane| lane.observer().work.add(tokens, samples, loss));
+        entered.leave(|lane| lane.observer().work.add(tokens, samples, loss));
     }
     xpu_top_step(completed);
 }

@@ -3,7 +3,7 @@
 mod product;
 mod signature;
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{cublas::sys::cublasHandle_t, runtime::sys::cudaStream_t};
 use xpu_shared::{
@@ -11,12 +11,15 @@ use xpu_shared::{
     gemm::ComputeType,
 };
 
-use crate::{gemm, interpose::interpose, symbol::foreign};
+use crate::{
+    gemm,
+    interpose::interpose,
+    symbol::{Library, foreign},
+};
 use product::{Groups, Numbers, product};
 use signature::products;
 
-/// Sonames of cuBLAS, newest first.
-const CUBLAS: &[&CStr] = &[c"libcublas.so.13", c"libcublas.so.12", c"libcublas.so.11"];
+pub(crate) static CUBLAS: Library = Library::new("cuBLAS");
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;

@@ -3,7 +3,7 @@
 mod layout;
 
 use std::{
-    ffi::{CStr, c_int, c_void},
+    ffi::{c_int, c_void},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -16,11 +16,15 @@ use xpu_shared::{
     gemm::{ComputeType, GemmShape},
 };
 
-use crate::{gemm, interpose::interpose, lane::Lane, symbol::foreign};
+use crate::{
+    gemm,
+    interpose::interpose,
+    lane::Lane,
+    symbol::{Library, foreign},
+};
 pub(crate) use layout::Layouts;
 
-/// Sonames of cuBLASLt, newest first.
-const CUBLASLT: &[&CStr] = &[c"libcublasLt.so.13", c"libcublasLt.so.12", c"libcublasLt.so.11"];
+pub(crate) static CUBLASLT: Library = Library::new("cuBLASLt");
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;

@@ -9,14 +9,16 @@ mod session;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::symbol::foreign;
+use crate::symbol::{Library, foreign};
 
 pub(crate) use buffers::{Records, memory};
 pub(crate) use clock::Scale;
 pub(crate) use session::{Session, forget, rest};
 
 /// Sonames of CUPTI, newest first.
-const CUPTI: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];
+const SONAMES: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];
+
+pub(crate) static CUPTI: Library = Library::new("CUPTI");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 8;

@@ -7,9 +7,9 @@ use std::ffi::{CStr, c_char, c_int};
 use cudarc::driver::sys::{CUfunction, CUkernel};
 use xpu_shared::id::DeviceUuid;
 
-use crate::symbol::foreign;
+use crate::symbol::{Library, foreign};
 
-const CUDA: &[&CStr] = &[c"libcuda.so.1"];
+pub(crate) static CUDA: Library = Library::new("CUDA driver");
 
 const SUCCESS: c_int = 0;
 /// `CUDA_ERROR_NOT_INITIALIZED`: what a program is told when the library it calls is not there.

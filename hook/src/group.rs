@@ -20,7 +20,9 @@ pub(crate) use message::{Message, NO_PEER};
 
 /// Operations of one group that are kept one by one: an all-to-all over a thousand ranks is two thousand. More are only
 /// counted, by communicator. All are recorded at once when the group ends, and must fit into a ring that is not empty.
-const LONGEST: usize = crate::ring::SLOTS / 2;
+const fn longest(slots: usize) -> usize {
+    slots / 2
+}
 
 /// Communicators one group may make.
 const MOST_JOINING: usize = 64;
@@ -38,7 +40,9 @@ pub(crate) struct Group {
 
 impl Group {
     /// Bytes the longest group takes.
-    pub(crate) const MEMORY: usize = LONGEST * size_of::<Message>();
+    pub(crate) const fn memory(slots: usize) -> usize {
+        longest(slots) * size_of::<Message>()
+    }
 
     pub(crate) fn is_open(&self) -> bool {
         self.depth > 0
@@ -53,9 +57,9 @@ impl Group {
     }
 
     /// `false` if there is no memory to know of it.
-    pub(crate) fn queue(&mut self, message: Message) -> bool {
+    pub(crate) fn queue(&mut self, message: Message, slots: usize) -> bool {
         // Once some are only tallied all are: a communicator's operations keep their order.
-        let fits = self.tallies.is_empty() && self.messages.len() < LONGEST;
+        let fits = self.tallies.is_empty() && self.messages.len() < longest(slots);
         if fits && self.messages.try_reserve(1).is_ok() {
             self.messages.push(message);
             return true;

@@ -1,52 +1,72 @@
 //! The token that lets a call be observed: not while off, not while observing already.
 
 use std::{
+    any::Any,
     cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use crate::{lane::Lane, switch};
+use crate::{lane::Lane, switch, symbol::Kind};
 
 thread_local! {
-    /// Set while this thread is inside an intercepted call. Libraries call themselves through public symbols
-    /// (`ncclBcast` reaches `ncclBroadcast`): the outermost call is the one that counts.
+    /// This thread is inside an intercepted call. Libraries call themselves through public symbols (`ncclBcast` reaches
+    /// `ncclBroadcast`): the outermost call is the one that counts. A call that was left by an exception or by `longjmp` leaves it
+    /// set, so it holds for calls by those libraries alone: what a program calls begins anew.
     /// Const-initialised and without a destructor, so it works in `atexit` handlers and dying threads too.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Proof that this thread may observe. Given up when dropped.
-#[derive(Debug)]
+/// Proof that this thread may observe. It has no destructor: the call that is observed may be left without a return.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     lane: &'static Lane,
+    was_inside: bool,
 }
 
 impl Entered {
     #[inline]
-    pub(crate) fn enter() -> Option<Self> {
-        if switch::is_on() { Self::enter_even_off() } else { None }
+    pub(crate) fn enter(kind: Kind) -> Option<Self> {
+        if switch::is_on() { Self::enter_even_off(kind) } else { None }
     }
 
     /// For calls that must keep a count while nobody observes; see [`crate::nccl`].
     #[inline]
-    pub(crate) fn enter_even_off() -> Option<Self> {
-        if switch::is_broken() || INSIDE.replace(true) {
+    pub(crate) fn enter_even_off(kind: Kind) -> Option<Self> {
+        let was_inside = INSIDE.get();
+        if switch::is_broken() || kind == Kind::Elsewhere || kind == Kind::Inner && was_inside {
             return None;
         }
+        INSIDE.set(true);
         let lane = Lane::mine().or_else(first_call);
         if lane.is_none() {
-            INSIDE.set(false);
+            INSIDE.set(was_inside);
         }
-        Some(Self { lane: lane? })
+        Some(Self { lane: lane?, was_inside })
     }
 
-    /// Runs one half of an observation. Whatever it does, the program sees nothing of it but the time it took.
-    #[inline]
-    pub(crate) fn observe<T>(&self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
+    /// Runs one half of an observation. Whatever it does, the program sees nothing of it but the time it took. Not inlined: it
+    /// catches, and the frame of the real call must not.
+    #[inline(never)]
+    pub(crate) fn observe<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let errno = ErrnoKept::keep();
         let outcome = catch_unwind(AssertUnwindSafe(|| half(self.lane)));
         drop(errno);
-        outcome.map_err(|_payload| switch::panicked()).ok()
+        outcome.map_err(forgotten).ok()
     }
+
+    /// Runs the last half, and is given up.
+    #[inline]
+    pub(crate) fn leave<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
+        let outcome = self.observe(half);
+        INSIDE.set(self.was_inside);
+        outcome
+    }
+}
+
+/// A panic's payload is not dropped: that might panic again.
+fn forgotten(payload: Box<dyn Any + Send>) {
+    std::mem::forget(payload);
+    switch::panicked();
 }
 
 /// A lane for a thread that has none. Making one may make the observer too: a panic in it ends here.
@@ -55,35 +75,22 @@ fn first_call() -> Option<&'static Lane> {
     let errno = ErrnoKept::keep();
     let outcome = catch_unwind(Lane::borrow);
     drop(errno);
-    outcome.unwrap_or_else(|_payload| {
-        switch::panicked();
+    outcome.unwrap_or_else(|payload| {
+        forgotten(payload);
         None
     })
 }
 
-impl Drop for Entered {
-    #[inline]
-    fn drop(&mut self) {
-        INSIDE.set(false);
-    }
-}
-
-/// `enter!()` or `enter!(off)`: the first is for calls that are let through untouched while observing is off.
+/// `enter!(kind)` or `enter!(kind, off)`: the first is for calls that are let through untouched while observing is off.
 macro_rules! enter {
-    () => {
-        $crate::guard::Entered::enter()
+    ($kind:expr) => {
+        $crate::guard::Entered::enter($kind)
     };
-    (off) => {
-        $crate::guard::Entered::enter_even_off()
+    ($kind:expr, off) => {
+        $crate::guard::Entered::enter_even_off($kind)
     };
 }
 pub(crate) use enter;
-
-/// Whether this thread is inside an intercepted call.
-#[cfg(not(test))]
-pub(crate) fn is_inside() -> bool {
-    INSIDE.get()
-}
 
 /// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
 pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
@@ -94,11 +101,11 @@ pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Puts `errno` back as it was.
-struct ErrnoKept(i32);
+pub(crate) struct ErrnoKept(i32);
 
 impl ErrnoKept {
     #[inline]
-    fn keep() -> Self {
+    pub(crate) fn keep() -> Self {
         // SAFETY: __errno_location gives a valid pointer for the life of the thread.
         Self(unsafe { *libc::__errno_location() })
     }
@@ -123,7 +130,7 @@ mod tests {
         let panics = switch::panics();
         // SAFETY: as in `ErrnoKept`.
         unsafe { *libc::__errno_location() = 77 };
-        assert!(Entered::enter_even_off().is_none());
+        assert!(Entered::enter_even_off(Kind::Watched).is_none());
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
         assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));

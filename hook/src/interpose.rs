@@ -1,11 +1,25 @@
 //! `interpose!`: the one shape of every function that stands in front of another.
 //!
 //! Observing is split in two so that the real call is outside of both halves: a panic of the observer never crosses it,
-//! and what the real call does with `errno` is what the program sees.
+//! and what the real call does with `errno` is what the program sees. Exceptions, cancellation and `longjmp` may cross the real call:
+//! its frame has no destructor and needs no personality routine.
+
+pub(crate) mod stub;
+
+/// In which states of the switch a function is passed by: all that are off, or only those in which nothing may be kept.
+macro_rules! passed_by {
+    () => {
+        $crate::switch::ANY
+    };
+    (off) => {
+        $crate::switch::FOR_GOOD
+    };
+}
+pub(crate) use passed_by;
 
 /// ```text
 /// interpose! {
-///     fn NAME(arguments) -> c_int in LIBRARIES, or CODE_IF_MISSING[, even off];
+///     fn NAME(arguments) -> c_int in LIBRARY, or CODE_IF_MISSING[, even off];
 ///     before |lane| what is noted before the call, giving a ticket;
 ///     after |lane, ticket, result| what is noted after it.
 /// }
@@ -14,7 +28,7 @@ macro_rules! interpose {
     ($(
         $(#[$doc:meta])*
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int
-            in $libraries:expr, or $missing:expr $(, even $off:ident)?;
+            in $library:expr, or $missing:expr $(, even $off:ident)?;
         before |$lane:ident| $before:expr;
         after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
     )*) => {$(
@@ -22,37 +36,47 @@ macro_rules! interpose {
         ///
         /// # Safety
         /// As the library documents for the function of this name.
+        #[unsafe(naked)]
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            type Real = unsafe extern "C" fn($($type),*) -> c_int;
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a function's name has no NUL"),
-            };
-            static REAL: $crate::symbol::Symbol = $crate::symbol::Symbol::new(NAME, $libraries);
-            let at = REAL.find($name as *const std::ffi::c_void);
-            if at.is_null() {
-                return $missing;
-            }
-            // SAFETY: the symbol of this name has this signature in every version of the library's public header.
-            let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(at) };
-            let Some(entered) = $crate::guard::enter!($($off)?) else {
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            $crate::interpose::stub::stub!($name::observe, $name::SYMBOL, $crate::interpose::passed_by!($($off)?))
+        }
+
+        mod $name {
+            #[allow(unused_imports, reason = "what the module above has is there for its functions")]
+            use super::*;
+
+            pub(super) static SYMBOL: $crate::symbol::Symbol =
+                $crate::symbol::Symbol::new($crate::symbol::name!($name), &$library, $missing);
+
+            /// No destructor is pending while the real function runs: it may unwind, and be cancelled.
+            pub(super) unsafe extern "C-unwind" fn observe($($argument: $type),*) -> c_int {
+                type Real = unsafe extern "C-unwind" fn($($type),*) -> c_int;
+                let target = SYMBOL.find($crate::interpose::stub::caller());
+                if target.at.is_null() {
+                    return $missing;
+                }
+                // SAFETY: the symbol of this name has this signature in every version of the library's public header.
+                let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(target.at) };
+                let Some(entered) = $crate::guard::enter!(target.kind $(, $off)?) else {
+                    SYMBOL.passes_by(target);
+                    // SAFETY: the caller keeps the library's own preconditions.
+                    return unsafe { real($($argument),*) };
+                };
+                let ticket = std::mem::ManuallyDrop::new(entered.observe(|$lane| $before));
                 // SAFETY: the caller keeps the library's own preconditions.
-                return unsafe { real($($argument),*) };
-            };
-            let ticket = entered.observe(|$lane| $before);
-            // SAFETY: the caller keeps the library's own preconditions.
-            let result = unsafe { real($($argument),*) };
-            if result != 0 {
-                $crate::last_words::failed(NAME, result);
+                let result = unsafe { real($($argument),*) };
+                entered.leave(|$lane_after| {
+                    if result != 0 {
+                        $crate::last_words::failed(SYMBOL.name(), result);
+                    }
+                    if let Some($ticket) = std::mem::ManuallyDrop::into_inner(ticket) {
+                        let $result = result;
+                        $after;
+                    }
+                });
+                result
             }
-            if let Some($ticket) = ticket {
-                let $result = result;
-                entered.observe(|$lane_after| $after);
-            }
-            result
         }
     )*};
 }
@@ -67,18 +91,18 @@ macro_rules! interpose_twins {
     ($(
         $(#[$doc:meta])*
         fn $name:ident, $twin:ident($($argument:ident: $type:ty),* $(,)?) -> c_int
-            in $libraries:expr, or $missing:expr $(, even $off:ident)?;
+            in $library:expr, or $missing:expr $(, even $off:ident)?;
         before |$lane:ident| $before:expr;
         after |$lane_after:pat_param, $ticket:pat_param, $result:pat_param| $after:expr;
     )*) => {
         $crate::interpose::interpose! {$(
             $(#[$doc])*
-            fn $name($($argument: $type),*) -> c_int in $libraries, or $missing $(, even $off)?;
+            fn $name($($argument: $type),*) -> c_int in $library, or $missing $(, even $off)?;
             before |$lane| $before;
             after |$lane_after, $ticket, $result| $after;
 
             $(#[$doc])*
-            fn $twin($($argument: $type),*) -> c_int in $libraries, or $missing $(, even $off)?;
+            fn $twin($($argument: $type),*) -> c_int in $library, or $missing $(, even $off)?;
             before |$lane| $before;
             after |$lane_after, $ticket, $result| $after;
         )*}
@@ -91,18 +115,21 @@ pub(crate) use interpose_twins;
 mod tests {
     use std::ffi::c_int;
 
-    use crate::switch;
+    use crate::{switch, symbol::Library};
+
+    static LIBC: Library = Library::new("the C library");
+    static NONE: Library = Library::new("none");
 
     interpose! {
-        fn getpagesize() -> c_int in &[], or -1;
+        fn getpagesize() -> c_int in LIBC, or -1;
         before |_lane| assert!(HALF.get() != Half::Before, "on purpose");
         after |_, (), _| assert!(HALF.get() != Half::After, "on purpose");
 
-        fn getdtablesize() -> c_int in &[], or -1;
+        fn getdtablesize() -> c_int in LIBC, or -1;
         before |_lane| set_errno(libc::EMFILE);
         after |_, (), _| set_errno(libc::EAGAIN);
 
-        fn xpu_top_no_library_has_this() -> c_int in &[c"libxpu_top_none.so"], or 77;
+        fn xpu_top_no_library_has_this() -> c_int in NONE, or 77;
         before |_lane| ();
         after |_, (), _| {};
     }
@@ -144,7 +171,7 @@ mod tests {
             assert_eq!(answers, [page; 3]);
             assert_eq!(switch::panics(), panics + 1, "the calls after the first are not observed");
             assert!(switch::is_broken());
-            assert!(crate::guard::Entered::enter_even_off().is_none());
+            assert!(crate::guard::Entered::enter_even_off(crate::symbol::Kind::Watched).is_none());
         }
         switch::mend();
     }

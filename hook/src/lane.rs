@@ -151,24 +151,38 @@ thread_local! {
     static MINE: Cell<(u32, *const Lane)> = const { Cell::new((0, ptr::null())) };
 }
 
+/// A thread that got no lane asks again at one call in so many.
+const ASKS_ONE_IN: u32 = 1024;
+
+thread_local! {
+    /// Calls that this thread made without a lane, and the observer generation they belong to.
+    static REFUSED: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
 #[cfg(test)]
 thread_local! {
     pub(crate) static BORROW_PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Lane {
-    /// Bytes one lane may come to hold.
-    pub(crate) const MEMORY: usize = size_of::<Self>()
-        + crate::ring::SLOTS * size_of::<Record>()
-        + Timers::MEMORY
-        + Group::MEMORY
-        + Layouts::MEMORY;
+    /// Bytes a lane with such a ring may come to hold.
+    pub(crate) const fn memory(slots: usize) -> usize {
+        size_of::<Self>()
+            + slots * size_of::<Record>()
+            + Timers::MEMORY
+            + Group::memory(slots)
+            + Layouts::MEMORY
+    }
+
+    pub(crate) fn holds(&self) -> usize {
+        Self::memory(self.ring.slots())
+    }
 
     /// `None` if there is no memory for it.
-    pub(crate) fn new(observer: &'static Observer) -> Option<Self> {
+    pub(crate) fn new(observer: &'static Observer, slots: usize) -> Option<Self> {
         Some(Self {
             tenant: Tenant::nobody(),
-            ring: Ring::new()?,
+            ring: Ring::new(slots)?,
             timers: Timers::new()?,
             counters: Counters::default(),
             shapes: Shapes::new(),
@@ -197,9 +211,21 @@ impl Lane {
         #[cfg(test)]
         assert!(!BORROW_PANICS.get(), "on purpose");
         let observer = Observer::get_or_start()?;
-        let lane = observer.lend(thread_id())?;
-        MINE.set((observer::generation(), lane));
-        Some(lane)
+        let (generation, calls) = REFUSED.get();
+        let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
+        let lane = if is_refused { None } else { observer.lend(thread_id()) };
+        match lane {
+            Some(lane) => MINE.set((observer::generation(), lane)),
+            None => {
+                REFUSED.set((observer::generation(), calls.wrapping_add(1)));
+                observer.passed_by((&raw const calls).addr() >> 12);
+            }
+        }
+        lane
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.tenant.thread() == 0
     }
 
     /// Lends the lane to the calling thread, whose id this is, if it is free.
@@ -339,7 +365,7 @@ impl Lane {
 impl Lane {
     /// Pushes one of records that may be many, while there is room for as many others. `false` if there is not.
     pub(crate) fn push_if_roomy(&self, record: Record) -> bool {
-        let roomy = self.ring.held() <= crate::ring::SLOTS / 2;
+        let roomy = self.ring.held() <= self.ring.slots() / 2;
         if roomy {
             self.push(record);
         }

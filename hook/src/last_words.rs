@@ -47,7 +47,6 @@ fn words() -> Option<&'static LastWords> {
 /// From now on this process's end is noted.
 pub(crate) fn begin(observer: &'static Observer) {
     PAGE.store(ptr::from_ref(observer.ledger()).cast_mut(), Release);
-    exit::find();
     if std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0") {
         signals::install();
         excepthook::attach_soon();

@@ -16,6 +16,7 @@
 pub mod abi;
 mod activity;
 mod allocations;
+mod bell;
 mod budget;
 mod capture;
 mod communicator;
@@ -37,9 +38,8 @@ mod identity;
 mod interpose;
 mod kernels;
 mod lane;
-#[cfg(not(test))]
-mod last_resort;
 pub mod last_words;
+mod line;
 mod memory;
 pub mod nccl;
 mod observer;
@@ -50,11 +50,12 @@ mod record;
 mod ring;
 #[cfg(test)]
 mod ring_tests;
-mod room;
 mod runtime;
 mod shapes;
 mod switch;
-mod symbol;
+pub mod symbol;
 mod sync;
+mod thread;
 mod timer;
+mod unwinder;
 mod work;

@@ -1,45 +1,133 @@
-//! Memory for the hook where there is little.
+//! Memory for the hook: mapped by itself, and apart from the program's.
 //!
-//! Rust ends the process where it gets no memory, and so does libzmq; the program may well go on without. What is large is
-//! asked for with [`boxed`] and [`slice`], which may fail. What is small comes from a reserve when there is no other, and
-//! observing ends for good: see [`crate::last_resort`] for what libzmq does.
+//! The program's `malloc` is its own: it may be jemalloc, may count, may fail on purpose, may not bear a second thread; and glibc's
+//! would reserve 64 MiB of address space for the hook's thread. So what the hook asks for comes from a few mappings of its own, as much as is
+//! used and at most [`MOST`]. Only the hook's code asks here: no function of the C library is replaced.
+//!
+//! Rust ends the process where it gets no memory; the program may well go on without. What is large is asked for with [`boxed`] and
+//! [`slice`], which may fail. What is small comes from a reserve when there is no other, and observing ends for good.
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
+    alloc::{GlobalAlloc, Layout},
     cell::UnsafeCell,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicUsize,
-        Ordering::{Relaxed, SeqCst},
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
 };
 
+use dlmalloc::Dlmalloc;
+
 use crate::switch;
 
+/// What the hook may map: its budget, and room for what lies unused between.
+const MOST: usize = 48 << 20;
+
 /// Bytes kept for when there are none. Not resident until then.
-const RESERVE: usize = 1 << 20;
+const RESERVE: usize = 256 << 10;
 
 /// What is larger than this has to do without the reserve: whoever asks for it can bear not to get it.
 const LARGEST: usize = 16 << 10;
 
-#[global_allocator]
-static ALLOCATOR: Reserved = Reserved {
+/// Looks at the lock before its holder is taken for gone: it was cancelled, or is what this signal handler interrupted.
+const LOOKS: u32 = 1 << 20;
+
+#[cfg_attr(not(test), global_allocator)]
+static MEMORY: Memory = Memory {
+    lock: AtomicBool::new(false),
+    heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Mappings)),
     reserve: UnsafeCell::new([0; RESERVE]),
     used: AtomicUsize::new(0),
     touched: AtomicBool::new(false),
 };
 
-/// The system's memory, then the reserve.
-struct Reserved {
+/// Bytes mapped.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Memory {
+    lock: AtomicBool,
+    /// Touched by who holds the lock.
+    heap: UnsafeCell<Dlmalloc<Mappings>>,
     reserve: UnsafeCell<[u8; RESERVE]>,
     used: AtomicUsize,
     touched: AtomicBool,
 }
 
-// SAFETY: every byte of the reserve is handed out once, by an atomic counter.
-unsafe impl Sync for Reserved {}
+// SAFETY: the heap is touched under the lock; every byte of the reserve is handed out once, by an atomic counter.
+unsafe impl Sync for Memory {}
 
-impl Reserved {
+/// Where the heap gets its memory.
+struct Mappings;
+
+// SAFETY: what is handed out was mapped for nobody else, readable and writable; what is given back is unmapped whole.
+unsafe impl dlmalloc::Allocator for Mappings {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let none = (ptr::null_mut(), 0, 0);
+        if MAPPED.fetch_add(size, Relaxed) + size > MOST {
+            MAPPED.fetch_sub(size, Relaxed);
+            return none;
+        }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a mapping at an address the kernel chooses touches nothing.
+        let at = unsafe {
+            libc::mmap(ptr::null_mut(), size, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        if at == libc::MAP_FAILED {
+            MAPPED.fetch_sub(size, Relaxed);
+            return none;
+        }
+        (at.cast(), size, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        ptr::null_mut()
+    }
+
+    fn free_part(&self, at: *mut u8, before: usize, after: usize) -> bool {
+        // SAFETY: the part from `after` on is the heap's, which does not use it any more.
+        self.free(unsafe { at.add(after) }, before - after)
+    }
+
+    fn free(&self, at: *mut u8, size: usize) -> bool {
+        // SAFETY: the mapping is the heap's, which does not use it any more.
+        let done = unsafe { libc::munmap(at.cast(), size) } == 0;
+        if done {
+            MAPPED.fetch_sub(size, Relaxed);
+        }
+        done
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
+}
+
+impl Memory {
+    /// `None` if who holds the lock does not give it back.
+    fn with<T>(&self, what: impl FnOnce(&mut Dlmalloc<Mappings>) -> T) -> Option<T> {
+        let mut looks = 0;
+        while self.lock.swap(true, Acquire) {
+            looks += 1;
+            if looks == LOOKS {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: the lock is held.
+        let done = what(unsafe { &mut *self.heap.get() });
+        self.lock.store(false, Release);
+        Some(done)
+    }
+
     #[cold]
     fn spare(&self, layout: Layout) -> *mut u8 {
         if layout.size() > LARGEST || layout.align() > 4096 {
@@ -64,28 +152,40 @@ impl Reserved {
     }
 }
 
-// SAFETY: memory is the system's, or from the reserve, which gives out each byte once and takes none back.
-unsafe impl GlobalAlloc for Reserved {
-    #[inline]
+// SAFETY: memory is the heap's, or from the reserve, which gives out each byte once and takes none back.
+unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the system's.
-        let at = unsafe { System.alloc(layout) };
-        if at.is_null() { self.spare(layout) } else { at }
+        // SAFETY: the caller's promise is the heap's.
+        let at = self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) });
+        match at {
+            Some(at) if !at.is_null() => at,
+            _ => self.spare(layout),
+        }
     }
 
-    #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if !self.is_spare(at) {
-            // SAFETY: the system gave it.
-            unsafe { System.dealloc(at, layout) };
+            // Where the lock is not to be had it is left behind.
+            // SAFETY: the heap gave it.
+            self.with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) });
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the heap's.
+        let at = self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) });
+        match at {
+            Some(at) if !at.is_null() => at,
+            // Never given out before, so it is zero.
+            _ => self.spare(layout),
         }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if !self.is_spare(at) {
-            // SAFETY: the system gave it; the rest is the caller's promise.
-            let moved = unsafe { System.realloc(at, layout, size) };
-            if !moved.is_null() {
+            // SAFETY: the heap gave it; the rest is the caller's promise.
+            let moved = self.with(|heap| unsafe { heap.realloc(at, layout.size(), layout.align(), size) });
+            if let Some(moved) = moved.filter(|moved| !moved.is_null()) {
                 return moved;
             }
         }
@@ -102,9 +202,17 @@ unsafe impl GlobalAlloc for Reserved {
     }
 }
 
+/// In a forked child: what the parent's threads were doing to the heap is not finished here. It is left as it is, and a new one begun.
+pub(crate) fn forget() {
+    // SAFETY: the child has one thread, which is not in the heap: it has just forked.
+    unsafe { MEMORY.heap.get().write(Dlmalloc::new_with_allocator(Mappings)) };
+    MAPPED.store(0, Relaxed);
+    MEMORY.lock.store(false, Release);
+}
+
 /// Whether the reserve had to be touched.
 pub(crate) fn ran_out() -> bool {
-    ALLOCATOR.touched.load(Relaxed)
+    MEMORY.touched.load(Relaxed)
 }
 
 /// `value` in memory of its own, if there is some.
@@ -121,21 +229,6 @@ pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<
     (values.len() == count).then(|| values.into_boxed_slice())
 }
 
-/// Address space for `bytes` more could be had now.
-pub(crate) fn is_left(bytes: usize) -> bool {
-    // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
-    let at = unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
-    };
-    if at == libc::MAP_FAILED {
-        return false;
-    }
-    // SAFETY: the mapping was just made and is nobody else's.
-    unsafe { libc::munmap(at, bytes) };
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +237,32 @@ mod tests {
     fn too_much_is_not_had() {
         assert!(slice(usize::MAX / 16, || Some(0_u64)).is_none());
         assert_eq!(boxed(7).as_deref(), Some(&[7][..]));
-        assert!(is_left(1 << 20) && !is_left(usize::MAX / 2));
+    }
+
+    #[test]
+    fn the_heap_is_bounded_and_gives_back() {
+        let layout = Layout::from_size_align(1 << 20, 64).unwrap();
+        let heap = Memory {
+            lock: AtomicBool::new(false),
+            heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Mappings)),
+            reserve: UnsafeCell::new([0; RESERVE]),
+            used: AtomicUsize::new(0),
+            touched: AtomicBool::new(false),
+        };
+        // SAFETY: each is given back as it was got.
+        unsafe {
+            let all: Vec<_> = std::iter::repeat_with(|| heap.alloc(layout))
+                .take_while(|at| !at.is_null())
+                .take(100)
+                .collect();
+            assert!((32..MOST >> 20).contains(&all.len()), "{}", all.len());
+            for at in all {
+                at.write_bytes(1, layout.size());
+                heap.dealloc(at, layout);
+            }
+            let at = heap.alloc_zeroed(layout);
+            assert!(std::slice::from_raw_parts(at, layout.size()).iter().all(|&byte| byte == 0));
+        }
+        assert!(MAPPED.load(Relaxed) < 4 << 20);
     }
 }

@@ -12,18 +12,18 @@ pub mod lifetime;
 pub mod operations;
 mod pending;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
 use cudarc::nccl::sys::ncclComm_t;
 
-use crate::symbol::foreign;
+use crate::symbol::{Library, foreign};
 
 pub(crate) use identity::Identity;
 pub use identity::UniqueId;
 pub(crate) use joining::Joining;
 pub(crate) use pending::Pending;
 
-const NCCL: &[&CStr] = &[c"libnccl.so.2"];
+pub(crate) static NCCL: Library = Library::new("NCCL");
 
 /// `ncclSystemError`
 const MISSING: c_int = 2;

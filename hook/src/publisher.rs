@@ -6,14 +6,11 @@ mod report;
 mod totals;
 
 use std::{
-    ffi::c_int,
     panic::AssertUnwindSafe,
     sync::atomic::Ordering::Relaxed,
-    thread,
     time::{Duration, Instant},
 };
 
-use xpu_net::socket;
 use xpu_shared::{
     codec,
     frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches},
@@ -28,9 +25,13 @@ use crate::{
     guard,
     identity::Identity,
     lane::{Lane, monotonic},
-    last_words, memory,
+    last_words,
+    line::Line,
+    memory,
     observer::{self, Observer},
-    room, switch,
+    switch,
+    symbol::{self, Visit},
+    unwinder,
 };
 
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
@@ -45,19 +46,20 @@ const IDLE: Duration = Duration::from_millis(50);
 /// Parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
-/// How long the last message may take to leave.
-const LINGER_MS: c_int = 80;
+/// How long the last message may take to leave, and how often it is tried.
+const LINGER: Duration = Duration::from_millis(80);
+const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// The body of the thread. A panic in it ends the observing, not the program.
 pub(crate) fn run(observer: &'static Observer, identity: Identity) {
-    #[cfg(not(test))]
-    crate::last_resort::this_thread_is_ours();
+    unwinder::find_loaded();
     let published = guard::unobserved(|| {
         let publish = || Publisher::new(observer, identity).publish_until_stopped();
         // What it may leave half done is read by nobody after it.
         std::panic::catch_unwind(AssertUnwindSafe(publish))
     });
-    if published.is_err() {
+    if let Err(payload) = published {
+        std::mem::forget(payload);
         switch::panicked();
     }
     observer.set_stopped();
@@ -77,31 +79,13 @@ struct Publisher {
     published: Instant,
 }
 
-/// The way to the collector.
-struct Line {
-    socket: zmq::Socket,
-    /// Dropped after the socket: ending a context waits for what is still to be sent.
-    _context: zmq::Context,
-}
-
-impl Line {
-    /// `None` if there is no room for ZeroMQ, or it gives no socket; the path need not exist yet.
-    fn open(identity: &Identity) -> Option<Self> {
-        let path = identity.socket.as_ref().filter(|_| room::is_left())?;
-        let context = zmq::Context::new();
-        let socket = socket::worker(&context).ok()?;
-        socket.connect(&format!("ipc://{}", path.display())).ok()?;
-        Some(Self { socket, _context: context })
-    }
-}
-
 impl Publisher {
     fn new(observer: &'static Observer, identity: Identity) -> Self {
         Self {
             observer,
             fold: Fold::default(),
             governor: Governor::new(switch::time_on(monotonic())),
-            line: Line::open(&identity),
+            line: identity.socket.clone().map(|path| Line::new(path, Instant::now())),
             identity,
             number: 0,
             lost: 0,
@@ -115,56 +99,84 @@ impl Publisher {
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         while !self.observer.is_stopping() {
+            let rings = self.observer.bell().rings();
             self.observer.ledger().beat(Moment::now());
             last_words::look(self.observer);
             if memory::ran_out() {
-                // All that is left to say is that this process lives: ZeroMQ would need memory to say more.
-                thread::park_timeout(IDLE);
+                // All that is left to say is that this process lives: to say more needs memory.
+                self.observer.bell().wait(rings, IDLE);
                 continue;
             }
-            self.fold.gather(self.observer);
-            self.governor.learn(self.fold.take_gaps());
-            self.governor.visit(self.observer, switch::time_on(monotonic()));
+            self.observer.make_lanes();
+            symbol::look_for_unloaded();
+            // While the program unloads a library, nothing is asked of any.
+            let is_due = Instant::now() >= due;
+            if let Some(visit) = Visit::begin() {
+                self.look_around();
+                if is_due {
+                    cupti::rest();
+                }
+                drop(visit);
+            }
+            self.send();
             self.obey();
             self.send_captured();
             if !exit_known && self.fold.has_read() {
                 observer::register_exit();
                 exit_known = true;
             }
-            if Instant::now() >= due {
+            if is_due {
                 due = Instant::now() + PUBLISH_EVERY;
                 self.observer.lanes().for_each(Lane::reclaim);
-                cupti::rest();
                 self.publish();
             }
-            thread::park_timeout(if self.fold.is_waiting() || self.fold.capture.is_active() {
-                BUSY
-            } else {
-                IDLE
-            });
+            self.send();
+            let pause = if self.fold.is_waiting() || self.fold.capture.is_active() { BUSY } else { IDLE };
+            self.observer.bell().wait(rings, pause);
         }
-        if memory::ran_out() {
-            // Closing asks for memory too.
-            return std::mem::forget(self);
+        if !memory::ran_out() {
+            self.say_goodbye();
         }
+        // What it holds goes with the process: to give it back takes time that the process waits for.
+        std::mem::forget(self);
+    }
+
+    /// What launching threads left, and what the GPU has done since.
+    fn look_around(&mut self) {
         self.fold.gather(self.observer);
+        self.governor.learn(self.fold.take_gaps());
+        self.governor.visit(self.observer, switch::time_on(monotonic()));
+    }
+
+    fn say_goodbye(&mut self) {
+        if let Some(visit) = Visit::begin() {
+            self.fold.gather(self.observer);
+            drop(visit);
+        }
         self.publish();
         self.fold.capture.finish(CaptureEnd::ProcessEnd);
         self.send_captured();
         if self.introduced {
             self.say(Body::Goodbye);
         }
-        if let Some(line) = self.line.take() {
-            let _ = line.socket.set_linger(LINGER_MS);
+        let until = Instant::now() + LINGER;
+        self.send();
+        while self.line.as_ref().is_some_and(|line| !line.is_done()) && Instant::now() < until {
+            std::thread::sleep(TRY_EVERY);
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        if let Some(line) = &mut self.line {
+            line.visit(Instant::now());
         }
     }
 
     /// What the collector asks for.
     fn obey(&mut self) {
         loop {
-            let Some(Ok(bytes)) = self.line.as_ref().map(|line| line.socket.recv_bytes(zmq::DONTWAIT)) else {
-                return;
-            };
+            let Some(bytes) = self.line.as_mut().and_then(|line| line.hear(Instant::now())) else { return };
             // A frame of another version is nothing this hook could obey.
             match codec::decode(&bytes).map(|frame| frame.body) {
                 Ok(Body::Command(Command::Introduce)) => {
@@ -203,9 +215,6 @@ impl Publisher {
         if !self.is_rank(launches) {
             return;
         }
-        if self.line.is_none() && !self.observer.is_stopping() {
-            self.line = Line::open(&self.identity);
-        }
         if !self.introduced {
             self.introduced = self.say(Body::Hello(self.identity.info.clone()));
         }
@@ -238,7 +247,7 @@ impl Publisher {
 
     /// `false` if the message found no room and was dropped.
     fn say(&mut self, body: Body) -> bool {
-        let Some(line) = self.line.as_ref().filter(|_| room::is_left_to_send()) else { return false };
+        let Some(line) = &mut self.line else { return false };
         self.number += 1;
         let frame = Frame {
             host: self.identity.host.clone(),
@@ -247,7 +256,7 @@ impl Publisher {
             lost: self.lost,
             body,
         };
-        let sent = line.socket.send(codec::encode(&frame), zmq::DONTWAIT).is_ok();
+        let sent = line.say(codec::encode(&frame));
         self.lost += u64::from(!sent);
         sent
     }

@@ -18,7 +18,7 @@ pub(crate) enum Pushed {
 }
 
 /// One writer, one reader.
-pub(crate) struct Ring<T, const LENGTH: usize = SLOTS> {
+pub(crate) struct Ring<T> {
     /// Slots written and read so far. Each side stores its own and loads the other's.
     written: AtomicU32,
     read: AtomicU32,
@@ -27,15 +27,15 @@ pub(crate) struct Ring<T, const LENGTH: usize = SLOTS> {
 }
 
 // SAFETY: a slot is touched by the writer before `written` passes it and by the reader after, never by both.
-unsafe impl<T: Copy + Send, const LENGTH: usize> Sync for Ring<T, LENGTH> {}
+unsafe impl<T: Copy + Send> Sync for Ring<T> {}
 
-impl<T: Copy, const LENGTH: usize> Ring<T, LENGTH> {
-    /// `None` if there is no memory for it.
-    pub(crate) fn new() -> Option<Self> {
+impl<T: Copy> Ring<T> {
+    /// With so many slots, a power of two. `None` if there is no memory for it.
+    pub(crate) fn new(length: usize) -> Option<Self> {
         // Nothing is written: the pages of a large allocation are not resident until they are.
         let mut slots = Vec::new();
-        slots.try_reserve_exact(LENGTH).ok()?;
-        slots.extend((0..LENGTH).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
+        slots.try_reserve_exact(length).ok()?;
+        slots.extend((0..length).map(|_| UnsafeCell::new(MaybeUninit::uninit())));
         let slots = slots.into_boxed_slice();
         Some(Self { written: AtomicU32::new(0), read: AtomicU32::new(0), dropped: AtomicU64::new(0), slots })
     }
@@ -45,15 +45,15 @@ impl<T: Copy, const LENGTH: usize> Ring<T, LENGTH> {
     pub(crate) fn push(&self, value: T) -> Pushed {
         let written = self.written.load(Relaxed);
         let held = written.wrapping_sub(self.read.load(Acquire)) as usize;
-        if held >= LENGTH {
+        if held >= self.slots() {
             self.lose(1);
             return Pushed::Dropped;
         }
-        let slot = &self.slots[written as usize % LENGTH];
+        let slot = &self.slots[written as usize & (self.slots() - 1)];
         // SAFETY: the reader is done with this slot (Acquire above) and will not look before `written` passes it.
         slot.with_mut(|slot| unsafe { (*slot).write(value) });
         self.written.store(written.wrapping_add(1), Release);
-        if held == LENGTH / 2 { Pushed::HalfFull } else { Pushed::In }
+        if held == self.slots() / 2 { Pushed::HalfFull } else { Pushed::In }
     }
 
     /// Counts what was dropped before it could be pushed. Only ever called by the thread that owns the ring.
@@ -67,11 +67,15 @@ impl<T: Copy, const LENGTH: usize> Ring<T, LENGTH> {
         if read == self.written.load(Acquire) {
             return None;
         }
-        let slot = &self.slots[read as usize % LENGTH];
+        let slot = &self.slots[read as usize & (self.slots() - 1)];
         // SAFETY: the writer has written this slot (Acquire above) and will not reuse it before `read` passes it.
         let value = slot.with(|slot| unsafe { (*slot).assume_init() });
         self.read.store(read.wrapping_add(1), Release);
         Some(value)
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     /// Values in it. Only ever called by the thread that owns the ring.
@@ -88,7 +92,7 @@ impl<T: Copy, const LENGTH: usize> Ring<T, LENGTH> {
     }
 }
 
-impl<T, const LENGTH: usize> std::fmt::Debug for Ring<T, LENGTH> {
+impl<T> std::fmt::Debug for Ring<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring")
             .field("written", &self.written)

@@ -7,7 +7,7 @@ use crate::ring::{Pushed, Ring, SLOTS};
 #[test]
 fn everything_arrives_in_order_or_is_counted_as_dropped() {
     const PUSHES: u64 = 300_000;
-    let ring = Ring::<_>::new().unwrap();
+    let ring = Ring::<_>::new(SLOTS).unwrap();
     let mut seen = 0_u64;
     let mut expected_at_least = 0;
     thread::scope(|scope| {
@@ -26,7 +26,7 @@ fn everything_arrives_in_order_or_is_counted_as_dropped() {
 
 #[test]
 fn a_full_ring_drops_the_newest() {
-    let ring = Ring::<_>::new().unwrap();
+    let ring = Ring::<_>::new(SLOTS).unwrap();
     for n in 0..SLOTS + 3 {
         let expected = match n {
             _ if n == SLOTS / 2 => Pushed::HalfFull,

@@ -1,16 +1,18 @@
 //! The few functions of the CUDA runtime the hook calls itself.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ffi::{c_char, c_int, c_uint, c_void},
     ptr,
 };
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
 
-use crate::{graphs::CaptureId, symbol::foreign};
+use crate::{
+    graphs::CaptureId,
+    symbol::{Library, foreign},
+};
 
-/// Sonames of the CUDA runtime, newest first.
-pub(crate) const CUDART: &[&CStr] = &[c"libcudart.so.13", c"libcudart.so.12", c"libcudart.so.11.0"];
+pub(crate) static CUDART: Library = Library::new("CUDA runtime");
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const NOT_READY: c_int = 600;

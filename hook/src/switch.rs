@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 use crate::lane::monotonic;
 
 /// Observing is on unless somebody turned it off.
-static OFF: AtomicU8 = AtomicU8::new(0);
+pub(crate) static OFF: AtomicU8 = AtomicU8::new(0);
 
 /// The program asked for silence (`xpu_top_set_enabled(0)`, a command, `XPU_TOP_DISABLE`).
 const BY_REQUEST: u8 = 1;
@@ -13,6 +13,12 @@ const BY_REQUEST: u8 = 1;
 const BY_FAULT: u8 = 2;
 /// The program ends, and the last word is being said.
 const BY_END: u8 = 4;
+/// `XPU_TOP_DISABLE=1`: nothing was made, and nothing will be.
+const BY_ENVIRONMENT: u8 = 8;
+
+/// What the stubs test: not observed now, and not observed ever again.
+pub(crate) const ANY: u8 = BY_REQUEST | BY_FAULT | BY_END | BY_ENVIRONMENT;
+pub(crate) const FOR_GOOD: u8 = BY_FAULT | BY_ENVIRONMENT;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -30,7 +36,7 @@ pub(crate) fn is_on() -> bool {
 
 /// On, but for a program that ends: nobody turned it off.
 pub(crate) fn is_enabled() -> bool {
-    OFF.load(Relaxed) & (BY_REQUEST | BY_FAULT) == 0
+    OFF.load(Relaxed) & (BY_REQUEST | FOR_GOOD) == 0
 }
 
 /// Ends the observing with the program.
@@ -38,10 +44,10 @@ pub(crate) fn end() {
     OFF.fetch_or(BY_END, Relaxed);
 }
 
-/// Off for good, not by request.
+/// Off for good.
 #[inline]
 pub(crate) fn is_broken() -> bool {
-    OFF.load(Relaxed) & BY_FAULT != 0
+    OFF.load(Relaxed) & FOR_GOOD != 0
 }
 
 pub(crate) fn set(on: bool) {
@@ -70,6 +76,11 @@ pub(crate) fn time_on(now: u64) -> u64 {
 #[inline]
 pub(crate) fn times_on() -> u16 {
     TIMES_ON.load(Relaxed)
+}
+
+/// `XPU_TOP_DISABLE=1` was found.
+pub(crate) fn disable() {
+    OFF.fetch_or(BY_ENVIRONMENT, Relaxed);
 }
 
 /// Turns observing off for the rest of this process.

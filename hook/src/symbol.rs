@@ -1,90 +1,323 @@
-//! Finds the function an interposed one stands in front of.
+//! Finds the function that a caller would have reached if the hook were not there.
+//!
+//! A process may hold two copies of a library: two CUDA runtimes, each with its own callers. Which of them a call is for depends
+//! on who makes it, so what was found is remembered by the object that the call comes from (its return address). Watched is the
+//! copy that was called first, the [`Library`]'s home; calls to another are handed on and counted.
+
+mod loaded;
+mod scope;
+mod unload;
 
 use std::{
-    ffi::{CStr, c_void},
+    ffi::{CStr, c_int, c_void},
     ptr,
-    sync::atomic::{AtomicPtr, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        compiler_fence, fence,
+    },
 };
 
-/// In the place of an address: the library is loaded and does not have the function, which is not looked for again.
-const ABSENT: usize = 1;
+use loaded::{Name, Span};
+pub use unload::dlclose;
+pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
-/// A function of another library, looked up at its first use and remembered.
-///
-/// `RTLD_NEXT` alone is not enough: for a library that Python opened `RTLD_LOCAL` it finds nothing, although calls to
-/// that library do reach the interposed function. Such a library is found by its name among those already loaded.
+/// Callers of one function that are remembered. More take turns.
+const CALLERS: usize = 6;
+
+/// In the place of a home: the copy that was watched was unloaded. What is known of it (events, handles) died with it, so no other is
+/// watched.
+const GONE: usize = usize::MAX;
+
+/// Counts up when an object was unloaded, so that nothing is remembered of what may be another by now. Never 0.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+
+/// Something was found, and so something may be unloaded.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// Held while a symbol's memory is written. Who finds it held does without.
+static WRITING: AtomicBool = AtomicBool::new(false);
+
+/// A library whose functions are stood in front of, or called.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// What a reader calls it.
+    name: &'static str,
+    /// Where the copy that is watched was loaded; 0 before the first call.
+    home: AtomicUsize,
+    /// Calls that were for another copy.
+    elsewhere: AtomicU64,
+}
+
+impl Library {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self { name, home: AtomicUsize::new(0), elsewhere: AtomicU64::new(0) }
+    }
+
+    /// What of it is not watched, and why.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = String> {
+        let elsewhere = self.elsewhere.load(Relaxed);
+        let name = self.name;
+        let second = (elsewhere > 0 && self.home.load(Relaxed) != GONE).then(|| {
+            format!("{elsewhere} calls not watched: the process has two copies of {name}, and the first that was called is watched")
+        });
+        let gone = (self.home.load(Relaxed) == GONE)
+            .then(|| format!("not watched any more: {name} was unloaded by the program"));
+        second.into_iter().chain(gone)
+    }
+
+    /// Whether this object is the one that is watched; it is if none was before.
+    fn is_home(&self, object: usize) -> bool {
+        match self.home.compare_exchange(0, object, AcqRel, Acquire) {
+            Ok(_) => true,
+            Err(home) => home == object,
+        }
+    }
+}
+
+/// What a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Kind {
+    /// To the copy that is watched.
+    Watched,
+    /// The same, by one of the libraries themselves.
+    Inner,
+    /// To another copy.
+    Elsewhere,
+}
+
+/// Where a call goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// NULL where no loaded library has it.
+    pub(crate) at: *mut c_void,
+    pub(crate) kind: Kind,
+}
+
+/// What was found for one caller. Its length is written last.
+#[derive(Debug)]
+struct Binding {
+    from: AtomicUsize,
+    length: AtomicUsize,
+    target: AtomicUsize,
+    kind: AtomicUsize,
+}
+
+/// A function that is stood in front of.
 #[derive(Debug)]
 pub(crate) struct Symbol {
-    name: &'static CStr,
-    /// Sonames the function may live under, newest first.
-    libraries: &'static [&'static CStr],
-    at: AtomicPtr<c_void>,
+    name: Name<'static>,
+    library: &'static Library,
+    /// What a program is told where no library has the function.
+    missing: c_int,
+    /// The generation that the bindings are of; 0 while they change.
+    known: AtomicU32,
+    turn: AtomicUsize,
+    bindings: [Binding; CALLERS],
 }
 
 impl Symbol {
-    pub(crate) const fn new(name: &'static CStr, libraries: &'static [&'static CStr]) -> Self {
-        Self { name, libraries, at: AtomicPtr::new(ptr::null_mut()) }
+    pub(crate) const fn new(name: &'static CStr, library: &'static Library, missing: c_int) -> Self {
+        Self {
+            name: Name::new(name),
+            library,
+            missing,
+            known: AtomicU32::new(0),
+            turn: AtomicUsize::new(0),
+            bindings: [const {
+                Binding {
+                    from: AtomicUsize::new(0),
+                    length: AtomicUsize::new(0),
+                    target: AtomicUsize::new(0),
+                    kind: AtomicUsize::new(0),
+                }
+            }; CALLERS],
+        }
     }
 
-    /// Its address, or null while no loaded library has it. `own` is never returned: a forwarder must not find itself.
+    /// Where a call that returns to `caller` goes.
     #[inline]
-    pub(crate) fn find(&self, own: *const c_void) -> *mut c_void {
-        let known = self.at.load(Relaxed);
-        if known.addr() > ABSENT { known } else { self.look_up(own) }
-    }
-
-    #[cold]
-    fn look_up(&self, own: *const c_void) -> *mut c_void {
-        if self.at.load(Relaxed).addr() == ABSENT {
-            return ptr::null_mut();
-        }
-        let mut library_is_there = false;
-        // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
-        let mut at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        if at.cast_const() == own {
-            at = ptr::null_mut();
-        }
-        for library in self.libraries {
-            if !at.is_null() {
-                break;
-            }
-            // SAFETY: the name is NUL-terminated; with RTLD_NOLOAD nothing is loaded and no constructor runs.
-            let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-            if !handle.is_null() {
-                library_is_there = true;
-                // The handle is kept: what was found must not be unmapped under a cached address.
-                // SAFETY: the handle is open and the name NUL-terminated.
-                at = unsafe { libc::dlsym(handle, self.name.as_ptr()) };
-                if at.cast_const() == own {
-                    at = ptr::null_mut();
+    pub(crate) fn find(&self, caller: usize) -> Target {
+        let generation = GENERATION.load(Relaxed);
+        if self.known.load(Acquire) == generation {
+            for binding in &self.bindings {
+                let length = binding.length.load(Acquire);
+                if length == 0 {
+                    break;
+                }
+                if caller.wrapping_sub(binding.from.load(Relaxed)) < length {
+                    let target = binding.target();
+                    fence(Acquire);
+                    // It is of the same moment as its caller's address.
+                    if self.known.load(Relaxed) == generation {
+                        return target;
+                    }
+                    break;
                 }
             }
         }
-        // A function that the program calls is looked for each time: the library that has it may be loaded yet.
-        let absent = at.is_null() && library_is_there && own.is_null();
-        // Racing threads find the same address.
-        self.at.store(if absent { ptr::without_provenance_mut(ABSENT) } else { at }, Relaxed);
-        at
+        self.look_up(caller)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, caller: usize) -> Target {
+        let _errno = crate::guard::ErrnoKept::keep();
+        let generation = GENERATION.load(Acquire);
+        FOUND.store(true, Relaxed);
+        let Some(found) = scope::find(&self.name, caller) else {
+            return Target { at: ptr::null_mut(), kind: Kind::Elsewhere };
+        };
+        let kind = if !self.library.is_home(found.object) {
+            Kind::Elsewhere
+        } else if found.is_inner {
+            Kind::Inner
+        } else {
+            Kind::Watched
+        };
+        let target = Target { at: ptr::with_exposed_provenance_mut(found.address), kind };
+        if !WRITING.swap(true, Acquire) {
+            self.remember(found.caller, target, generation);
+            WRITING.store(false, Release);
+        }
+        target
+    }
+
+    /// Called by one thread at a time.
+    fn remember(&self, caller: Span, target: Target, generation: u32) {
+        let is_new = self.known.load(Relaxed) != generation;
+        if is_new {
+            self.turn.store(0, Relaxed);
+        }
+        let turn = self.turn.load(Relaxed);
+        let rewrites = is_new || turn >= CALLERS;
+        if rewrites {
+            self.known.store(0, Relaxed);
+            fence(AcqRel);
+        }
+        if is_new {
+            self.bindings.iter().for_each(|binding| binding.length.store(0, Relaxed));
+        }
+        let binding = &self.bindings[turn % CALLERS];
+        binding.from.store(caller.from, Relaxed);
+        binding.target.store(target.at.expose_provenance(), Relaxed);
+        binding.kind.store(target.kind as usize, Relaxed);
+        binding.length.store(caller.length, Release);
+        self.turn.store(turn + 1, Relaxed);
+        if rewrites {
+            self.known.store(generation, Release);
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static CStr {
+        self.name.text
+    }
+
+    /// Counts a call that is handed on because it is for another copy.
+    pub(crate) fn passes_by(&self, target: Target) {
+        if target.kind == Kind::Elsewhere && !target.at.is_null() {
+            self.library.elsewhere.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Binding {
+    fn target(&self) -> Target {
+        let kind = match self.kind.load(Relaxed) {
+            0 => Kind::Watched,
+            1 => Kind::Inner,
+            _ => Kind::Elsewhere,
+        };
+        Target { at: ptr::with_exposed_provenance_mut(self.target.load(Relaxed)), kind }
+    }
+}
+
+/// A function of the loaded library with this file name. NULL if it is not loaded, or has no such function.
+pub(crate) fn find_in(library: &CStr, name: &CStr) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(scope::find_in_file(library, &Name::new(name)))
+}
+
+/// What the first library that has it calls so.
+pub(crate) fn find_anywhere(name: &CStr) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(scope::find_in(&Name::new(name), 0))
+}
+
+/// What the stub of a function that is not observed jumps to, or the code that the program is told (see [`crate::interpose`]).
+#[repr(C)]
+pub(crate) struct Passed {
+    at: *mut c_void,
+    missing: c_int,
+}
+
+pub(crate) extern "C" fn pass(symbol: &Symbol, caller: usize) -> Passed {
+    let errno = crate::guard::ErrnoKept::keep();
+    let at = symbol.find(caller).at;
+    drop(errno);
+    Passed { at, missing: symbol.missing }
+}
+
+/// A function of a library that is called, not stood in front of: that of the copy which is watched.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    name: Name<'static>,
+    library: &'static Library,
+    /// The generation in which it was looked for; 0 while that changes.
+    known: AtomicU32,
+    /// 0 if the library does not have it.
+    at: AtomicUsize,
+}
+
+impl Foreign {
+    pub(crate) const fn new(name: &'static CStr, library: &'static Library) -> Self {
+        Self { name: Name::new(name), library, known: AtomicU32::new(0), at: AtomicUsize::new(0) }
+    }
+
+    /// Its address, or NULL if the library is not loaded, is loaded no more, or has no such function.
+    #[inline]
+    pub(crate) fn find(&self) -> *mut c_void {
+        if self.known.load(Acquire) == GENERATION.load(Relaxed) {
+            let at = self.at.load(Relaxed);
+            compiler_fence(AcqRel);
+            return ptr::with_exposed_provenance_mut(at);
+        }
+        self.look_up()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self) -> *mut c_void {
+        let generation = GENERATION.load(Acquire);
+        let home = self.library.home.load(Acquire);
+        if home == GONE {
+            return ptr::null_mut();
+        }
+        FOUND.store(true, Relaxed);
+        let found = scope::find_in(&self.name, home);
+        // Without a home the library may be loaded yet; what the home lacks it lacks for good.
+        if (home != 0 || found != 0) && !WRITING.swap(true, Acquire) {
+            self.known.store(0, Relaxed);
+            fence(AcqRel);
+            self.at.store(found, Relaxed);
+            self.known.store(generation, Release);
+            WRITING.store(false, Release);
+        }
+        ptr::with_exposed_provenance_mut(found)
     }
 }
 
 /// A typed function of another library that is called, not stood in front of.
 macro_rules! foreign {
-    ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $libraries:expr) => {
+    ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $library:expr) => {
         $(#[$doc])*
         /// `None` where no loaded library has it.
         ///
         /// # Safety
         /// As the library documents for this function.
         pub(crate) unsafe fn $name($($argument: $type),*) -> Option<c_int> {
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a function's name has no NUL"),
-            };
-            static REAL: $crate::symbol::Symbol = $crate::symbol::Symbol::new(NAME, $libraries);
-            let at = REAL.find(std::ptr::null());
+            static REAL: $crate::symbol::Foreign =
+                $crate::symbol::Foreign::new($crate::symbol::name!($name), &$library);
+            let at = REAL.find();
             if at.is_null() {
                 return None;
             }
@@ -99,19 +332,56 @@ macro_rules! foreign {
 }
 pub(crate) use foreign;
 
+/// A function's name as the loader knows it.
+macro_rules! name {
+    ($name:ident) => {
+        match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a function's name has no NUL"),
+        }
+    };
+}
+pub(crate) use name;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_loaded_library_lacks_is_not_looked_for_again() {
-        let libc: &[&CStr] = &[c"libc.so.6"];
-        let symbol = Symbol::new(c"xpu_top_no_library_has_this", libc);
-        assert!(symbol.find(ptr::null()).is_null());
-        assert_eq!(symbol.at.load(Relaxed).addr(), ABSENT);
-        assert!(symbol.find(ptr::null()).is_null());
-        let called = Symbol::new(c"xpu_top_no_library_has_this", libc);
-        assert!(called.find(ptr::without_provenance(4096)).is_null());
-        assert!(called.at.load(Relaxed).is_null(), "the program may load the library that has it");
+    fn callers_are_told_apart_and_more_than_fit_take_turns() {
+        static LIBRARY: Library = Library::new("a library");
+        let symbol = Symbol::new(c"none", &LIBRARY, 77);
+        let generation = GENERATION.load(Relaxed);
+        let target = |number: usize| Target {
+            at: ptr::without_provenance_mut(number),
+            kind: if number % 2 == 0 { Kind::Watched } else { Kind::Elsewhere },
+        };
+        for number in 1..=3 * CALLERS {
+            let caller = Span { from: number * 1000, length: 10 };
+            symbol.remember(caller, target(number), generation);
+            for known in (number.saturating_sub(CALLERS - 1)).max(1)..=number {
+                let found = symbol.find(known * 1000 + 9);
+                assert_eq!((found.at, found.kind), (target(known).at, target(known).kind));
+            }
+        }
+        assert!(symbol.find(3000 * CALLERS + 10).at.is_null(), "nobody has it, and nobody else's is taken");
+        symbol.remember(Span { from: 5, length: 1 }, target(2), generation.wrapping_add(1));
+        assert!(symbol.find(3000 * CALLERS).at.is_null(), "of another generation");
+    }
+
+    #[test]
+    fn a_function_is_found_for_a_caller_here() {
+        static LIBC: Library = Library::new("the C library");
+        let symbol = Symbol::new(c"getpagesize", &LIBC, -1);
+        let here = callers_are_told_apart_and_more_than_fit_take_turns as *const () as usize;
+        let target = symbol.find(here);
+        // SAFETY: the name is NUL-terminated.
+        let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getpagesize".as_ptr()) };
+        assert_eq!((target.at, target.kind), (truth, Kind::Watched));
+        assert_eq!(Foreign::new(c"getppid", &LIBC).find(), unsafe {
+            // SAFETY: as above.
+            libc::dlsym(libc::RTLD_DEFAULT, c"getppid".as_ptr())
+        });
+        assert!(Foreign::new(c"xpu_top_no_library_has_this", &LIBC).find().is_null());
     }
 }

@@ -38,6 +38,7 @@ pub mod simulation;
 pub mod stack;
 pub mod status;
 pub mod unit;
+pub mod zmtp;
 
 /// The version every part reports; all crates of the workspace share it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -20,7 +20,7 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 /// Two fit; of three that are pushed the last may be dropped.
 pub(crate) fn records_arrive_whole_and_in_order() {
     model(|| {
-        let ring = Arc::new(Ring::<u64, 2>::new().unwrap());
+        let ring = Arc::new(Ring::<u64>::new(2).unwrap());
         let reader = thread::spawn({
             let ring = Arc::clone(&ring);
             move || (0..2).filter_map(|_| ring.pop()).collect::<Vec<_>>()
@@ -38,11 +38,11 @@ pub(crate) fn a_pair_is_one_threads_at_a_time() {
     struct Timers {
         free: Free<1>,
         pair: UnsafeCell<u64>,
-        ring: Ring<u16, 2>,
+        ring: Ring<u16>,
     }
     model(|| {
         let timers =
-            Arc::new(Timers { free: Free::new(), pair: UnsafeCell::new(0), ring: Ring::new().unwrap() });
+            Arc::new(Timers { free: Free::new(), pair: UnsafeCell::new(0), ring: Ring::new(2).unwrap() });
         let reader = thread::spawn({
             let timers = Arc::clone(&timers);
             move || {

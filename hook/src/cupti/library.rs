@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{CUPTI, SUCCESS, cuptiGetVersion, record};
-use crate::{runtime::CUDART, symbol::Symbol};
+use super::{SONAMES, SUCCESS, cuptiGetVersion, record};
+use crate::{runtime::CUDART, symbol::Foreign};
 
 const NOT_THERE: &str = "libcupti is not there: install the nvidia-cuda-cupti of the job's CUDA with pip, or put its folder into \
                          LD_LIBRARY_PATH and start the job again";
@@ -31,7 +31,7 @@ pub(super) fn open() -> Result<u32, String> {
 }
 
 fn is_loaded() -> bool {
-    CUPTI.iter().any(|name| dlopen(name, libc::RTLD_NOLOAD))
+    SONAMES.iter().any(|name| dlopen(name, libc::RTLD_NOLOAD))
 }
 
 /// The one that the runtime's major number asks for comes first.
@@ -40,7 +40,8 @@ fn by_name() -> bool {
     let number = runtime.as_deref().and_then(major).unwrap_or_default();
     let fits =
         |name: &&&CStr| !number.is_empty() && name.to_string_lossy().contains(&format!(".so.{number}"));
-    CUPTI.iter().find(fits).is_some_and(|name| dlopen(name, 0)) || CUPTI.iter().any(|name| dlopen(name, 0))
+    SONAMES.iter().find(fits).is_some_and(|name| dlopen(name, 0))
+        || SONAMES.iter().any(|name| dlopen(name, 0))
 }
 
 fn load(path: &Path) -> bool {
@@ -65,8 +66,8 @@ fn beside_runtime() -> Vec<PathBuf> {
 }
 
 fn runtime_path() -> Option<PathBuf> {
-    static ANY: Symbol = Symbol::new(c"cudaGetDevice", CUDART);
-    let at = ANY.find(std::ptr::null());
+    static ANY: Foreign = Foreign::new(c"cudaGetDevice", &CUDART);
+    let at = ANY.find();
     if at.is_null() {
         return None;
     }

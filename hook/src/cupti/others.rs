@@ -59,35 +59,48 @@ macro_rules! forward {
     )*) => {$(
         /// # Safety
         /// As CUPTI documents for the function of this name.
+        #[unsafe(naked)]
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            type Real = unsafe extern "C" fn($($type),*) -> c_int;
-            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a function's name has no NUL"),
-            };
-            static REAL: $crate::symbol::Symbol = $crate::symbol::Symbol::new(NAME, CUPTI);
-            let at = REAL.find($name as *const c_void);
-            if at.is_null() {
-                return NOT_INITIALIZED;
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            $crate::interpose::stub::stub!($name::observe, $name::SYMBOL, $crate::switch::FOR_GOOD)
+        }
+
+        mod $name {
+            #[allow(unused_imports, reason = "what the module above has is there for its functions")]
+            use super::*;
+
+            pub(super) static SYMBOL: $crate::symbol::Symbol =
+                $crate::symbol::Symbol::new($crate::symbol::name!($name), &CUPTI, NOT_INITIALIZED);
+
+            pub(super) unsafe extern "C-unwind" fn observe($($argument: $type),*) -> c_int {
+                type Real = unsafe extern "C-unwind" fn($($type),*) -> c_int;
+                let target = SYMBOL.find($crate::interpose::stub::caller());
+                if target.at.is_null() {
+                    return NOT_INITIALIZED;
+                }
+                // SAFETY: the symbol of this name has this signature in every version of CUPTI's public header.
+                let real = unsafe { std::mem::transmute::<*mut c_void, Real>(target.at) };
+                let theirs = !OURS.get();
+                if theirs {
+                    quietly(|| $before);
+                }
+                // SAFETY: the caller keeps CUPTI's own preconditions.
+                let result = unsafe { real($($argument),*) };
+                if theirs && result == SUCCESS {
+                    quietly(|| $after);
+                }
+                result
             }
-            // SAFETY: the symbol of this name has this signature in every version of CUPTI's public header.
-            let real = unsafe { std::mem::transmute::<*mut c_void, Real>(at) };
-            let theirs = !OURS.get();
-            if theirs {
-                // Whatever goes wrong there, the call is made.
-                let _ = std::panic::catch_unwind(|| $before);
-            }
-            // SAFETY: the caller keeps CUPTI's own preconditions.
-            let result = unsafe { real($($argument),*) };
-            if theirs && result == SUCCESS {
-                $after;
-            }
-            result
         }
     )*};
+}
+
+/// Whatever goes wrong there, the call is made.
+#[inline(never)]
+fn quietly(what: impl FnOnce()) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)) {
+        std::mem::forget(payload);
+    }
 }
 
 forward! {

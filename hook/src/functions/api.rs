@@ -5,6 +5,8 @@ use std::{
     sync::OnceLock,
 };
 
+use crate::symbol;
+
 /// A `PyObject *`; also of what is no object, such as a `PyThreadState`.
 pub(crate) type Object = *mut c_void;
 
@@ -188,7 +190,8 @@ impl Python {
 
 /// `name` ends with NUL.
 fn look(name: &str) -> Option<*mut c_void> {
-    // SAFETY: the name ends with NUL; dlsym has no other precondition.
-    let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast()) };
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
+    // Not by dlsym, which takes memory of the C library's to say that there is none.
+    let at = symbol::find_anywhere(name);
     (!at.is_null()).then_some(at)
 }

@@ -10,6 +10,7 @@ use crate::{
     guard::Entered,
     lane::monotonic,
     record::{HostCall, Record},
+    symbol::Kind,
 };
 
 /// Calls of watched functions that one thread can be inside of; deeper ones are counted as dropped.
@@ -98,8 +99,8 @@ fn record(number: u16, at: u64) {
     let until = monotonic();
     tally::count(number, until.saturating_sub(at));
     let record = Record::Host { call: HostCall::Function(number), bytes: 0, at, until };
-    let entered = Entered::enter();
-    let pushed = entered.and_then(|entered| entered.observe(|lane| lane.push_if_roomy(record)));
+    let entered = Entered::enter(Kind::Watched);
+    let pushed = entered.and_then(|entered| entered.leave(|lane| lane.push_if_roomy(record)));
     if pushed != Some(true) {
         DROPPED.fetch_add(1, Relaxed);
     }

@@ -1,15 +1,6 @@
 //! Exits: of `exit()` and `main` glibc tells its handlers the code; `_exit()` runs none, and is stood in front of.
 
-use std::ffi::{c_int, c_void};
-
-use crate::symbol::Symbol;
-
-static REAL: Symbol = Symbol::new(c"_exit", &[]);
-
-/// Looked up beforehand: `_exit` is called in signal handlers and in children of `vfork` too.
-pub(super) fn find() {
-    REAL.find(_exit as *const c_void);
-}
+use std::ffi::c_int;
 
 /// # Safety
 /// As the C library documents it: none.
@@ -29,13 +20,6 @@ pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
 
 fn end(code: c_int) -> ! {
     super::exits(code);
-    let at = REAL.find(_exit as *const c_void);
-    if !at.is_null() {
-        // SAFETY: the function of this name has this signature (POSIX).
-        let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> !>(at) };
-        // SAFETY: it has no precondition.
-        unsafe { real(code) }
-    }
     loop {
         // SAFETY: this is all that `_exit` does, and has no precondition.
         unsafe { libc::syscall(libc::SYS_exit_group, code) };

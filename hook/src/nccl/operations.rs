@@ -83,7 +83,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let counts = message.operation.is_collective() && message.captured.is_none();
     let line = slot.line(observer.ledger()).filter(|_| counts);
     if queued {
-        let kept = result == 0 && lane.group(|group| group.queue(message));
+        let kept = result == 0 && lane.group(|group| group.queue(message, lane.ring.slots()));
         if let Some(line) = line.filter(|_| !kept) {
             line.retract(slot.id(), 1);
         }

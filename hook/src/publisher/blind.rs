@@ -3,7 +3,7 @@
 use xpu_shared::frame::Launches;
 
 use super::Publisher;
-use crate::{cublaslt, kernels};
+use crate::{cublaslt, kernels, symbol};
 
 /// Launches after which a rank of many should have met the others: some steps of any model.
 const SHOULD_HAVE_MET: u64 = 2_000;
@@ -31,6 +31,7 @@ impl Publisher {
                 blind.push(format!("{count} {what}"));
             }
         }
+        blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
         if self.launches().kernels >= SHOULD_HAVE_MET {
             blind.extend(self.fold.unmatched_kernels().map(|pattern| {
                 format!(

@@ -19,7 +19,6 @@ use crate::{
 
 impl Publisher {
     pub(super) fn health(&self) -> HookHealth {
-        let lanes = self.observer.lanes().count();
         let dropped = self.observer.lanes().map(|lane| lane.ring.dropped()).sum::<u64>();
         let unobserved = self.observer.unobserved();
         let overhead = &self.observer.overhead;
@@ -34,7 +33,7 @@ impl Publisher {
                 + Graphs::MEMORY
                 + Communicators::MEMORY
                 + Exposure::MEMORY
-                + lanes * Lane::MEMORY
+                + self.observer.lanes().map(Lane::holds).sum::<usize>()
                 + self.fold.memory()) as u64,
             budget_ppm: budget::ppm(),
             event_cost: Nanoseconds(overhead.event_cost.load(Relaxed)),

@@ -1,0 +1,169 @@
+//! A Unix socket to a server that may be trusted, among descriptors that belong to the program.
+
+use std::{
+    ffi::{CString, c_int},
+    io,
+    mem::{MaybeUninit, size_of},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+    ptr,
+};
+
+/// Bytes taken in at one visit.
+const PIECE: usize = 16 << 10;
+
+/// Descriptors that programs count on are small: the next that is opened is often known to be 3.
+const OUT_OF_THE_WAY: c_int = 512;
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// Given up, not closed, when the descriptor is the program's.
+    descriptor: Option<OwnedFd>,
+    /// The file that it was opened as.
+    file: (u64, u64),
+    buffer: Box<[u8]>,
+}
+
+#[derive(Debug)]
+pub(super) enum Received<'a> {
+    Nothing,
+    Bytes(&'a [u8]),
+    /// The other side is gone.
+    End,
+}
+
+impl Socket {
+    /// `None` if nobody serves the path, or somebody who may not.
+    pub(super) fn connect(path: &Path) -> Option<Self> {
+        let user = xpu_shared::endpoint::user_id();
+        if !is_trusted(path, user) {
+            return None;
+        }
+        let descriptor = open()?;
+        let (address, length) = address_of(path)?;
+        // SAFETY: the address is as long as is said.
+        let connected = unsafe { libc::connect(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
+        if connected != 0 || !is_served_by(&descriptor, user) {
+            return None;
+        }
+        let file = file_of(descriptor.as_raw_fd())?;
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(PIECE).ok()?;
+        buffer.resize(PIECE, 0);
+        Some(Self { descriptor: Some(descriptor), file, buffer: buffer.into_boxed_slice() })
+    }
+
+    /// Whether the descriptor is still the socket that was opened: programs close all that they do not know, and open others.
+    pub(super) fn is_ours(&mut self) -> bool {
+        let number = self.number();
+        let same = file_of(number) == Some(self.file);
+        if !same && let Some(descriptor) = self.descriptor.take() {
+            let _ = descriptor.into_raw_fd();
+        }
+        same
+    }
+
+    fn number(&self) -> c_int {
+        self.descriptor.as_ref().map_or(-1, |descriptor| descriptor.as_raw_fd())
+    }
+
+    /// Bytes that were sent, 0 if none can be now. `None` if the connection is over.
+    pub(super) fn send(&self, bytes: &[u8]) -> Option<usize> {
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: pointer and length are those of `bytes`.
+        let sent = unsafe { libc::send(self.number(), bytes.as_ptr().cast(), bytes.len(), flags) };
+        usize::try_from(sent).ok().or_else(|| would_block().then_some(0))
+    }
+
+    pub(super) fn receive(&mut self) -> Received<'_> {
+        let number = self.number();
+        // SAFETY: pointer and length are those of the buffer.
+        let count = unsafe {
+            libc::recv(number, self.buffer.as_mut_ptr().cast(), self.buffer.len(), libc::MSG_DONTWAIT)
+        };
+        match usize::try_from(count) {
+            Ok(0) => Received::End,
+            Ok(count) => Received::Bytes(&self.buffer[..count]),
+            Err(_) if would_block() => Received::Nothing,
+            Err(_) => Received::End,
+        }
+    }
+}
+
+fn would_block() -> bool {
+    matches!(io::Error::last_os_error().kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn open() -> Option<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: socket has no precondition.
+    let low = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if low < 0 {
+        return None;
+    }
+    // SAFETY: it was just made and belongs to nobody else.
+    let low = unsafe { OwnedFd::from_raw_fd(low) };
+    // SAFETY: the descriptor is open.
+    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
+    // SAFETY: as above.
+    Some(if high < 0 { low } else { unsafe { OwnedFd::from_raw_fd(high) } })
+}
+
+fn address_of(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: an all-zero address is valid storage.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return None;
+    }
+    for (to, &from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = from.cast_signed();
+    }
+    Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
+}
+
+/// Whether the process behind it is this user's or root's.
+fn is_served_by(socket: &OwnedFd, user: u32) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: place and length are those of `peer`.
+    let told = unsafe {
+        let place = (&raw mut peer).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut length)
+    };
+    told == 0 && (peer.uid == user || peer.uid == 0)
+}
+
+/// Whether nobody but this user and root could have put the socket there.
+fn is_trusted(path: &Path, user: u32) -> bool {
+    let is_theirs = |found: &libc::stat| found.st_uid == user || found.st_uid == 0;
+    let closed = path.parent().and_then(status).is_some_and(|found| {
+        found.st_mode & libc::S_IFMT == libc::S_IFDIR && is_theirs(&found) && found.st_mode & 0o022 == 0
+    });
+    closed
+        && status(path)
+            .is_some_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFSOCK && is_theirs(&found))
+}
+
+fn status(path: &Path) -> Option<libc::stat> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut found = MaybeUninit::uninit();
+    // SAFETY: the path ends with NUL; on success all of `found` was written.
+    unsafe { (libc::lstat(path.as_ptr(), found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
+}
+
+fn file_of(descriptor: c_int) -> Option<(u64, u64)> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: on success all of `found` was written.
+    unsafe {
+        if libc::fstat(descriptor, found.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let place: *const libc::stat = found.as_ptr();
+        Some((ptr::read(&raw const (*place).st_dev), ptr::read(&raw const (*place).st_ino)))
+    }
+}

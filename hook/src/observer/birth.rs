@@ -1,0 +1,177 @@
+//! The first intercepted call: the hook's own thread is started, and makes the observer while the caller waits.
+//!
+//! What is made is made there, because the caller may have a stack of a few kilobytes.
+
+use std::{
+    ffi::{CStr, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+    time::Duration,
+};
+
+use xpu_shared::{endpoint::variable, ledger::LedgerPage, unit::Moment};
+
+use super::{Observer, STRIPES, Stripe, TOO_EARLY, end};
+use crate::{
+    allocations::Allocations, bell::Bell, budget, communicator::Communicators, completion::Completions,
+    exposure::Exposure, functions, governor::Overhead, graphs::Graphs, identity::Identity, kernels,
+    lane::monotonic, last_words, memory, publisher, rate, switch, thread, work::Working,
+};
+
+/// How far it is.
+static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
+const NOT_ASKED: u8 = 0;
+const ASKED: u8 = 1;
+/// The environment is read: until that is done somebody waits, so that the program does not change it meanwhile.
+const READING: u8 = 2;
+const DONE: u8 = 3;
+/// Nobody waits any more.
+const GIVEN_UP: u8 = 4;
+
+static OVER: Bell = Bell::new();
+
+/// How long the first call waits for the hook's own thread. It takes a millisecond; on a busy machine it waits for a core.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Observer {
+    /// `None` if it cannot be made, or not in time.
+    pub(crate) fn get_or_start() -> Option<&'static Self> {
+        if let Some(observer) = Self::get() {
+            return Some(observer);
+        }
+        let rings = OVER.rings();
+        if STATE.compare_exchange(NOT_ASKED, ASKED, AcqRel, Acquire).is_ok() {
+            if is_disabled() {
+                switch::disable();
+            } else {
+                end::register();
+                if !thread::start(body) {
+                    switch::fail();
+                }
+            }
+        }
+        if switch::is_broken() {
+            return None;
+        }
+        wait(rings);
+        let made = Self::get();
+        if made.is_none() {
+            TOO_EARLY.fetch_add(1, Relaxed);
+        }
+        made
+    }
+
+    fn make() -> Option<(&'static Self, Identity)> {
+        let read = |name, set: fn(&str) -> Result<(), String>| set(&std::env::var(name).ok()?).err();
+        let complaints = [
+            read(variable::BUDGET, budget::set_from),
+            read(variable::SAMPLE, rate::set_from),
+            read(variable::KERNELS, kernels::set_from),
+            read(variable::FUNCTIONS, functions::set_from),
+        ];
+        if std::env::var_os(variable::FUNCTIONS_ALWAYS).is_some_and(|value| value == "1") {
+            functions::record_always();
+        }
+        let observer = memory::boxed(Self {
+            lanes: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            more_lanes: Bell::new(),
+            waiting: AtomicU32::new(0),
+            waited_in_vain: AtomicBool::new(false),
+            communicators: Communicators::new()?,
+            allocations: Allocations::new()?,
+            graphs: Graphs::new()?,
+            completions: Completions::new(),
+            exposure: Exposure::new()?,
+            page: LedgerPage::create().ok()?,
+            no_lane: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
+            steps: AtomicU64::new(0),
+            work: Working::default(),
+            captures: AtomicU32::new(0),
+            complaints: complaints.into_iter().flatten().collect(),
+            overhead: Overhead::default(),
+            stop: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            bell: Bell::new(),
+        })?;
+        let observer: &'static Self = Box::leak(observer).first()?;
+        observer.ledger().beat(Moment::now());
+        let identity = Identity::read(observer.ledger_descriptor());
+        observer.make_lanes();
+        last_words::begin(observer);
+        Some((observer, identity))
+    }
+}
+
+/// In a forked child.
+pub(super) fn forget() {
+    STATE.store(NOT_ASKED, Relaxed);
+}
+
+/// [`variable::DISABLE`], as the C library wants it.
+const DISABLE: &CStr = c"XPU_TOP_DISABLE";
+
+fn is_disabled() -> bool {
+    // SAFETY: the name ends with NUL; the environment is read as a program reads it, at its own call.
+    let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
+    // SAFETY: an entry of the environment is a string.
+    !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1"
+}
+
+fn wait(mut rings: u32) {
+    let until = monotonic() + PATIENCE.as_nanos() as u64;
+    while STATE.load(Acquire) < DONE {
+        let now = monotonic();
+        if now >= until && STATE.compare_exchange(ASKED, GIVEN_UP, AcqRel, Acquire).is_ok() {
+            return switch::fail();
+        }
+        // While the environment is read it is waited for longer: that takes microseconds.
+        OVER.wait(rings, Duration::from_nanos(until.saturating_sub(now)).max(Duration::from_millis(1)));
+        rings = OVER.rings();
+    }
+}
+
+/// The hook's own thread. A panic in it ends the observing, not the program.
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    thread::name();
+    if let Err(payload) = catch_unwind(live) {
+        std::mem::forget(payload);
+        switch::panicked();
+    }
+    ptr::null_mut()
+}
+
+fn live() {
+    std::panic::set_hook(Box::new(|_| {}));
+    if STATE.compare_exchange(ASKED, READING, AcqRel, Acquire).is_err() {
+        return;
+    }
+    let made = catch_unwind(Observer::make).unwrap_or_else(|payload| {
+        std::mem::forget(payload);
+        switch::panicked();
+        None
+    });
+    if let Some((observer, _)) = &made {
+        observer.publish();
+    } else {
+        switch::fail();
+    }
+    STATE.store(DONE, Release);
+    OVER.ring();
+    if let Some((observer, identity)) = made {
+        publisher::run(observer, identity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_called_the_same_here() {
+        assert_eq!(DISABLE.to_str(), Ok(variable::DISABLE));
+    }
+}

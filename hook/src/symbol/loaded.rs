@@ -1,0 +1,338 @@
+//! The objects that are loaded, read without the loader's own lock.
+//!
+//! `dlsym` takes the lock that constructors and destructors of libraries run under, forgets what `dlerror` had to say, and needs
+//! a kilobyte of stack. `dl_iterate_phdr` takes a lock that is held for moments only; what is read under it stays mapped.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    mem::offset_of,
+    ptr,
+};
+
+/// A function's name with its hash, worked out beforehand.
+#[derive(Debug)]
+pub(super) struct Name<'a> {
+    pub(super) text: &'a CStr,
+    hash: u32,
+}
+
+impl<'a> Name<'a> {
+    pub(super) const fn new(text: &'a CStr) -> Self {
+        let (bytes, mut hash, mut at) = (text.to_bytes(), 5381_u32, 0);
+        while at < bytes.len() {
+            hash = hash.wrapping_mul(33).wrapping_add(bytes[at] as u32);
+            at += 1;
+        }
+        Self { text, hash }
+    }
+}
+
+/// Addresses that belong to one object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) from: usize,
+    pub(super) length: usize,
+}
+
+impl Span {
+    pub(super) fn contains(self, address: usize) -> bool {
+        address.wrapping_sub(self.from) < self.length
+    }
+}
+
+/// A loaded object, for as long as [`each`] looks at it.
+pub(super) struct Object {
+    pub(super) span: Span,
+    /// Its path, NUL-terminated; empty for the program itself.
+    pub(super) path: *const c_char,
+    base: usize,
+    symbols: *const Symbol,
+    strings: *const c_char,
+    gnu_hash: *const u32,
+    hash: *const u32,
+    versions: *const u16,
+    needed: *const Needed,
+}
+
+/// `Elf64_Sym`
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+/// `Elf64_Verneed`
+#[repr(C)]
+struct Needed {
+    version: u16,
+    count: u16,
+    file: u32,
+    names: u32,
+    next: u32,
+}
+
+/// `Elf64_Vernaux`
+#[repr(C)]
+struct NeededName {
+    hash: u32,
+    flags: u16,
+    index: u16,
+    name: u32,
+    next: u32,
+}
+
+const DYNAMIC: u32 = libc::PT_DYNAMIC;
+const LOAD: u32 = libc::PT_LOAD;
+
+// Tags of the dynamic section (gabi, and the GNU extensions of elf.h).
+const HASH: usize = 4;
+const STRINGS: usize = 5;
+const SYMBOLS: usize = 6;
+const GNU_HASH: usize = 0x6fff_fef5;
+const VERSIONS: usize = 0x6fff_fff0;
+const NEEDED: usize = 0x6fff_fffe;
+
+/// A version's index in `.gnu.version`; the bit above says that it is not the default one.
+const INDEX: u16 = 0x7fff;
+const NOT_DEFAULT: u16 = 0x8000;
+
+impl Object {
+    /// `None` if nothing can be looked up in it.
+    ///
+    /// # Safety
+    /// `info` is what `dl_iterate_phdr` gives, during its callback.
+    unsafe fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        let base = info.dlpi_addr as usize;
+        let (mut from, mut to, mut dynamic) = (usize::MAX, 0, 0);
+        for place in 0..usize::from(info.dlpi_phnum) {
+            // SAFETY: the loader says how many there are.
+            let part = unsafe { &*info.dlpi_phdr.add(place) };
+            let start = base.wrapping_add(part.p_vaddr as usize);
+            match part.p_type {
+                LOAD => {
+                    from = from.min(start);
+                    to = to.max(start.wrapping_add(part.p_memsz as usize));
+                }
+                DYNAMIC => dynamic = start,
+                _ => {}
+            }
+        }
+        let mut object = Self {
+            span: Span { from, length: to.saturating_sub(from) },
+            path: info.dlpi_name,
+            base,
+            symbols: ptr::null(),
+            strings: ptr::null(),
+            gnu_hash: ptr::null(),
+            hash: ptr::null(),
+            versions: ptr::null(),
+            needed: ptr::null(),
+        };
+        let mut entry = ptr::with_exposed_provenance::<[usize; 2]>(dynamic);
+        if entry.is_null() {
+            return None;
+        }
+        loop {
+            // SAFETY: the dynamic section is mapped, and ends with an entry of tag 0.
+            let [tag, value] = unsafe { *entry };
+            // The loader turns them into addresses, but not those of the vDSO.
+            let at = if value < base { base.wrapping_add(value) } else { value };
+            match tag {
+                0 => break,
+                HASH => object.hash = ptr::with_exposed_provenance(at),
+                STRINGS => object.strings = ptr::with_exposed_provenance(at),
+                SYMBOLS => object.symbols = ptr::with_exposed_provenance(at),
+                GNU_HASH => object.gnu_hash = ptr::with_exposed_provenance(at),
+                VERSIONS => object.versions = ptr::with_exposed_provenance(at),
+                NEEDED => object.needed = ptr::with_exposed_provenance(at),
+                _ => {}
+            }
+            // SAFETY: it was not the last.
+            entry = unsafe { entry.add(1) };
+        }
+        (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
+    }
+
+    /// Where the function or variable of this name is that it defines for others, in its default version.
+    pub(super) fn find(&self, name: &Name<'_>) -> Option<usize> {
+        // SAFETY: the tables are mapped while `each` looks at the object, and laid out as the ELF specification says.
+        unsafe {
+            if !self.gnu_hash.is_null() {
+                return self.find_by_gnu_hash(name);
+            }
+            if self.hash.is_null() {
+                return None;
+            }
+            // `nbucket`, `nchain`: the second is how many symbols there are.
+            let count = *self.hash.add(1) as usize;
+            (1..count).find_map(|index| self.definition(index, name))
+        }
+    }
+
+    unsafe fn find_by_gnu_hash(&self, name: &Name<'_>) -> Option<usize> {
+        const BITS: u32 = usize::BITS;
+        // SAFETY: as in `find`. A header of four words, the filter, the buckets, then a chain for each.
+        unsafe {
+            let [buckets, first, words, shift] = *self.gnu_hash.cast::<[u32; 4]>();
+            if buckets == 0 || words == 0 {
+                return None;
+            }
+            let filter = self.gnu_hash.add(4).cast::<usize>();
+            let word = *filter.add((name.hash / BITS % words) as usize);
+            let mask = 1_usize << (name.hash % BITS) | 1_usize << ((name.hash >> shift) % BITS);
+            if word & mask != mask {
+                return None;
+            }
+            let bucket = filter.add(words as usize).cast::<u32>();
+            let chain = bucket.add(buckets as usize);
+            let mut index = *bucket.add((name.hash % buckets) as usize);
+            while index >= first {
+                let hash = *chain.add((index - first) as usize);
+                if hash | 1 == name.hash | 1
+                    && let Some(found) = self.definition(index as usize, name)
+                {
+                    return Some(found);
+                }
+                if hash & 1 != 0 {
+                    break;
+                }
+                index += 1;
+            }
+            None
+        }
+    }
+
+    unsafe fn definition(&self, index: usize, name: &Name<'_>) -> Option<usize> {
+        /// `STT_NOTYPE`, `STT_OBJECT`, `STT_FUNC`
+        const KINDS: [u8; 3] = [0, 1, 2];
+        /// `STB_GLOBAL`, `STB_WEAK`, `STB_GNU_UNIQUE`
+        const FOR_OTHERS: [u8; 3] = [1, 2, 10];
+        // SAFETY: as in `find`.
+        unsafe {
+            let symbol = &*self.symbols.add(index);
+            let fits = symbol.section != 0
+                && KINDS.contains(&(symbol.info & 15))
+                && FOR_OTHERS.contains(&(symbol.info >> 4))
+                && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name.text;
+            if !fits {
+                return None;
+            }
+            let version = if self.versions.is_null() { 0 } else { *self.versions.add(index) };
+            let is_hidden = version & NOT_DEFAULT != 0 || (!self.versions.is_null() && version == 0);
+            (!is_hidden).then(|| self.base.wrapping_add(symbol.value))
+        }
+    }
+
+    /// The version of the function that this object asks for; NULL if it asks for none, or for none of this name.
+    pub(super) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
+        if self.versions.is_null() || self.needed.is_null() {
+            return ptr::null();
+        }
+        // SAFETY: as in `find`. What is not defined comes before all that is hashed.
+        unsafe {
+            let count = if self.gnu_hash.is_null() { 0 } else { *self.gnu_hash.add(1) as usize };
+            let wanted = (1..count).find(|&index| {
+                let symbol = &*self.symbols.add(index);
+                symbol.section == 0 && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name.text
+            });
+            let Some(index) = wanted.map(|index| *self.versions.add(index) & INDEX) else {
+                return ptr::null();
+            };
+            let mut file = self.needed;
+            loop {
+                let mut entry = file.byte_add((*file).names as usize).cast::<NeededName>();
+                for _ in 0..(*file).count {
+                    if (*entry).index & INDEX == index {
+                        return self.strings.add((*entry).name as usize);
+                    }
+                    entry = entry.byte_add((*entry).next as usize);
+                }
+                if (*file).next == 0 {
+                    return ptr::null();
+                }
+                file = file.byte_add((*file).next as usize);
+            }
+        }
+    }
+}
+
+/// Shows all loaded objects, in the order in which they were loaded, until `look` has seen enough (`true`).
+pub(super) fn each(mut look: impl FnMut(&Object) -> bool) {
+    unsafe extern "C" fn shown<F: FnMut(&Object) -> bool>(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        look: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader calls back with the closure it was given, which outlives the call.
+        let look = unsafe { &mut *look.cast::<F>() };
+        // SAFETY: the loader gives what it says.
+        let object = unsafe { Object::of(&*info) };
+        c_int::from(object.is_some_and(|object| look(&object)))
+    }
+    fn callback<F: FnMut(&Object) -> bool>(
+        _: &F,
+    ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
+        shown::<F>
+    }
+    let callback = callback(&look);
+    // SAFETY: the callback and what it is given live through the call.
+    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut look).cast()) };
+}
+
+/// How many objects were unloaded so far.
+pub(super) fn unloaded() -> u64 {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
+        if size >= offset_of!(libc::dl_phdr_info, dlpi_subs) + size_of::<u64>() {
+            // SAFETY: the loader gives as much of it as it says; the count outlives the call.
+            unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
+        }
+        1
+    }
+    let mut count = 0_u64;
+    // SAFETY: as in `each`.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_the_c_library_are_where_the_loader_finds_them() {
+        for name in [c"sigaction", c"getpagesize", c"qsort"] {
+            let (looked, mut found) = (Name::new(name), Vec::new());
+            each(|object| {
+                found.extend(object.find(&looked));
+                false
+            });
+            // SAFETY: the name is NUL-terminated.
+            let truth = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            assert!(found.contains(&truth.addr()), "{name:?}: {found:x?}, {truth:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_asks_for_versions() {
+        let mut wanted = ptr::null();
+        each(|object| {
+            wanted = object.version_wanted(&Name::new(c"dl_iterate_phdr"));
+            !wanted.is_null()
+        });
+        // SAFETY: the string is in this program.
+        assert!(unsafe { CStr::from_ptr(wanted) }.to_bytes().starts_with(b"GLIBC_"));
+    }
+
+    #[test]
+    fn what_nobody_has_is_not_found() {
+        let name = Name::new(c"xpu_top_no_library_has_this");
+        each(|object| {
+            assert!(object.find(&name).is_none());
+            false
+        });
+    }
+}

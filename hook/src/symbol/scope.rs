@@ -1,0 +1,172 @@
+//! Which of several definitions a caller is bound to.
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+};
+
+use super::{
+    loaded::{self, Name, Object, Span},
+    unload,
+};
+
+/// Something that is in this library and in no other.
+static HERE: u8 = 0;
+
+/// A library that has one of these is of those whose functions are stood in front of: what it calls belongs to a call of the program.
+static LIBRARIES: [Name<'static>; 4] = [
+    Name::new(c"cudaGetDevice"),
+    Name::new(c"cublasCreate_v2"),
+    Name::new(c"cublasLtCreate"),
+    Name::new(c"ncclGetUniqueId"),
+];
+
+/// Code that belongs to no object (made at run time) is told apart by pages.
+const PAGE: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) address: usize,
+    /// Where the object begins that it is in.
+    pub(super) object: usize,
+    pub(super) caller: Span,
+    /// The caller is one of the libraries itself.
+    pub(super) is_inner: bool,
+}
+
+struct Caller {
+    span: Span,
+    path: *const c_char,
+    version: *const c_char,
+    is_inner: bool,
+}
+
+/// What the call that returns to `address` is bound to. Another preload that stands before the hook has called it, so only what was loaded
+/// behind the hook counts.
+pub(super) fn find(name: &Name<'_>, address: usize) -> Option<Found> {
+    let mut caller = Caller {
+        span: Span { from: address & !(PAGE - 1), length: PAGE },
+        path: ptr::null(),
+        version: ptr::null(),
+        is_inner: false,
+    };
+    let (mut first, mut count, mut is_behind) = (None, 0, is_alone());
+    loaded::each(|object| {
+        if object.span.contains(address) {
+            caller.span = object.span;
+            caller.path = object.path;
+            caller.is_inner = LIBRARIES.iter().any(|library| object.find(library).is_some());
+        }
+        if is_own(object) {
+            is_behind = true;
+        } else if is_behind && let Some(at) = object.find(name) {
+            count += 1;
+            first.get_or_insert((at, object.span.from));
+        }
+        false
+    });
+    let (mut address, mut object) = first?;
+    if count > 1
+        && let Some(at) = bound(name, &mut caller)
+    {
+        address = at;
+        object = object_of(at)?;
+    }
+    Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner })
+}
+
+/// The function in the object that begins at `home`, or in the first that has it if that is 0. 0 if there is none.
+pub(super) fn find_in(name: &Name<'_>, home: usize) -> usize {
+    let mut found = 0;
+    loaded::each(|object| {
+        if (home == 0 || object.span.from == home) && !is_own(object) {
+            found = object.find(name).unwrap_or(0);
+        }
+        found != 0
+    });
+    found
+}
+
+/// The same in the object that was loaded from a file of this name.
+pub(super) fn find_in_file(file: &CStr, name: &Name<'_>) -> usize {
+    let mut found = 0;
+    loaded::each(|object| {
+        // SAFETY: the loader's paths are NUL-terminated.
+        let path = if object.path.is_null() { c"" } else { unsafe { CStr::from_ptr(object.path) } };
+        if path.to_bytes().rsplit(|&byte| byte == b'/').next() == Some(file.to_bytes()) {
+            found = object.find(name).unwrap_or(0);
+        }
+        found != 0
+    });
+    found
+}
+
+/// Whether an object begins there.
+pub(super) fn is_loaded(from: usize) -> bool {
+    let mut is_there = false;
+    loaded::each(|object| {
+        is_there |= object.span.from == from;
+        is_there
+    });
+    is_there
+}
+
+fn is_own(object: &Object) -> bool {
+    object.span.contains((&raw const HERE).addr())
+}
+
+/// In unit tests the hook is the program, which is loaded first, and part of what it stands in front of.
+fn is_alone() -> bool {
+    cfg!(test)
+}
+
+fn object_of(address: usize) -> Option<usize> {
+    let mut found = None;
+    loaded::each(|object| {
+        if object.span.contains(address) {
+            found = Some(object.span.from);
+        }
+        found.is_some()
+    });
+    found
+}
+
+/// Of several definitions the one that the loader has bound the caller to: the first in the global scope behind the hook, then the
+/// first in what the caller was loaded with. Each in the version that the caller asks for.
+#[cold]
+fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
+    loaded::each(|object| {
+        let is_caller = object.span == caller.span;
+        if is_caller {
+            caller.version = object.version_wanted(name);
+        }
+        is_caller
+    });
+    // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and the caller's are mapped while it calls.
+    let global = unsafe { look_up(libc::RTLD_NEXT, name.text, caller.version) };
+    if global.is_some() || caller.path.is_null() {
+        return global;
+    }
+    // SAFETY: as above; with RTLD_NOLOAD nothing is loaded and no constructor runs. The caller itself keeps it loaded.
+    unsafe {
+        let handle = libc::dlopen(caller.path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        let local = look_up(handle, name.text, caller.version);
+        unload::close(handle);
+        local
+    }
+}
+
+unsafe fn look_up(handle: *mut c_void, name: &CStr, version: *const c_char) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    let at = unsafe {
+        if version.is_null() {
+            libc::dlsym(handle, name.as_ptr())
+        } else {
+            libc::dlvsym(handle, name.as_ptr(), version)
+        }
+    };
+    (!at.is_null()).then(|| at.expose_provenance())
+}

@@ -1,0 +1,101 @@
+//! `dlclose`: what was found in a library that is unloaded is forgotten, and the hook's own thread stays out of it meanwhile.
+
+use std::{
+    ffi::{c_int, c_void},
+    sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{FOUND, Foreign, GENERATION, GONE, Library, loaded, scope};
+use crate::{cublas::CUBLAS, cublaslt::CUBLASLT, cupti::CUPTI, driver::CUDA, nccl::NCCL, runtime::CUDART};
+
+pub(crate) static LIBRARIES: [&Library; 6] = [&CUDART, &CUBLAS, &CUBLASLT, &NCCL, &CUDA, &CUPTI];
+
+static LIBC: Library = Library::new("the C library");
+static REAL: Foreign = Foreign::new(c"dlclose", &LIBC);
+
+/// Threads that are closing libraries now.
+static CLOSING: AtomicU32 = AtomicU32::new(0);
+/// The hook's own thread may be inside of a library.
+static VISITING: AtomicBool = AtomicBool::new(false);
+/// Objects that were unloaded when it was last looked.
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
+
+/// How long a program that closes a library waits for the hook's own thread to be out of it. It stays for microseconds.
+const PATIENCE: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The hook's own thread is in the libraries; while it is, none is unloaded.
+#[derive(Debug)]
+pub(crate) struct Visit(());
+
+impl Visit {
+    /// `None` while the program closes a library.
+    pub(crate) fn begin() -> Option<Self> {
+        VISITING.store(true, SeqCst);
+        let visit = Self(());
+        (CLOSING.load(SeqCst) == 0).then_some(visit)
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        VISITING.store(false, SeqCst);
+    }
+}
+
+/// # Safety
+/// As the C library documents it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: the caller keeps the C library's own preconditions.
+    let close = || unsafe { close(handle) };
+    if !FOUND.load(Relaxed) {
+        return close();
+    }
+    CLOSING.fetch_add(1, SeqCst);
+    for _ in 0..PATIENCE {
+        if !VISITING.load(SeqCst) {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    let result = close();
+    look_for_unloaded();
+    CLOSING.fetch_sub(1, SeqCst);
+    result
+}
+
+/// As the C library closes it.
+pub(super) unsafe fn close(handle: *mut c_void) -> c_int {
+    let at = REAL.find();
+    if at.is_null() {
+        return 0;
+    }
+    // SAFETY: the function of this name has this signature (POSIX).
+    let real =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void) -> c_int>(at) };
+    // SAFETY: the caller's promise.
+    unsafe { real(handle) }
+}
+
+/// Forgets what was found if something was unloaded. Asked by the hook's own thread too: not all that unloads calls `dlclose` by name.
+pub(crate) fn look_for_unloaded() {
+    let now = loaded::unloaded();
+    if UNLOADED.swap(now, Relaxed) == now {
+        return;
+    }
+    for library in LIBRARIES {
+        let home = library.home.load(Relaxed);
+        if home != 0 && home != GONE && !scope::is_loaded(home) {
+            library.home.store(GONE, Relaxed);
+        }
+    }
+    if GENERATION.fetch_add(1, SeqCst) == u32::MAX {
+        GENERATION.store(1, SeqCst);
+    }
+}
