@@ -1,50 +1,48 @@
-//! A program of this folder, run with and without the hook, under each thing its collector may be up to.
+//! A program of this folder, run with and without the hook: each build of it, under each thing its collector may be up to, and
+//! told to keep out.
 
-use std::{
-    io::Read as _,
-    os::unix::net::UnixListener,
-    path::PathBuf,
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fmt, path::PathBuf, process::Command};
 
 use xpu_tests::{
-    built,
-    listener::{AtFirstWord, Listener, Speaker},
+    built::{self, Build},
+    listener::Speaker,
     place::Place,
-    program::{Outcome, Program, run, until},
+    program::until,
 };
 
-/// What a program's collector may be up to.
+use crate::{
+    collector::{Collector, under},
+    end::End,
+    stand_in,
+};
+
+/// How a program is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Collector {
-    Absent,
-    Listens,
-    /// Goes away at the first thing it is told, and takes its socket along.
-    Dies,
-    /// Takes connections and never reads from them, as one that is stopped does.
-    Stuck,
-    /// Goes away in the middle of a connection's first words.
-    HangsUp,
-    /// Is there only after the hook has started to look for it.
-    Late,
+pub(crate) enum Case {
+    Watched(Build, Collector),
+    /// With `XPU_TOP_DISABLE=1`.
+    Disabled(Build),
 }
 
-pub(crate) const ALL: [Collector; 6] = [
-    Collector::Absent,
-    Collector::Listens,
-    Collector::Dies,
-    Collector::Stuck,
-    Collector::HangsUp,
-    Collector::Late,
+/// The first build under all that a collector may be up to. What differs between builds is what they bring into a process, and that is the
+/// same whatever the collector does.
+pub(crate) const CASES: [Case; 10] = [
+    Case::Watched(Build::Default, Collector::Absent),
+    Case::Watched(Build::Default, Collector::Listens),
+    Case::Watched(Build::Default, Collector::Dies),
+    Case::Watched(Build::Default, Collector::Stuck),
+    Case::Watched(Build::Default, Collector::HangsUp),
+    Case::Watched(Build::Default, Collector::Late),
+    Case::Watched(Build::Packaged, Collector::Listens),
+    Case::Watched(Build::Packaged, Collector::Absent),
+    Case::Disabled(Build::Default),
+    Case::Disabled(Build::Packaged),
 ];
 
 pub(crate) const NOTHING: [PathBuf; 0] = [];
+
+/// Where a program writes its figures (`figures.h`).
+const FIGURES: &str = "HAZARD_FIGURES";
 
 pub(crate) struct Hazard {
     pub(crate) place: Place,
@@ -52,11 +50,16 @@ pub(crate) struct Hazard {
     pub(crate) arguments: Vec<PathBuf>,
     /// Preloads of somebody else's, before and after the hook.
     pub(crate) others: (Option<PathBuf>, Option<PathBuf>),
-    pub(crate) code: i32,
+    /// Only where nothing of the hook may be there: the program looks for that.
+    only_disabled: bool,
+    code: i32,
+    signal: Option<i32>,
+    /// Figures of the program's, and how much more each may be with the hook.
+    allowed: Vec<(&'static str, i64)>,
 }
 
 impl Hazard {
-    /// A program of `hazards/` that ends with this exit code by itself.
+    /// A program of `hazards/` that finds the stand-ins at run time, and ends with this exit code by itself.
     pub(crate) fn new(name: &str, code: i32) -> Self {
         let place = Place::new();
         Self::of(place.hazard(name), place, code)
@@ -64,39 +67,109 @@ impl Hazard {
 
     /// A script of `hazards/`.
     pub(crate) fn script(name: &str) -> Self {
-        Self::of("python3".into(), Place::new(), 0).with(built::source("hazards").join(name))
+        Self::script_that_ends(name, 0)
+    }
+
+    /// The same with another exit code.
+    pub(crate) fn script_that_ends(name: &str, code: i32) -> Self {
+        Self::of("python3".into(), Place::new(), code).with(built::source("hazards").join(name))
+    }
+
+    /// A program of `hazards/` that is linked against the stand-ins in C, of which each is there once.
+    pub(crate) fn linked(source: &str, code: i32) -> Self {
+        Self::linked_with(source, &[], code)
+    }
+
+    /// The same, with flags of the linker's.
+    pub(crate) fn linked_with(source: &str, flags: &[&str], code: i32) -> Self {
+        let place = Place::bare();
+        stand_in::all(&place);
+        let hazard = Self::of(place.path("program"), place, code);
+        hazard.compile(source, "program", &[flags, &stand_in::LINKED].concat());
+        hazard
+    }
+
+    /// A program of `hazards/` in a place without any library.
+    pub(crate) fn bare(source: &str, code: i32) -> Self {
+        let hazard = Self::bare_and_uncompiled(code);
+        hazard.compile(source, "program", &[]);
+        hazard
+    }
+
+    /// The same, of which the program is yet to be put in its place, as `program`.
+    pub(crate) fn bare_and_uncompiled(code: i32) -> Self {
+        let place = Place::bare();
+        Self::of(place.path("program"), place, code)
     }
 
     pub(crate) fn of(program: PathBuf, place: Place, code: i32) -> Self {
-        Self { program, place, arguments: Vec::new(), others: (None, None), code }
+        Self {
+            program,
+            place,
+            arguments: Vec::new(),
+            others: (None, None),
+            only_disabled: false,
+            code,
+            signal: None,
+            allowed: Vec::new(),
+        }
     }
 
-    pub(crate) fn with(mut self, argument: PathBuf) -> Self {
-        self.arguments.push(argument);
+    /// Compiles a source of `hazards/` to a file of this place.
+    #[track_caller]
+    pub(crate) fn compile(&self, source: &str, to: &str, flags: &[&str]) -> PathBuf {
+        let to = self.place.path(to);
+        let lib = self.place.path("lib").display().to_string();
+        // Where the linker finds what a library it links needs itself.
+        let (libraries, theirs) = (format!("-L{lib}"), format!("-Wl,-rpath-link,{lib}"));
+        built::compile(&format!("hazards/{source}"), &to, &[&[&*libraries, &*theirs], flags].concat());
+        to
+    }
+
+    pub(crate) fn with(mut self, argument: impl Into<PathBuf>) -> Self {
+        self.arguments.push(argument.into());
         self
     }
 
-    /// Runs it unwatched, then watched under every collector, and finds no difference. Gives what the one that listens
-    /// has heard.
+    /// It ends by this signal.
+    pub(crate) fn by(mut self, signal: i32) -> Self {
+        self.signal = Some(signal);
+        self
+    }
+
+    /// A figure of the program's may be so much more with the hook.
+    pub(crate) fn allows(mut self, figure: &'static str, more: i64) -> Self {
+        self.allowed.push((figure, more));
+        self
+    }
+
+    pub(crate) fn only_disabled(mut self) -> Self {
+        self.only_disabled = true;
+        self
+    }
+
+    /// Runs it unwatched, then watched in every case, and finds no difference. Gives what the collector that listens has heard of the
+    /// first build.
     #[track_caller]
     pub(crate) fn is_harmless(&self) -> Vec<Speaker> {
-        let mut command = self.place.command(&self.program);
-        let others: Vec<_> = [&self.others.0, &self.others.1].into_iter().flatten().collect();
-        if !others.is_empty() {
-            command.env("LD_PRELOAD", others[0]);
-        }
-        let alone = run(command.args(&self.arguments));
-        assert_eq!(alone.status.code(), Some(self.code), "by itself it should not fail: {alone:?}");
-        assert_eq!(self.place.leftovers(), NOTHING);
-        let mut heard = Vec::new();
-        for collector in ALL {
-            let (watched, said) = self.watched_under(collector);
-            assert_eq!(watched, alone, "collector: {collector:?}");
-            assert_eq!(self.place.leftovers(), NOTHING, "collector: {collector:?}");
-            if collector == Collector::Listens {
+        let alone = self.alone();
+        let (mut heard, mut differences) = (Vec::new(), Vec::new());
+        for case in self.cases() {
+            let Some((end, said)) = self.watched(case) else {
+                eprintln!("SKIPPED: {case}: that build of the hook is not there (make packaged-hook)");
+                continue;
+            };
+            if case == Case::Watched(Build::Default, Collector::Listens) {
                 heard = said;
             }
+            let never_ended = end.outcome.is_none();
+            differences.extend(self.differences(case, &alone, &end));
+            // The next one would take as long.
+            if never_ended {
+                break;
+            }
         }
+        assert!(differences.is_empty(), "alone: {alone}\n{}", differences.join("\n"));
         heard
     }
 
@@ -107,80 +180,91 @@ impl Hazard {
         let mut heard = self.is_harmless();
         until("a run of which everything is heard", || {
             if heard.is_empty() || !heard.iter().all(|speaker| speaker.goodbye) {
-                heard = self.watched_under(Collector::Listens).1;
+                heard = self.watched(Case::Watched(Build::Default, Collector::Listens))?.1;
                 return None;
             }
             Some(std::mem::take(&mut heard))
         })
     }
 
+    /// It by itself.
     #[track_caller]
-    pub(crate) fn watched_under(&self, collector: Collector) -> (Outcome, Vec<Speaker>) {
-        let mut command = self.place.watched(&self.program);
-        let preloads = [self.others.0.clone(), Some(built::hook()), self.others.1.clone()];
+    pub(crate) fn alone(&self) -> End {
+        let mut command = self.place.command(&self.program);
+        let others: Vec<_> = [&self.others.0, &self.others.1].into_iter().flatten().collect();
+        if !others.is_empty() {
+            command.env("LD_PRELOAD", others[0]);
+        }
+        let end = self.end_of(&mut command, |command| (End::of(command, false), Vec::new())).0;
+        let status = end.outcome.as_ref().map(|outcome| outcome.status);
+        assert!(status.is_some_and(|status| self.expects(status)), "by itself it should not fail: {end}");
+        assert_eq!(self.place.leftovers(), NOTHING);
+        end
+    }
+
+    fn expects(&self, status: std::process::ExitStatus) -> bool {
+        use std::os::unix::process::ExitStatusExt as _;
+        match self.signal {
+            Some(signal) => status.signal() == Some(signal),
+            None => status.code() == Some(self.code),
+        }
+    }
+
+    pub(crate) fn cases(&self) -> impl Iterator<Item = Case> {
+        let only_disabled = self.only_disabled;
+        CASES.into_iter().filter(move |case| !only_disabled || matches!(case, Case::Disabled(_)))
+    }
+
+    /// Nothing if that build of the hook is not there.
+    #[track_caller]
+    pub(crate) fn watched(&self, case: Case) -> Option<(End, Vec<Speaker>)> {
+        let (Case::Watched(build, _) | Case::Disabled(build)) = case;
+        let preloads = [self.others.0.clone(), Some(built::hook_of(build)?), self.others.1.clone()];
         let preloads: Vec<_> = preloads.iter().flatten().map(|path| path.display().to_string()).collect();
+        let mut command = self.place.command(&self.program);
         command.env("LD_PRELOAD", preloads.join(":"));
-        under(collector, &self.place, command.args(&self.arguments))
-    }
-}
-
-#[track_caller]
-pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) -> (Outcome, Vec<Speaker>) {
-    let socket = place.socket();
-    match collector {
-        Collector::Absent => (run(command), Vec::new()),
-        Collector::Listens => {
-            let listener = Listener::at(&socket);
-            let outcome = run(command);
-            // What was said last may still be on its way.
-            let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
-            if outcome.status.code().is_some() && !listener.heard().is_empty() {
-                let patience = Instant::now() + Duration::from_secs(2);
-                until("a goodbye, or that there is none", || {
-                    all_said().or_else(|| (Instant::now() > patience).then_some(()))
-                });
+        Some(match case {
+            Case::Watched(_, collector) => {
+                self.end_of(&mut command, |command| under(collector, &self.place, command))
             }
-            (outcome, listener.heard())
+            Case::Disabled(_) => {
+                command.env("XPU_TOP_DISABLE", "1");
+                self.end_of(&mut command, |command| (End::of(command, true), Vec::new()))
+            }
+        })
+    }
+
+    fn end_of(
+        &self,
+        command: &mut Command,
+        run: impl FnOnce(&mut Command) -> (End, Vec<Speaker>),
+    ) -> (End, Vec<Speaker>) {
+        let figures = self.place.path("figures");
+        let _ = std::fs::remove_file(&figures);
+        let (mut end, said) = run(command.args(&self.arguments).env(FIGURES, &figures));
+        end.take_figures(&figures);
+        (end, said)
+    }
+
+    /// What is not as it is alone, a line each.
+    pub(crate) fn differences(&self, case: Case, alone: &End, watched: &End) -> Vec<String> {
+        let mut all = watched.differences_from(alone, &self.allowed);
+        let leftovers = self.place.leftovers();
+        if leftovers != NOTHING {
+            all.push(format!("left behind: {leftovers:?}"));
         }
-        Collector::Dies => {
-            let _listener = Listener::that(AtFirstWord::Dies, &socket);
-            (run(command), Vec::new())
+        if matches!(case, Case::Disabled(_)) && watched.hook_threads > 0 {
+            all.push(format!("{} threads of the hook's", watched.hook_threads));
         }
-        Collector::Stuck | Collector::HangsUp => {
-            let (listener, over) = (UnixListener::bind(&socket).unwrap(), Arc::new(AtomicBool::new(false)));
-            listener.set_nonblocking(true).unwrap();
-            let answering = thread::spawn({
-                let over = Arc::clone(&over);
-                move || answer_badly(&listener, collector, &over)
-            });
-            let outcome = run(command);
-            over.store(true, Relaxed);
-            answering.join().unwrap();
-            std::fs::remove_file(socket).unwrap();
-            (outcome, Vec::new())
-        }
-        Collector::Late => {
-            let mut program = Program::start(command);
-            until("the hook's thread, or the end of the program", || {
-                (program.hook_threads() > 0 || !program.is_running()).then_some(())
-            });
-            let _listener = Listener::at(&socket);
-            (program.end(), Vec::new())
-        }
+        all.into_iter().map(|difference| format!("{case}: {difference}")).collect()
     }
 }
 
-fn answer_badly(listener: &UnixListener, collector: Collector, over: &AtomicBool) {
-    let mut kept = Vec::new();
-    while !over.load(Relaxed) {
-        let Ok((mut connection, _)) = listener.accept() else {
-            thread::sleep(Duration::from_millis(2));
-            continue;
-        };
-        if collector == Collector::Stuck {
-            kept.push(connection);
-        } else {
-            let _ = connection.read(&mut [0; 8]);
+impl fmt::Display for Case {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Watched(build, collector) => write!(to, "{build:?} build, collector {collector:?}"),
+            Self::Disabled(build) => write!(to, "{build:?} build, disabled"),
         }
     }
 }

@@ -21,10 +21,40 @@ pub const STAND_INS: [(&str, &str); 7] = [
     ("libsimgpu_cupti.so", "libcupti.so.13"),
 ];
 
+/// A build of the hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// For this machine, by its own linker and against its own C library.
+    Default,
+    /// As it is in the packages: by zig, against an old C library.
+    Packaged,
+}
+
+/// What makes the hook of the packages.
+const PACKAGING: &str = "make packaged-hook";
+
 /// The path of `libxpu_hook.so`.
 #[track_caller]
 pub fn hook() -> PathBuf {
     artifact("libxpu_hook.so")
+}
+
+/// The path of this build of it. On a developer's machine that of the packages may not be there.
+///
+/// # Panics
+/// If CI has not built it, or it is older than its sources.
+#[track_caller]
+pub fn hook_of(build: Build) -> Option<PathBuf> {
+    if build == Build::Default {
+        return Some(hook());
+    }
+    let target = directory().parent().expect("a profile is in a target directory").to_owned();
+    let path = target.join("x86_64-unknown-linux-gnu/release/libxpu_hook.so");
+    if path.exists() {
+        return Some(fresh(path, PACKAGING));
+    }
+    assert!(env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is not there: {PACKAGING}", path.display());
+    None
 }
 
 /// A library or program of the workspace.
@@ -33,13 +63,17 @@ pub fn hook() -> PathBuf {
 /// If it is missing or older than its sources: a test of an old build says nothing.
 #[track_caller]
 pub fn artifact(name: &str) -> PathBuf {
-    let path = directory().join(name);
-    let Some(built) = modified(&path) else { panic!("{} is not there: {REMEDY}", path.display()) };
-    let stem = name.strip_suffix(".so").unwrap_or(name);
-    let sources = fs::read_to_string(path.with_file_name(format!("{stem}.d"))).unwrap_or_default();
+    fresh(directory().join(name), REMEDY)
+}
+
+#[track_caller]
+fn fresh(path: PathBuf, remedy: &str) -> PathBuf {
+    let Some(built) = modified(&path) else { panic!("{} is not there: {remedy}", path.display()) };
+    let sources = fs::read_to_string(path.with_extension("d")).unwrap_or_default();
     let sources = sources.split_once(": ").map_or("", |(_, sources)| sources);
     for source in sources.split_whitespace() {
-        assert!(modified(Path::new(source)) <= Some(built), "{name} is older than {source}: {REMEDY}");
+        let is_old = modified(Path::new(source)) > Some(built);
+        assert!(!is_old, "{} is older than {source}: {remedy}", path.display());
     }
     path
 }
@@ -59,13 +93,13 @@ pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Compiles a C source of `tests/` to `to`.
+/// Compiles a C or C++ source of `tests/` to `to`.
 ///
 /// # Panics
 /// If the compiler does not like it.
 #[track_caller]
 pub fn compile(name: &str, to: &Path, flags: &[&str]) {
-    let mut command = Command::new("cc");
+    let mut command = Command::new(if name.ends_with(".cpp") { "c++" } else { "cc" });
     command
         .args(["-Wall", "-Wextra", "-O1", "-o"])
         .args([to, &source(name)])

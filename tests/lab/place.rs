@@ -35,14 +35,24 @@ impl Place {
     /// If they are not built, or the disk does not take it.
     #[track_caller]
     pub fn new() -> Self {
+        let place = Self::bare();
+        for (library, soname) in built::STAND_INS {
+            symlink(built::artifact(library), place.path("lib").join(soname))
+                .expect("a link in a fresh folder");
+        }
+        place
+    }
+
+    /// One with no library in it.
+    ///
+    /// # Panics
+    /// If the disk does not take it.
+    #[track_caller]
+    pub fn bare() -> Self {
         let place =
             Self { dir: tempfile::Builder::new().prefix("xpu-top-").tempdir().expect("a temporary folder") };
         for name in ["lib", "run", "shm"] {
             fs::create_dir(place.path(name)).expect("a folder in a fresh folder");
-        }
-        for (library, soname) in built::STAND_INS {
-            symlink(built::artifact(library), place.path("lib").join(soname))
-                .expect("a link in a fresh folder");
         }
         place
     }

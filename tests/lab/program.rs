@@ -78,10 +78,23 @@ impl Program {
     /// # Panics
     /// If it does not end before the deadline.
     #[track_caller]
-    pub fn end(mut self) -> Outcome {
+    pub fn end(self) -> Outcome {
+        self.end_watched(|_| ()).unwrap_or_else(|| panic!("waited {DEADLINE:?} for a program to end"))
+    }
+
+    /// The same, with a look at it every now and then; nothing if it does not end before the deadline.
+    pub fn end_watched(mut self, mut look: impl FnMut(&Self)) -> Option<Outcome> {
         drop(self.child.stdin.take());
-        let status = until("a program to end", || self.child.try_wait().expect("it is this process's child"));
-        Outcome { stdout: read(&mut self.stdout), stderr: read(&mut self.stderr), status }
+        let begun = Instant::now();
+        while begun.elapsed() < DEADLINE {
+            if let Some(status) = self.child.try_wait().expect("it is this process's child") {
+                let (stdout, stderr) = (read(&mut self.stdout), read(&mut self.stderr));
+                return Some(Outcome { stdout, stderr, status });
+            }
+            look(&self);
+            thread::sleep(LOOK_EVERY);
+        }
+        None
     }
 
     /// Sends a signal by its name: `STOP`, `KILL`.
@@ -96,6 +109,13 @@ impl Program {
     /// The kernel's letter for what it does: `R`, `S`, `T` for stopped.
     pub fn state(&self) -> Option<char> {
         stat(&Path::new("/proc").join(self.pid().to_string()))?.chars().next()
+    }
+
+    /// The most memory it has had at once so far, in KiB (`VmHWM`).
+    pub fn peak_kib(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.split_whitespace().next()?.parse().ok()
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -1,0 +1,19 @@
+//! What takes time: with the hook it may take so much more. Not among the tests, for the machine must be idle: `make bench`.
+
+use crate::hazard::Hazard;
+
+/// A fault that the program mends.
+const FAULT_NS: i64 = 1000;
+
+/// A launch in the last of 200 threads.
+const LAUNCH_NS: i64 = 100;
+
+harmless! {
+    #[ignore = "times: make bench"]
+    a_fault_that_is_mended_takes_no_longer: Hazard::linked("mends_faults.c", 0)
+        .allows("ns a fault", FAULT_NS)
+        .allows("ns a fault, 20,000 mappings", FAULT_NS);
+    #[ignore = "times: make bench"]
+    a_launch_costs_the_same_in_many_threads:
+        Hazard::linked("many_threads_launch.c", 0).allows("ns a launch", LAUNCH_NS);
+}

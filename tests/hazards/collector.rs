@@ -1,0 +1,98 @@
+//! What a program's collector may be up to, made so.
+
+use std::{
+    io::Read as _,
+    os::unix::net::UnixListener,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_tests::{
+    listener::{AtFirstWord, Listener, Speaker},
+    place::Place,
+    program::{Program, until},
+};
+
+use crate::end::End;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collector {
+    Absent,
+    Listens,
+    /// Goes away at the first thing it is told, and takes its socket along.
+    Dies,
+    /// Takes connections and never reads from them, as one that is stopped does.
+    Stuck,
+    /// Goes away in the middle of a connection's first words.
+    HangsUp,
+    /// Is there only after the hook has started to look for it.
+    Late,
+}
+
+/// Runs it meanwhile, and gives what was heard where somebody listened.
+#[track_caller]
+pub(crate) fn under(collector: Collector, place: &Place, command: &mut Command) -> (End, Vec<Speaker>) {
+    let socket = place.socket();
+    match collector {
+        Collector::Absent => (End::of(command, false), Vec::new()),
+        Collector::Listens => {
+            let listener = Listener::at(&socket);
+            let end = End::of(command, false);
+            // What was said last may still be on its way.
+            let all_said = || listener.heard().iter().all(|speaker| speaker.goodbye).then_some(());
+            let has_exited = end.outcome.as_ref().is_some_and(|outcome| outcome.status.code().is_some());
+            if has_exited && !listener.heard().is_empty() {
+                let patience = Instant::now() + Duration::from_secs(2);
+                until("a goodbye, or that there is none", || {
+                    all_said().or_else(|| (Instant::now() > patience).then_some(()))
+                });
+            }
+            (end, listener.heard())
+        }
+        Collector::Dies => {
+            let _listener = Listener::that(AtFirstWord::Dies, &socket);
+            (End::of(command, false), Vec::new())
+        }
+        Collector::Stuck | Collector::HangsUp => {
+            let (listener, over) = (UnixListener::bind(&socket).unwrap(), Arc::new(AtomicBool::new(false)));
+            listener.set_nonblocking(true).unwrap();
+            let answering = thread::spawn({
+                let over = Arc::clone(&over);
+                move || answer_badly(&listener, collector, &over)
+            });
+            let end = End::of(command, false);
+            over.store(true, Relaxed);
+            answering.join().unwrap();
+            std::fs::remove_file(socket).unwrap();
+            (end, Vec::new())
+        }
+        Collector::Late => {
+            let mut program = Program::start(command);
+            until("the hook's thread, or the end of the program", || {
+                (program.hook_threads() > 0 || !program.is_running()).then_some(())
+            });
+            let _listener = Listener::at(&socket);
+            (End::of_program(program, false), Vec::new())
+        }
+    }
+}
+
+fn answer_badly(listener: &UnixListener, collector: Collector, over: &AtomicBool) {
+    let mut kept = Vec::new();
+    while !over.load(Relaxed) {
+        let Ok((mut connection, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        if collector == Collector::Stuck {
+            kept.push(connection);
+        } else {
+            let _ = connection.read(&mut [0; 8]);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What the collector hears of programs that are left as they are.
+
+use xpu_shared::frame::Launches;
+use xpu_tests::{built, listener::Speaker};
+
+use crate::{hazard::Hazard, stand_in::LINKED};
+
+fn sum(heard: &[Speaker], of: impl Fn(&Launches) -> u64) -> u64 {
+    heard.iter().map(|speaker| of(&speaker.launches())).sum()
+}
+
+#[test]
+fn a_plain_program_is_left_as_it_is() {
+    let heard = Hazard::new("plain_gemm", 7).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 500);
+    assert_eq!(heard.len(), 1);
+}
+
+#[test]
+fn another_preload_sees_every_call_before_the_hook_or_behind_it() {
+    for is_first in [true, false] {
+        let mut hazard = Hazard::new("second_preload", 0);
+        let other = hazard.place.path("libcounter.so");
+        built::compile("hazards/libcounter.c", &other, &["-shared", "-fPIC"]);
+        hazard.others = if is_first { (Some(other), None) } else { (None, Some(other)) };
+        let heard = hazard.is_harmless_and_heard();
+        assert_eq!(sum(&heard, |launches| launches.gemms), 100, "first: {is_first}");
+        assert_eq!(sum(&heard, |launches| launches.kernels), 70, "first: {is_first}");
+        assert_eq!(sum(&heard, |launches| launches.collectives), 30, "first: {is_first}");
+    }
+}
+
+#[test]
+fn streams_that_come_and_go_are_all_observed() {
+    let heard = Hazard::new("streams_come_and_go", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 5000);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 5000);
+}
+
+#[test]
+fn calls_at_exit_go_through() {
+    let heard = Hazard::new("atexit_calls", 6).is_harmless_and_heard();
+    assert!(sum(&heard, |launches| launches.gemms) >= 20);
+}
+
+#[test]
+fn libraries_opened_locally_are_found() {
+    let hazard = Hazard::new("dlopen_local", 0);
+    let caller =
+        hazard.compile("libcaller.c", "libcaller.so", &[&["-shared", "-fPIC"][..], &LINKED].concat());
+    let heard = hazard.with(caller).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 100);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 4, "ncclBcast counts once");
+}
+
+#[test]
+fn no_context_is_made_on_another_ranks_device() {
+    let heard = Hazard::new("foreign_context", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 150);
+}
+
+#[test]
+fn errors_pass_through() {
+    let heard = Hazard::new("error_passes_through", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 901, "what the library refused was not launched");
+}
+
+#[test]
+fn a_capture_in_progress_is_not_spoilt() {
+    let heard = Hazard::new("capture_in_progress", 0).is_harmless_and_heard();
+    assert_eq!(
+        sum(&heard, |launches| launches.gemms),
+        3 * (2000 + 3 * 200),
+        "three launches of what was captured"
+    );
+    assert_eq!(sum(&heard, |launches| launches.captured), 3 * 200);
+    assert_eq!(sum(&heard, |launches| launches.graphs), 9);
+}
+
+#[test]
+fn captures_that_fail_are_the_programs_own() {
+    let heard = Hazard::new("captures_that_fail", 0).is_harmless();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 4 + 3 * 10, "what was captured in vain never ran");
+    assert_eq!(sum(&heard, |launches| launches.kernels), 3);
+    assert_eq!(sum(&heard, |launches| launches.graphs), 3);
+    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    assert_eq!(blind[..], [""; 0], "a free that was refused freed nothing");
+}
+
+#[test]
+fn ranks_forked_before_any_call_are_two() {
+    let heard = Hazard::new("two_ranks", 0).is_harmless_and_heard();
+    assert_eq!(heard.len(), 2);
+    for rank in &heard {
+        assert_eq!(rank.launches().collectives, 50 + 2 + 1 + 1);
+        assert_eq!(rank.launches().point_to_point, 50 * 12 + 50);
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_are_observed_or_counted_as_not() {
+    let heard = Hazard::new("threads_come_and_go", 0).is_harmless_and_heard();
+    let unobserved =
+        heard.iter().filter_map(|speaker| Some(speaker.summaries.last()?.hook.dropped_records)).sum::<u64>();
+    let observed = sum(&heard, |launches| launches.gemms + launches.kernels);
+    // Each thread makes other calls too, which may be among those that found no lane.
+    assert!(observed <= 20_000 && observed + unobserved >= 20_000, "{observed} and {unobserved}");
+}
+
+#[test]
+fn faults_that_the_program_recovers_from_stay_its_own() {
+    let heard = Hazard::new("recovers_from_faults", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 3);
+}
+
+#[test]
+fn the_switch_may_be_thrown_at_any_moment() {
+    let heard = Hazard::new("switched_while_used", 0).is_harmless_and_heard();
+    assert!(sum(&heard, |launches| launches.gemms) > 0);
+}
+
+#[test]
+fn calls_by_a_handle_are_unseen_and_said_to_be() {
+    let heard = Hazard::new("by_handle", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 50);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 0);
+    let blind = &heard[0].summaries.last().unwrap().hook.blind;
+    assert_eq!(blind[..], ["100 NCCL calls on communicators whose making was not seen"]);
+}
+
+#[test]
+fn handles_are_not_looked_for_where_the_program_has_nothing_any_more() {
+    let heard = Hazard::new("places_that_go", 0).is_harmless_and_heard();
+    // Of each round the first; what was made behind the back, and its place gone, may be unknown.
+    let collectives = sum(&heard, |launches| launches.collectives);
+    assert!((50..=100).contains(&collectives), "{collectives}");
+}
+
+#[test]
+fn communicators_that_are_refused_are_refused() {
+    let heard = Hazard::new("refused_communicators", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.collectives), 1);
+    assert!(heard[0].summaries.last().unwrap().hook.blind[0].ends_with("whose making was not seen"));
+}
+
+#[test]
+fn fork_child_starts_clean() {
+    let heard = Hazard::new("fork_child_uses_gpu_not", 0).is_harmless_and_heard();
+    assert_eq!(heard.len(), 1, "the children did nothing worth saying");
+    assert_eq!(sum(&heard, |launches| launches.gemms), 251);
+}
+
+#[test]
+fn forked_workers_that_use_the_gpu_each_have_their_own_observer() {
+    let heard = Hazard::new("fork_child_uses_gpu", 0).is_harmless_and_heard();
+    let mut gemms: Vec<_> = heard.iter().map(|speaker| speaker.launches().gemms).collect();
+    gemms.sort_unstable();
+    // What the fourth child tried was refused.
+    assert_eq!(gemms.split_off(gemms.len() - 4), [50, 50, 50, 100]);
+    assert!(gemms.iter().all(|&gemms| gemms == 0), "{gemms:?}");
+}
+
+#[test]
+fn data_loaders_of_python_are_left_alone() {
+    let heard = Hazard::script("data_loaders.py").is_harmless_and_heard();
+    let mut gemms: Vec<_> = heard.iter().map(|speaker| speaker.launches().gemms).collect();
+    gemms.sort_unstable();
+    assert_eq!(gemms, [40, 40, 40, 10 + 3 * 40 + 3 * 40 + 3], "only who uses the GPU has something to say");
+}

@@ -1,0 +1,13 @@
+/* Clears its environment before it uses the GPU, as programs do that change their user: no variable says where anything is. Exit code 0. */
+#define _GNU_SOURCE
+#include "calls.h"
+#include <dlfcn.h>
+
+extern char **environ;
+
+int main(void) {
+    clearenv();
+    CHECK(use_everything());
+    printf("variables: %s\n", environ && environ[0] ? environ[0] : "none");
+    return 0;
+}

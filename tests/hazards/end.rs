@@ -1,0 +1,131 @@
+//! How a program ended, what it measured of itself, and what that differs in from another end of it.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use xpu_tests::program::{Outcome, Program};
+
+#[derive(Debug)]
+pub(crate) struct End {
+    /// Nothing if it did not end.
+    pub(crate) outcome: Option<Outcome>,
+    /// What it measured of itself (`figures.h`).
+    pub(crate) figures: BTreeMap<String, i64>,
+    pub(crate) took: Duration,
+    pub(crate) peak_kib: u64,
+    /// The most threads of the hook's that were seen, if they were looked for.
+    pub(crate) hook_threads: usize,
+}
+
+impl End {
+    pub(crate) fn of(command: &mut Command, looks_for_threads: bool) -> Self {
+        Self::of_program(Program::start(command), looks_for_threads)
+    }
+
+    pub(crate) fn of_program(program: Program, looks_for_threads: bool) -> Self {
+        let (begun, mut peak_kib, mut hook_threads) = (Instant::now(), 0, 0);
+        let outcome = program.end_watched(|program| {
+            peak_kib = program.peak_kib().unwrap_or(0).max(peak_kib);
+            if looks_for_threads {
+                hook_threads = program.hook_threads().max(hook_threads);
+            }
+        });
+        Self { outcome, figures: BTreeMap::new(), took: begun.elapsed(), peak_kib, hook_threads }
+    }
+
+    /// Reads them from where the program wrote them.
+    pub(crate) fn take_figures(&mut self, from: &Path) {
+        let text = fs::read_to_string(from).unwrap_or_default();
+        let read = |line: &str| {
+            let (name, number) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), number.parse().ok()?))
+        };
+        self.figures = text.lines().filter_map(read).collect();
+    }
+
+    /// A line for each thing that is not as in `alone`.
+    pub(crate) fn differences_from(&self, alone: &Self, allowed: &[(&str, i64)]) -> Vec<String> {
+        let Some(outcome) = &self.outcome else { return vec!["it did not end".to_owned()] };
+        let Some(expected) = &alone.outcome else { return Vec::new() };
+        let mut all = Vec::new();
+        if outcome.status != expected.status {
+            all.push(format!("{}, not {}", outcome.status, expected.status));
+        }
+        for (what, said, expected) in
+            [("stdout", &outcome.stdout, &expected.stdout), ("stderr", &outcome.stderr, &expected.stderr)]
+        {
+            if said != expected {
+                all.push(format!("{what}: {}", first_difference(said, expected)));
+            }
+        }
+        for &(name, more) in allowed {
+            let (Some(&watched), Some(&alone)) = (self.figures.get(name), alone.figures.get(name)) else {
+                all.push(format!("{name}: not measured"));
+                continue;
+            };
+            if watched > alone + more {
+                all.push(format!("{name}: {watched}, alone {alone}, allowed {more} more"));
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(outcome) = &self.outcome else { return write!(to, "it did not end") };
+        write!(to, "{}, stdout {:?}, stderr {:?}", outcome.status, outcome.stdout, outcome.stderr)?;
+        if self.figures.is_empty() { Ok(()) } else { write!(to, ", {:?}", self.figures) }
+    }
+}
+
+/// The first line that differs.
+fn first_difference(said: &str, expected: &str) -> String {
+    let (mut said, mut expected) = (said.lines(), expected.lines());
+    loop {
+        match (said.next(), expected.next()) {
+            (Some(one), Some(other)) if one == other => {}
+            (None, None) => return "the end of its last line".to_owned(),
+            (one, other) => return format!("{:?}, not {:?}", one.unwrap_or(""), other.unwrap_or("")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(script: &str) -> End {
+        End::of(Command::new("sh").args(["-c", script]), false)
+    }
+
+    #[test]
+    fn every_difference_is_told() {
+        let alone = end("echo one; echo two");
+        assert!(end("echo one; echo two").differences_from(&alone, &[]).is_empty());
+        assert_eq!(
+            end("echo one; echo three; echo four >&2; exit 3").differences_from(&alone, &[]),
+            [
+                "exit status: 3, not exit status: 0",
+                r#"stdout: "three", not "two""#,
+                r#"stderr: "four", not """#
+            ]
+        );
+        assert_eq!(end("kill -9 $$").differences_from(&alone, &[]).len(), 2);
+    }
+
+    #[test]
+    fn figures_may_be_as_much_more_as_is_allowed() {
+        let (mut alone, mut watched) = (end(":"), end(":"));
+        assert_eq!(watched.differences_from(&alone, &[("bytes", 10)]), ["bytes: not measured"]);
+        alone.figures.insert("bytes".to_owned(), 5);
+        watched.figures.insert("bytes".to_owned(), 15);
+        assert!(watched.differences_from(&alone, &[("bytes", 10)]).is_empty());
+        assert_eq!(watched.differences_from(&alone, &[("bytes", 9)]), ["bytes: 15, alone 5, allowed 9 more"]);
+    }
+}

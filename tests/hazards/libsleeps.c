@@ -1,0 +1,11 @@
+/* A library whose constructor waits until it is told to go on, and so holds the loader's lock; it asks the program for the function by which it
+ * is told. For exit_beside_loader.c and exit_while_importing.py. */
+#include <poll.h>
+#include <stddef.h>
+
+void loading_has_begun(void) __attribute__((weak));
+
+__attribute__((constructor)) static void constructed(void) {
+    if (loading_has_begun) loading_has_begun();
+    poll(NULL, 0, -1);
+}

@@ -1,0 +1,72 @@
+/* A library that uses the CUDA runtime it is linked against, as torch and CuPy each do theirs; for opens.c and two_runtimes.c.
+ *
+ * RUN: the name of its function. BY_POINTER: it asks dlsym for what it calls, as libraries do that want to do without. IN_CONSTRUCTOR,
+ * IN_THREAD, IN_DESTRUCTOR: it makes its first, or its last, calls there too. */
+#define _GNU_SOURCE
+#include "standins/cuda.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef BY_POINTER
+#define OWN(name) ((__typeof__(&name))dlsym(RTLD_DEFAULT, #name))
+#else
+#define OWN(name) name
+#endif
+
+/* A hundred times the number of the call that failed, and its answer; 0 if all went well. */
+static int use(void) {
+    const dim3_t one = {1, 1, 1};
+    void *stream, *event, *memory;
+    int code;
+    if ((code = OWN(cudaSetDevice)(0))) return 100 + code;
+    if ((code = OWN(cudaMalloc)(&memory, 64))) return 200 + code;
+    if ((code = OWN(cudaStreamCreateWithFlags)(&stream, 1))) return 300 + code;
+    if ((code = OWN(cudaEventCreateWithFlags)(&event, 0))) return 400 + code;
+    if ((code = OWN(cudaLaunchKernel)(OWN(standin_kernel)(), one, one, NULL, 0, stream))) return 500 + code;
+    if ((code = OWN(cudaMemcpyAsync)(memory, memory, 0, 3, stream))) return 600 + code;
+    if ((code = OWN(cudaEventRecord)(event, stream))) return 700 + code;
+    if ((code = OWN(cudaStreamWaitEvent)(stream, event, 0))) return 800 + code;
+    if ((code = OWN(cudaStreamSynchronize)(stream))) return 900 + code;
+    if ((code = OWN(cudaEventSynchronize)(event))) return 1000 + code;
+    if ((code = OWN(cudaEventDestroy)(event))) return 1100 + code;
+    if ((code = OWN(cudaStreamDestroy)(stream))) return 1200 + code;
+    if ((code = OWN(cudaFree)(memory))) return 1300 + code;
+    if ((code = OWN(cudaDeviceSynchronize)())) return 1400 + code;
+    return 0;
+}
+
+/* Its runtime's number, and how it went. */
+int RUN(char *text, size_t bytes) { return snprintf(text, bytes, "runtime %d, answer %d", OWN(standin_answers_from)(), use()); }
+
+#if defined(IN_CONSTRUCTOR) || defined(IN_DESTRUCTOR)
+static void say(const char *what) {
+    char text[64];
+    snprintf(text, sizeof text, "%s: %d\n", what, use());
+    if (write(1, text, strlen(text)) < 0) _exit(99);
+}
+#endif
+
+#ifdef IN_CONSTRUCTOR
+#ifdef IN_THREAD
+static void *run(void *unused) {
+    say("in a thread of the constructor's");
+    return unused;
+}
+#endif
+
+__attribute__((constructor)) static void constructed(void) {
+#ifdef IN_THREAD
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run, NULL) == 0) pthread_join(thread, NULL);
+#else
+    say("in the constructor");
+#endif
+}
+#endif
+
+#ifdef IN_DESTRUCTOR
+__attribute__((destructor)) static void destroyed(void) { say("in the destructor"); }
+#endif

@@ -1,0 +1,60 @@
+//! The loader: what is found, and by whom, with one more library in the process.
+
+use xpu_tests::place::Place;
+
+use crate::hazard::Hazard;
+
+/// A C++ runtime of the program's own, which has this version of symbols and no other. `flags` link against it, and find it.
+fn own_cxx(hazard: &Hazard, version: &str) -> [String; 3] {
+    let folder = hazard.place.path("own");
+    std::fs::create_dir(&folder).unwrap();
+    let script = hazard.place.path("own/versions");
+    std::fs::write(&script, format!("{version} {{ global: which_cxx; local: *; }};\n")).unwrap();
+    let versions = format!("-Wl,--version-script={}", script.display());
+    let flags = ["-shared", "-fPIC", "-Wl,-soname,libstdc++.so.6", &versions];
+    let library = hazard.compile("standins/cxx.c", "own/libstdc++.so.6", &flags);
+    let path = format!("-Wl,-rpath,{}", folder.display());
+    [library.display().to_string(), path, "-Wl,--disable-new-dtags".to_owned()]
+}
+
+/// No real one has this yet.
+fn newer_library() -> Hazard {
+    let hazard = Hazard::linked("needs_cxx.c", 0);
+    let own = own_cxx(&hazard, "GLIBCXX_9.9.9");
+    let own: Vec<_> = own.iter().map(String::as_str).collect();
+    let library =
+        hazard.compile("libneeds_cxx.c", "libneeds.so", &[&["-shared", "-fPIC"], &own[..]].concat());
+    hazard.with(library)
+}
+
+/// What others need of a real one it does not have.
+fn older_program() -> Hazard {
+    let hazard = Hazard::linked("starts_with_cxx.c", 0);
+    let own = own_cxx(&hazard, "GLIBCXX_1.0");
+    let own: Vec<_> = own.iter().map(String::as_str).collect();
+    hazard.compile("starts_with_cxx.c", "program", &[&own[..], &crate::stand_in::LINKED].concat());
+    hazard
+}
+
+fn static_program() -> Hazard {
+    let hazard = Hazard::bare_and_uncompiled(6);
+    hazard.compile("static_program.c", "program", &["-static"]);
+    hazard
+}
+
+/// By `env -i`: of the variables nothing is left when the program starts.
+fn without_environment() -> Hazard {
+    let place = Place::new();
+    let program = place.hazard("no_cuda");
+    Hazard::of("env".into(), place, 0).with("-i").with(program)
+}
+
+harmless! {
+    a_library_that_needs_a_newer_cxx_is_loaded: newer_library();
+    a_program_with_an_older_cxx_starts: older_program();
+    errors_of_the_loader_are_the_programs: Hazard::linked("keeps_dlerror.c", 0);
+    errno_is_the_programs: Hazard::linked("keeps_errno.c", 0);
+    a_static_program_is_left_alone: static_program();
+    a_program_with_no_environment_is_left_alone: without_environment();
+    an_environment_may_be_cleared: Hazard::linked("empty_environment.c", 0);
+}

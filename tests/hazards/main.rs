@@ -1,0 +1,40 @@
+//! One test per danger: a program behaves the same with the hook in front as without, whichever build of it, whatever its collector does,
+//! and when it is told to keep out.
+//!
+//! The programs are beside this, and `README.md` says what each is about.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+/// A test for each hazard that nothing is asked of but that it is none, and the list of them for the table.
+macro_rules! harmless {
+    ($($(#[$attribute:meta])* $test:ident: $hazard:expr;)*) => {
+        $(
+            #[test]
+            $(#[$attribute])*
+            fn $test() {
+                $hazard.is_harmless();
+            }
+        )*
+
+        pub(crate) const ALL: &[$crate::table::Named] = &[$((stringify!($test), || $hazard)),*];
+    };
+}
+
+mod bench;
+mod collector;
+mod counts;
+mod descriptors;
+mod end;
+mod exits;
+mod hazard;
+mod loading;
+mod memcheck;
+mod memory;
+mod processes;
+mod runtimes;
+mod sanitizer;
+mod signals;
+mod stacks;
+mod stand_in;
+mod table;
+mod unwinding;

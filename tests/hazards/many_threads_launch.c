@@ -1,0 +1,52 @@
+/* 200 threads that all have launched and are all there; then the last one says what a launch costs it, the shortest of many rounds.
+ * Exit code 0. */
+#include "calls.h"
+#include "figures.h"
+#include <pthread.h>
+#include <time.h>
+
+enum { THREADS = 200, ROUNDS = 50, CALLS = 2000 };
+
+static pthread_barrier_t launched, over;
+
+static long nanoseconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void *launch_and_stay(void *unused) {
+    CHECK(launch());
+    pthread_barrier_wait(&launched);
+    pthread_barrier_wait(&over);
+    return unused;
+}
+
+static void *launch_last(void *unused) {
+    long best = 1L << 60;
+    CHECK(launch());
+    for (int round = 0; round < ROUNDS; round++) {
+        long begun = nanoseconds();
+        for (int i = 0; i < CALLS; i++) CHECK(launch());
+        long took = (nanoseconds() - begun) / CALLS;
+        if (took < best) best = took;
+    }
+    figure("ns a launch", best);
+    return unused;
+}
+
+int main(void) {
+    static pthread_t threads[THREADS];
+    pthread_t last;
+    pthread_barrier_init(&launched, NULL, THREADS + 1);
+    pthread_barrier_init(&over, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, launch_and_stay, NULL) != 0) return 1;
+    pthread_barrier_wait(&launched);
+    if (pthread_create(&last, NULL, launch_last, NULL) != 0) return 1;
+    pthread_join(last, NULL);
+    pthread_barrier_wait(&over);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    printf("%d threads\n", THREADS);
+    return 0;
+}

@@ -1,0 +1,30 @@
+//! The program's allocator is the program's, and its memory too.
+
+use std::path::Path;
+
+use crate::hazard::Hazard;
+
+/// Where Debian and others have them, and what brings them there.
+const ALLOCATORS: &str = "/usr/lib/x86_64-linux-gnu";
+const REMEDY: &str = "make test-programs";
+
+/// A program with this allocator linked in.
+///
+/// # Panics
+/// If it is not there.
+#[track_caller]
+fn with_allocator(library: &str) -> Hazard {
+    let flag = format!("-l:{library}");
+    assert!(Path::new(ALLOCATORS).join(library).exists(), "there is no {library}: {REMEDY}");
+    Hazard::linked_with("other_allocator.cpp", &["-Wl,--no-as-needed", &flag], 0)
+}
+
+harmless! {
+    an_operator_new_of_the_programs_own_is_its_own: Hazard::linked("own_new.cpp", 0);
+    jemalloc_stays_whole: with_allocator("libjemalloc.so.2");
+    tcmalloc_stays_whole: with_allocator("libtcmalloc.so.4");
+    a_malloc_of_one_thread_is_called_by_one: Hazard::linked("own_malloc.c", 0);
+    locked_memory_grows_little: Hazard::linked("locked_memory.c", 0).allows("locked KiB", 8 << 10);
+    little_address_space_is_taken: Hazard::linked("little_address_space.c", 0).allows("KiB taken", 16 << 10);
+    without_memory_training_goes_on: Hazard::new("few_memory", 0);
+}

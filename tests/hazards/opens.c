@@ -1,0 +1,68 @@
+/* Opens libraries that use CUDA, calls into each of them in turn, and closes them. Exit code 0.
+ *
+ * opens ROUNDS FLAGS:LIBRARY...
+ * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. n: in a namespace of its own. c: closed after each call, and opened again for the
+ * next. t: called in a thread each time. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 8 };
+
+static void *open_as(const char *how) {
+    const char *path = strchr(how, ':') + 1;
+    int flags = RTLD_NOW, own_namespace = 0;
+    for (; *how != ':'; how++) {
+        if (*how == 'g') flags |= RTLD_GLOBAL;
+        if (*how == 'd') flags |= RTLD_DEEPBIND;
+        if (*how == 'n') own_namespace = 1;
+    }
+    void *handle = own_namespace ? dlmopen(LM_ID_NEWLM, path, flags) : dlopen(path, flags);
+    if (!handle) {
+        /* Without the paths, of which one differs from run to run. */
+        const char *why = strrchr(dlerror(), ':');
+        printf("not opened%s\n", why ? why : "");
+        exit(99);
+    }
+    return handle;
+}
+
+static void *call(void *handle) {
+    static char text[128];
+    int (*run)(char *, size_t) = (int (*)(char *, size_t))dlsym(handle, "user_run");
+    run(text, sizeof text);
+    return text;
+}
+
+int main(int argc, char **argv) {
+    void *handles[MOST] = {NULL};
+    setvbuf(stdout, NULL, _IONBF, 0);
+    if (argc < 3 || argc - 2 > MOST) return 64;
+    for (int round = 0; round < atoi(argv[1]); round++)
+        for (int i = 0; i < argc - 2; i++) {
+            const char *how = argv[i + 2], *path = strchr(how, ':');
+            void *text = NULL;
+            if (!handles[i]) handles[i] = open_as(how);
+            if (memchr(how, 't', path - how)) {
+                pthread_t thread;
+                if (pthread_create(&thread, NULL, call, handles[i]) != 0) return 1;
+                pthread_join(thread, &text);
+            } else {
+                text = call(handles[i]);
+            }
+            printf("%.*s: %s\n", (int)(path - how), how, (char *)text);
+            if (memchr(how, 'c', path - how)) {
+                printf("closed: %d\n", dlclose(handles[i]));
+                handles[i] = NULL;
+                /* The hook's thread has the time to call what is gone. */
+                usleep(60 * 1000);
+            }
+        }
+    for (int i = 0; i < argc - 2; i++)
+        if (handles[i]) printf("closed: %d\n", dlclose(handles[i]));
+    return 0;
+}

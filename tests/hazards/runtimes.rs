@@ -1,0 +1,111 @@
+//! Several CUDA runtimes in a process, and libraries that come and go: each call reaches the one that its caller is bound to.
+
+use crate::{hazard::Hazard, stand_in::StandIn};
+
+/// As auditwheel names one that a wheel brings along.
+const OF_A_WHEEL: &str = "libcudart-d0da41ae.so.12.4.127";
+
+/// The program that opens libraries: what of them, and how often.
+fn opens(rounds: &str, users: &[User]) -> Hazard {
+    let mut hazard = Hazard::bare("opens.c", 0).with(rounds);
+    for user in users {
+        let path = user.make(&hazard);
+        hazard = hazard.with(format!("{}:{path}", user.how));
+    }
+    hazard
+}
+
+/// A library that uses a runtime (`libuser.c`).
+struct User<'a> {
+    /// The flags of `opens.c`.
+    how: &'a str,
+    runtime: StandIn<'a>,
+    flags: &'a [&'a str],
+}
+
+impl<'a> User<'a> {
+    fn of(how: &'a str, runtime: StandIn<'a>) -> Self {
+        Self { how, runtime, flags: &[] }
+    }
+
+    fn with(self, flags: &'a [&'a str]) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// Its path.
+    fn make(&self, hazard: &Hazard) -> String {
+        self.runtime.put_into(&hazard.place.path("lib"));
+        let linked = format!("-l:{}", self.runtime.soname);
+        // By copy: the same library may be there for several.
+        let name = format!("lib{}-{}.so", self.runtime.copy, self.how);
+        let flags = [&["-shared", "-fPIC", "-DRUN=user_run", "-Wl,-z,now", &linked], self.flags].concat();
+        hazard.compile("libuser.c", &name, &flags).display().to_string()
+    }
+}
+
+const TWELVE: &str = "libcudart.so.12";
+const THIRTEEN: &str = "libcudart.so.13";
+
+fn twelve() -> StandIn<'static> {
+    StandIn::cudart(TWELVE, 12)
+}
+
+fn thirteen() -> StandIn<'static> {
+    StandIn::cudart(THIRTEEN, 13)
+}
+
+/// Both linked into one program, with libraries of their own.
+fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
+    let hazard = Hazard::bare_and_uncompiled(0);
+    let lib = hazard.place.path("lib");
+    for runtime in [twelve, thirteen] {
+        runtime.put_into(&lib);
+        let run = format!("-DRUN=user{}_run", runtime.copy);
+        let flags = ["-shared", "-fPIC", &run, &format!("-l:{}", runtime.soname)];
+        hazard.compile("libuser.c", &format!("lib/libuser{}.so", runtime.copy), &flags);
+    }
+    hazard.compile("two_runtimes.c", "program", &["-luser12", "-luser13"]);
+    hazard
+}
+
+harmless! {
+    a_runtime_of_a_wheel_is_found: opens("3", &[User::of("l", StandIn::cudart(OF_A_WHEEL, 12).versioned())]);
+    two_runtimes_linked: linked(twelve(), thirteen());
+    two_runtimes_linked_with_versions: linked(twelve().versioned(), thirteen().versioned());
+    two_runtimes_opened_locally: opens("3", &[User::of("l", twelve()), User::of("l", thirteen())]);
+    two_runtimes_opened_locally_with_versions:
+        opens("3", &[User::of("l", twelve().versioned()), User::of("l", thirteen().versioned())]);
+    two_runtimes_one_global_one_local: opens("3", &[User::of("g", thirteen()), User::of("l", twelve())]);
+    two_runtimes_one_global_one_local_with_versions:
+        opens("3", &[User::of("g", thirteen().versioned()), User::of("l", twelve().versioned())]);
+    two_runtimes_in_threads:
+        opens("4", &[User::of("lt", twelve().versioned()), User::of("lt", StandIn::cudart(OF_A_WHEEL, 11))]);
+    two_runtimes_called_by_pointers: opens(
+        "3",
+        &[User::of("l", twelve()).with(&["-DBY_POINTER"]), User::of("l", thirteen()).with(&["-DBY_POINTER"])],
+    );
+    a_library_that_binds_deeply_is_bound_so:
+        opens("3", &[User::of("g", thirteen()), User::of("ld", twelve())]);
+    another_namespace_is_another: opens("3", &[User::of("n", twelve()), User::of("l", thirteen())]);
+    a_global_library_is_closed_and_opened_again: opens("4", &[User::of("gc", twelve())]);
+    a_local_library_is_closed_and_opened_again: opens("4", &[User::of("lc", twelve())]);
+    a_library_that_is_closed_is_unloaded: opens("3", &[User::of("gc", twelve().telling())]);
+    another_library_comes_in_the_place_of_a_closed_one:
+        opens("4", &[User::of("lc", twelve()), User::of("lct", thirteen())]);
+    another_global_library_comes_in_the_place_of_a_closed_one:
+        opens("4", &[User::of("gc", twelve()), User::of("gct", thirteen())]);
+    a_constructor_makes_the_first_call: opens("2", &[User::of("l", twelve()).with(&["-DIN_CONSTRUCTOR"])]);
+    a_constructor_waits_for_a_thread_that_makes_the_first_call:
+        opens("2", &[User::of("l", twelve()).with(&["-DIN_CONSTRUCTOR", "-DIN_THREAD"])]);
+    a_destructor_makes_the_last_call:
+        opens("2", &[User::of("lc", twelve()).with(&["-DIN_DESTRUCTOR", "-DIN_CONSTRUCTOR"])]);
+}
+
+/// Those to look at under valgrind.
+pub(crate) fn checked() -> [(&'static str, Hazard); 3] {
+    [
+        ("two runtimes", opens("3", &[User::of("l", twelve()), User::of("l", thirteen())])),
+        ("closed and opened again", opens("4", &[User::of("gc", twelve())])),
+        ("another in its place", opens("4", &[User::of("lc", twelve()), User::of("lct", thirteen())])),
+    ]
+}

@@ -1,0 +1,67 @@
+//! CUDA's libraries in C (`standins/`), compiled as a test wants them: under any soname, as one of several copies, with symbol versions
+//! or without.
+
+use std::{fs, path::Path};
+
+use xpu_tests::{built, place::Place};
+
+/// What links a program against those of [`all`].
+pub(crate) const LINKED: [&str; 3] = ["-l:libcudart.so.13", "-l:libcublas.so.13", "-l:libnccl.so.2"];
+
+/// A library of `standins/`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandIn<'a> {
+    /// `cudart`, `cublas`, `nccl`.
+    pub(crate) library: &'a str,
+    pub(crate) soname: &'a str,
+    /// Which one it says it is.
+    pub(crate) copy: u32,
+    /// Its symbols carry its soname as their version, as those of NVIDIA's do.
+    pub(crate) is_versioned: bool,
+    /// It says when it is loaded and unloaded.
+    pub(crate) tells: bool,
+}
+
+impl<'a> StandIn<'a> {
+    pub(crate) fn cudart(soname: &'a str, copy: u32) -> Self {
+        Self { library: "cudart", soname, copy, is_versioned: false, tells: false }
+    }
+
+    pub(crate) fn versioned(self) -> Self {
+        Self { is_versioned: true, ..self }
+    }
+
+    pub(crate) fn telling(self) -> Self {
+        Self { tells: true, ..self }
+    }
+
+    /// Under its soname in this folder.
+    #[track_caller]
+    pub(crate) fn put_into(self, folder: &Path) {
+        let to = folder.join(self.soname);
+        let script = folder.join(format!("{}.versions", self.soname));
+        let copy = format!("-DCOPY={}", self.copy);
+        let soname = format!("-Wl,-soname,{}", self.soname);
+        let versions = format!("-Wl,--version-script={}", script.display());
+        let mut flags = vec!["-shared", "-fPIC", "-fexceptions", &copy, &soname];
+        if self.is_versioned {
+            fs::write(&script, format!("{} {{ global: *; }};\n", self.soname))
+                .expect("a file in a fresh folder");
+            flags.push(&versions);
+        }
+        if self.tells {
+            flags.push("-DTELLS");
+        }
+        built::compile(&format!("hazards/standins/{}.c", self.library), &to, &flags);
+    }
+}
+
+/// Each of them once.
+#[track_caller]
+pub(crate) fn all(place: &Place) {
+    let lib = place.path("lib");
+    StandIn::cudart("libcudart.so.13", 13).put_into(&lib);
+    for (library, soname) in [("cublas", "libcublas.so.13"), ("nccl", "libnccl.so.2")] {
+        StandIn { library, ..StandIn::cudart(soname, 13) }.put_into(&lib);
+    }
+}

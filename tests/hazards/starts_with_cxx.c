@@ -1,0 +1,10 @@
+/* Linked against a C++ runtime of its own, found by a path in the program before any other. Exit code 0. */
+#include "calls.h"
+
+const char *which_cxx(void);
+
+int main(void) {
+    CHECK(use_everything());
+    printf("%s\n", which_cxx());
+    return 0;
+}

@@ -1,0 +1,8 @@
+/* Linked statically: a preload does not come into it. Exit code 6. */
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void) {
+    printf("static, %s\n", access("/proc/self/exe", X_OK) == 0 ? "and there" : "and gone");
+    return 6;
+}

@@ -1,0 +1,18 @@
+//! What unwinds, jumps or ends in a call of the program's, on its way through the hook.
+
+use crate::hazard::Hazard;
+
+const ABORTED: i32 = 6;
+
+harmless! {
+    a_thread_that_is_cancelled_while_it_waits_unwinds: Hazard::linked("cancelled.c", 0);
+    exceptions_pass_through: Hazard::linked("throws.cpp", 0);
+    an_exception_that_nobody_catches_ends_the_program: Hazard::linked("nobody_catches.cpp", 0).by(ABORTED);
+    a_thread_may_end_in_a_callback: Hazard::linked("thread_ends_in_callback.c", 0);
+    a_jump_out_of_a_callback_is_one: Hazard::linked("jumps_out.c", 0);
+    a_fork_in_a_callback_makes_two: Hazard::linked("forks_in_callback.c", 0);
+    an_exit_in_a_callback_is_one: Hazard::linked("exits_in_callback.c", 8);
+    calls_in_callbacks_are_calls: Hazard::linked("calls_in_callback.c", 0);
+    backtraces_go_to_the_end: Hazard::linked("backtraces.c", 0).allows("frames", 2);
+    calls_as_a_thread_ends_go_through: Hazard::linked("tls_destructor.cpp", 0);
+}
