@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 pub use runtime_dir::{Located, RuntimeDir, RuntimeDirError};
-pub use trust::{Foreign, is_trusted_socket, peer_user};
+pub use trust::{Foreign, connect, is_trusted_socket, peer_user};
 
 /// The three ports of a collector, named by the lowest.
 ///

@@ -31,6 +31,18 @@ pub struct Located {
     pub passed_over: Vec<RuntimeDirError>,
 }
 
+impl Located {
+    /// Why it is not the usual one, if it is not.
+    pub fn why(&self) -> Option<String> {
+        let why = |refusal: &RuntimeDirError| match refusal {
+            RuntimeDirError::NotOurs { path, why } => format!("{} is not used: {why}", path.display()),
+            other => other.to_string(),
+        };
+        let all: Vec<_> = self.passed_over.iter().map(why).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
 impl RuntimeDir {
     /// Where it is, without making it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else `/tmp/xpu-top-<uid>`, else
     /// `/tmp/xpu-top-<uid>.<n>`: places that belong to others are passed over, but for the one that was named.

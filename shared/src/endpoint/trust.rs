@@ -7,11 +7,16 @@ use std::{
     io,
     mem::zeroed,
     os::{
-        fd::{AsRawFd as _, BorrowedFd},
-        unix::fs::{FileTypeExt as _, MetadataExt as _},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+        unix::{
+            fs::{FileTypeExt as _, MetadataExt as _},
+            net::UnixStream,
+        },
     },
     path::Path,
 };
+
+use super::user_id;
 
 /// Write permission of the group and of all others.
 const WRITABLE: u32 = 0o022;
@@ -86,22 +91,31 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     if rc == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
+/// A connection to a socket of this user or root, served by this user or root; `PermissionDenied` if it is anybody else's.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let user = user_id();
+    if !is_trusted_socket(path, user)? {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let stream = UnixStream::connect(path)?;
+    if ![user, 0].contains(&peer_user(stream.as_fd())?) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(stream)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
-        os::{
-            fd::AsFd as _,
-            unix::{
-                fs::{PermissionsExt as _, symlink},
-                net::{UnixListener, UnixStream},
-            },
+        os::unix::{
+            fs::{PermissionsExt as _, symlink},
+            net::UnixListener,
         },
         path::PathBuf,
         process::id,
     };
 
     use super::*;
-    use crate::endpoint::user_id;
 
     struct Folder(PathBuf);
 
@@ -135,11 +149,13 @@ mod tests {
         assert!(!asked(&path).unwrap(), "a file");
         fs::remove_file(&path).unwrap();
         let _listener = UnixListener::bind(&path).unwrap();
-        assert!(asked(&path).unwrap());
+        assert!(asked(&path).unwrap() && connect(&path).is_ok());
         for (mode, trusted) in [(0o755, true), (0o770, false), (0o702, false), (0o1777, false), (0o700, true)]
         {
             folder.mode(mode);
             assert_eq!(asked(&path).unwrap(), trusted, "{mode:o}");
+            let refused = connect(&path).err().map(|error| error.kind());
+            assert_eq!(refused, (!trusted).then_some(io::ErrorKind::PermissionDenied), "{mode:o}");
         }
         let link = folder.0.join("link");
         symlink(&path, &link).unwrap();
