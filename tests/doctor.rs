@@ -14,6 +14,7 @@ use serde_json::Value;
 use xpu_tests::{
     built,
     place::Place,
+    port::free_base,
     program::{Outcome, run},
 };
 
@@ -24,17 +25,6 @@ fn doctor(place: &Place, base: u16, arguments: &[&str]) -> Outcome {
         .env_remove("XDG_CONFIG_HOME")
         .env("XPU_TOP_BASE_PORT", base.to_string());
     run(command.arg("doctor").args(arguments))
-}
-
-/// Three ports in a row that nobody has.
-fn free_base() -> u16 {
-    let seed = std::process::id() as u16;
-    let free =
-        |base: &u16| (*base..base + 3).all(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok());
-    (0..500)
-        .map(|n: u16| 10_000 + (seed.wrapping_mul(41).wrapping_add(n * 3)) % 8_000)
-        .find(free)
-        .expect("three free ports")
 }
 
 fn check<'a>(document: &'a Value, name: &str) -> &'a Value {

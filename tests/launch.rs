@@ -16,6 +16,7 @@ use xpu_tests::{
     built,
     host::Host,
     place::Place,
+    port::free_base,
     program::{Program, run, until},
 };
 
@@ -99,17 +100,6 @@ fn jobs_of_one_host_are_apart() {
     for program in both {
         assert!(program.end().status.success());
     }
-}
-
-/// Three ports in a row that nobody has.
-fn free_base() -> u16 {
-    let seed = std::process::id() as u16;
-    let free =
-        |base: &u16| (*base..base + 3).all(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok());
-    (0..500)
-        .map(|n: u16| 20_000 + (seed.wrapping_mul(37).wrapping_add(n * 3)) % 8_000)
-        .find(free)
-        .expect("three free ports")
 }
 
 fn free_port() -> u16 {

@@ -196,8 +196,9 @@ impl Args {
         let addresses = ports.into_iter().map(|port| SocketAddr::new(address, port)).collect();
         let pages =
             Pages { compat: self.http.compat.is_some(), per_shape: self.http.per_shape, peaks: peaks()? };
-        let captures =
-            Some(self.capture_way(choose_address(self.bind, self.key()?.is_some(), self.insecure)?));
+        let bound = choose_address(self.bind, self.key()?.is_some(), self.insecure)?;
+        // A relay has no other use for the directory: without one it only keeps no captures.
+        let captures = self.runtime().ok().map(|runtime| self.capture_way(&runtime, bound));
         Ok(Some(HttpConfig { addresses, token, open_metrics: *open_metrics, pages, captures, push }))
     }
 
@@ -207,18 +208,21 @@ impl Args {
         [first].into_iter().chain(compat.filter(|&port| port > 0)).collect()
     }
 
-    fn capture_way(&self, address: IpAddr) -> CaptureWay {
+    fn capture_way(&self, runtime: &RuntimeDir, address: IpAddr) -> CaptureWay {
         let key = match &self.key_file {
             _ if self.no_key => KeyWay::None,
             Some(path) => KeyWay::Named(path.clone()),
             None => KeyWay::Usual,
         };
-        let directory = self.runtime().path().join(format!("captures-{}", self.base_port.0));
+        let directory = runtime.path().join(format!("captures-{}", self.base_port.0));
         CaptureWay { address, base: self.base_port, key, directory }
     }
 
-    fn runtime(&self) -> RuntimeDir {
-        self.runtime_dir.as_ref().map_or_else(RuntimeDir::locate, RuntimeDir::at)
+    fn runtime(&self) -> Result<RuntimeDir, OpenError> {
+        match &self.runtime_dir {
+            Some(named) => Ok(RuntimeDir::at(named)),
+            None => Ok(RuntimeDir::claim()?.dir),
+        }
     }
 
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
@@ -228,7 +232,7 @@ impl Args {
             address: choose_address(self.bind, key.is_some(), self.insecure)?,
             base: self.base_port,
             host: self.host(),
-            runtime: self.runtime(),
+            runtime: self.runtime()?,
             key,
             // This very program, also where its file has been replaced meanwhile.
             reader: PathBuf::from("/proc/self/exe"),

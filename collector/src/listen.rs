@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     time::Duration,
 };
@@ -75,6 +76,10 @@ impl Sockets {
         workers
             .bind(&format!("ipc://{}", path.display()))
             .map_err(|error| OpenError::Ipc { path: path.clone(), error })?;
+        // Who comes is asked for by the socket itself; a loose umask need not let others knock.
+        if let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
+            tracing::warn!("cannot close {} to others: {error}", path.display());
+        }
         Ok(Self { workers, front, path, _lock: lock })
     }
 }

@@ -1,13 +1,14 @@
 //! Where things are: ports, the runtime directory, the socket of this host's collector.
 
-use std::{
-    env, fmt, fs, io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod runtime_dir;
+mod trust;
+
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+
+pub use runtime_dir::{Located, RuntimeDir, RuntimeDirError};
+pub use trust::{Foreign, connect, is_trusted_socket, peer_user};
 
 /// The three ports of a collector, named by the lowest.
 ///
@@ -102,81 +103,6 @@ pub mod variable {
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }
 
-/// Longest path a Unix socket can have, without its final NUL (`sun_path` of `sockaddr_un`).
-const LONGEST_SOCKET_PATH: usize = 107;
-
-/// The directory of this user's sockets and locks on this host; 0700.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuntimeDir(PathBuf);
-
-impl RuntimeDir {
-    /// Where it is, without making it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else `/tmp/xpu-top-<uid>`.
-    pub fn locate() -> Self {
-        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Self(
-            set(variable::RUNTIME_DIR)
-                .or_else(|| set("XDG_RUNTIME_DIR").filter(|dir| dir.is_dir()).map(|dir| dir.join("xpu-top")))
-                .unwrap_or_else(|| PathBuf::from(format!("/tmp/xpu-top-{}", user_id()))),
-        )
-    }
-
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
-    }
-
-    /// Makes the directory if it is missing, and refuses one that others could write to:
-    /// in `/tmp` anybody may have made it first.
-    pub fn prepare(&self) -> Result<(), RuntimeDirError> {
-        let at = |error| RuntimeDirError::Unusable { path: self.0.clone(), error };
-        match fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
-            _ => {}
-        }
-        let found = fs::symlink_metadata(&self.0).map_err(at)?;
-        if !found.is_dir() || found.uid() != user_id() || found.mode() & 0o022 != 0 {
-            return Err(RuntimeDirError::NotOurs { path: self.0.clone() });
-        }
-        Ok(())
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The socket workers reach the collector with this base port at.
-    pub fn socket(&self, base: BasePort) -> Result<PathBuf, RuntimeDirError> {
-        let path = self.0.join(format!("collector-{}.sock", base.0));
-        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
-            return Err(RuntimeDirError::TooLong { path });
-        }
-        Ok(path)
-    }
-
-    /// What the lock's file says of the collector that holds it.
-    pub const WITH_KEY: &str = "key\n";
-    pub const WITHOUT_KEY: &str = "no key\n";
-
-    /// Held by the collector with this base port for as long as it lives.
-    pub fn lock(&self, base: BasePort) -> PathBuf {
-        self.0.join(format!("collector-{}.lock", base.0))
-    }
-
-    /// What the collector with this base port says when nobody watches.
-    pub fn log(&self, base: BasePort) -> PathBuf {
-        self.0.join(format!("collector-{}.log", base.0))
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RuntimeDirError {
-    #[error("cannot use {path} as the runtime directory: {error}; set XPU_TOP_RUNTIME_DIR to a directory you own", path = path.display())]
-    Unusable { path: PathBuf, error: io::Error },
-    #[error("{path} is not a directory of yours alone; remove it or set XPU_TOP_RUNTIME_DIR to one you own (mode 0700)", path = path.display())]
-    NotOurs { path: PathBuf },
-    #[error("{path} is too long for a Unix socket (107 bytes); set XPU_TOP_RUNTIME_DIR to a shorter directory", path = path.display())]
-    TooLong { path: PathBuf },
-}
-
 /// The effective user of this process.
 pub fn user_id() -> u32 {
     // SAFETY: geteuid has no precondition and cannot fail (POSIX).
@@ -204,23 +130,5 @@ mod tests {
         assert_eq!((base.http(), base.data(), base.control()), (18889, 18890, 18891));
         assert_eq!(BasePort::new(65534), None);
         assert_eq!(BasePort::new(0), None);
-    }
-
-    #[test]
-    fn a_socket_path_that_would_be_cut_is_refused() {
-        let deep = RuntimeDir::at(format!("/tmp/{}", "d".repeat(100)));
-        assert!(matches!(deep.socket(BasePort::DEFAULT), Err(RuntimeDirError::TooLong { .. })));
-    }
-
-    #[test]
-    fn a_directory_others_can_write_to_is_refused() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = env::temp_dir().join(format!("xpu-top-endpoint-{}", std::process::id()));
-        let dir = RuntimeDir::at(&path);
-        dir.prepare().unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(dir.prepare(), Err(RuntimeDirError::NotOurs { .. })));
-        fs::remove_dir(&path).unwrap();
     }
 }

@@ -1,7 +1,12 @@
 //! Processes that may become ranks. `xpu-top run` leaves a file for each in the runtime directory, named by its pid,
 //! which stays the program's: so a collector waits for a job that is slow to begin, whoever came first.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
 
 use crate::{
     endpoint::{BasePort, RuntimeDir},
@@ -11,6 +16,9 @@ use crate::{
 
 /// Files looked at; a host starts tens.
 const MOST: usize = 4096;
+
+/// Longest file that is read: two numbers and two names.
+const LONGEST: u64 = 4096;
 
 /// One process that was started to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +35,10 @@ pub fn announce(runtime: &RuntimeDir, base: BasePort, expected: &Expected) -> io
         return Err(io::ErrorKind::NotFound.into());
     };
     let dir = directory(runtime, base);
-    fs::create_dir_all(&dir)?;
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     let rank = expected.rank.as_deref().unwrap_or_default();
     // Written aside: who reads half a file would take its process for gone.
     let aside = dir.join(format!("{}.new", expected.pid));
@@ -43,13 +54,22 @@ pub fn living(runtime: &RuntimeDir, base: BasePort) -> Vec<Expected> {
         let Some(pid) = file.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid) else {
             continue;
         };
-        let text = fs::read_to_string(file.path()).unwrap_or_default();
+        let text = read(&file.path()).unwrap_or_default();
         match parse(pid, &text) {
             Some((process, expected)) if process.lives() == Some(true) => living.push(expected),
             _ => drop(fs::remove_file(file.path())),
         }
     }
     living
+}
+
+/// A pipe somebody put there is not waited for.
+fn read(path: &Path) -> io::Result<String> {
+    let file =
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn parse(pid: Pid, text: &str) -> Option<(Process, Expected)> {
@@ -74,6 +94,7 @@ mod tests {
     fn a_process_is_expected_for_as_long_as_it_lives() {
         let runtime = RuntimeDir::at(std::env::temp_dir().join(format!("xpu-top-expected-{}", id())));
         let base = BasePort::DEFAULT;
+        runtime.prepare().unwrap();
         assert_eq!(living(&runtime, base), []);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let expected = |pid, rank: Option<&str>| Expected {

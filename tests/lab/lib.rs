@@ -16,6 +16,7 @@ pub mod film;
 pub mod host;
 pub mod listener;
 pub mod place;
+pub mod port;
 pub mod program;
 pub mod pty;
 pub mod relay;

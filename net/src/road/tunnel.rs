@@ -164,8 +164,7 @@ impl Drop for Tunnel {
 
 /// This program's own folder of sockets. Those of programs that were killed go.
 fn folder() -> Result<PathBuf, String> {
-    let runtime = RuntimeDir::locate();
-    runtime.prepare().map_err(|error| error.to_string())?;
+    let runtime = RuntimeDir::claim().map_err(|error| error.to_string())?.dir;
     for entry in fs::read_dir(runtime.path()).into_iter().flatten().flatten().take(OLD) {
         let name = entry.file_name();
         let of = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse().ok());

@@ -4,9 +4,11 @@
 
 mod collector;
 mod name;
+mod preload;
+mod sanitizer;
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     io,
     os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     path::Path,
@@ -15,7 +17,7 @@ use std::{
 
 use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
-    endpoint::{BasePort, RuntimeDir, variable},
+    endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
     expected::{self, Expected},
     functions,
     id::{JobName, Pid},
@@ -38,16 +40,23 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let key = ensure_key(args.way.key_file.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
-    if let Err(why) = prepare(&mut command, args, base) {
-        warn(&format!("{why}; the job starts unwatched"));
-        return Ok(become_it(&mut command, program));
-    }
+    let prepared = runtime_dir().map_err(anyhow::Error::from).and_then(|runtime| {
+        prepare(&mut command, args, &runtime, base)?;
+        Ok(runtime)
+    });
+    let runtime = match prepared {
+        Ok(runtime) => runtime,
+        Err(why) => {
+            warn(&format!("{why}; the job starts unwatched"));
+            return Ok(become_it(&mut command, program));
+        }
+    };
     if let Some(why) = std::env::var(variable::FUNCTIONS).ok().and_then(|text| functions::read(&text).err()) {
         warn(&format!("{why}; captures will hold none of them"));
     }
-    announce(base, job(args));
+    announce(&runtime, base, job(args));
     if !args.no_collector
-        && let Err(why) = collector::ensure(base, &key)
+        && let Err(why) = collector::ensure(&runtime, base, &key)
     {
         warn(&format!("no collector: {why}; the job runs on and is not shown"));
     }
@@ -72,12 +81,11 @@ fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
 
 /// Has the collector wait for this process, which becomes the program and keeps its pid; and warns if another takes the
 /// same place.
-fn announce(base: BasePort, job: JobName) {
-    let runtime = RuntimeDir::locate();
+fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     let rank =
         variable::RANKS.iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
     let this = Expected { pid: Pid(std::process::id()), job, rank };
-    let others = expected::living(&runtime, base);
+    let others = expected::living(runtime, base);
     let same =
         |other: &&Expected| (&other.job, &other.rank) == (&this.job, &this.rank) && other.pid != this.pid;
     if let Some(other) = others.iter().find(same) {
@@ -86,11 +94,7 @@ fn announce(base: BasePort, job: JobName) {
             this.job, other.pid
         ));
     }
-    let announced = runtime
-        .prepare()
-        .map_err(anyhow::Error::from)
-        .and_then(|()| Ok(expected::announce(&runtime, base, &this)?));
-    if let Err(why) = announced {
+    if let Err(why) = expected::announce(runtime, base, &this) {
         warn(&format!(
             "cannot announce the job to its collector: {why}; if it loads for long, it may not be shown"
         ));
@@ -101,38 +105,45 @@ fn warn(what: &str) {
     eprintln!("xpu-top run: {what}");
 }
 
+/// The directory the job is pointed to: nobody else may have a hand in it.
+fn runtime_dir() -> Result<RuntimeDir, RuntimeDirError> {
+    match RuntimeDir::claim() {
+        Ok(located) => {
+            if let Some(why) = located.why() {
+                warn(&format!("{why}; {} is used instead", located.dir.path().display()));
+            }
+            Ok(located.dir)
+        }
+        Err(why) => {
+            // In one that root keeps somebody else's collector may serve.
+            let named = RuntimeDir::locate();
+            named.check().map(|()| named).map_err(|_| why)
+        }
+    }
+}
+
 /// Sets what the hook reads.
-fn prepare(command: &mut Command, args: &RunArgs, base: BasePort) -> anyhow::Result<()> {
+fn prepare(
+    command: &mut Command,
+    args: &RunArgs,
+    runtime: &RuntimeDir,
+    base: BasePort,
+) -> anyhow::Result<()> {
     let hook = Parts::beside_this_program()?.find(Part::Hook)?;
-    let socket = RuntimeDir::locate().socket(base)?;
-    command.env("LD_PRELOAD", preload(&hook, std::env::var_os("LD_PRELOAD").as_deref())?);
+    let socket = runtime.socket(base)?;
+    let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    if let Some(needed) = sanitizer::missing(command.get_program(), &before) {
+        anyhow::bail!(
+            "this program is built with AddressSanitizer, which must be loaded first: LD_PRELOAD={needed} xpu-top run -- ..."
+        );
+    }
+    command.env("LD_PRELOAD", preload::with(&hook, &before)?);
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
     if let Some(key_file) = &args.way.key_file {
         command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
     }
     Ok(())
-}
-
-/// The hook, then what was to be loaded before.
-fn preload(hook: &Path, before: Option<&OsStr>) -> anyhow::Result<OsString> {
-    let hook = hook.as_os_str();
-    let separates = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
-    if hook.as_bytes().iter().any(separates) {
-        anyhow::bail!(
-            "LD_PRELOAD cannot hold the path {}: it has a space or a colon; install xpu-top elsewhere",
-            hook.to_string_lossy()
-        );
-    }
-    let before = before.unwrap_or_default();
-    let mut list = hook.to_owned();
-    for other in
-        before.as_bytes().split(separates).filter(|other| !other.is_empty() && *other != hook.as_bytes())
-    {
-        list.push(":");
-        list.push(OsStr::from_bytes(other));
-    }
-    Ok(list)
 }
 
 fn job(args: &RunArgs) -> JobName {
@@ -183,25 +194,4 @@ fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
         written => written?,
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_preloaded_stays_and_the_hook_comes_once() {
-        let list = |before: &str| {
-            preload(Path::new("/x/libxpu_hook.so"), Some(OsStr::new(before))).unwrap().into_string().unwrap()
-        };
-        assert_eq!(list(""), "/x/libxpu_hook.so");
-        assert_eq!(list("/lib/libjemalloc.so"), "/x/libxpu_hook.so:/lib/libjemalloc.so");
-        assert_eq!(list("a.so b.so:/x/libxpu_hook.so"), "/x/libxpu_hook.so:a.so:b.so");
-    }
-
-    #[test]
-    fn a_path_that_would_be_split_is_refused() {
-        let refused = preload(Path::new("/my files/libxpu_hook.so"), None).unwrap_err().to_string();
-        assert!(refused.contains("install xpu-top elsewhere"), "{refused}");
-    }
 }

@@ -49,8 +49,12 @@ pub(super) fn write(path: &Path, examination: &Examination, args: &DoctorArgs) -
         let name = format!("machine/{}", place.trim_start_matches('/').replace('/', "-"));
         files.extend(begin_of(Path::new(place)).map(|text| (name, text)));
     }
-    let log = RuntimeDir::locate().log(args.of.way.base()?);
-    files.extend(end_of(&log).map(|text| ("collector.log".to_owned(), text)));
+    let runtime = RuntimeDir::locate();
+    // In a directory of somebody else's a log may be a pipe, or a link to what nobody meant to pack.
+    if runtime.check().is_ok() {
+        let log = end_of(&runtime.log(args.of.way.base()?));
+        files.extend(log.map(|text| ("collector.log".to_owned(), text)));
+    }
     for (name, text) in &files {
         let text = redaction.apply(text);
         let mut header = tar::Header::new_gnu();

@@ -2,15 +2,14 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{self, Write as _},
     mem::zeroed,
     net::{Ipv4Addr, TcpListener},
-    os::unix::net::UnixStream,
     path::Path,
 };
 
 use xpu_net::key::Key;
-use xpu_shared::endpoint::{BasePort, RuntimeDir, user_id};
+use xpu_shared::endpoint::{self, BasePort, Located, RuntimeDir, user_id};
 
 use super::check::Check;
 
@@ -37,24 +36,37 @@ fn key(named: Option<&Path>) -> Check {
 }
 
 fn runtime_dir() -> Check {
-    let dir = RuntimeDir::locate();
-    let shown = dir.path().display().to_string();
-    match dir.prepare() {
-        Err(error) => Check::fail("runtime dir", shown, error.to_string()),
-        Ok(()) => {
-            match fs::File::create(dir.path().join(".doctor")).and_then(|mut file| file.write_all(b"x")) {
-                Ok(()) => {
-                    let _ = fs::remove_file(dir.path().join(".doctor"));
-                    Check::ok("runtime dir", shown)
-                }
-                Err(error) => Check::fail(
-                    "runtime dir",
-                    format!("{shown}: {error}"),
-                    "make room there, or set XPU_TOP_RUNTIME_DIR",
-                ),
-            }
+    let name = "runtime dir";
+    let located = match RuntimeDir::claim() {
+        Ok(located) => located,
+        Err(error) => {
+            return Check::fail(name, RuntimeDir::locate().path().display().to_string(), error.to_string());
         }
+    };
+    let path = located.dir.path();
+    if let Err(error) = try_to_write(&path.join(".doctor")) {
+        let remedy = "make room there, or set XPU_TOP_RUNTIME_DIR";
+        return Check::fail(name, format!("{}: {error}", path.display()), remedy);
     }
+    used(name, &located)
+}
+
+/// The directory in use, and why it is not the usual one.
+fn used(name: &'static str, located: &Located) -> Check {
+    let shown = located.dir.path().display().to_string();
+    match located.why() {
+        None => Check::ok(name, shown),
+        Some(why) => Check::warn(
+            name,
+            format!("{shown}; {why}"),
+            "all commands of yours on this host find it; whose the other one is, and why, its owner or root can tell",
+        ),
+    }
+}
+
+fn try_to_write(path: &Path) -> io::Result<()> {
+    fs::File::create(path)?.write_all(b"x")?;
+    fs::remove_file(path)
 }
 
 fn ports(base: BasePort) -> Check {
@@ -62,7 +74,7 @@ fn ports(base: BasePort) -> Check {
     let taken: Vec<_> =
         all.iter().filter(|&&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err()).collect();
     let list = |ports: &[&u16]| ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let ours = RuntimeDir::locate().socket(base).is_ok_and(|socket| UnixStream::connect(socket).is_ok());
+    let ours = RuntimeDir::locate().socket(base).is_ok_and(|socket| endpoint::connect(&socket).is_ok());
     match (taken.is_empty(), ours) {
         (true, false) => Check::ok(
             "ports",

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::{AsRawFd as _, OwnedFd},
-        unix::{fs::OpenOptionsExt as _, net::UnixStream, process::CommandExt as _},
+        unix::{fs::OpenOptionsExt as _, process::CommandExt as _},
     },
     path::Path,
     process::{Command, Stdio},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use xpu_shared::endpoint::{BasePort, RuntimeDir};
+use xpu_shared::endpoint::{self, BasePort, RuntimeDir};
 
 use super::{CollectorKey, warn};
 use crate::parts::{Part, Parts};
@@ -28,11 +28,9 @@ const LONGEST_LOG: u64 = 1 << 20;
 const LONGEST_LINE: u64 = 4096;
 
 /// Returns when a collector serves, or with why none does.
-pub(super) fn ensure(base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<()> {
-    let runtime = RuntimeDir::locate();
-    runtime.prepare()?;
+pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<()> {
     // Asked at its socket and not at its lock: one that is starting would find the lock held by who only looks.
-    if UnixStream::connect(runtime.socket(base)?).is_ok() {
+    if endpoint::connect(&runtime.socket(base)?).is_ok() {
         let without =
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
         if without && !matches!(key, CollectorKey::None) {
@@ -49,6 +47,8 @@ pub(super) fn ensure(base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<(
     let mut command = Command::new(program);
     command
         .arg(format!("--base-port={}", base.0))
+        .arg("--runtime-dir")
+        .arg(runtime.path())
         .arg(format!("--ready-fd={}", ready.as_raw_fd()))
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ pub(super) fn ensure(base: BasePort, key: &CollectorKey<'_>) -> anyhow::Result<(
     // The pipe's writing end belongs to the command: with it goes the last copy here.
     drop(command);
     child.wait()?;
-    read_answer(answer.into())
+    read_answer(answer.into(), runtime)
 }
 
 fn open_log(path: &Path) -> anyhow::Result<File> {
@@ -106,7 +106,7 @@ fn detach(command: &mut Command, ready: OwnedFd) {
 }
 
 /// `ready`, or what is wrong.
-fn read_answer(answer: OwnedFd) -> anyhow::Result<()> {
+fn read_answer(answer: OwnedFd, runtime: &RuntimeDir) -> anyhow::Result<()> {
     let mut item = libc::pollfd { fd: answer.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd, alive for the length of the call.
     if unsafe { libc::poll(&raw mut item, 1, PATIENCE.as_millis() as i32) } <= 0 {
@@ -117,7 +117,7 @@ fn read_answer(answer: OwnedFd) -> anyhow::Result<()> {
     File::from(answer).take(LONGEST_LINE).read_to_string(&mut line)?;
     match line.trim() {
         "ready" => Ok(()),
-        "" => bail!("it ended before it served; see its log in {}", RuntimeDir::locate().path().display()),
+        "" => bail!("it ended before it served; see its log in {}", runtime.path().display()),
         why => bail!("{why}"),
     }
 }

@@ -1,0 +1,234 @@
+//! Where sockets, locks and logs of a user are on this host. All commands of the user find the same place without talking.
+
+use std::{
+    env,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    BasePort,
+    trust::{Foreign, keeps, owned},
+    user_id, variable,
+};
+
+/// Longest path a Unix socket can have, without its final NUL (`sun_path` of `sockaddr_un`).
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// Names that are tried where the usual one is taken. Who takes them all keeps others from being watched, as who takes their ports does.
+const SPARE: u32 = 32;
+
+/// The directory of this user's sockets and locks on this host; 0700.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeDir(PathBuf);
+
+/// The directory, and the places that would have come before it and are not this user's.
+#[derive(Debug)]
+pub struct Located {
+    pub dir: RuntimeDir,
+    pub passed_over: Vec<RuntimeDirError>,
+}
+
+impl Located {
+    /// Why it is not the usual one, if it is not.
+    pub fn why(&self) -> Option<String> {
+        let why = |refusal: &RuntimeDirError| match refusal {
+            RuntimeDirError::NotOurs { path, why } => format!("{} is not used: {why}", path.display()),
+            other => other.to_string(),
+        };
+        let all: Vec<_> = self.passed_over.iter().map(why).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+impl RuntimeDir {
+    /// Where it is, without making it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else `/tmp/xpu-top-<uid>`, else
+    /// `/tmp/xpu-top-<uid>.<n>`: places that belong to others are passed over, but for the one that was named.
+    pub fn locate() -> Self {
+        Places::of_this_process().look().dir
+    }
+
+    /// The same, made if it is missing; what is returned is this user's alone.
+    pub fn claim() -> Result<Located, RuntimeDirError> {
+        Places::of_this_process().claim()
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes the directory if it is missing, and refuses one that others could write to:
+    /// in `/tmp` anybody may have made it first.
+    pub fn prepare(&self) -> Result<(), RuntimeDirError> {
+        match DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.unusable(error)),
+            _ => self.belongs_to(&[user_id()]),
+        }
+    }
+
+    /// Whether what is there can be believed: a real directory of this user or root that nobody else can write to. Makes nothing.
+    pub fn check(&self) -> Result<(), RuntimeDirError> {
+        self.belongs_to(&[user_id(), 0])
+    }
+
+    fn belongs_to(&self, owners: &[u32]) -> Result<(), RuntimeDirError> {
+        let found = fs::symlink_metadata(&self.0).map_err(|error| self.unusable(error))?;
+        owned(&found, owners).map_err(|why| RuntimeDirError::NotOurs { path: self.0.clone(), why })
+    }
+
+    fn unusable(&self, error: io::Error) -> RuntimeDirError {
+        RuntimeDirError::Unusable { path: self.0.clone(), error }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The socket workers reach the collector with this base port at.
+    pub fn socket(&self, base: BasePort) -> Result<PathBuf, RuntimeDirError> {
+        let path = self.0.join(format!("collector-{}.sock", base.0));
+        if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+            return Err(RuntimeDirError::TooLong { path });
+        }
+        Ok(path)
+    }
+
+    /// What the lock's file says of the collector that holds it.
+    pub const WITH_KEY: &str = "key\n";
+    pub const WITHOUT_KEY: &str = "no key\n";
+
+    /// Held by the collector with this base port for as long as it lives.
+    pub fn lock(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("collector-{}.lock", base.0))
+    }
+
+    /// What the collector with this base port says when nobody watches.
+    pub fn log(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("collector-{}.log", base.0))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeDirError {
+    #[error("cannot use {path} as the runtime directory: {error}; set XPU_TOP_RUNTIME_DIR to a directory you own", path = path.display())]
+    Unusable { path: PathBuf, error: io::Error },
+    #[error("{path} is not a directory of yours alone: {why}; set XPU_TOP_RUNTIME_DIR to one you own (mode 0700)", path = path.display())]
+    NotOurs { path: PathBuf, why: Foreign },
+    #[error("{path} is too long for a Unix socket (107 bytes); set XPU_TOP_RUNTIME_DIR to a shorter directory", path = path.display())]
+    TooLong { path: PathBuf },
+}
+
+/// Where a user's runtime directory may be.
+struct Places {
+    user: u32,
+    /// By name: taken as it is, or refused.
+    named: Option<PathBuf>,
+    /// What the login session gives its user.
+    session: Option<PathBuf>,
+    /// What everybody shares.
+    shared: PathBuf,
+}
+
+/// What is at a place.
+enum Found {
+    Ours,
+    Nothing,
+    Foreign(RuntimeDirError),
+}
+
+impl Places {
+    fn of_this_process() -> Self {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            user: user_id(),
+            named: set(variable::RUNTIME_DIR),
+            session: set("XDG_RUNTIME_DIR"),
+            shared: PathBuf::from("/tmp"),
+        }
+    }
+
+    fn look(&self) -> Located {
+        if let Some(named) = &self.named {
+            return Located { dir: RuntimeDir(named.clone()), passed_over: Vec::new() };
+        }
+        let mut passed_over = Vec::new();
+        match self.in_session() {
+            Ok(Some(dir)) => return Located { dir, passed_over },
+            Ok(None) => {}
+            Err(why) => passed_over.push(why),
+        }
+        let usual = self.usual();
+        let is_free = match self.found(&usual) {
+            Found::Ours => return Located { dir: usual, passed_over },
+            Found::Nothing => true,
+            Found::Foreign(why) => {
+                passed_over.push(why);
+                false
+            }
+        };
+        // Once one was made it stays the place, also if the usual one becomes free: a collector may serve there.
+        let spare = self.spares().find(|spare| self.is_private(spare));
+        if spare.is_none() && !is_free {
+            // Nothing comes after it.
+            passed_over.pop();
+        }
+        Located { dir: spare.unwrap_or(usual), passed_over }
+    }
+
+    /// Ranks that start at once all try the same names in the same order, so what one of them makes the others find.
+    fn claim(&self) -> Result<Located, RuntimeDirError> {
+        let Located { dir, mut passed_over } = self.look();
+        let refusal = match dir.prepare() {
+            Ok(()) => return Ok(Located { dir, passed_over }),
+            Err(refusal @ RuntimeDirError::NotOurs { .. }) if self.named.is_none() => refusal,
+            Err(refusal) => return Err(refusal),
+        };
+        let make = |spare: &RuntimeDir| {
+            let _ = DirBuilder::new().mode(0o700).create(&spare.0);
+            self.is_private(spare)
+        };
+        let Some(spare) = self.spares().find(make) else { return Err(refusal) };
+        passed_over.push(refusal);
+        Ok(Located { dir: spare, passed_over })
+    }
+
+    /// A session's directory is taken if nobody else can replace what is in it. After `su` it is often another user's.
+    fn in_session(&self) -> Result<Option<RuntimeDir>, RuntimeDirError> {
+        let Some(session) = &self.session else { return Ok(None) };
+        let Some(found) = fs::metadata(session).ok().filter(fs::Metadata::is_dir) else { return Ok(None) };
+        keeps(&found, self.user).map_err(|why| RuntimeDirError::NotOurs { path: session.clone(), why })?;
+        let dir = RuntimeDir(session.join("xpu-top"));
+        match self.found(&dir) {
+            Found::Foreign(why) => Err(why),
+            Found::Ours | Found::Nothing => Ok(Some(dir)),
+        }
+    }
+
+    fn usual(&self) -> RuntimeDir {
+        RuntimeDir(self.shared.join(format!("xpu-top-{}", self.user)))
+    }
+
+    fn spares(&self) -> impl Iterator<Item = RuntimeDir> {
+        (1..=SPARE).map(|number| RuntimeDir(self.shared.join(format!("xpu-top-{}.{number}", self.user))))
+    }
+
+    fn found(&self, dir: &RuntimeDir) -> Found {
+        match dir.belongs_to(&[self.user]) {
+            Ok(()) => Found::Ours,
+            Err(RuntimeDirError::Unusable { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Found::Nothing
+            }
+            Err(why) => Found::Foreign(why),
+        }
+    }
+
+    fn is_private(&self, dir: &RuntimeDir) -> bool {
+        let found = fs::symlink_metadata(&dir.0).ok();
+        found.is_some_and(|found| owned(&found, &[self.user]).is_ok() && found.mode() & 0o077 == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

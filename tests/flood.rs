@@ -1,0 +1,103 @@
+//! A collector gone mad, of the job's own user: it sends as much as it can, of everything. The job keeps its step, its memory and its end.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fs, path::PathBuf};
+
+use xpu_tests::{
+    built,
+    place::Place,
+    program::{Outcome, Program, run, until},
+};
+
+/// Memory that a flood may cost a rank beyond what a quiet collector does.
+const MOST_KIB: i64 = 8 << 10;
+
+/// What a run of the program says of itself.
+struct Run {
+    outcome: Outcome,
+    step_ms: f64,
+    slow_ms: f64,
+    peak_kib: i64,
+    /// What the collector noted down.
+    heard: String,
+}
+
+struct Flood {
+    place: Place,
+    program: PathBuf,
+}
+
+impl Flood {
+    fn new() -> Self {
+        let place = Place::new();
+        let program = place.hazard("keeps_in_step");
+        Self { place, program }
+    }
+
+    /// So many steps under a collector of this manner.
+    fn run(&self, steps: u32, manner: &str) -> Run {
+        let (socket, figures) = (self.place.socket(), self.place.path("figures"));
+        let mut rude = self.place.command(built::artifact("rude_collector"));
+        let rude = Program::start(rude.arg(&socket).arg(manner));
+        until("the collector", || socket.exists().then_some(()));
+        let mut watched = self.place.watched(&self.program);
+        let mut program = Program::start(watched.arg(steps.to_string()).arg(&figures));
+        // As long as it takes: ten seconds and more in the long one.
+        while program.is_running() {
+            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let outcome = program.end();
+        let text = fs::read_to_string(&figures).unwrap();
+        let figures: Vec<f64> = text.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
+        let heard = rude.end().stdout;
+        let _ = fs::remove_file(socket);
+        let [step_ms, slow_ms, peak] = figures[..] else { panic!("{text}") };
+        Run { outcome, step_ms, slow_ms, peak_kib: peak as i64, heard }
+    }
+}
+
+#[test]
+fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
+    let flood = Flood::new();
+    let plain = run(flood.place.command(&flood.program).arg("1000"));
+    let quiet = flood.run(1000, "quiet");
+    assert!(quiet.heard.contains("message"), "a collector is spoken to: {}", quiet.heard);
+    for manner in ["floods", "no_peer"] {
+        let flooded = flood.run(1000, manner);
+        assert!(flooded.heard.lines().count() > 1, "{manner}: it met a hook: {}", flooded.heard);
+        for run in [&quiet, &flooded] {
+            assert_eq!(run.outcome, plain, "{manner}");
+        }
+        let more = flooded.peak_kib - quiet.peak_kib;
+        println!("{manner}: {more} KiB more than {}", quiet.peak_kib);
+        assert!(more < MOST_KIB, "{manner}: {} KiB became {}", quiet.peak_kib, flooded.peak_kib);
+    }
+}
+
+/// Of a machine that does nothing else: pairs of runs, one after the other.
+#[test]
+#[ignore = "a measurement: it needs a quiet machine and a minute"]
+fn ten_seconds_of_flood_leave_the_step_as_it_is() {
+    let flood = Flood::new();
+    let mut ratios = Vec::new();
+    for _ in 0..3 {
+        let quiet = flood.run(4000, "quiet");
+        for manner in ["floods", "no_peer"] {
+            let flooded = flood.run(4000, manner);
+            println!(
+                "{manner}: median {:.4} ms, quiet {:.4}; 99 % {:.4} ms, quiet {:.4}; {} KiB, quiet {}",
+                flooded.step_ms,
+                quiet.step_ms,
+                flooded.slow_ms,
+                quiet.slow_ms,
+                flooded.peak_kib,
+                quiet.peak_kib
+            );
+            ratios.push(flooded.step_ms / quiet.step_ms);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[ratios.len() / 2] < 1.02, "{ratios:?}");
+}

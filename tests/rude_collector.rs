@@ -1,0 +1,193 @@
+//! What a hook may meet at the socket it is pointed to: `rude_collector SOCKET MANNER`, until its input ends or it is killed.
+//!
+//! Each message it hears, and each connection where it is no ZeroMQ peer, is a line on its standard output.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+    },
+    process::exit,
+    thread,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, CaptureOrder, Command, Frame},
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
+
+/// How long a connection is treated in one manner.
+const EACH: Duration = Duration::from_millis(400);
+
+/// How long one message may wait for room.
+const PATIENCE_MS: i32 = 20;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let (Some(socket), Some(manner)) = (words.next(), words.next()) else {
+        eprintln!("rude_collector SOCKET quiet|takes_over|floods|no_peer|knocks");
+        exit(64);
+    };
+    if manner == "knocks" {
+        return knock(&socket);
+    }
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        exit(0);
+    });
+    match manner.as_str() {
+        "no_peer" => be_no_peer(&socket),
+        manner => be_a_peer(&socket, manner),
+    }
+}
+
+fn say(line: &str) {
+    println!("{line}");
+    let _ = io::stdout().flush();
+}
+
+/// Tells what a connection to somebody else's socket brings.
+fn knock(socket: &str) {
+    let connected = UnixStream::connect(socket);
+    let heard = connected.and_then(|mut stream| {
+        stream.set_read_timeout(Some(EACH * 10))?;
+        stream.read(&mut [0; 64])
+    });
+    match heard {
+        Ok(bytes) => say(&format!("heard {bytes} bytes")),
+        Err(error) => say(&format!("heard nothing: {error}")),
+    }
+}
+
+fn open_to_all(socket: &str) {
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o777)).expect("a socket just made");
+    say("here");
+}
+
+/// A ROUTER as collectors have it, which lets everybody in.
+fn be_a_peer(path: &str, manner: &str) {
+    let context = zmq::Context::new();
+    let socket = context.socket(zmq::ROUTER).expect("a ZeroMQ socket");
+    socket.set_linger(0).expect("an option");
+    socket.set_router_mandatory(true).expect("an option");
+    socket.set_sndtimeo(PATIENCE_MS).expect("an option");
+    socket.bind(&format!("ipc://{path}")).expect("nobody else is there");
+    open_to_all(path);
+    let mut who = None;
+    let mut number = 0_u64;
+    loop {
+        let waits = if who.is_some() && manner != "quiet" { 0 } else { 20 };
+        if socket.poll(zmq::POLLIN, waits) == Ok(1)
+            && let Ok(parts) = socket.recv_multipart(zmq::DONTWAIT)
+        {
+            let text = String::from_utf8_lossy(&parts[parts.len() - 1]).into_owned();
+            let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+            say(&format!("message: {text}"));
+            who = parts.into_iter().next();
+        }
+        let Some(who) = who.as_ref().filter(|_| manner != "quiet") else { continue };
+        for message in [harm(number), flood(number)].into_iter().take(if manner == "floods" { 2 } else { 1 })
+        {
+            // One that lets go is heard of again when it comes back.
+            let _ = socket.send_multipart([&who[..], &message], 0);
+            number += 1;
+        }
+    }
+}
+
+/// What takes a rank over: it is switched off, records for others, and has megabytes to take in.
+fn harm(number: u64) -> Vec<u8> {
+    let command = match number % 4 {
+        0 => Command::Enable(false),
+        1 => Command::Capture(order(number, u64::MAX / 2)),
+        2 => Command::Introduce,
+        _ => return vec![b'x'; codec::LARGEST_FRAME],
+    };
+    frame(number, command)
+}
+
+/// What a collector gone mad may send by the thousand, small and large.
+fn flood(number: u64) -> Vec<u8> {
+    match number % 16 {
+        1 => frame(number, Command::Enable(true)),
+        3 => frame(number, Command::EndCapture(number)),
+        5 => frame(number, Command::Capture(order(number, u64::MAX))),
+        7 => vec![b'x'; 60 << 10],
+        9 => frame(number, Command::EndCapture(u64::MAX)),
+        11 => vec![0; 70 << 10],
+        13 => Vec::new(),
+        _ => frame(number, Command::Introduce),
+    }
+}
+
+fn order(number: u64, first: u64) -> CaptureOrder {
+    CaptureOrder {
+        number,
+        first: Step(first),
+        steps: CaptureOrder::STEPS,
+        limit: Nanoseconds(u64::MAX),
+        before: u32::MAX,
+        activity: true,
+        functions: true,
+    }
+}
+
+fn frame(number: u64, command: Command) -> Vec<u8> {
+    let (host, now) = ("rude".into(), Moment::now());
+    codec::encode(&Frame { host, number, now, lost: 0, body: Body::Command(command) })
+}
+
+/// Something that is not ZeroMQ, or stops being so after its greeting; each connection another thing.
+fn be_no_peer(path: &str) {
+    let listener = UnixListener::bind(path).expect("nobody else is there");
+    open_to_all(path);
+    for (number, stream) in listener.incoming().flatten().enumerate() {
+        say(&format!("connection {number}"));
+        thread::spawn(move || {
+            let _ = stream.set_write_timeout(Some(EACH));
+            mistreat(stream, number)
+        });
+    }
+}
+
+fn mistreat(mut stream: UnixStream, number: usize) -> io::Result<()> {
+    let until = Instant::now() + EACH;
+    let block = |of: &[u8]| of.repeat((64 << 10) / of.len());
+    let (greets, begin, again) = match number % 8 {
+        // Frames without end: empty ones, all but the last of a message, heart beats, subscriptions.
+        0 => (true, vec![], block(b"\0\0")),
+        1 => (true, vec![], block(b"\x01\0")),
+        2 => (true, vec![], block(b"\x04\x0b\x04PING\0\x0aabcd")),
+        3 => (true, vec![], block(b"\x04\x0b\x09SUBSCRIBEx")),
+        // A frame of four exabytes, and its first bytes.
+        4 => (true, b"\x02\x3f\xff\xff\xff\xff\xff\xff\xff".to_vec(), block(b"x")),
+        // No greeting at all, one of somebody else's, none.
+        5 => (false, vec![], block(b"HTTP/1.1 200 OK\r\n")),
+        6 => (false, vec![], block(b"\xff")),
+        _ => (false, vec![], vec![]),
+    };
+    if greets {
+        stream.write_all(&greeting())?;
+    }
+    stream.write_all(&begin)?;
+    while Instant::now() < until {
+        if again.is_empty() {
+            thread::sleep(EACH);
+        }
+        stream.write_all(&again)?;
+    }
+    Ok(())
+}
+
+/// ZMTP 3.1, NULL, and that this is a ROUTER (RFC 37).
+fn greeting() -> Vec<u8> {
+    let mut bytes = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL".to_vec();
+    bytes.resize(64, 0);
+    bytes.extend(b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06ROUTER");
+    bytes
+}

@@ -1,0 +1,86 @@
+//! A program with AddressSanitizer under `xpu-top run`: told what to do, never kept from starting, and watched once that is done.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use xpu_tests::{
+    built,
+    listener::Listener,
+    place::Place,
+    port::free_base,
+    program::{Outcome, run},
+};
+
+/// `None` if this compiler has no runtime of this name, which is said.
+fn compiled(place: &Place, flags: &[&str], library: &str) -> Option<PathBuf> {
+    let asked = run(Command::new("cc").arg(format!("-print-file-name={library}")));
+    if !Path::new(asked.stdout.trim()).is_absolute() {
+        println!("SKIPPED: this compiler has no {library}");
+        return None;
+    }
+    let program = place.path("plain_gemm_asan");
+    built::compile("hazards/plain_gemm.c", &program, flags);
+    Some(program)
+}
+
+fn needed(program: &Path) -> Option<String> {
+    let said = run(Command::new("readelf").arg("-d").arg(program)).stdout;
+    let named = said.split(['[', ']']).find(|word| word.starts_with("libasan.so"))?;
+    Some(named.to_owned())
+}
+
+fn under_run(place: &Place, base: u16, program: &Path, preload: Option<&str>) -> Outcome {
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", place.path("home")).env_remove("XDG_CONFIG_HOME").envs(QUIET);
+    if let Some(preload) = preload {
+        command.env("LD_PRELOAD", preload);
+    }
+    run(command.args(["run", "--no-collector", "--base-port", &base.to_string(), "--"]).arg(program))
+}
+
+/// The stand-ins leave to the system what they have at the end.
+const QUIET: [(&str, &str); 1] = [("ASAN_OPTIONS", "detect_leaks=0")];
+
+#[test]
+fn a_program_whose_sanitizer_is_a_library_is_told_to_load_it_first() {
+    let place = Place::new();
+    let Some(program) = compiled(&place, &["-fsanitize=address"], "libasan.so") else { return };
+    let plain = run(place.command(&program).envs(QUIET));
+    assert_eq!((plain.status.code(), plain.stderr.as_str()), (Some(7), ""), "{plain:?}");
+    let runtime = needed(&program).expect("a library");
+    let base = free_base();
+    let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
+    // By itself it would not start with the hook before it.
+    let refused = run(place.watched(&program).envs(QUIET));
+    assert!(refused.stderr.contains("ASan runtime does not come first"), "{refused:?}");
+    let advised = under_run(&place, base, &program, None);
+    assert_eq!((&advised.stdout, advised.status), (&plain.stdout, plain.status), "{advised:?}");
+    let advice = format!("LD_PRELOAD={runtime} xpu-top run -- ...");
+    assert!(
+        advised.stderr.contains(&advice) && advised.stderr.lines().count() == 1,
+        "one line, not {}",
+        advised.stderr
+    );
+    assert!(listener.heard().is_empty());
+    let watched = under_run(&place, base, &program, Some(&runtime));
+    assert_eq!(watched, plain);
+    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    assert_eq!(gemms, [500]);
+}
+
+#[test]
+fn a_program_that_has_its_sanitizer_in_itself_is_watched_as_it_is() {
+    let place = Place::new();
+    let flags = ["-fsanitize=address", "-static-libasan"];
+    let Some(program) = compiled(&place, &flags, "libasan.a") else { return };
+    let plain = run(place.command(&program).envs(QUIET));
+    let base = free_base();
+    let listener = Listener::at(&place.path("run").join(format!("collector-{base}.sock")));
+    assert_eq!(under_run(&place, base, &program, None), plain);
+    let gemms: Vec<_> = listener.heard().iter().map(|speaker| speaker.launches().gemms).collect();
+    assert_eq!(gemms, [500]);
+}

@@ -1,0 +1,188 @@
+//! Two users of one host: what the one does first, offers or asks for neither reaches the other's job nor changes it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod scene;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use xpu_tests::program::{Outcome, Program, run, until};
+
+use scene::{CODE, SECRET, Scene, link, readable};
+
+const STEPS: u32 = 300;
+
+/// The program did what it does by itself.
+#[track_caller]
+fn is_unharmed(watched: &Outcome, plain: &Outcome) {
+    assert_eq!(watched.stdout, plain.stdout, "{watched:?}");
+    assert_eq!(watched.status.code(), Some(CODE), "{watched:?}");
+}
+
+/// Nothing that was not there anyway.
+#[track_caller]
+fn heard_nothing(stranger: Program) {
+    let heard = stranger.end().stdout;
+    assert_eq!(heard.trim(), "here", "a stranger was spoken to");
+}
+
+/// `run` as it is, where the stranger came first in one way or another: by a directory, a link, a file.
+#[test]
+fn a_place_another_user_took_first_is_not_used() {
+    let Some(scene) = Scene::with_all_parts() else { return };
+    let plain = run(&mut scene.program(STEPS));
+    assert_eq!(plain.status.code(), Some(CODE), "{plain:?}");
+    scene.squat(&scene.usual());
+    let stranger = scene.rude(&scene.socket_in(&scene.usual()), "takes_over");
+    let ours = || scene.xpu_top(&["run", "--", scene.path("parts/keeps_in_step").to_str().unwrap(), "2000"]);
+    let first = Program::start(&mut ours());
+    // Another rank, and who looks, find the same place.
+    let status = until("the job to be seen", || {
+        let said = run(&mut scene.xpu_top(&["status", "--json", "--now"]));
+        let status: Value = serde_json::from_str(&said.stdout).ok()?;
+        (status["ranks"][0]["step"].as_u64()? > 10).then_some(status)
+    });
+    assert_eq!(status["job"], SECRET);
+    let spare = fs::metadata(scene.spare()).unwrap();
+    assert_eq!(spare.permissions().mode() & 0o777, 0o700);
+    let said = run(&mut scene.xpu_top(&["doctor", "--json"])).stdout;
+    let document: Value = serde_json::from_str(&said).unwrap();
+    let check = document["checks"].as_array().unwrap().iter().find(|check| check["name"] == "runtime dir");
+    let found = check.unwrap()["found"].as_str().unwrap();
+    let because = format!("{} is not used: it belongs to user {}", scene.usual().display(), scene.stranger);
+    assert!(found.starts_with(scene.spare().to_str().unwrap()) && found.contains(&because), "{found}");
+    first.signal("INT");
+    let said = first.end().stderr;
+    let told: Vec<_> = said.lines().filter(|line| line.starts_with("xpu-top run: ")).collect();
+    let line = format!("xpu-top run: {because}; {} is used instead", scene.spare().display());
+    assert_eq!(told, [line], "one line: {said}");
+    let second = run(&mut scene.xpu_top(&[
+        "run",
+        "--",
+        scene.path("parts/keeps_in_step").to_str().unwrap(),
+        &STEPS.to_string(),
+    ]));
+    is_unharmed(&second, &plain);
+    assert!(!Path::new(&format!("{}.2", scene.usual().display())).exists(), "one place is enough");
+    heard_nothing(stranger);
+}
+
+/// A place that was named, and is not ours: the job starts unwatched, and is pointed nowhere.
+#[test]
+fn a_directory_that_was_named_and_is_another_users_is_refused() {
+    let Some(scene) = Scene::with_all_parts() else { return };
+    let plain = run(&mut scene.program(STEPS));
+    let theirs = scene.path("theirs");
+    let stranger = scene.rude(&scene.socket_in(&theirs), "takes_over");
+    for named in [theirs.clone(), {
+        link(&scene, &theirs, &scene.path("link"));
+        scene.path("link")
+    }] {
+        let mut ours = scene.xpu_top(&["run", "--"]);
+        ours.arg(scene.path("parts/keeps_in_step")).arg(STEPS.to_string());
+        let watched = run(ours.env("XPU_TOP_RUNTIME_DIR", &named));
+        is_unharmed(&watched, &plain);
+        let said = &watched.stderr;
+        assert!(said.contains("the job starts unwatched") && said.lines().count() == 1, "{said}");
+        assert!(said.contains(named.to_str().unwrap()) && said.contains("mode 0700"), "{said}");
+    }
+    heard_nothing(stranger);
+}
+
+/// The hook alone, as a launcher on another host may start it, with nothing but an environment.
+#[test]
+fn a_hook_that_is_pointed_to_another_users_socket_says_nothing() {
+    let Some(scene) = Scene::new() else { return };
+    let plain = run(&mut scene.program(STEPS));
+    let open = scene.path("open");
+    scene.squat(&open);
+    chown(&open, Some(scene.victim), Some(scene.victim)).unwrap();
+    scene.squat(&scene.usual());
+    for manner in ["takes_over", "no_peer"] {
+        // Named: in the stranger's directory, and in one of the victim's that is open to all. Not named: where it looks by itself.
+        for (folder, is_named) in [(scene.path("theirs"), true), (open.clone(), true), (scene.usual(), false)]
+        {
+            let socket = scene.socket_in(&folder);
+            let stranger = scene.rude(&socket, manner);
+            let mut ours = scene.watched(STEPS);
+            if is_named {
+                ours.env("XPU_TOP_SOCKET", &socket);
+            }
+            let watched = run(&mut ours);
+            is_unharmed(&watched, &plain);
+            assert_eq!(watched.stderr, plain.stderr);
+            heard_nothing(stranger);
+            let _ = fs::remove_file(&socket);
+        }
+    }
+}
+
+/// Modes and owners are as they should be, and yet somebody else listens there: the kernel tells.
+#[test]
+fn whoever_listens_is_asked_for_by_the_kernel_and_not_by_the_file() {
+    let Some(scene) = Scene::new() else { return };
+    let plain = run(&mut scene.program(STEPS));
+    let folder = scene.path("folder");
+    scene.squat(&folder);
+    let socket = scene.socket_in(&folder);
+    let stranger = scene.rude(&socket, "takes_over");
+    for path in [&folder, &socket] {
+        chown(path, Some(scene.victim), Some(scene.victim)).unwrap();
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let watched = run(scene.watched(STEPS).env("XPU_TOP_SOCKET", &socket));
+    is_unharmed(&watched, &plain);
+    heard_nothing(stranger);
+}
+
+/// What lies in a running job's places, and in its process.
+#[test]
+fn another_user_reads_nothing_of_a_job() {
+    let Some(scene) = Scene::with_all_parts() else { return };
+    let mut ours = scene.xpu_top(&["run", "--"]);
+    ours.arg(scene.path("parts/keeps_in_step")).arg("100000");
+    let job = Program::start(&mut ours);
+    until("the job to be seen", || {
+        let said = run(&mut scene.xpu_top(&["status", "--json", "--now"]));
+        let status: Value = serde_json::from_str(&said.stdout).ok()?;
+        (status["ranks"][0]["step"].as_u64()? > 0).then_some(())
+    });
+    let usual = scene.usual();
+    let process = PathBuf::from(format!("/proc/{}", job.pid()));
+    let of = |name: &str| usual.join(format!("collector-{}.{name}", scene.base));
+    let ledger = fs::read_dir(process.join("fd")).unwrap().flatten().map(|entry| entry.path());
+    let ledger =
+        ledger.filter(|path| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:")));
+    let mut secrets: Vec<_> = ledger.collect();
+    assert!(!secrets.is_empty(), "a rank has a ledger");
+    secrets.extend([
+        usual.clone(),
+        of("log"),
+        of("lock"),
+        usual.join(format!("expected-{}", scene.base)),
+        scene.path("mine/.config/xpu-top/key"),
+        process.join("environ"),
+        process.join("fd"),
+        process.join("maps"),
+    ]);
+    for secret in &secrets {
+        assert!(secret.exists(), "{}", secret.display());
+    }
+    assert_eq!(readable(&scene, &secrets), [].into());
+    // Whatever becomes of the modes, the collector greets nobody else.
+    let knock = || {
+        let mut command = scene.stranger(scene.path("parts/rude_collector"));
+        Program::start(command.arg(of("sock")).arg("knocks"))
+    };
+    let shut = knock().end().stdout;
+    assert!(shut.starts_with("heard nothing: Permission denied"), "{shut}");
+    fs::set_permissions(&usual, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(of("sock"), fs::Permissions::from_mode(0o777)).unwrap();
+    let opened = knock().end().stdout;
+    assert!(opened.starts_with("heard 0 bytes") || opened.contains("reset"), "{opened}");
+}

@@ -1,0 +1,195 @@
+//! Two users of a host, neither of them root, and programs both can reach.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Command, id},
+};
+
+use tempfile::TempDir;
+use xpu_shared::endpoint::user_id;
+use xpu_tests::{
+    built,
+    port::free_base,
+    program::{Program, until},
+};
+
+/// A program that makes steps, and what it ends with.
+pub const PROGRAM: &str = "keeps_in_step";
+pub const CODE: i32 = 7;
+
+pub struct Scene {
+    dir: TempDir,
+    pub victim: u32,
+    pub stranger: u32,
+    pub base: u16,
+}
+
+impl Scene {
+    /// `None` where nobody can be another user, which is said.
+    pub fn new() -> Option<Self> {
+        if user_id() != 0 {
+            println!("SKIPPED: only root can act as two users; nothing was tested here");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("xpu-top-users-").tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Numbers nobody has, and each test its own: what is in /tmp is called after them.
+        let victim = 20_000 + id() % 20_000 * 2;
+        let scene = Self { dir, victim, stranger: victim + 1, base: free_base() };
+        for (name, user, mode) in [
+            ("parts", 0, 0o755),
+            ("lib", 0, 0o755),
+            ("mine", victim, 0o700),
+            ("theirs", scene.stranger, 0o755),
+        ] {
+            let path = scene.path(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(user), Some(user)).unwrap();
+        }
+        for (library, soname) in built::STAND_INS {
+            reachable(&built::artifact(library), &scene.path("lib").join(soname));
+        }
+        for part in ["libxpu_hook.so", "rude_collector"] {
+            reachable(&built::artifact(part), &scene.path("parts").join(part));
+        }
+        built::compile(&format!("hazards/{PROGRAM}.c"), &scene.path("parts").join(PROGRAM), &[]);
+        Some(scene)
+    }
+
+    /// The same with `xpu-top` and its collector.
+    pub fn with_all_parts() -> Option<Self> {
+        let scene = Self::new()?;
+        for part in ["xpu-top", "xpu-collector"] {
+            reachable(&built::artifact(part), &scene.path("parts").join(part));
+        }
+        Some(scene)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The usual place of the victim's sockets.
+    pub fn usual(&self) -> PathBuf {
+        PathBuf::from(format!("/tmp/xpu-top-{}", self.victim))
+    }
+
+    /// Where they are if that is taken.
+    pub fn spare(&self) -> PathBuf {
+        PathBuf::from(format!("/tmp/xpu-top-{}.1", self.victim))
+    }
+
+    pub fn socket_in(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("collector-{}.sock", self.base))
+    }
+
+    fn as_user(&self, user: u32, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.uid(user).gid(user).env_clear().current_dir("/").env("PATH", "/usr/bin:/bin");
+        command
+    }
+
+    pub fn stranger(&self, program: impl AsRef<OsStr>) -> Command {
+        self.as_user(self.stranger, program)
+    }
+
+    /// The victim, at home.
+    pub fn victim(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.as_user(self.victim, program);
+        command
+            .env("HOME", self.path("mine"))
+            .env("LD_LIBRARY_PATH", self.path("lib"))
+            .env("SIMGPU_SHM_DIR", self.path("mine"))
+            .env("XPU_TOP_JOB", SECRET)
+            .env("XPU_TOP_BASE_PORT", self.base.to_string());
+        command
+    }
+
+    /// The victim's program, unwatched, with so many steps.
+    pub fn program(&self, steps: u32) -> Command {
+        let mut command = self.victim(self.path("parts").join(PROGRAM));
+        command.arg(steps.to_string());
+        command
+    }
+
+    /// The same with the hook in front.
+    pub fn watched(&self, steps: u32) -> Command {
+        let mut command = self.program(steps);
+        command.env("LD_PRELOAD", self.path("parts/libxpu_hook.so"));
+        command
+    }
+
+    pub fn xpu_top(&self, arguments: &[&str]) -> Command {
+        let mut command = self.victim(self.path("parts/xpu-top"));
+        command.args(arguments);
+        command
+    }
+
+    /// A collector of the stranger's, which is there.
+    pub fn rude(&self, socket: &Path, manner: &str) -> Program {
+        let mut command = self.stranger(self.path("parts/rude_collector"));
+        let program = Program::start(command.arg(socket).arg(manner));
+        until("the rude collector", || socket.exists().then_some(()));
+        program
+    }
+
+    /// A directory the stranger makes at this place, open to all.
+    pub fn squat(&self, path: &Path) {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        chown(path, Some(self.stranger), Some(self.stranger)).unwrap();
+    }
+}
+
+/// The job's name: whoever is no business of it must not come to know it.
+pub const SECRET: &str = "moonshot";
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Collectors are nobody's children.
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let is_ours = process.metadata().is_ok_and(|of| [self.victim, self.stranger].contains(&of.uid()));
+            if let Some(pid) = process.file_name().to_str().filter(|_| is_ours) {
+                let _ = Command::new("kill").args(["-KILL", pid]).status();
+            }
+        }
+        let name = self.usual().file_name().unwrap().to_string_lossy().into_owned();
+        for place in fs::read_dir("/tmp").unwrap().flatten() {
+            let found = place.file_name().to_string_lossy().into_owned();
+            if found == name || found.starts_with(&format!("{name}.")) {
+                let _ = fs::remove_dir_all(place.path());
+            }
+        }
+    }
+}
+
+/// A copy of `from` that everybody can run: a link where the disk is the same.
+fn reachable(from: &Path, to: &Path) {
+    if fs::hard_link(from, to).is_err() {
+        fs::copy(from, to).unwrap();
+    }
+}
+
+/// What a user can reach of what it should not: files by `cat`, folders by `ls`.
+pub fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let reads = |path: &&PathBuf| {
+        let program = if path.is_dir() { "ls" } else { "cat" };
+        let mut command = scene.stranger(program);
+        command.arg(path).output().unwrap().status.success()
+    };
+    paths.iter().filter(reads).cloned().collect()
+}
+
+/// A link from `to`, as the stranger would leave it.
+pub fn link(scene: &Scene, from: &Path, to: &Path) {
+    symlink(from, to).unwrap();
+    std::os::unix::fs::lchown(to, Some(scene.stranger), Some(scene.stranger)).unwrap();
+}
