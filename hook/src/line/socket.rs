@@ -1,16 +1,18 @@
 //! A Unix socket to a server that may be trusted, among descriptors that belong to the program.
 
 use std::{
-    ffi::{CString, c_int},
+    ffi::c_int,
     io,
     mem::{MaybeUninit, size_of},
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
     ptr,
 };
+
+use xpu_shared::endpoint::{is_trusted_socket, peer_user, user_id};
 
 /// Bytes taken in at one visit.
 const PIECE: usize = 16 << 10;
@@ -38,15 +40,15 @@ pub(super) enum Received<'a> {
 impl Socket {
     /// `None` if nobody serves the path, or somebody who may not.
     pub(super) fn connect(path: &Path) -> Option<Self> {
-        let user = xpu_shared::endpoint::user_id();
-        if !is_trusted(path, user) {
+        let user = user_id();
+        if !is_trusted_socket(path, user).unwrap_or(false) {
             return None;
         }
         let descriptor = open()?;
         let (address, length) = address_of(path)?;
         // SAFETY: the address is as long as is said.
         let connected = unsafe { libc::connect(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
-        if connected != 0 || !is_served_by(&descriptor, user) {
+        if connected != 0 || !peer_user(descriptor.as_fd()).is_ok_and(|peer| [user, 0].contains(&peer)) {
             return None;
         }
         let file = file_of(descriptor.as_raw_fd())?;
@@ -124,36 +126,6 @@ fn address_of(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
         *to = from.cast_signed();
     }
     Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
-}
-
-/// Whether the process behind it is this user's or root's.
-fn is_served_by(socket: &OwnedFd, user: u32) -> bool {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: place and length are those of `peer`.
-    let told = unsafe {
-        let place = (&raw mut peer).cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut length)
-    };
-    told == 0 && (peer.uid == user || peer.uid == 0)
-}
-
-/// Whether nobody but this user and root could have put the socket there.
-fn is_trusted(path: &Path, user: u32) -> bool {
-    let is_theirs = |found: &libc::stat| found.st_uid == user || found.st_uid == 0;
-    let closed = path.parent().and_then(status).is_some_and(|found| {
-        found.st_mode & libc::S_IFMT == libc::S_IFDIR && is_theirs(&found) && found.st_mode & 0o022 == 0
-    });
-    closed
-        && status(path)
-            .is_some_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFSOCK && is_theirs(&found))
-}
-
-fn status(path: &Path) -> Option<libc::stat> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    let mut found = MaybeUninit::uninit();
-    // SAFETY: the path ends with NUL; on success all of `found` was written.
-    unsafe { (libc::lstat(path.as_ptr(), found.as_mut_ptr()) == 0).then(|| found.assume_init()) }
 }
 
 fn file_of(descriptor: c_int) -> Option<(u64, u64)> {
