@@ -11,16 +11,17 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-.PHONY: help build demo test test-programs lint deny bench scenarios memcheck fuzz wheel wheel-parts packages screenshots clean
+.PHONY: help build demo test test-programs lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packages screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
 	@echo "make test         installs what the tests need and runs all of them"
-	@echo "make test-programs  Slurm, munge and sshd from Debian, for the tests that run real ones (root or sudo); without them those say SKIPPED"
+	@echo "make test-programs  Slurm, munge, sshd, jemalloc and tcmalloc from Debian, for the tests that run real ones (root or sudo)"
 	@echo "make lint         formatting, clippy, licences, Python style"
 	@echo "make deny         licences, sources and known vulnerabilities of what it is built from"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
 	@echo "make scenarios    pretend jobs with and without troubles, and what is found: precision, recall, time to name"
+	@echo "make hazards      a table: what the hook changes in each program of tests/hazards, and what it costs"
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
 	@echo "make fuzz         bytes from anybody, guided by coverage, to the decoder and what is made of frames; SECONDS=600"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
@@ -40,10 +41,12 @@ test: build wheel $(BIN)/pytest
 
 # Not part of `make test`: on a machine of one's own their packages start services.
 test-programs:
-	@(for one in slurmctld slurmd munged sshd; do test -x /usr/sbin/$$one || exit 1; done) || { \
+	@(for one in slurmctld slurmd munged sshd; do test -x /usr/sbin/$$one || exit 1; done; \
+	for one in jemalloc.so.2 tcmalloc.so.4; do ls /usr/lib/*/lib$$one >/dev/null 2>&1 || exit 1; done) || { \
 	sudo=$$(test "$$(id -u)" = 0 || echo sudo -n); \
-	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends slurm-wlm munge openssh-server openssh-client; } \
-	|| echo "SKIPPED: no Slurm or sshd could be installed; tests/launch.rs says which tests do without"
+	$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends slurm-wlm munge openssh-server openssh-client \
+	libjemalloc2 libgoogle-perftools4; } \
+	|| echo "SKIPPED: no Slurm, sshd or allocators could be installed; tests/launch.rs says which tests do without"
 
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
@@ -62,9 +65,13 @@ deny:
 
 bench: build
 	tests/bench/run.sh
+	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --test-threads 1 --no-fail-fast bench::
 
 scenarios:
 	$(CARGO) run --release -p xpu-shared --example scenarios
+
+hazards: build
+	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table
 
 memcheck: build
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only memory_is_not_misused

@@ -6,6 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *const of_signals[] = {"SigIgn", "SigBlk", "SigCgt"};
+
+/* 32 and 33, which it handles once there is a second thread, whose ever. */
+static const unsigned long long OF_C_LIBRARY = 3ull << 31;
+
 static void show(void) {
     char line[256];
     int open_ones = 0;
@@ -13,7 +18,9 @@ static void show(void) {
     printf("%d descriptors\n", open_ones);
     FILE *status = fopen("/proc/self/status", "r");
     while (status && fgets(line, sizeof line, status))
-        if (strncmp(line, "SigIgn", 6) == 0 || strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigCgt", 6) == 0) printf("%s", line);
+        for (size_t i = 0; i < sizeof of_signals / sizeof of_signals[0]; i++)
+            if (strncmp(line, of_signals[i], 6) == 0)
+                printf("%s %llx\n", of_signals[i], strtoull(line + 7, NULL, 16) & ~OF_C_LIBRARY);
     if (status) fclose(status);
 }
 

@@ -2,7 +2,7 @@
 
 use xpu_tests::place::Place;
 
-use crate::hazard::Hazard;
+use crate::{hazard::Hazard, stand_in};
 
 /// A C++ runtime of the program's own, which has this version of symbols and no other. `flags` link against it, and find it.
 fn own_cxx(hazard: &Hazard, version: &str) -> [String; 3] {
@@ -29,10 +29,11 @@ fn newer_library() -> Hazard {
 
 /// What others need of a real one it does not have.
 fn older_program() -> Hazard {
-    let hazard = Hazard::linked("starts_with_cxx.c", 0);
+    let hazard = Hazard::bare_and_uncompiled(0);
+    stand_in::all(&hazard.place);
     let own = own_cxx(&hazard, "GLIBCXX_1.0");
     let own: Vec<_> = own.iter().map(String::as_str).collect();
-    hazard.compile("starts_with_cxx.c", "program", &[&own[..], &crate::stand_in::LINKED].concat());
+    hazard.compile("starts_with_cxx.c", "program", &[&own[..], &stand_in::LINKED].concat());
     hazard
 }
 

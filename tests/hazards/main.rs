@@ -32,7 +32,6 @@ mod memcheck;
 mod memory;
 mod processes;
 mod runtimes;
-mod sanitizer;
 mod signals;
 mod stacks;
 mod stand_in;

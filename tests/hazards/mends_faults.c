@@ -1,12 +1,14 @@
 /* A program that finds out which of its pages were written, as garbage collectors do: it protects them, and mends each fault. It times its own
- * faults, with 20,000 mappings in the process; the shorter of many rounds. Exit code 0. */
+ * faults, with 20,000 mappings in the process; the shortest of many rounds. Takes how many, and of how many pages. Exit code 0. */
 #include "calls.h"
 #include "figures.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 
-enum { PAGE = 4096, PAGES = 1000, ROUNDS = 20, MAPPINGS = 20000 };
+enum { PAGE = 4096, MAPPINGS = 20000 };
+
+static int rounds, page_count;
 
 static char *pages;
 static volatile sig_atomic_t faults;
@@ -14,7 +16,7 @@ static volatile sig_atomic_t faults;
 static void on_fault(int signal, siginfo_t *info, void *context) {
     (void)context;
     char *at = (char *)((size_t)info->si_addr & ~(size_t)(PAGE - 1));
-    if (at < pages || at >= pages + (size_t)PAGES * PAGE) {
+    if (at < pages || at >= pages + (size_t)page_count * PAGE) {
         struct sigaction action = {.sa_handler = SIG_DFL};
         sigaction(signal, &action, NULL);
         return;
@@ -32,19 +34,22 @@ static long nanoseconds(void) {
 /* Of one fault. */
 static long shortest(void) {
     long best = 1L << 60;
-    for (int round = 0; round < ROUNDS; round++) {
-        mprotect(pages, (size_t)PAGES * PAGE, PROT_READ);
+    for (int round = 0; round < rounds; round++) {
+        mprotect(pages, (size_t)page_count * PAGE, PROT_READ);
         long begun = nanoseconds();
         /* Every second one, so that what is mended lies alone. */
-        for (int i = 0; i < PAGES; i += 2) pages[(size_t)i * PAGE] = 1;
-        long took = (nanoseconds() - begun) / (PAGES / 2);
+        for (int i = 0; i < page_count; i += 2) pages[(size_t)i * PAGE] = 1;
+        long took = (nanoseconds() - begun) / (page_count / 2);
         if (took < best) best = took;
     }
     return best;
 }
 
-int main(void) {
-    pages = mmap(NULL, (size_t)PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+int main(int argc, char **argv) {
+    if (argc != 3) return 64;
+    rounds = atoi(argv[1]);
+    page_count = atoi(argv[2]);
+    pages = mmap(NULL, (size_t)page_count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     sigaction(SIGSEGV, &action, NULL);
     CHECK(use_everything());

@@ -2,13 +2,14 @@
  *
  * opens ROUNDS FLAGS:LIBRARY...
  * FLAGS: l, g: RTLD_LOCAL, RTLD_GLOBAL. d: RTLD_DEEPBIND. n: in a namespace of its own. c: closed after each call, and opened again for the
- * next. t: called in a thread each time. */
+ * next. m: and where it was there is something else meanwhile, so that it comes to another place. t: called in a thread each time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { MOST = 8 };
@@ -29,6 +30,12 @@ static void *open_as(const char *how) {
         exit(99);
     }
     return handle;
+}
+
+/* Something in the place of this address, where nothing is. */
+static void take_the_place_of(void *address) {
+    void *page = (void *)((size_t)address & ~(size_t)4095);
+    mmap(page, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
 static void *call(void *handle) {
@@ -56,8 +63,13 @@ int main(int argc, char **argv) {
             }
             printf("%.*s: %s\n", (int)(path - how), how, (char *)text);
             if (memchr(how, 'c', path - how)) {
+                void *runtime = dlsym(handles[i], "standin_kernel"), *user = dlsym(handles[i], "user_run");
                 printf("closed: %d\n", dlclose(handles[i]));
                 handles[i] = NULL;
+                if (memchr(how, 'm', path - how)) {
+                    take_the_place_of(runtime);
+                    take_the_place_of(user);
+                }
                 /* The hook's thread has the time to call what is gone. */
                 usleep(60 * 1000);
             }

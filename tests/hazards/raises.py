@@ -1,5 +1,5 @@
-"""An exception that nobody catches, after the GPU was used: in a thread, whose end is told and nothing more, then in the main thread. Ends with
-exit code 1."""
+"""An exception that nobody catches, after the GPU was used: in a thread, whose end is told and nothing more, then in
+the main thread. Ends with exit code 1."""
 
 import sys
 import threading

@@ -38,7 +38,9 @@ impl<'a> User<'a> {
         let linked = format!("-l:{}", self.runtime.soname);
         // By copy: the same library may be there for several.
         let name = format!("lib{}-{}.so", self.runtime.copy, self.how);
-        let flags = [&["-shared", "-fPIC", "-DRUN=user_run", "-Wl,-z,now", &linked], self.flags].concat();
+        // Also where it asks for every function by name.
+        let linker = "-Wl,-z,now,--no-as-needed";
+        let flags = [&["-shared", "-fPIC", "-DRUN=user_run", linker, &linked], self.flags].concat();
         hazard.compile("libuser.c", &name, &flags).display().to_string()
     }
 }
@@ -88,12 +90,15 @@ harmless! {
         opens("3", &[User::of("g", thirteen()), User::of("ld", twelve())]);
     another_namespace_is_another: opens("3", &[User::of("n", twelve()), User::of("l", thirteen())]);
     a_global_library_is_closed_and_opened_again: opens("4", &[User::of("gc", twelve())]);
-    a_local_library_is_closed_and_opened_again: opens("4", &[User::of("lc", twelve())]);
+    a_global_library_is_opened_again_elsewhere: opens("4", &[User::of("gcm", twelve())]);
+    a_local_library_is_opened_again_elsewhere: opens("4", &[User::of("lcm", twelve())]);
     a_library_that_is_closed_is_unloaded: opens("3", &[User::of("gc", twelve().telling())]);
     another_library_comes_in_the_place_of_a_closed_one:
         opens("4", &[User::of("lc", twelve()), User::of("lct", thirteen())]);
     another_global_library_comes_in_the_place_of_a_closed_one:
         opens("4", &[User::of("gc", twelve()), User::of("gct", thirteen())]);
+    another_global_library_comes_elsewhere:
+        opens("4", &[User::of("gcm", twelve()), User::of("gcmt", thirteen())]);
     a_constructor_makes_the_first_call: opens("2", &[User::of("l", twelve()).with(&["-DIN_CONSTRUCTOR"])]);
     a_constructor_waits_for_a_thread_that_makes_the_first_call:
         opens("2", &[User::of("l", twelve()).with(&["-DIN_CONSTRUCTOR", "-DIN_THREAD"])]);

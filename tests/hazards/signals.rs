@@ -11,7 +11,7 @@ harmless! {
     signals_that_are_read_come_to_who_reads: Hazard::linked("reads_signals.c", 0);
     children_that_are_ignored_are_nobodys: Hazard::linked("ignores_children.c", 0);
     calls_that_are_interrupted_are_the_programs_own: Hazard::linked("interrupted_calls.c", 0);
-    faults_that_are_mended_stay_so: Hazard::linked("mends_faults.c", 0);
+    faults_that_are_mended_stay_so: Hazard::linked("mends_faults.c", 0).with("1").with("40");
     hooks_of_python_are_pythons: Hazard::script("hooks_of_python.py");
     exceptions_of_python_end_it_as_they_would: Hazard::script_that_ends("raises.py", 1);
 }

@@ -5,6 +5,9 @@ use crate::hazard::Hazard;
 /// More than the call itself takes.
 const BYTES: i64 = 4 << 10;
 
+/// What a handler may take in front of the program's own.
+const HANDLER_BYTES: i64 = 1 << 10;
+
 const SEGMENTATION_FAULT: i32 = 11;
 
 harmless! {
@@ -20,7 +23,7 @@ harmless! {
     a_fibre_goes_on_in_another_thread: Hazard::linked("fibre_moves.c", 0);
     calls_in_a_signal_handler_fit: Hazard::linked("calls_in_handler.c", 0).allows("first call", BYTES);
     an_alternate_stack_that_sufficed_suffices:
-        Hazard::linked("small_alternate_stack.c", 0).by(SEGMENTATION_FAULT);
+        Hazard::linked("small_alternate_stack.c", 0).by(SEGMENTATION_FAULT).allows("alternate stack", HANDLER_BYTES);
     a_huge_limit_of_the_stack_costs_nothing:
         Hazard::linked("unlimited_stack.c", 0).allows("KiB mapped", 16 << 10);
 }

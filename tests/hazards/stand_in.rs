@@ -16,7 +16,7 @@ pub(crate) struct StandIn<'a> {
     pub(crate) soname: &'a str,
     /// Which one it says it is.
     pub(crate) copy: u32,
-    /// Its symbols carry its soname as their version, as those of NVIDIA's do.
+    /// Its symbols carry the soname as their version, as those of NVIDIA's do.
     pub(crate) is_versioned: bool,
     /// It says when it is loaded and unloaded.
     pub(crate) tells: bool,
@@ -45,8 +45,9 @@ impl<'a> StandIn<'a> {
         let versions = format!("-Wl,--version-script={}", script.display());
         let mut flags = vec!["-shared", "-fPIC", "-fexceptions", &copy, &soname];
         if self.is_versioned {
-            fs::write(&script, format!("{} {{ global: *; }};\n", self.soname))
-                .expect("a file in a fresh folder");
+            // auditwheel renames a library, and not its versions.
+            let version = format!("libcudart.so.{}", self.copy);
+            fs::write(&script, format!("{version} {{ global: *; }};\n")).expect("a file in a fresh folder");
             flags.push(&versions);
         }
         if self.tells {
