@@ -10,6 +10,7 @@
 //! [`job`] folds frames into what is known now, [`status`] is that as a document, [`finding`] what is wrong with it.
 //! [`recording`] is a file of frames, [`capture`] what such a file holds of a few steps recorded whole.
 //! [`stack`] merges the stacks of many ranks into one tree.
+//! [`zmtp`] is how a worker speaks to its collector, without libzmq.
 //! [`hosts`] reads which hosts there are. Nothing here reads a clock or the network by itself; time comes in as an argument.
 
 pub mod capture;

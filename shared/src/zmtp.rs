@@ -1,116 +1,255 @@
-//! temporary
-use std::collections::VecDeque;
+//! One end of a ZMTP 3.1 connection (rfc.zeromq.org/spec/37), without I/O: DEALER, mechanism NULL.
+//!
+//! A training process speaks to its collector so: bytes in, bytes out, no thread, no clock, no libzmq. Nothing a peer sends
+//! makes it panic or hold more than its bounds say; memory is taken for bytes that came, never for a length that was claimed.
+//!
+//! ```text
+//! greeting ──▶ READY ──▶ messages, PING, PONG
+//! ```
+
+mod command;
+mod frame;
+mod greeting;
+mod outbox;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, mem};
+
+use command::Command;
+use frame::{Body, Header, HeaderBytes, Kind};
+use greeting::Greeting;
+use outbox::Outbox;
+
+/// Messages that wait for [`Dealer::message`]; those that come beyond them are dropped and counted.
+pub const MESSAGES: usize = 1_024;
+
+/// Waiting messages hold at most so many times the largest message.
+pub const MESSAGES_OF_LARGEST: usize = 4;
+
+/// The largest command that is read: READY has a line or two, and properties of the peer's own.
+pub const LARGEST_COMMAND: usize = 16 * 1024;
+
+/// Socket types that a DEALER may talk to.
+const PEERS: [&[u8]; 3] = [b"ROUTER", b"DEALER", b"REP"];
+
+/// Why a connection is over. What it quotes of the peer is printable ASCII, at most 255 characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("the peer does not speak ZMTP")]
+    Signature,
+    #[error("the peer speaks ZMTP {0}, and 3 is spoken here")]
+    Version(u8),
+    #[error("the peer asks for the mechanism `{0}`, and NULL is spoken here")]
+    Mechanism(String),
+    #[error("the peer is a `{0}`, which a DEALER does not talk to")]
+    SocketType(String),
+    #[error("the peer refuses the connection: {0}")]
+    Refused(String),
+    #[error("a frame of the peer has the flags {0:#04x}, which ZMTP 3.1 does not know")]
+    Flags(u8),
+    #[error("the peer sends {length} bytes at once, and {largest} are taken")]
+    TooLong { length: u64, largest: usize },
+    #[error("a command of the peer is not as ZMTP 3.1 has it")]
+    Command,
+    #[error("the peer sends a message before it has said READY")]
+    Early,
+}
+
 #[derive(Debug)]
 pub struct Dealer {
     largest: usize,
-    out: Vec<u8>,
-    sent: usize,
-    inn: Vec<u8>,
-    greeted: bool,
-    ready: bool,
-    messages: VecDeque<Vec<u8>>,
-    more: bool,
+    stage: Stage,
+    reading: Reading,
+    /// Length so far of a message of several parts, while its last is awaited.
+    parts: Option<usize>,
+    inbox: VecDeque<Vec<u8>>,
+    inbox_bytes: usize,
+    dropped: u64,
+    outbox: Outbox,
+    /// Frames that were to be sent before the peer was ready.
+    early: Vec<u8>,
 }
+
 #[derive(Debug)]
-pub struct Error;
+enum Stage {
+    Handshake,
+    Ready,
+    Over(Error),
+}
+
+/// What the next byte belongs to.
+#[derive(Debug)]
+enum Reading {
+    Greeting(Greeting),
+    Header(HeaderBytes),
+    Body(Header, Body),
+}
+
 impl Dealer {
+    /// Its greeting is there to be sent. A peer's message longer than `largest` bytes ends the connection.
     pub fn new(largest: usize) -> Self {
-        let mut out = vec![0u8; 64];
-        out[0] = 0xff;
-        out[9] = 0x7f;
-        out[10] = 3;
-        out[11] = 1;
-        out[12..16].copy_from_slice(b"NULL");
+        let mut outbox = Outbox::default();
+        outbox.queue(&greeting::OURS);
         Self {
             largest,
-            out,
-            sent: 0,
-            inn: vec![],
-            greeted: false,
-            ready: false,
-            messages: VecDeque::new(),
-            more: false,
+            stage: Stage::Handshake,
+            reading: Reading::Greeting(Greeting::default()),
+            parts: None,
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            dropped: 0,
+            outbox,
+            early: Vec::new(),
         }
     }
+
+    /// Takes in what the peer sent, in whatever pieces. After an error the connection is to be closed; nothing more is read,
+    /// and the error is said again.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.inn.extend_from_slice(bytes);
-        if !self.greeted {
-            if self.inn.len() < 64 {
-                return Ok(());
-            }
-            if self.inn[0] != 0xff || self.inn[10] < 3 || &self.inn[12..17] != b"NULL\0" {
-                return Err(Error);
-            }
-            self.inn.drain(..64);
-            self.greeted = true;
-            let mut body = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER".to_vec();
-            body.extend_from_slice(b"\x08Identity\0\0\0\0");
-            self.out.push(4);
-            self.out.push(body.len() as u8);
-            self.out.extend(body);
+        if let Stage::Over(error) = &self.stage {
+            return Err(error.clone());
         }
-        loop {
-            if self.inn.len() < 2 {
-                return Ok(());
-            }
-            let flags = self.inn[0];
-            let (head, len) = if flags & 2 != 0 {
-                if self.inn.len() < 9 {
-                    return Ok(());
-                }
-                (9, u64::from_be_bytes(self.inn[1..9].try_into().unwrap()))
-            } else {
-                (2, u64::from(self.inn[1]))
-            };
-            if len > self.largest as u64 {
-                return Err(Error);
-            }
-            let len = len as usize;
-            if self.inn.len() < head + len {
-                return Ok(());
-            }
-            let body: Vec<u8> = self.inn[head..head + len].to_vec();
-            self.inn.drain(..head + len);
-            if flags & 4 != 0 {
-                if body.starts_with(b"\x05READY") {
-                    self.ready = true;
-                }
-                if body.starts_with(b"\x05ERROR") {
-                    return Err(Error);
-                }
-                continue;
-            }
-            let part = self.more || flags & 1 != 0;
-            self.more = flags & 1 != 0;
-            if !part {
-                self.messages.push_back(body);
-            }
-        }
+        self.read(bytes).inspect_err(|error| {
+            self.stage = Stage::Over(error.clone());
+            self.reading = Reading::Header(HeaderBytes::default());
+            self.early = Vec::new();
+        })
     }
+
+    /// The next whole message of the peer, oldest first. Messages of several parts are dropped, and those that come while
+    /// [`MESSAGES`] wait, or [`MESSAGES_OF_LARGEST`] times the largest message in bytes: [`Dealer::dropped`] counts them.
     pub fn message(&mut self) -> Option<Vec<u8>> {
-        self.messages.pop_front()
+        let message = self.inbox.pop_front()?;
+        self.inbox_bytes -= message.len();
+        Some(message)
     }
+
+    /// Messages of the peer that [`Dealer::message`] never gave.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Both sides are known: messages can go.
     pub fn is_ready(&self) -> bool {
-        self.ready
+        matches!(self.stage, Stage::Ready)
     }
-    pub fn send(&mut self, m: &[u8]) {
-        if m.len() < 256 {
-            self.out.push(0);
-            self.out.push(m.len() as u8);
-        } else {
-            self.out.push(2);
-            self.out.extend((m.len() as u64).to_be_bytes());
+
+    /// Queues one message of one part behind what is unsent; the caller sees to it that this does not grow without end. What is
+    /// sent before both sides are ready is unsent from then on, and nothing is after an error.
+    pub fn send(&mut self, message: &[u8]) {
+        match self.stage {
+            Stage::Handshake => frame::write(Kind::Message { more: false }, message, &mut self.early),
+            Stage::Ready => self.outbox.queue_message(message),
+            Stage::Over(_) => {}
         }
-        self.out.extend_from_slice(m);
     }
+
+    /// Bytes to write to the peer now.
     pub fn unsent(&self) -> &[u8] {
-        &self.out[self.sent..]
+        self.outbox.unsent()
     }
-    pub fn written(&mut self, c: usize) {
-        self.sent += c;
-        if self.sent == self.out.len() {
-            self.out.clear();
-            self.sent = 0;
+
+    /// So many of them were written.
+    pub fn written(&mut self, count: usize) {
+        self.outbox.written(count);
+    }
+
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while let [first, rest @ ..] = bytes {
+            match &mut self.reading {
+                Reading::Greeting(greeting) => {
+                    bytes = rest;
+                    if greeting.take(*first)? {
+                        self.outbox.queue(&command::ready());
+                        self.reading = Reading::Header(HeaderBytes::default());
+                    }
+                }
+                Reading::Header(header) => {
+                    bytes = rest;
+                    if let Some(header) = header.take(*first)? {
+                        self.begin(header)?;
+                    }
+                }
+                Reading::Body(_, body) => bytes = body.take(bytes),
+            }
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    /// A frame begins: what must not come, or not so long, ends the connection before any of it is kept.
+    fn begin(&mut self, header: Header) -> Result<(), Error> {
+        let (before, largest) = match header.kind {
+            Kind::Command => (0, LARGEST_COMMAND),
+            Kind::Message { .. } if !self.is_ready() => return Err(Error::Early),
+            Kind::Message { .. } => (self.parts.unwrap_or(0), self.largest),
+        };
+        let length = header.length.saturating_add(before as u64);
+        if length > largest as u64 {
+            return Err(Error::TooLong { length, largest });
+        }
+        let kept = match header.kind {
+            Kind::Command => true,
+            Kind::Message { more } => !more && self.parts.is_none(),
+        };
+        // Not longer than `largest`, which is a usize.
+        let body = Body::new(header.length as usize, kept);
+        self.reading = Reading::Body(header, body);
+        Ok(())
+    }
+
+    /// Takes the frame that is whole, if one is.
+    fn finish(&mut self) -> Result<(), Error> {
+        let Reading::Body(header, body) = &mut self.reading else { return Ok(()) };
+        if !body.is_whole() {
+            return Ok(());
+        }
+        let (header, body) = (*header, mem::take(&mut body.bytes));
+        self.reading = Reading::Header(HeaderBytes::default());
+        match header.kind {
+            Kind::Command => self.obey(&body)?,
+            Kind::Message { more: true } => {
+                let before = self.parts.unwrap_or(0);
+                self.parts = Some(before.saturating_add(header.length as usize));
+            }
+            Kind::Message { more: false } => match self.parts.take() {
+                Some(_) => self.dropped += 1,
+                None => self.keep(body),
+            },
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, message: Vec<u8>) {
+        let bytes = self.inbox_bytes.saturating_add(message.len());
+        if self.inbox.len() >= MESSAGES || bytes > self.largest.saturating_mul(MESSAGES_OF_LARGEST) {
+            self.dropped += 1;
+        } else {
+            self.inbox_bytes = bytes;
+            self.inbox.push_back(message);
         }
     }
+
+    fn obey(&mut self, body: &[u8]) -> Result<(), Error> {
+        match Command::parse(body).ok_or(Error::Command)? {
+            Command::Ready { socket_type } => {
+                if !PEERS.contains(&socket_type) {
+                    return Err(Error::SocketType(printable(socket_type)));
+                }
+                self.stage = Stage::Ready;
+                self.outbox.queue(&mem::take(&mut self.early));
+            }
+            Command::Error { reason } => return Err(Error::Refused(printable(reason))),
+            Command::Ping { context } => self.outbox.pong(context),
+            Command::Other => {}
+        }
+        Ok(())
+    }
+}
+
+/// A peer's words, fit for a log.
+fn printable(bytes: &[u8]) -> String {
+    let shown = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
+    bytes.iter().take(255).map(shown).collect()
 }

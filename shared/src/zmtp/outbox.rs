@@ -1,0 +1,68 @@
+//! What is to be written to the peer.
+
+use super::{
+    command,
+    frame::{self, Kind},
+};
+
+/// Room that is kept once all is written.
+const KEPT: usize = 16 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    gone: usize,
+    /// Bytes up to the end of the PONG that is unsent: there is one at a time, however many PINGs come.
+    pong: usize,
+    /// The context of the last PING that came meanwhile. A PONG for it goes once the one before is written; those in between get
+    /// none, and their sender hears that the line is up all the same.
+    owed: Option<Vec<u8>>,
+}
+
+impl Outbox {
+    pub(super) fn queue(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn queue_message(&mut self, message: &[u8]) {
+        frame::write(Kind::Message { more: false }, message, &mut self.bytes);
+    }
+
+    pub(super) fn pong(&mut self, context: &[u8]) {
+        if self.pong == 0 {
+            self.queue(&command::pong(context));
+            self.pong = self.unsent().len();
+        } else {
+            self.owed = Some(context.to_vec());
+        }
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.gone..]
+    }
+
+    pub(super) fn written(&mut self, count: usize) {
+        let count = count.min(self.unsent().len());
+        self.gone += count;
+        self.pong = self.pong.saturating_sub(count);
+        if self.gone == self.bytes.len() {
+            self.gone = 0;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+        } else if self.gone > self.bytes.len() / 2 {
+            // What moves is no more than what went: the cost of a byte stays the same however it is written.
+            self.bytes.drain(..self.gone);
+            self.gone = 0;
+        }
+        if self.pong == 0
+            && let Some(context) = self.owed.take()
+        {
+            self.pong(&context);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.bytes.capacity() + self.owed.as_ref().map_or(0, Vec::capacity)
+    }
+}
