@@ -2,11 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::symbol::Symbol;
+use super::real::Real;
 
-static REAL: Symbol = Symbol::new(c"_exit", &[]);
+static REAL: Real = Real::new(c"_exit");
 
-/// Looked up beforehand: `_exit` is called in signal handlers and in children of `vfork` too.
 pub(super) fn find() {
     REAL.find(_exit as *const c_void);
 }
@@ -27,10 +26,10 @@ pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
     end(code)
 }
 
+/// Makes no system call but the one that ends it.
 fn end(code: c_int) -> ! {
     super::exits(code);
-    let at = REAL.find(_exit as *const c_void);
-    if !at.is_null() {
+    if let Some(at) = REAL.get() {
         // SAFETY: the function of this name has this signature (POSIX).
         let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> !>(at) };
         // SAFETY: it has no precondition.
