@@ -422,3 +422,55 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
     });
     assert_eq!(status["ranks"][0]["exit"]["class"], "exit_code", "{status}");
 }
+
+/// A handler of the program's own that does not mend its fault: where that was is told, however the handler ends the process.
+#[test]
+fn a_handler_that_ends_the_process_does_not_hide_why() {
+    let host = Host::new();
+    let program = host.place.hazard("sig_ends");
+    let ways = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
+    for way in ways {
+        let mut rank = c_rank(&host, &program, way);
+        rank.tell("go");
+        let outcome = rank.end();
+        assert_eq!(outcome.stdout, "the program's own handler\n", "{way}: {outcome:?}");
+        let exit = until("the end to be told", || {
+            let exit = host.status()["ranks"][0]["exit"].clone();
+            exit["class"].is_string().then_some(exit)
+        });
+        assert_eq!((&exit["class"], &exit["signal"]), (&"signal".into(), &"SIGSEGV".into()), "{way}: {exit}");
+        assert!(exit["text"].as_str().unwrap().contains("at address 0x40"), "{way}: {exit}");
+        let frames = exit["frames"].as_array().unwrap();
+        assert!(frames.iter().any(|frame| frame["function"] == "reach_out"), "{way}: {exit}");
+    }
+}
+
+/// Its exit code is none of its parent's.
+#[test]
+fn what_a_child_in_the_same_memory_says_is_not_the_end() {
+    let host = Host::new();
+    let program = host.place.hazard("sig_ends");
+    let mut rank = c_rank(&host, &program, "vfork");
+    rank.tell("go");
+    until("the child to be gone", || (rank.wrote() == "the child is gone\n").then_some(()));
+    rank.signal("KILL");
+    rank.end();
+    let exit = until("the end to be told", || {
+        let exit = host.status()["ranks"][0]["exit"].clone();
+        exit["class"].is_string().then_some(exit)
+    });
+    assert_eq!(exit["class"], "dead", "{exit}");
+}
+
+/// A C program that trains, known to the collector.
+#[track_caller]
+fn c_rank(host: &Host, program: &std::path::Path, way: &str) -> Program {
+    let mut command = host.place.watched(program);
+    command.env("XPU_TOP_SOCKET", host.socket()).env("XPU_TOP_JOB", "train").arg(way);
+    let rank = Program::start(&mut command);
+    until("it to train", || {
+        let status = host.status();
+        (status["ranks"][0]["pid"] == rank.pid() && status["ranks"][0]["state"] == "ok").then_some(())
+    });
+    rank
+}

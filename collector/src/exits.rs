@@ -9,6 +9,7 @@ mod crash;
 mod errand;
 mod memory;
 mod plugin;
+mod status;
 mod surroundings;
 
 use std::{
@@ -26,6 +27,7 @@ pub use crash::read as read_crash;
 use errand::Errand;
 pub(crate) use memory::MemoryKills;
 use plugin::Plugin;
+pub(crate) use status::{ExitStatus, ExitWatch};
 pub(crate) use surroundings::Surroundings;
 
 /// How long telling where a signal struck may take: the symbols of large libraries are gone through.

@@ -20,7 +20,7 @@ use xpu_shared::{
 
 use crate::{
     digest::{self, Known, Pending, inside},
-    exits::{MemoryKills, Surroundings},
+    exits::{ExitStatus, ExitWatch, MemoryKills, Surroundings},
     roster::Identity,
     stacks::{Reach, Target},
     totals::Totals,
@@ -71,6 +71,9 @@ pub(crate) struct Worker {
     /// How it ended, where it did not end well.
     pub exit: Option<Box<RankExit>>,
     memory: MemoryKills,
+    watch: ExitWatch,
+    /// How the kernel says that it ended.
+    status: Option<ExitStatus>,
     surroundings: Surroundings,
 }
 
@@ -100,6 +103,8 @@ impl Worker {
             departed: false,
             exit: None,
             memory: MemoryKills::default(),
+            watch: ExitWatch::default(),
+            status: None,
             surroundings: Surroundings::default(),
             info,
             identity,
@@ -108,6 +113,7 @@ impl Worker {
         // Else its number may be another process's here.
         if new.ledger.is_some() {
             (new.memory, new.surroundings) = (MemoryKills::of(new.info.pid), Surroundings::of(new.info.pid));
+            new.watch = ExitWatch::of(new.info.pid);
         }
         new
     }
@@ -235,6 +241,7 @@ impl Worker {
         let lives = self.process.lives();
         let silent_for = now.since(self.heard);
         let life = if lives == Some(false) {
+            self.status = self.status.or_else(|| self.watch.status());
             let gone = *self.gone.get_or_insert(now);
             if now.since(gone) < GRACE {
                 return None;

@@ -18,7 +18,7 @@ pub(crate) use session::{Session, forget, rest};
 /// Sonames of CUPTI, newest first.
 const SONAMES: &[&CStr] = &[c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8"];
 
-pub(crate) static CUPTI: Library = Library::new("CUPTI");
+pub(crate) static CUPTI: Library = Library::new("CUPTI", c"cuptiGetVersion");
 
 const SUCCESS: c_int = 0;
 const OUT_OF_MEMORY: c_int = 8;

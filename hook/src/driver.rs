@@ -9,7 +9,7 @@ use xpu_shared::id::DeviceUuid;
 
 use crate::symbol::{Library, foreign};
 
-pub(crate) static CUDA: Library = Library::new("CUDA driver");
+pub(crate) static CUDA: Library = Library::new("CUDA driver", c"cuInit");
 
 const SUCCESS: c_int = 0;
 /// `CUDA_ERROR_NOT_INITIALIZED`: what a program is told when the library it calls is not there.

@@ -117,8 +117,8 @@ mod tests {
 
     use crate::{switch, symbol::Library};
 
-    static LIBC: Library = Library::new("the C library");
-    static NONE: Library = Library::new("none");
+    static LIBC: Library = Library::new("the C library", c"getpid");
+    static NONE: Library = Library::new("none", c"none");
 
     interpose! {
         fn getpagesize() -> c_int in LIBC, or -1;

@@ -1,52 +1,58 @@
 //! What this process notes of its own end in the ledger page, for the collector to read when it is gone.
 //!
 //! ```text
-//! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── sys.excepthook ──▶ kind, message, frames
+//! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── excepthook ──▶ kind, message, frames
 //! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules
 //! a call that fails ── interpose! ────▶ function, code
 //! ```
 //!
-//! Nothing is changed by it: handlers that were there run as before, and the process ends as it would have.
+//! Nothing is changed by it: the program finds its own handlers, they run as they would, and the process ends as it would have.
 
+pub(crate) mod alone;
 mod excepthook;
 pub mod exit;
 mod maps;
-mod signals;
+mod mine;
+mod real;
+pub mod signals;
 
 use std::{
     ffi::CStr,
-    fs, ptr,
-    sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
-use xpu_shared::{
-    endpoint::variable,
-    error_name,
-    ledger::{LastWords, Ledger},
-    unit::Moment,
-};
+use xpu_shared::{endpoint::variable, error_name, ledger::LastWords, unit::Moment};
 
 use crate::observer::Observer;
-
-/// The page of this process; null before the first intercepted call and in a forked child.
-static PAGE: AtomicPtr<Ledger> = AtomicPtr::new(ptr::null_mut());
 
 /// A program that goes on for so long after its handler got a fatal signal has survived it.
 const SURVIVES: Duration = Duration::from_secs(5);
 
-/// Where this process may note its end: a child that shares its parent's memory (`vfork`) may not.
+/// Looks of the hook's own thread after an exit was noted: the first may come before the kernel has ended it.
+const GOES_ON: u32 = 2;
+
+/// Looks since an exit was noted.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+
+/// Before anything of the program runs, but for constructors of other libraries.
+extern "C" fn loaded() {
+    exit::find();
+    signals::find();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
 fn words() -> Option<&'static LastWords> {
-    let at = PAGE.load(Acquire);
-    // SAFETY: the page of an observer, which is never unmapped.
-    let page = unsafe { at.as_ref() }?;
-    // SAFETY: getpid has no precondition.
-    (page.pid().0 == unsafe { libc::getpid() }.cast_unsigned()).then_some(&page.last)
+    mine::page().map(|page| &page.last)
 }
 
 /// From now on this process's end is noted.
 pub(crate) fn begin(observer: &'static Observer) {
-    PAGE.store(ptr::from_ref(observer.ledger()).cast_mut(), Release);
+    mine::remember(observer.ledger());
     if std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0") {
         signals::install();
         excepthook::attach_soon();
@@ -55,13 +61,15 @@ pub(crate) fn begin(observer: &'static Observer) {
 
 /// In a forked child: the page is its parent's.
 pub(crate) fn forget() {
-    PAGE.store(ptr::null_mut(), Release);
+    mine::forget();
+    signals::forget();
     excepthook::forget();
 }
 
 /// The program is about to exit with this code.
 pub(crate) fn exits(code: i32) {
     if let Some(words) = words() {
+        signals::exits(words);
         words.exits(code, Moment::now());
     }
 }
@@ -78,24 +86,17 @@ pub(crate) fn failed(function: &CStr, code: i32) {
     }
 }
 
-/// At every look of the hook's own thread: whether a handler of the program's that got a fatal signal is done with it.
+/// At every look of the hook's own thread: what was taken for an end and was none.
 pub(crate) fn look(observer: &Observer) {
     excepthook::attach_if_late();
-    let fault = &observer.ledger().last.fault;
-    if let Some((thread, signal, since)) = fault.handed()
-        && (Moment::now().since(since) >= SURVIVES || has_left(thread, signal))
-    {
-        fault.survived();
+    let (words, now) = (&observer.ledger().last, Moment::now());
+    if words.fault.handed(now).is_some_and(|since| now.since(since) >= SURVIVES) {
+        words.fault.survived();
     }
-}
-
-/// Whether a thread that is in a handler of `signal`, which blocks it meanwhile, is so no more (`siglongjmp`).
-fn has_left(thread: u32, signal: i32) -> bool {
-    if !signals::blocks_itself(signal) {
-        return false;
+    // `exit()` stops the observer; `_exit()` leaves it no time for this.
+    if !words.said_exit() || observer.is_stopping() {
+        LOOKS.store(0, Relaxed);
+    } else if LOOKS.fetch_add(1, Relaxed) >= GOES_ON {
+        words.stays();
     }
-    let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 << (signal - 1) == 0)
 }

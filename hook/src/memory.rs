@@ -229,6 +229,21 @@ pub(crate) fn slice<T>(count: usize, make: impl FnMut() -> Option<T>) -> Option<
     (values.len() == count).then(|| values.into_boxed_slice())
 }
 
+/// Address space for `bytes` more could be had now.
+pub(crate) fn is_left(bytes: usize) -> bool {
+    // SAFETY: a mapping of no access at an address the kernel chooses touches nothing.
+    let at = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the mapping was just made and is nobody else's.
+    unsafe { libc::munmap(at, bytes) };
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,14 @@ const FIRST_AFTER: Duration = Duration::from_millis(200);
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(50);
 
+/// Address space that the libraries may take when this thread calls them; the C library ends the process where there is none for their
+/// thread-local storage. At first it reserves 64 MiB for the thread, and twice that for a moment.
+const ROOM: usize = 1 << 20;
+const ROOM_AT_FIRST: usize = 130 << 20;
+
+/// How often it is looked whether the program's threads have all ended.
+const ALONE_EVERY: Duration = Duration::from_millis(200);
+
 /// Parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
@@ -65,6 +73,15 @@ pub(crate) fn run(observer: &'static Observer, identity: Identity) {
     observer.set_stopped();
 }
 
+/// Whether to ask again whether the program's threads are gone.
+fn now_and_then(asked: &mut Instant) -> bool {
+    let is_time = asked.elapsed() >= ALONE_EVERY;
+    if is_time {
+        *asked = Instant::now();
+    }
+    is_time
+}
+
 struct Publisher {
     observer: &'static Observer,
     fold: Fold,
@@ -77,6 +94,10 @@ struct Publisher {
     introduced: bool,
     everything: bool,
     published: Instant,
+    /// The libraries were called from here, and have what they take for a thread.
+    has_visited: bool,
+    /// There is address space for what they may take.
+    has_room: bool,
 }
 
 impl Publisher {
@@ -92,12 +113,15 @@ impl Publisher {
             introduced: false,
             everything: true,
             published: Instant::now(),
+            has_visited: false,
+            has_room: true,
         }
     }
 
     fn publish_until_stopped(mut self) {
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
+        let mut asked_whether_alone = Instant::now();
         while !self.observer.is_stopping() {
             let rings = self.observer.bell().rings();
             self.observer.ledger().beat(Moment::now());
@@ -111,11 +135,13 @@ impl Publisher {
             symbol::look_for_unloaded();
             // While the program unloads a library, nothing is asked of any.
             let is_due = Instant::now() >= due;
-            if let Some(visit) = Visit::begin() {
+            self.has_room = memory::is_left(if self.has_visited { ROOM } else { ROOM_AT_FIRST });
+            if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
                 self.look_around();
                 if is_due {
                     cupti::rest();
                 }
+                self.has_visited = true;
                 drop(visit);
             }
             self.send();
@@ -129,6 +155,10 @@ impl Publisher {
                 due = Instant::now() + PUBLISH_EVERY;
                 self.observer.lanes().for_each(Lane::reclaim);
                 self.publish();
+            }
+            if now_and_then(&mut asked_whether_alone) && last_words::alone::is_last_thread() {
+                // The C library ends the process when the last thread returns, as it would have without this one.
+                return self.say_goodbye();
             }
             self.send();
             let pause = if self.fold.is_waiting() || self.fold.capture.is_active() { BUSY } else { IDLE };
@@ -149,7 +179,7 @@ impl Publisher {
     }
 
     fn say_goodbye(&mut self) {
-        if let Some(visit) = Visit::begin() {
+        if let Some(visit) = Visit::begin().filter(|_| memory::is_left(ROOM)) {
             self.fold.gather(self.observer);
             drop(visit);
         }

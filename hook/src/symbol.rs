@@ -43,6 +43,8 @@ static WRITING: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Library {
     /// What a reader calls it.
     name: &'static str,
+    /// A function that every copy of it has. Who stands in front of some functions, as other preloads do, does not have this one.
+    marker: Name<'static>,
     /// Where the copy that is watched was loaded; 0 before the first call.
     home: AtomicUsize,
     /// Calls that were for another copy.
@@ -50,8 +52,8 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name, home: AtomicUsize::new(0), elsewhere: AtomicU64::new(0) }
+    pub(crate) const fn new(name: &'static str, marker: &'static CStr) -> Self {
+        Self { name, marker: Name::new(marker), home: AtomicUsize::new(0), elsewhere: AtomicU64::new(0) }
     }
 
     /// What of it is not watched, and why.
@@ -166,7 +168,7 @@ impl Symbol {
         let _errno = crate::guard::ErrnoKept::keep();
         let generation = GENERATION.load(Acquire);
         FOUND.store(true, Relaxed);
-        let Some(found) = scope::find(&self.name, caller) else {
+        let Some(found) = scope::find(&self.name, &self.library.marker, caller) else {
             return Target { at: ptr::null_mut(), kind: Kind::Elsewhere };
         };
         let kind = if !self.library.is_home(found.object) {
@@ -349,7 +351,7 @@ mod tests {
 
     #[test]
     fn callers_are_told_apart_and_more_than_fit_take_turns() {
-        static LIBRARY: Library = Library::new("a library");
+        static LIBRARY: Library = Library::new("a library", c"none");
         let symbol = Symbol::new(c"none", &LIBRARY, 77);
         let generation = GENERATION.load(Relaxed);
         let target = |number: usize| Target {
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_function_is_found_for_a_caller_here() {
-        static LIBC: Library = Library::new("the C library");
+        static LIBC: Library = Library::new("the C library", c"getpid");
         let symbol = Symbol::new(c"getpagesize", &LIBC, -1);
         let here = callers_are_told_apart_and_more_than_fit_take_turns as *const () as usize;
         let target = symbol.find(here);

@@ -15,7 +15,7 @@ mod thread;
 pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading};
 pub use last::{Bytes, Claimed, ErrorReading, Fault, FaultReading, LastReading, LastWords, REGISTERS};
-pub use page::LedgerPage;
+pub use page::{LedgerPage, out_of_the_way};
 pub use thread::{ThreadLine, ThreadReading};
 
 use crate::{

@@ -53,10 +53,12 @@ impl Program {
 
     /// What it has written to its standard error so far.
     pub fn said(&self) -> String {
-        let mut bytes = vec![0; self.stderr.metadata().map_or(0, |file| file.len() as usize)];
-        // Not from where the file stands: that is where the program writes.
-        let read = self.stderr.read_at(&mut bytes, 0).unwrap_or(0);
-        String::from_utf8_lossy(&bytes[..read]).into_owned()
+        so_far(&self.stderr)
+    }
+
+    /// The same of its standard output.
+    pub fn wrote(&self) -> String {
+        so_far(&self.stdout)
     }
 
     pub fn pid(&self) -> u32 {
@@ -176,6 +178,13 @@ fn stat(process: &Path) -> Option<String> {
 fn kill(signal: &str, whom: &str) -> bool {
     let status = Command::new("kill").args([signal, "--", whom]).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
+}
+
+fn so_far(file: &File) -> String {
+    let mut bytes = vec![0; file.metadata().map_or(0, |file| file.len() as usize)];
+    // Not from where the file stands: that is where the program writes.
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
 fn read(file: &mut File) -> String {

@@ -10,7 +10,7 @@ use xpu_shared::{
 };
 
 use super::Worker;
-use crate::exits::Departure;
+use crate::exits::{Departure, ExitStatus};
 
 /// An exception is why a process ended if it ended so soon after it: Python's own end may take a while.
 const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
@@ -18,11 +18,14 @@ const AFTER_EXCEPTION: Duration = Duration::from_mins(1);
 /// The same of one in another thread than the main one, which ends no process by itself.
 const AFTER_THREADS: Duration = Duration::from_secs(10);
 
-/// SIGTERM ends at once who does nothing about it.
+/// A hook of before noted SIGTERM, which ends at once who does nothing about it.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// `SIGABRT` has no address.
 const ABORT: i32 = 6;
+
+/// `SIGKILL` says nothing of why.
+const KILL: i32 = 9;
 
 impl Worker {
     /// How it ended, once its process is gone, and only once; `None` too if all was well.
@@ -32,10 +35,11 @@ impl Worker {
         }
         self.departed = true;
         self.consult_ledger(now);
+        self.status = self.status.or_else(|| self.watch.status());
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
         let gone = self.gone.unwrap_or(now);
         let killed = || self.memory.killed(self.info.pid, now);
-        let (ending, at) = verdict(&last, self.life, gone, killed)?;
+        let (ending, at) = verdict(&last, self.status, self.life, gone, killed)?;
         let asked = last.asked.clone().map(|(by, name, at)| Asked { by: Pid(by), name, at });
         let report = RankExit {
             job: self.info.job.clone(),
@@ -59,7 +63,8 @@ impl Worker {
     pub(super) fn exited_well(&self) -> bool {
         let last = self.ledger.as_ref().map(|page| page.ledger().last.read()).unwrap_or_default();
         // Parents see the lowest eight bits.
-        let well = last.exit.is_some_and(|(code, _)| code as u8 == 0);
+        let said = last.exit.is_some_and(|(code, _)| code as u8 == 0);
+        let well = self.status.map_or(said, |status| status == ExitStatus::Code(0));
         well && last.fault.is_none_or(|fault| !fault.is_final)
     }
 }
@@ -67,43 +72,75 @@ impl Worker {
 /// What ended it, and when; `None` if it ended well.
 fn verdict(
     last: &LastReading,
+    status: Option<ExitStatus>,
     life: Life,
     gone: Moment,
     killed: impl FnOnce() -> Option<(bool, String)>,
 ) -> Option<(Ending, Moment)> {
-    let fault = last.fault.as_ref();
-    let exit_at = last.exit.map_or(Moment(0), |(_, at)| at);
-    if let Some(fault) = fault.filter(|fault| fault.is_final || fault.at > exit_at) {
-        return Some((Ending::Signal(signal(fault)), fault.at));
+    let exit = last.exit.map(|(code, at)| (ExitStatus::Code(code & 0xff), at));
+    // The kernel's word, else its own: also of one that had taken leave, and was sent away while its libraries were torn down.
+    let leaving = exit.is_some() && life == Life::Ended;
+    let status = status.filter(|&status| !(leaving && is_sent_away(status)));
+    let (told, at) = match (status, exit) {
+        (Some(status), exit) => (Some(status), exit.map_or(gone, |(_, at)| at)),
+        (None, Some((code, at))) => (Some(code), at),
+        (None, None) => (None, gone),
+    };
+    let fault = last.fault.as_ref().filter(|fault| match told {
+        // Handlers of a fatal signal end the process by `abort()` or an exit too, and that is then noted as its end.
+        Some(ExitStatus::Signal(number)) => number == fault.number || (fault.is_final && number == ABORT),
+        Some(ExitStatus::Code(_)) => fault.is_final || (status.is_none() && fault.at > at),
+        None => true,
+    });
+    if let Some(fault) = fault {
+        let noted = if fault.at == Moment(0) { gone } else { fault.at };
+        let certain = fault.is_final || status == Some(ExitStatus::Signal(fault.number));
+        return Some((Ending::Signal(FatalSignal { certain, ..signal(fault) }), noted));
     }
-    if let Some((code, at)) = last.exit {
-        // Parents see the lowest eight bits.
-        let code = code & 0xff;
-        return (code != 0).then_some((Ending::Code(code), at));
-    }
-    if let Some((by, _, at)) = last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE) {
-        let sender = (*by != 0).then_some(Pid(*by));
-        let (thread_name, frames) = (String::new(), Vec::new());
-        let ended = FatalSignal {
-            number: TERM,
-            code: 0,
-            address: None,
-            sender,
-            thread: 0,
-            thread_name,
-            certain: true,
-            frames,
-        };
-        return Some((Ending::Signal(ended), *at));
-    }
-    if life == Life::Ended {
-        return None;
+    match told {
+        Some(ExitStatus::Code(0)) => return None,
+        Some(ExitStatus::Code(code)) => return Some((Ending::Code(code), at)),
+        // Who sent that, and why, nobody knows; want of memory is one reason.
+        Some(ExitStatus::Signal(number)) if number != KILL => {
+            return Some((Ending::Signal(bare(number, asked_by(last, gone))), gone));
+        }
+        Some(ExitStatus::Signal(_)) => {}
+        None if asked_by(last, gone).is_some() => {
+            let at = last.asked.as_ref().map_or(gone, |(_, _, at)| *at);
+            return Some((Ending::Signal(bare(TERM, asked_by(last, gone))), at));
+        }
+        None if life == Life::Ended => return None,
+        None => {}
     }
     let killed = if last.exception.is_none() { killed() } else { None };
     Some(match killed {
         Some((certain, told_by)) => (Ending::OutOfMemory { certain, told_by }, gone),
         None => (Ending::Unnoted, gone),
     })
+}
+
+/// As launchers end those that are left.
+fn is_sent_away(status: ExitStatus) -> bool {
+    matches!(status, ExitStatus::Signal(TERM | KILL))
+}
+
+/// Who asked it to end just before it was gone, as hooks of before noted; 0: not a process.
+fn asked_by(last: &LastReading, gone: Moment) -> Option<u32> {
+    last.asked.as_ref().filter(|(_, _, at)| gone.since(*at) <= AT_ONCE).map(|(by, _, _)| *by)
+}
+
+/// A signal of which no more is known.
+fn bare(number: i32, by: Option<u32>) -> FatalSignal {
+    FatalSignal {
+        number,
+        code: 0,
+        address: None,
+        sender: by.filter(|&by| number == TERM && by != 0).map(Pid),
+        thread: 0,
+        thread_name: String::new(),
+        certain: true,
+        frames: Vec::new(),
+    }
 }
 
 fn signal(fault: &FaultReading) -> FatalSignal {
@@ -152,7 +189,11 @@ mod tests {
     use super::*;
 
     fn judged(last: &LastReading, life: Life) -> Option<Ending> {
-        verdict(last, life, Moment(50), || None).map(|(ending, _)| ending)
+        told(last, None, life)
+    }
+
+    fn told(last: &LastReading, status: Option<ExitStatus>, life: Life) -> Option<Ending> {
+        verdict(last, status, life, Moment(50), || None).map(|(ending, _)| ending)
     }
 
     fn fault(is_final: bool, at: u64) -> FaultReading {
@@ -201,9 +242,39 @@ mod tests {
         let nothing = LastReading::default();
         assert_eq!(judged(&nothing, Life::Ended), None);
         assert_eq!(judged(&nothing, Life::Died), Some(Ending::Unnoted));
-        let told = || Some((true, "the kernel's log".to_owned()));
-        let killed = verdict(&nothing, Life::Died, Moment(50), told).map(|(ending, _)| ending);
+        let log = || Some((true, "the kernel's log".to_owned()));
+        let killed = verdict(&nothing, None, Life::Died, Moment(50), log).map(|(ending, _)| ending);
         assert!(matches!(killed, Some(Ending::OutOfMemory { certain: true, .. })));
+    }
+
+    #[test]
+    fn the_kernels_word_is_believed() {
+        let nothing = LastReading::default();
+        let number = |ending| match ending {
+            Some(Ending::Signal(signal)) => Some((signal.number, signal.certain)),
+            _ => None,
+        };
+        let by = |number| Some(ExitStatus::Signal(number));
+        assert_eq!(number(told(&nothing, by(15), Life::Died)), Some((15, true)));
+        assert_eq!(number(told(&nothing, by(1), Life::Died)), Some((1, true)));
+        assert_eq!(told(&nothing, by(9), Life::Died), Some(Ending::Unnoted));
+        assert_eq!(told(&nothing, Some(ExitStatus::Code(0)), Life::Died), None);
+        assert_eq!(told(&nothing, Some(ExitStatus::Code(7)), Life::Died), Some(Ending::Code(7)));
+        let handled = LastReading { fault: Some(fault(false, 0)), ..LastReading::default() };
+        assert_eq!(number(told(&handled, by(11), Life::Died)), Some((11, true)));
+        assert_eq!(number(told(&handled, by(15), Life::Died)), Some((15, true)), "it mended the fault");
+        assert_eq!(told(&handled, by(9), Life::Died), Some(Ending::Unnoted));
+        assert_eq!(told(&handled, Some(ExitStatus::Code(3)), Life::Died), Some(Ending::Code(3)));
+        assert_eq!(number(judged(&handled, Life::Died)), Some((11, false)), "nobody knows");
+        let leaving = LastReading { exit: Some((0, Moment(6))), ..LastReading::default() };
+        assert_eq!([by(9), by(15)].map(|status| told(&leaving, status, Life::Ended)), [None, None]);
+        assert_eq!(told(&leaving, by(9), Life::Died), Some(Ending::Unnoted), "a child in its memory said so");
+        assert_eq!(number(told(&leaving, by(11), Life::Died)), Some((11, true)), "while it was torn down");
+        // Its handler ended it: by an exit, by `abort()`.
+        let last =
+            LastReading { fault: Some(fault(true, 5)), exit: Some((1, Moment(6))), ..LastReading::default() };
+        assert_eq!(number(told(&last, Some(ExitStatus::Code(1)), Life::Died)), Some((11, true)));
+        assert_eq!(number(told(&last, by(6), Life::Died)), Some((11, true)));
     }
 
     #[test]
@@ -211,7 +282,7 @@ mod tests {
         let last = |at| LastReading { asked: Some((7, String::new(), at)), ..LastReading::default() };
         assert!(matches!(judged(&last(Moment(49)), Life::Died), Some(Ending::Signal(_))));
         let gone = Moment(0).after(AT_ONCE * 2);
-        let late = verdict(&last(Moment(1)), Life::Died, gone, || None).map(|(ending, _)| ending);
+        let late = verdict(&last(Moment(1)), None, Life::Died, gone, || None).map(|(ending, _)| ending);
         assert_eq!(late, Some(Ending::Unnoted));
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
 };
 
@@ -29,7 +30,7 @@ type Pending = extern "C" fn(*mut c_void) -> c_int;
 #[derive(Debug)]
 pub(crate) struct Method {
     name: *const c_char,
-    call: Option<FastCall>,
+    pub(crate) call: Option<FastCall>,
     flags: c_int,
     doc: *const c_char,
 }
@@ -40,6 +41,13 @@ unsafe impl Sync for Method {}
 impl Method {
     pub(crate) const fn new(name: &'static CStr, call: FastCall) -> Self {
         Self { name: name.as_ptr(), call: Some(call), flags: FAST_CALL, doc: std::ptr::null() }
+    }
+
+    /// # Safety
+    /// It is Python's, whose names end with NUL.
+    pub(crate) unsafe fn is_called(&self, name: &CStr) -> bool {
+        // SAFETY: the caller's promise.
+        !self.name.is_null() && unsafe { CStr::from_ptr(self.name) } == name
     }
 }
 
@@ -55,6 +63,8 @@ macro_rules! python {
             is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
             /// Since 3.11.
             enter_tracing: Option<unsafe extern "C" fn(Object)>,
+            /// `PyVectorcall_Function`: since 3.11.
+            pub(crate) vectorcall_of: Option<unsafe extern "C" fn(Object) -> *mut c_void>,
             leave_tracing: Option<unsafe extern "C" fn(Object)>,
         }
 
@@ -78,8 +88,12 @@ macro_rules! python {
                         }),
                     )
                 };
+                // SAFETY: as above.
+                let vectorcall_of = look("PyVectorcall_Function\0").map(|at| unsafe {
+                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object) -> *mut c_void>(at)
+                });
                 let none = look("_Py_NoneStruct\0")?;
-                Some(Self { $($name,)* none, is_finalizing, enter_tracing, leave_tracing })
+                Some(Self { $($name,)* none, is_finalizing, enter_tracing, vectorcall_of, leave_tracing })
             }
         }
     };
@@ -95,7 +109,12 @@ python! {
     fn PyDict_New() -> Object;
     fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
     fn PyDict_GetItemString(Object, *const c_char) -> Object;
+    fn PyCFunction_GetFunction(Object) -> *mut c_void;
+    fn PyCFunction_GetSelf(Object) -> Object;
     fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
+    fn PyTuple_New(isize) -> Object;
+    fn PyTuple_SetItem(Object, isize, Object) -> c_int;
+    fn PyObject_GetAttrString(Object, *const c_char) -> Object;
     fn PyObject_CallObject(Object, Object) -> Object;
     fn PyUnicode_FromStringAndSize(*const c_char, isize) -> Object;
     fn PyBytes_AsStringAndSize(Object, *mut *mut c_char, *mut isize) -> c_int;
@@ -186,6 +205,11 @@ impl Python {
         unsafe { (self.Py_IncRef)(self.none) };
         self.none
     }
+}
+
+/// What Python calls must not unwind into it.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|_payload| crate::switch::panicked()).ok()
 }
 
 /// `name` ends with NUL.

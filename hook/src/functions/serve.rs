@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     AGAIN, BUILT_IN, ON, QUEUED, SAID, WANTED,
-    api::{FILE_INPUT, FastCall, Method, Object, Python},
+    api::{FILE_INPUT, FastCall, Method, Object, Python, caught},
     codes, forms, open,
 };
 use crate::lane::monotonic;
@@ -260,132 +260,148 @@ fn none() -> Object {
 
 /// `enter(code, ...)`: it begins to run.
 unsafe extern "C" fn enter(_: Object, arguments: *const Object, count: isize) -> Object {
-    // SAFETY: as Python calls it.
-    if let Some([code]) = unsafe { taken(arguments, count) }
-        && let Some(number) = codes::number(code.addr())
-    {
-        open::enter(number);
-    }
+    caught(|| {
+        // SAFETY: as Python calls it.
+        if let Some([code]) = unsafe { taken(arguments, count) }
+            && let Some(number) = codes::number(code.addr())
+        {
+            open::enter(number);
+        }
+    });
     none()
 }
 
 /// `leave(code, ...)`: it does not run any more.
 unsafe extern "C" fn leave(_: Object, arguments: *const Object, count: isize) -> Object {
-    // SAFETY: as Python calls it.
-    if let Some([code]) = unsafe { taken(arguments, count) }
-        && let Some(number) = codes::number(code.addr())
-    {
-        open::leave(number);
-    }
+    caught(|| {
+        // SAFETY: as Python calls it.
+        if let Some([code]) = unsafe { taken(arguments, count) }
+            && let Some(number) = codes::number(code.addr())
+        {
+            open::leave(number);
+        }
+    });
     none()
 }
 
 /// `collected(phase, info)`, of `gc.callbacks`.
 unsafe extern "C" fn collected(_: Object, arguments: *const Object, count: isize) -> Object {
-    // SAFETY: as Python calls it.
-    let taken = unsafe { taken(arguments, count) };
-    if let Some(python) = Python::find()
-        && let Some([phase, info]) = taken
-    {
-        // SAFETY: as above; `info` is a dict with a number.
-        unsafe {
-            if text(python, phase).as_deref() == Some("start") {
-                open::collection_begins();
-            } else {
-                let generation = (python.PyDict_GetItemString)(info, c"generation".as_ptr());
-                let number = if generation.is_null() { 0 } else { (python.PyLong_AsLong)(generation) };
-                (python.PyErr_Clear)();
-                open::collection_ends(u16::try_from(number).unwrap_or(0));
+    caught(|| {
+        // SAFETY: as Python calls it.
+        let taken = unsafe { taken(arguments, count) };
+        if let Some(python) = Python::find()
+            && let Some([phase, info]) = taken
+        {
+            // SAFETY: as above; `info` is a dict with a number.
+            unsafe {
+                if text(python, phase).as_deref() == Some("start") {
+                    open::collection_begins();
+                } else {
+                    let generation = (python.PyDict_GetItemString)(info, c"generation".as_ptr());
+                    let number = if generation.is_null() { 0 } else { (python.PyLong_AsLong)(generation) };
+                    (python.PyErr_Clear)();
+                    open::collection_ends(u16::try_from(number).unwrap_or(0));
+                }
             }
         }
-    }
+    });
     none()
 }
 
 /// `watch(code, number)`
 unsafe extern "C" fn watch(_: Object, arguments: *const Object, count: isize) -> Object {
-    // SAFETY: as Python calls it.
-    let taken = unsafe { taken(arguments, count) };
-    if let Some(python) = Python::find()
-        && let Some([code, number]) = taken
-    {
-        // SAFETY: as above.
-        let number = unsafe { (python.PyLong_AsLong)(number) };
-        if let Ok(number) = u16::try_from(number) {
-            codes::watch(code.addr(), number);
+    caught(|| {
+        // SAFETY: as Python calls it.
+        let taken = unsafe { taken(arguments, count) };
+        if let Some(python) = Python::find()
+            && let Some([code, number]) = taken
+        {
+            // SAFETY: as above.
+            let number = unsafe { (python.PyLong_AsLong)(number) };
+            if let Ok(number) = u16::try_from(number) {
+                codes::watch(code.addr(), number);
+            }
         }
-    }
+    });
     none()
 }
 
 /// `forget()`
 unsafe extern "C" fn forget(_: Object, _: *const Object, _: isize) -> Object {
-    codes::forget();
+    caught(|| {
+        codes::forget();
+    });
     none()
 }
 
 /// `profile(on)`: sets a profile function on all threads there are, or takes it away where it is still the hook's. Answers with
 /// why it could not, or nothing.
 unsafe extern "C" fn profile(_: Object, arguments: *const Object, count: isize) -> Object {
-    let Some(python) = Python::find() else { return ptr::null_mut() };
-    // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none ends.
-    unsafe {
-        let on = taken(arguments, count).is_some_and(|[on]| (python.PyLong_AsLong)(on) != 0);
-        let mark = MARK.load(Relaxed);
-        let ask = (python.PySys_GetObject)(c"getprofile".as_ptr());
-        let own = (python.PyThreadState_Get)();
-        let mut theirs = 0;
-        let mut thread = (python.PyInterpreterState_ThreadHead)((python.PyInterpreterState_Get)());
-        while !thread.is_null() {
-            (python.PyThreadState_Swap)(thread);
-            let set = (python.PyObject_CallObject)(ask, ptr::null_mut());
-            if set.is_null() {
-                (python.PyErr_Clear)();
-            } else {
-                if on && set == python.none {
-                    (python.PyEval_SetProfile)(Some(profiled), mark);
-                } else if !on && set == mark {
-                    (python.PyEval_SetProfile)(None, ptr::null_mut());
+    let set = || {
+        let Some(python) = Python::find() else { return ptr::null_mut() };
+        // SAFETY: as Python calls it, with its lock held: no other thread runs Python meanwhile, and none ends.
+        unsafe {
+            let on = taken(arguments, count).is_some_and(|[on]| (python.PyLong_AsLong)(on) != 0);
+            let mark = MARK.load(Relaxed);
+            let ask = (python.PySys_GetObject)(c"getprofile".as_ptr());
+            let own = (python.PyThreadState_Get)();
+            let mut theirs = 0;
+            let mut thread = (python.PyInterpreterState_ThreadHead)((python.PyInterpreterState_Get)());
+            while !thread.is_null() {
+                (python.PyThreadState_Swap)(thread);
+                let set = (python.PyObject_CallObject)(ask, ptr::null_mut());
+                if set.is_null() {
+                    (python.PyErr_Clear)();
+                } else {
+                    if on && set == python.none {
+                        (python.PyEval_SetProfile)(Some(profiled), mark);
+                    } else if !on && set == mark {
+                        (python.PyEval_SetProfile)(None, ptr::null_mut());
+                    }
+                    theirs += u32::from(on && set != python.none && set != mark);
+                    (python.Py_DecRef)(set);
                 }
-                theirs += u32::from(on && set != python.none && set != mark);
-                (python.Py_DecRef)(set);
+                thread = (python.PyThreadState_Next)(thread);
             }
-            thread = (python.PyThreadState_Next)(thread);
+            (python.PyThreadState_Swap)(own);
+            let why = match theirs {
+                0 => String::new(),
+                _ => format!(
+                    "{theirs} threads have a profile function already (sys.setprofile, or a profiler); Python 3.12 has room for several"
+                ),
+            };
+            (python.PyUnicode_FromStringAndSize)(why.as_ptr().cast(), why.len() as isize)
         }
-        (python.PyThreadState_Swap)(own);
-        let why = match theirs {
-            0 => String::new(),
-            _ => format!(
-                "{theirs} threads have a profile function already (sys.setprofile, or a profiler); Python 3.12 has room for several"
-            ),
-        };
-        (python.PyUnicode_FromStringAndSize)(why.as_ptr().cast(), why.len() as isize)
-    }
+    };
+    caught(set).unwrap_or_else(none)
 }
 
 /// The profile function, for all that a thread runs.
 unsafe extern "C" fn profiled(mark: Object, frame: Object, what: c_int, _: Object) -> c_int {
-    if what != CALL && what != RETURN {
-        return 0;
-    }
-    let Some(python) = Python::find() else { return 0 };
-    // SAFETY: Python calls this with its lock held and a frame that runs; the code outlives its frame.
-    unsafe {
-        if WANTED.load(Relaxed) == 0 {
-            // Nobody has taken it away yet, or this is a child that was forked meanwhile.
-            if mark == MARK.load(Relaxed) {
-                (python.PyEval_SetProfile)(None, ptr::null_mut());
-            }
+    caught(|| {
+        if what != CALL && what != RETURN {
             return 0;
         }
-        let code = (python.PyFrame_GetCode)(frame);
-        let number = codes::number(code.addr());
-        (python.Py_DecRef)(code);
-        match number {
-            Some(number) if what == CALL => open::enter(number),
-            Some(number) => open::leave(number),
-            None => {}
+        let Some(python) = Python::find() else { return 0 };
+        // SAFETY: Python calls this with its lock held and a frame that runs; the code outlives its frame.
+        unsafe {
+            if WANTED.load(Relaxed) == 0 {
+                // Nobody has taken it away yet, or this is a child that was forked meanwhile.
+                if mark == MARK.load(Relaxed) {
+                    (python.PyEval_SetProfile)(None, ptr::null_mut());
+                }
+                return 0;
+            }
+            let code = (python.PyFrame_GetCode)(frame);
+            let number = codes::number(code.addr());
+            (python.Py_DecRef)(code);
+            match number {
+                Some(number) if what == CALL => open::enter(number),
+                Some(number) => open::leave(number),
+                None => {}
+            }
         }
-    }
-    0
+        0
+    })
+    .unwrap_or(0)
 }

@@ -1,7 +1,8 @@
-"""Has the hook told of exceptions that nobody catches, before what was told of them before.
+"""Tells of exceptions that nobody catches, before Python's own functions print them.
 
 The hook runs this once on the main thread, between two of its instructions, in a namespace of its own that holds
-`note(text)`. What the program sets later takes this one's place, and may call it.
+`note(text)`, and calls `tell_of_main` and `tell_of_thread` before Python's own `excepthook` of each. No name of the program's is
+changed: what it sets or finds in their places is its own.
 """
 
 # ruff: noqa: F821
@@ -13,32 +14,39 @@ FRAMES = 64
 # Letters of a message.
 MESSAGE = 2000
 
+# The exception of the main thread that was told of last, as a number: it need not be kept, for Python keeps it (`sys.last_value`).
+told = 0
+
 
 def attach():
-    before = getattr(sys, "excepthook", None)
-    if before is not None:
-
-        def excepthook(kind, value, trace):
-            tell(kind, value, trace, "")
-            return before(kind, value, trace)
-
-        sys.excepthook = excepthook
-    threading = sys.modules.get("threading")
-    if hasattr(threading, "excepthook"):
-        attach_to_threads(threading, threading.excepthook)
+    # A function of the program's in its place need not call Python's own. What it was given can still be had at the end.
+    atexit = sys.modules.get("atexit")
+    if atexit is not None and sys.excepthook is not sys.__excepthook__:
+        atexit.register(at_exit)
 
 
-def attach_to_threads(threading, before):
-    def excepthook(args, /):
-        # That is how a thread ends itself, and nobody is told of it.
-        if args.exc_type is not SystemExit:
-            tell(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
-        return before(args)
+def at_exit():
+    try:
+        value = getattr(sys, "last_value", None)
+        if value is not None and id(value) != told:
+            tell(type(value), value, value.__traceback__)
+    except BaseException:
+        pass
 
-    threading.excepthook = excepthook
+
+def tell_of_main(kind, value, trace):
+    global told
+    told = id(value)
+    tell(kind, value, trace)
 
 
-def tell(kind, value, trace, thread):
+def tell_of_thread(args):
+    # That is how a thread ends itself, and nobody is told of it.
+    if args.exc_type is not SystemExit:
+        tell(args.exc_type, args.exc_value, args.exc_traceback, getattr(args.thread, "name", "?"))
+
+
+def tell(kind, value, trace, thread=""):
     try:
         frames = []
         while trace is not None:

@@ -1,4 +1,6 @@
-//! `sys.excepthook`: what was there is called as before, after the exception was noted.
+//! Exceptions of Python that nobody catches: noted before Python's own functions print them, which stay where and what they are.
+
+mod slot;
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -13,7 +15,8 @@ use std::{
 use xpu_shared::unit::Moment;
 
 use super::words;
-use crate::functions::api::{FILE_INPUT, Method, Object, Python};
+use crate::functions::api::{FILE_INPUT, Method, Object, Python, caught};
+use slot::Slot;
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
 {
@@ -23,6 +26,30 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("exce
 const FILE: &CStr = c"<xpu-top>";
 
 static NOTE: Method = Method::new(c"note", note);
+
+/// `sys.__excepthook__` and `threading.__excepthook__`.
+static MAIN: Slot = Slot::new();
+static THREADS: Slot = Slot::new();
+
+unsafe extern "C" fn before_main(
+    function: Object,
+    arguments: *const Object,
+    count: usize,
+    names: Object,
+) -> Object {
+    // SAFETY: as Python calls it.
+    unsafe { MAIN.call(function, arguments, count, names) }
+}
+
+unsafe extern "C" fn before_threads(
+    function: Object,
+    arguments: *const Object,
+    count: usize,
+    names: Object,
+) -> Object {
+    // SAFETY: as Python calls it.
+    unsafe { THREADS.call(function, arguments, count, names) }
+}
 
 /// How far it is: not asked for, asked for and not come to, done for this process and its forked children.
 static STATE: AtomicU8 = AtomicU8::new(NOT_ASKED);
@@ -114,6 +141,7 @@ unsafe fn run(python: &Python) -> bool {
             return false;
         }
         (python.Py_DecRef)(done);
+        stand_before(python, names);
         let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());
         if answer.is_null() {
@@ -124,11 +152,37 @@ unsafe fn run(python: &Python) -> bool {
     true
 }
 
+/// # Safety
+/// The calling thread holds the interpreter's lock.
+unsafe fn stand_before(python: &Python, names: Object) {
+    // SAFETY: the caller's promise; every object is looked at before it is used. The functions that tell live as long as the process.
+    unsafe {
+        let own = |name: &CStr| (python.PyDict_GetItemString)(names, name.as_ptr());
+        let (tell, of_thread) = (own(c"tell_of_main"), own(c"tell_of_thread"));
+        let main = (python.PySys_GetObject)(c"__excepthook__".as_ptr());
+        if !main.is_null() && !tell.is_null() {
+            MAIN.stand_before(python, main, c"excepthook", tell, before_main);
+        }
+        let module = (python.PyImport_AddModule)(c"_thread".as_ptr());
+        if !module.is_null() && !of_thread.is_null() {
+            let threads = (python.PyObject_GetAttrString)(module, c"_excepthook".as_ptr());
+            if !threads.is_null() {
+                THREADS.stand_before(python, threads, c"_excepthook", of_thread, before_threads);
+                (python.Py_DecRef)(threads);
+            }
+        }
+        (python.PyErr_Clear)();
+    }
+}
+
 /// `note(bytes)`
 unsafe extern "C" fn note(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
-    if count > 0 && !arguments.is_null() {
+    caught(|| {
         let (mut at, mut length) = (ptr::null_mut(), 0);
+        if count <= 0 || arguments.is_null() {
+            return;
+        }
         // SAFETY: Python calls this with its lock held and so many arguments.
         unsafe {
             if (python.PyBytes_AsStringAndSize)(*arguments, &raw mut at, &raw mut length) == 0 {
@@ -140,7 +194,7 @@ unsafe extern "C" fn note(_: Object, arguments: *const Object, count: isize) -> 
                 (python.PyErr_Clear)();
             }
         }
-    }
+    });
     // SAFETY: Python calls this with its lock held.
     unsafe { python.new_none() }
 }

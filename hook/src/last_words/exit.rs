@@ -1,6 +1,14 @@
 //! Exits: of `exit()` and `main` glibc tells its handlers the code; `_exit()` runs none, and is stood in front of.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+
+use super::real::Real;
+
+static REAL: Real = Real::new(c"_exit");
+
+pub(super) fn find() {
+    REAL.find(_exit as *const c_void);
+}
 
 /// # Safety
 /// As the C library documents it: none.
@@ -18,8 +26,15 @@ pub unsafe extern "C" fn _Exit(code: c_int) -> ! {
     end(code)
 }
 
+/// Makes no system call but the one that ends it.
 fn end(code: c_int) -> ! {
     super::exits(code);
+    if let Some(at) = REAL.get() {
+        // SAFETY: the function of this name has this signature (POSIX).
+        let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> !>(at) };
+        // SAFETY: it has no precondition.
+        unsafe { real(code) }
+    }
     loop {
         // SAFETY: this is all that `_exit` does, and has no precondition.
         unsafe { libc::syscall(libc::SYS_exit_group, code) };

@@ -12,13 +12,13 @@ use std::{
     ptr,
 };
 
-use xpu_shared::endpoint::{is_trusted_socket, peer_user, user_id};
+use xpu_shared::{
+    endpoint::{is_trusted_socket, peer_user, user_id},
+    ledger::out_of_the_way,
+};
 
 /// Bytes taken in at one visit.
 const PIECE: usize = 16 << 10;
-
-/// Descriptors that programs count on are small: the next that is opened is often known to be 3.
-const OUT_OF_THE_WAY: c_int = 512;
 
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -107,11 +107,7 @@ fn open() -> Option<OwnedFd> {
         return None;
     }
     // SAFETY: it was just made and belongs to nobody else.
-    let low = unsafe { OwnedFd::from_raw_fd(low) };
-    // SAFETY: the descriptor is open.
-    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) };
-    // SAFETY: as above.
-    Some(if high < 0 { low } else { unsafe { OwnedFd::from_raw_fd(high) } })
+    Some(out_of_the_way(unsafe { OwnedFd::from_raw_fd(low) }))
 }
 
 fn address_of(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {

@@ -31,6 +31,12 @@ impl Publisher {
                 blind.push(format!("{count} {what}"));
             }
         }
+        if !self.has_room {
+            blind.push(
+                "timings are not read: the address space is limited (RLIMIT_AS), and CUDA may need some"
+                    .to_owned(),
+            );
+        }
         blind.extend(symbol::LIBRARIES.iter().flat_map(|library| library.complaints()));
         if self.launches().kernels >= SHOULD_HAVE_MET {
             blind.extend(self.fold.unmatched_kernels().map(|pattern| {

@@ -43,14 +43,15 @@ struct Caller {
 
 /// What the call that returns to `address` is bound to. Another preload that stands before the hook has called it, so only what was loaded
 /// behind the hook counts.
-pub(super) fn find(name: &Name<'_>, address: usize) -> Option<Found> {
+/// `marker` tells a copy of the library from who stands in front of it as the hook does.
+pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option<Found> {
     let mut caller = Caller {
         span: Span { from: address & !(PAGE - 1), length: PAGE },
         path: ptr::null(),
         version: ptr::null(),
         is_inner: false,
     };
-    let (mut first, mut count, mut is_behind) = (None, 0, is_alone());
+    let (mut first, mut copy, mut count, mut is_behind) = (None, None, 0, is_alone());
     loaded::each(|object| {
         if object.span.contains(address) {
             caller.span = object.span;
@@ -62,6 +63,9 @@ pub(super) fn find(name: &Name<'_>, address: usize) -> Option<Found> {
         } else if is_behind && let Some(at) = object.find(name) {
             count += 1;
             first.get_or_insert((at, object.span.from));
+            if copy.is_none() && object.find(marker).is_some() {
+                copy = Some(object.span.from);
+            }
         }
         false
     });
@@ -70,7 +74,7 @@ pub(super) fn find(name: &Name<'_>, address: usize) -> Option<Found> {
         && let Some(at) = bound(name, &mut caller)
     {
         address = at;
-        object = object_of(at)?;
+        object = object_of(at, marker).or(copy)?;
     }
     Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner })
 }
@@ -120,13 +124,15 @@ fn is_alone() -> bool {
     cfg!(test)
 }
 
-fn object_of(address: usize) -> Option<usize> {
+/// The copy of the library that this is in; `None` if it is in none.
+fn object_of(address: usize, marker: &Name<'_>) -> Option<usize> {
     let mut found = None;
     loaded::each(|object| {
-        if object.span.contains(address) {
+        let is_it = object.span.contains(address);
+        if is_it && object.find(marker).is_some() {
             found = Some(object.span.from);
         }
-        found.is_some()
+        is_it
     });
     found
 }

@@ -15,7 +15,7 @@ use crate::{cublas::CUBLAS, cublaslt::CUBLASLT, cupti::CUPTI, driver::CUDA, nccl
 
 pub(crate) static LIBRARIES: [&Library; 6] = [&CUDART, &CUBLAS, &CUBLASLT, &NCCL, &CUDA, &CUPTI];
 
-static LIBC: Library = Library::new("the C library");
+static LIBC: Library = Library::new("the C library", c"getpid");
 static REAL: Foreign = Foreign::new(c"dlclose", &LIBC);
 
 /// Threads that are closing libraries now.

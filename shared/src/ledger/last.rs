@@ -29,7 +29,7 @@ pub struct LastWords {
     /// The code it is about to exit with, and since when.
     code: AtomicU64,
     code_at: AtomicU64,
-    /// When it was asked to end by SIGTERM, by which process, and what that is called.
+    /// Written by hooks of before that took SIGTERM: when it was asked to end, by which process, and what that is called.
     asked_at: AtomicU64,
     asked_by: AtomicU64,
     asker: Bytes<COMM>,
@@ -55,6 +55,16 @@ impl LastWords {
             self.asker.write(asker);
             self.asked_at.store(now.0, Release);
         }
+    }
+
+    /// Whether it said that it exits.
+    pub fn said_exit(&self) -> bool {
+        self.code.load(Relaxed) & NOTED != 0
+    }
+
+    /// It goes on: a child that shares its memory (`vfork`) said so.
+    pub fn stays(&self) {
+        self.code.store(0, Relaxed);
     }
 
     /// An exception of Python that nobody caught. The last one counts.

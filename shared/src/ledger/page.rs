@@ -31,6 +31,17 @@ unsafe impl Send for LedgerPage {}
 // SAFETY: all access through a shared reference is by atomics.
 unsafe impl Sync for LedgerPage {}
 
+/// Programs count on small numbers, and open what they want to find there: standard input, or the next after it.
+const SMALLEST: libc::c_int = 512;
+
+/// The same file under a number that nobody counts on, where there may be one so high.
+pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    // SAFETY: the descriptor is open.
+    let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SMALLEST) };
+    // SAFETY: it was just made and belongs to nobody else.
+    if high < 0 { file } else { unsafe { OwnedFd::from_raw_fd(high) } }
+}
+
 impl LedgerPage {
     /// A fresh page for this process.
     pub fn create() -> io::Result<Self> {
@@ -42,7 +53,8 @@ impl LedgerPage {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: fd was just made and belongs to nobody else.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        let file = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd) });
+        let fd = file.as_raw_fd();
         // SAFETY: fd is an open memfd.
         if unsafe { libc::ftruncate(fd, size_of::<Ledger>() as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());

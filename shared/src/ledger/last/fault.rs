@@ -28,6 +28,7 @@ const FINAL: u64 = 3;
 #[derive(Debug)]
 pub struct Fault {
     state: AtomicU64,
+    /// 0: not known.
     at: AtomicU64,
     /// The signal in the low half, `si_code` in the high half.
     signal: AtomicU64,
@@ -47,17 +48,35 @@ pub struct Fault {
 pub struct Claimed<'fault>(&'fault Fault);
 
 impl Fault {
-    /// `None` if another signal is noted already.
+    /// `None` if another signal is being noted, or the last one is known. What the program's own handler got before gives way.
+    #[inline]
     pub fn claim(&self) -> Option<Claimed<'_>> {
-        self.state.compare_exchange(FREE, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
+        let take = |from| self.state.compare_exchange(from, WRITING, Acquire, Relaxed).is_ok();
+        (take(FREE) || take(HANDED)).then_some(Claimed(self))
     }
 
-    /// The thread and the signal that the program's own handler has.
-    pub fn handed(&self) -> Option<(u32, i32, Moment)> {
-        (self.state.load(Acquire) == HANDED).then(|| {
-            let (thread, signal) = (self.thread.load(Relaxed), self.signal.load(Relaxed));
-            (thread as u32, signal as u32 as i32, Moment(self.at.load(Relaxed)))
-        })
+    /// The same, only if the program's own handler has one: to complete what was noted of that.
+    pub fn claim_handed(&self) -> Option<Claimed<'_>> {
+        self.state.compare_exchange(HANDED, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
+    }
+
+    /// Which signal the program's own handler has.
+    pub fn handed_signal(&self) -> Option<i32> {
+        (self.state.load(Acquire) == HANDED).then(|| self.signal.load(Relaxed) as u32 as i32)
+    }
+
+    /// Where the last one struck: instruction and stack.
+    pub fn place(&self) -> (u64, u64) {
+        (self.registers[0].load(Relaxed), self.registers[1].load(Relaxed))
+    }
+
+    /// Since when the program's own handler has one. A handler that is to be quick notes no time: that is done here.
+    pub fn handed(&self, now: Moment) -> Option<Moment> {
+        if self.state.load(Acquire) != HANDED {
+            return None;
+        }
+        let noted = self.at.compare_exchange(0, now.0, Relaxed, Relaxed);
+        Some(noted.map_or_else(Moment, |_| now))
     }
 
     /// The program lives on.
@@ -88,13 +107,23 @@ impl Fault {
 }
 
 impl<'fault> Claimed<'fault> {
-    pub fn signal(self, number: i32, code: i32, address: u64, now: Moment) {
+    /// With no time yet.
+    #[inline]
+    pub fn signal(self, number: i32, code: i32, address: u64) {
         let Self(fault) = self;
         fault
             .signal
             .store(u64::from(code.cast_unsigned()) << 32 | u64::from(number.cast_unsigned()), Relaxed);
         fault.address.store(address, Relaxed);
-        fault.at.store(now.0, Relaxed);
+        fault.at.store(0, Relaxed);
+        fault.thread.store(0, Relaxed);
+        fault.name.clear();
+        fault.stack.clear();
+        fault.modules.clear();
+    }
+
+    pub fn at(self, now: Moment) {
+        self.0.at.store(now.0, Relaxed);
     }
 
     pub fn thread(self, number: u32, name: &[u8]) {
@@ -103,6 +132,7 @@ impl<'fault> Claimed<'fault> {
     }
 
     /// And where the copy of the stack, which is written next, begins.
+    #[inline]
     pub fn registers(self, registers: [u64; REGISTERS], stack_from: u64) {
         for (word, value) in self.0.registers.iter().zip(registers) {
             word.store(value, Relaxed);
@@ -110,11 +140,17 @@ impl<'fault> Claimed<'fault> {
         self.0.stack_from.store(stack_from, Relaxed);
     }
 
+    /// Where the copy of the stack is to begin.
+    pub fn stack_from(self) -> u64 {
+        self.0.stack_from.load(Relaxed)
+    }
+
     pub fn parts(self) -> (&'fault Bytes<STACK>, &'fault Bytes<MODULES>) {
         (&self.0.stack, &self.0.modules)
     }
 
     /// What follows is the program's own handler.
+    #[inline]
     pub fn hand(self) {
         self.0.state.store(HANDED, Release);
     }
@@ -122,11 +158,6 @@ impl<'fault> Claimed<'fault> {
     /// What follows is the end.
     pub fn end(self) {
         self.0.state.store(FINAL, Release);
-    }
-
-    /// The handler came back, and all goes on.
-    pub fn take_back(self) {
-        self.0.state.store(FREE, Release);
     }
 }
 

@@ -1,0 +1,132 @@
+//! Stands before one of Python's built-in functions without anybody seeing it: the object, its method and its hash stay what they are, and
+//! only the pointer that a call goes through (`vectorcall` in `PyCFunctionObject`) leads here first.
+
+use std::{
+    ffi::{CStr, c_void},
+    ptr,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use crate::functions::api::{Method, Object, Python, caught};
+
+/// `vectorcallfunc`
+pub(super) type Call = unsafe extern "C" fn(Object, *const Object, usize, Object) -> Object;
+
+/// `PY_VECTORCALL_ARGUMENTS_OFFSET`
+const OFFSET: usize = 1 << (usize::BITS - 1);
+
+/// Words of a `PyCFunctionObject`, in Python 3.9 to 3.14: two of any object, then these.
+const METHOD: usize = 2;
+const SELF: usize = 3;
+const CALL: usize = 6;
+
+/// One such function.
+#[derive(Debug)]
+pub(super) struct Slot {
+    real: AtomicPtr<c_void>,
+    /// A function of Python that is given the same arguments.
+    tell: AtomicPtr<c_void>,
+}
+
+impl Slot {
+    pub(super) const fn new() -> Self {
+        Self { real: AtomicPtr::new(ptr::null_mut()), tell: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Has `own`, which calls [`Self::call`], stand before `function` if that is the built-in one of this name, and is made as expected.
+    /// `tell` is kept.
+    ///
+    /// # Safety
+    /// Both are objects; the calling thread holds the interpreter's lock.
+    pub(super) unsafe fn stand_before(
+        &self,
+        python: &Python,
+        function: Object,
+        name: &CStr,
+        tell: Object,
+        own: Call,
+    ) -> bool {
+        // SAFETY: the caller's promise. That it is a `PyCFunctionObject` is asked first; what is read of it is held against Python's answers.
+        unsafe {
+            let code = (python.PyCFunction_GetFunction)(function);
+            if code.is_null() {
+                (python.PyErr_Clear)();
+                return false;
+            }
+            let words = function.cast::<*mut c_void>();
+            let method = (*words.add(METHOD)).cast::<Method>();
+            let is_itself = *words.add(SELF) == (python.PyCFunction_GetSelf)(function) && !method.is_null();
+            if !is_itself
+                || (*method).call.map(|call| call as *mut c_void) != Some(code)
+                || !(*method).is_called(name)
+            {
+                return false;
+            }
+            let place = words.add(CALL);
+            let there = *place;
+            let known = python.vectorcall_of.is_none_or(|ask| ask(function) == there);
+            if there.is_null() || !known || !self.real.load(Relaxed).is_null() {
+                return false;
+            }
+            self.tell.store(tell, Relaxed);
+            self.real.store(there, Release);
+            *place = own as *mut c_void;
+            if python.vectorcall_of.is_some_and(|ask| ask(function) != own as *mut c_void) {
+                *place = there;
+                return false;
+            }
+            true
+        }
+    }
+
+    /// Tells, then does what would have been done.
+    ///
+    /// # Safety
+    /// Called by Python, as the function that stands before.
+    pub(super) unsafe fn call(
+        &self,
+        function: Object,
+        arguments: *const Object,
+        count: usize,
+        names: Object,
+    ) -> Object {
+        let tell = self.tell.load(Relaxed);
+        caught(|| {
+            if let Some(python) = Python::find().filter(|_| !arguments.is_null() && names.is_null()) {
+                // SAFETY: Python calls this with its lock held, and so many arguments.
+                unsafe { python.untraced(|| told(python, tell, arguments, count & !OFFSET)) };
+            }
+        });
+        // SAFETY: it was there in this one's place, and gets what this one was given.
+        unsafe {
+            let real = std::mem::transmute::<*mut c_void, Call>(self.real.load(Acquire));
+            real(function, arguments, count, names)
+        }
+    }
+}
+
+/// # Safety
+/// As [`Slot::call`].
+unsafe fn told(python: &Python, tell: Object, arguments: *const Object, count: usize) {
+    // SAFETY: the caller's promise; a tuple takes over what it is given.
+    unsafe {
+        let tuple = (python.PyTuple_New)(count as isize);
+        if !tuple.is_null() {
+            for index in 0..count {
+                let argument = *arguments.add(index);
+                (python.Py_IncRef)(argument);
+                (python.PyTuple_SetItem)(tuple, index as isize, argument);
+            }
+            let answer = (python.PyObject_CallObject)(tell, tuple);
+            (python.Py_DecRef)(tuple);
+            if !answer.is_null() {
+                (python.Py_DecRef)(answer);
+                return;
+            }
+        }
+        (python.PyErr_Clear)();
+    }
+}

@@ -1,0 +1,84 @@
+//! A stack of the hook's own, for one thread at a time: where a process ends, the stack it is on may have hardly any room left.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
+};
+
+/// Takes memory where it was written only.
+const SIZE: usize = 32 << 10;
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; SIZE]>);
+
+// SAFETY: one thread at a time is on it.
+unsafe impl Sync for Stack {}
+
+static STACK: Stack = Stack(UnsafeCell::new([0; SIZE]));
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Longer than anything takes that is done there: who has it is about to end this process.
+const PATIENCE: u32 = 1 << 20;
+
+type Work = extern "C" fn(usize) -> usize;
+
+/// Does it there; `None` if somebody else is on it and stays. Signals should be blocked meanwhile: a handler would run there too.
+pub(super) fn call(argument: usize, work: Work) -> Option<usize> {
+    let mut patience = PATIENCE;
+    while TAKEN.swap(true, Acquire) {
+        patience = patience.checked_sub(1)?;
+        // SAFETY: sched_yield has no precondition.
+        unsafe { libc::sched_yield() };
+    }
+    // SAFETY: nobody else is on it.
+    let result = unsafe { switch(argument, work, STACK.0.get().cast::<u8>().add(SIZE)) };
+    TAKEN.store(false, Release);
+    Some(result)
+}
+
+/// In a forked child, where nobody is on it.
+pub(super) fn forget() {
+    TAKEN.store(false, Release);
+}
+
+/// # Safety
+/// `top` is the end of memory that nobody else uses, at a multiple of 16.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn switch(argument: usize, work: Work, top: *mut u8) -> usize {
+    std::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Elsewhere the stack it is called on must do.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn switch(argument: usize, work: Work, _top: *mut u8) -> usize {
+    work(argument)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn where_it_is(add: usize) -> usize {
+        std::ptr::from_ref(&add).addr() + add
+    }
+
+    #[test]
+    fn it_is_done_on_the_other_stack() {
+        let range = STACK.0.get().addr()..=STACK.0.get().addr() + SIZE;
+        let here = call(0, where_it_is).unwrap();
+        assert_eq!(range.contains(&here), cfg!(target_arch = "x86_64"));
+        assert!(call(1, where_it_is).is_some(), "it is free again");
+    }
+}

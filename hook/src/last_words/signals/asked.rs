@@ -1,0 +1,186 @@
+//! What the program asked for. Handler and some flags of it are kept here, in one word a signal; all else the kernel keeps, beside the
+//! hook's handler.
+
+use std::{
+    ffi::c_int,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicI32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use super::FATAL;
+
+/// The flags that the kernel is told something else of, in bits that no address of a program has.
+const FLAGS: [(u64, c_int); 4] = [
+    (1 << 63, libc::SA_SIGINFO),
+    (1 << 62, libc::SA_ONSTACK),
+    (ONCE, libc::SA_RESETHAND),
+    (RESTORER_BIT, RESTORER),
+];
+const ONCE: u64 = 1 << 61;
+const RESTORER_BIT: u64 = 1 << 60;
+const HANDLER: u64 = (1 << 60) - 1;
+
+/// `SA_RESTORER`, which C libraries set where a handler needs it to come back.
+const RESTORER: c_int = 0x0400_0000;
+
+/// What the program asked for; zero is the default action, with no flags.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Asked(u64);
+
+impl Asked {
+    /// `None` of what the kernel is to do itself: ignore it, or call what is no address.
+    pub(super) fn of(action: &libc::sigaction) -> Option<Self> {
+        let handler = action.sa_sigaction as u64;
+        if handler & !HANDLER != 0 || action.sa_sigaction == libc::SIG_IGN {
+            return None;
+        }
+        let set = FLAGS.iter().filter(|(_, flag)| action.sa_flags & flag != 0);
+        Some(Self(set.fold(handler, |word, (bit, _)| word | bit)))
+    }
+
+    /// `SIG_DFL` or a function.
+    #[inline]
+    pub(super) fn handler(self) -> libc::sighandler_t {
+        (self.0 & HANDLER) as libc::sighandler_t
+    }
+
+    /// As the C library hands it to the kernel.
+    pub(super) fn by_libc(self) -> Self {
+        Self(self.0 | if cfg!(target_arch = "x86_64") { RESTORER_BIT } else { 0 })
+    }
+
+    /// Puts it where the kernel's answer tells of the hook's handler.
+    pub(super) fn put_into(self, answer: &mut libc::sigaction) {
+        answer.sa_sigaction = self.handler();
+        for (bit, flag) in FLAGS {
+            answer.sa_flags = (answer.sa_flags & !flag) | if self.0 & bit != 0 { flag } else { 0 };
+        }
+        if answer.sa_flags & RESTORER == 0 {
+            answer.sa_restorer = None;
+        }
+    }
+}
+
+static ASKED: [AtomicU64; FATAL.len()] = [const { AtomicU64::new(0) }; FATAL.len()];
+
+pub(super) fn load(place: usize) -> Asked {
+    Asked(ASKED[place].load(Acquire))
+}
+
+pub(super) fn store(place: usize, asked: Asked) {
+    ASKED[place].store(asked.0, Release);
+}
+
+/// What a signal that is here is to do. A handler for one time (`SA_RESETHAND`) is the default action after it.
+#[inline]
+pub(super) fn take(place: usize) -> Asked {
+    let word = &ASKED[place];
+    let mut at = word.load(Acquire);
+    while at & ONCE != 0 && at & HANDLER != 0 {
+        match word.compare_exchange(at, at & !HANDLER, AcqRel, Acquire) {
+            Ok(_) => break,
+            Err(other) => at = other,
+        }
+    }
+    Asked(at)
+}
+
+/// The process whose handlers this table tells of.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// This process's own from now on.
+pub(super) fn own() {
+    // SAFETY: getpid has no precondition.
+    OWNER.store(unsafe { libc::getpid() }, Relaxed);
+    BUSY.store(false, Release);
+}
+
+/// Whether it is not that of a parent whose memory this process shares (`vfork`), or has a copy of.
+pub(super) fn is_own() -> bool {
+    // SAFETY: getpid has no precondition.
+    OWNER.load(Relaxed) == unsafe { libc::getpid() }
+}
+
+/// One at a time, and no signal in between: its handler may come here too.
+pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
+    let before = block_all();
+    while BUSY.swap(true, Acquire) {
+        std::thread::yield_now();
+    }
+    let result = body();
+    BUSY.store(false, Release);
+    set_mask(before);
+    result
+}
+
+/// Gives those that were blocked, as the kernel has them. All are: glibc's own functions leave out two.
+pub(super) fn block_all() -> u64 {
+    change_mask(Some(&u64::MAX))
+}
+
+pub(super) fn set_mask(mask: u64) {
+    change_mask(Some(&mask));
+}
+
+/// What is blocked.
+pub(super) fn mask() -> u64 {
+    change_mask(None)
+}
+
+fn change_mask(to: Option<&u64>) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: the kernel's set is of eight bytes; it reads one, if there is one, and writes the other. errno is this thread's own.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let (to, before) = (to.map_or(ptr::null(), ptr::from_ref), &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, to, before, size_of::<u64>());
+        *libc::__errno_location() = errno;
+    }
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action(handler: usize, flags: c_int) -> libc::sigaction {
+        // SAFETY: all-zero bytes are a sigaction.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        action
+    }
+
+    #[test]
+    fn what_was_asked_for_is_answered() {
+        for flags in [0, libc::SA_SIGINFO, libc::SA_ONSTACK | RESTORER, libc::SA_RESETHAND | libc::SA_SIGINFO]
+        {
+            for handler in [libc::SIG_DFL, 0x7fff_1234_5678] {
+                let asked = Asked::of(&action(handler, flags | libc::SA_RESTART)).unwrap();
+                let mut answer = action(1234, libc::SA_SIGINFO | RESTORER | libc::SA_RESTART);
+                asked.put_into(&mut answer);
+                assert_eq!(answer.sa_sigaction, handler);
+                assert_eq!(answer.sa_flags, flags | libc::SA_RESTART);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_ignored_or_no_address_is_the_kernels() {
+        assert_eq!(Asked::of(&action(libc::SIG_IGN, 0)), None);
+        assert_eq!(Asked::of(&action(libc::SIG_ERR, 0)), None);
+    }
+
+    #[test]
+    fn a_handler_for_one_time_is_given_once() {
+        store(0, Asked::of(&action(0x1000, libc::SA_RESETHAND)).unwrap());
+        assert_eq!([take(0).handler(), take(0).handler()], [0x1000, libc::SIG_DFL]);
+        let mut answer = action(1, 0);
+        load(0).put_into(&mut answer);
+        assert_eq!((answer.sa_sigaction, answer.sa_flags), (libc::SIG_DFL, libc::SA_RESETHAND));
+        store(0, Asked(0));
+    }
+}

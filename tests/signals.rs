@@ -1,0 +1,75 @@
+//! Programs that handle signals and exceptions themselves: what they ask for they find again, and a fault that they mend costs them no
+//! stack and no system call.
+//!
+//! `XPU_TEST_PYTHONS=/a/bin/python3:/b/bin/python3` runs exceptions under these; `python3` otherwise.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use xpu_tests::{
+    built,
+    place::Place,
+    program::{Outcome, run},
+};
+
+/// The same output and the same end with the hook in front, whatever is noted of it, and switched off.
+#[track_caller]
+fn is_the_same(name: &str, arguments: &[&str]) -> Outcome {
+    let place = Place::new();
+    let program = place.hazard(name);
+    let alone = run(place.command(&program).args(arguments));
+    for set in [("XPU_TOP_EXIT_REPORTS", "1"), ("XPU_TOP_EXIT_REPORTS", "0"), ("XPU_TOP_DISABLE", "1")] {
+        let watched = run(place.watched(&program).args(arguments).env(set.0, set.1));
+        assert_eq!(watched, alone, "{name} {arguments:?}, {set:?}");
+    }
+    alone
+}
+
+#[test]
+fn a_program_finds_its_own_handlers() {
+    let outcome = is_the_same("sig_own_handlers", &[]);
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:?}");
+    for line in
+        ["vfork: exit -1, signal 11", "the parent's handler: is there", "twice: signal 11", "after exec"]
+    {
+        assert!(outcome.stdout.contains(line), "{line}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_small_stack_for_signals_suffices() {
+    let outcome = is_the_same("sig_small_stack", &[]);
+    assert_eq!(outcome.stdout, "mended 1011\n", "{outcome:?}");
+}
+
+/// Who makes a system call that is not on the list is killed.
+#[test]
+fn a_strict_list_of_system_calls_suffices() {
+    for way in ["alone", "fork", "vfork", "clone"] {
+        let outcome = is_the_same("sig_strict", &[way]);
+        assert_eq!(outcome.status.code(), Some(5), "{way}: {outcome:?}");
+    }
+}
+
+#[test]
+fn hooks_of_exceptions_are_pythons_and_the_programs() {
+    let named = std::env::var("XPU_TEST_PYTHONS").unwrap_or_else(|_| "python3".to_owned());
+    for python in named.split(':') {
+        let place = Place::new();
+        let script = built::source("hazards").join("sig_excepthooks.py");
+        for mode in ["plain", "chains", "own"] {
+            let alone = run(place.command(python).arg(&script).arg(mode));
+            assert_eq!(alone.status.code(), Some(1), "{python} {mode}: {alone:?}");
+            assert!(!alone.stderr.contains("AssertionError"), "{python} {mode}: {alone:?}");
+            for reports in ["1", "0"] {
+                let mut command = place.watched(python);
+                let watched = run(command.arg(&script).arg(mode).env("XPU_TOP_EXIT_REPORTS", reports));
+                assert_eq!(watched, alone, "{python} {mode}, reports: {reports}");
+            }
+            let looked = run(place.watched(python).arg(&script).arg(mode).env("LOOK", "1"));
+            assert!(
+                looked.stdout.ends_with("noted: True\nnoted: True True\n"),
+                "{python} {mode}: {looked:?}"
+            );
+        }
+    }
+}
