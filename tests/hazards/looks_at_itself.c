@@ -25,7 +25,7 @@ static void show_lines(const char *path, const char *const *wanted, int starts) 
 }
 
 int main(void) {
-    static const char *const of_status[] = {"Threads", "SigQ", "SigBlk", "SigIgn", "SigCgt", "Seccomp:", NULL};
+    static const char *const of_status[] = {"Threads", "SigBlk", "SigIgn", "SigCgt", "Seccomp:", NULL};
     /* Of the hook's only the library itself. */
     static const char *const of_maps[] = {"memfd:", "/dev/shm", "(deleted)", "ledger", NULL};
     for (int i = 0; i < 2; i++) {

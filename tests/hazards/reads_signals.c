@@ -8,7 +8,7 @@
 
 static const int numbers[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGUSR1, SIGUSR2, SIGTERM, SIGINT,
                               SIGHUP,  SIGPROF, SIGXCPU, SIGPIPE, SIGCHLD, SIGQUIT, SIGALRM, SIGWINCH, SIGIO};
-enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
+enum { NUMBERS = sizeof numbers / sizeof numbers[0], ROUNDS = 12 };
 
 int main(void) {
     sigset_t all;
@@ -20,13 +20,16 @@ int main(void) {
     usleep(50 * 1000);
     sigprocmask(SIG_BLOCK, &all, NULL);
     int fd = signalfd(-1, &all, 0);
-    for (int i = 0; i < NUMBERS; i++) {
+    for (int n = 0; n < ROUNDS * NUMBERS; n++) {
+        int i = n % NUMBERS;
         struct signalfd_siginfo info;
         struct pollfd ready = {fd, POLLIN, 0};
         kill(getpid(), numbers[i]);
         if (poll(&ready, 1, 5000) != 1) printf("signal %d did not come\n", numbers[i]);
         else if (read(fd, &info, sizeof info) == sizeof info) printf("signal %d came\n", (int)info.ssi_signo);
         CHECK(use_everything());
+        /* Threads that come later are there by then. */
+        if (i == 0) usleep(20 * 1000);
     }
     return 0;
 }
