@@ -61,7 +61,9 @@ impl Library {
         let elsewhere = self.elsewhere.load(Relaxed);
         let name = self.name;
         let second = (elsewhere > 0 && self.home.load(Relaxed) != GONE).then(|| {
-            format!("{elsewhere} calls not watched: the process has two copies of {name}, and the first that was called is watched")
+            format!(
+                "{elsewhere} calls not watched: the process has two copies of {name}, and only the one that was called first is watched"
+            )
         });
         let gone = (self.home.load(Relaxed) == GONE)
             .then(|| format!("not watched any more: {name} was unloaded by the program"));
@@ -171,7 +173,7 @@ impl Symbol {
         let Some(found) = scope::find(&self.name, &self.library.marker, caller) else {
             return Target { at: ptr::null_mut(), kind: Kind::Elsewhere };
         };
-        let kind = if !self.library.is_home(found.object) {
+        let kind = if !found.is_certain || !self.library.is_home(found.object) {
             Kind::Elsewhere
         } else if found.is_inner {
             Kind::Inner

@@ -32,6 +32,8 @@ pub(super) struct Found {
     pub(super) caller: Span,
     /// The caller is one of the libraries itself.
     pub(super) is_inner: bool,
+    /// There is one definition, or the loader says which of several it is.
+    pub(super) is_certain: bool,
 }
 
 struct Caller {
@@ -70,13 +72,17 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
         false
     });
     let (mut address, mut object) = first?;
-    if count > 1
-        && let Some(at) = bound(name, &mut caller)
-    {
-        address = at;
-        object = object_of(at, marker).or(copy)?;
+    let mut is_certain = true;
+    if count > 1 {
+        match bound(name, &mut caller) {
+            Some(at) => {
+                address = at;
+                object = object_of(at, marker).or(copy)?;
+            }
+            None => is_certain = false,
+        }
     }
-    Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner })
+    Some(Found { address, object, caller: caller.span, is_inner: caller.is_inner, is_certain })
 }
 
 /// The function in the object that begins at `home`, or in the first that has it if that is 0. 0 if there is none.

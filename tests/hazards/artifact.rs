@@ -1,0 +1,107 @@
+//! What a build of the hook brings into a process: the C library, and nothing else.
+
+use std::{collections::HashMap, path::Path, process::Command};
+
+use xpu_tests::{
+    built::{Build, hook_of},
+    program::run,
+};
+
+/// glibc's parts, which were files of their own before 2.34.
+const C_LIBRARY: [&str; 6] =
+    ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"];
+
+/// An allocator's, an unwinder's, C++'s.
+const FOREIGN: [&str; 8] = ["_Z", "_Unwind_", "__cxa_throw", "__gxx", "__register_frame", "malloc", "calloc", "free"];
+
+fn said(program: &str, flags: &[&str], of: &Path) -> String {
+    let outcome = run(Command::new(program).args(flags).arg(of));
+    assert!(outcome.status.success(), "{program}: {}", outcome.stderr);
+    outcome.stdout
+}
+
+fn each_build(check: impl Fn(&Path)) {
+    for build in [Build::Default, Build::Packaged] {
+        match hook_of(build) {
+            Some(path) => check(&path),
+            None => eprintln!("SKIPPED: {build:?}: that build of the hook is not there (make packaged-hook)"),
+        }
+    }
+}
+
+#[test]
+fn the_c_library_is_all_that_is_needed() {
+    each_build(|hook| {
+        for line in said("readelf", &["-dW"], hook).lines().filter(|line| line.contains("(NEEDED)")) {
+            let needed = line.split(['[', ']']).nth(1).unwrap();
+            assert!(C_LIBRARY.contains(&needed), "{}: {line}", hook.display());
+        }
+    });
+}
+
+#[test]
+fn no_allocator_unwinder_or_cxx_comes_with_it() {
+    each_build(|hook| {
+        let names = said("nm", &["-D", "--defined-only", "-j"], hook);
+        assert!(names.lines().any(|name| name == "cudaLaunchKernel"), "{names}");
+        for name in names.lines() {
+            let name = name.split('@').next().unwrap();
+            assert!(!FOREIGN.iter().any(|foreign| name.starts_with(foreign)), "{}: {name}", hook.display());
+        }
+        let asked = said("nm", &["-D", "--undefined-only", "-j"], hook);
+        assert!(!asked.contains("_Unwind_") && !asked.contains("_Z") && !asked.contains("CXX"), "{asked}");
+    });
+}
+
+/// An unwinder calls the personality routine of a frame with itself as context: of one that is not the hook's it would be another's.
+#[test]
+fn no_frame_around_a_real_call_has_a_personality() {
+    each_build(|hook| {
+        let frames = Frames::of(hook);
+        let mut seen = 0;
+        for line in said("nm", &["--defined-only"], hook).lines() {
+            let [address, _, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { continue };
+            // `xpu_hook::cudart::copy::cudaMemcpyAsync::observe`
+            if name.contains("7observe17h") && !name.contains("5guard") {
+                let address = u64::from_str_radix(address, 16).unwrap();
+                let augmentation = frames.augmentation(address).unwrap_or_else(|| panic!("{name} has no frame"));
+                assert!(!augmentation.contains('P'), "{}: {name}", hook.display());
+                seen += 1;
+            }
+        }
+        // A stripped one says nothing, and is the same code.
+        assert!(seen == 0 || seen > 100, "{seen}");
+    });
+}
+
+/// What `.eh_frame` says of each function: from, to, and the augmentation of its CIE.
+struct Frames(Vec<(u64, u64, String)>);
+
+impl Frames {
+    fn of(library: &Path) -> Self {
+        let text = said("readelf", &["-W", "--debug-dump=frames"], library);
+        let (mut common, mut entry, mut all) = (HashMap::new(), "", Vec::new());
+        for line in text.lines() {
+            let words: Vec<_> = line.split_ascii_whitespace().collect();
+            match words[..] {
+                [offset, _, _, "CIE"] => entry = offset,
+                ["Augmentation:", augmentation] => {
+                    common.insert(entry, augmentation.to_owned());
+                }
+                [_, _, _, "FDE", cie, place] => {
+                    let (from, to) = place.strip_prefix("pc=").unwrap().split_once("..").unwrap();
+                    let number = |text| u64::from_str_radix(text, 16).unwrap();
+                    let augmentation = common[cie.strip_prefix("cie=").unwrap()].clone();
+                    all.push((number(from), number(to), augmentation));
+                }
+                _ => {}
+            }
+        }
+        Self(all)
+    }
+
+    fn augmentation(&self, address: u64) -> Option<&str> {
+        let found = self.0.iter().find(|(from, to, _)| (*from..*to).contains(&address));
+        found.map(|(_, _, augmentation)| augmentation.as_str())
+    }
+}
