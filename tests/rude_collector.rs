@@ -27,6 +27,9 @@ const EACH: Duration = Duration::from_millis(400);
 /// How long one message may wait for room.
 const PATIENCE_MS: i32 = 20;
 
+/// Messages that wait here: eight megabytes each, some of them.
+const QUEUE: i32 = 8;
+
 fn main() {
     let mut words = std::env::args().skip(1);
     let (Some(socket), Some(manner)) = (words.next(), words.next()) else {
@@ -75,6 +78,7 @@ fn be_a_peer(path: &str, manner: &str) {
     let socket = context.socket(zmq::ROUTER).expect("a ZeroMQ socket");
     socket.set_linger(0).expect("an option");
     socket.set_router_mandatory(true).expect("an option");
+    socket.set_sndhwm(QUEUE).expect("an option");
     socket.set_sndtimeo(PATIENCE_MS).expect("an option");
     socket.bind(&format!("ipc://{path}")).expect("nobody else is there");
     open_to_all(path);
@@ -91,12 +95,12 @@ fn be_a_peer(path: &str, manner: &str) {
             who = parts.into_iter().next();
         }
         let Some(who) = who.as_ref().filter(|_| manner != "quiet") else { continue };
-        for message in [harm(number), flood(number)].into_iter().take(if manner == "floods" { 2 } else { 1 })
-        {
+        let flood = (manner == "floods").then(|| flood(number));
+        for message in [harm(number)].into_iter().chain(flood) {
             // One that lets go is heard of again when it comes back.
             let _ = socket.send_multipart([&who[..], &message], 0);
-            number += 1;
         }
+        number += 1;
     }
 }
 
