@@ -1,14 +1,35 @@
 /* All threads of the program block signals, and one reads them by signalfd, also those that are faults when the kernel sends them. Sent to the
  * process, each must come there. Exit code 0. */
 #include "calls.h"
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 static const int numbers[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS, SIGUSR1, SIGUSR2, SIGTERM, SIGINT,
                               SIGHUP,  SIGPROF, SIGXCPU, SIGPIPE, SIGCHLD, SIGQUIT, SIGALRM, SIGWINCH, SIGIO};
 enum { NUMBERS = sizeof numbers / sizeof numbers[0], ROUNDS = 12 };
+
+/* Threads other than this one that would take one of them, whichever comes first. */
+static int takers(void) {
+    unsigned long long wanted = 0;
+    int count = 0;
+    for (int i = 0; i < NUMBERS; i++) wanted |= 1ull << (numbers[i] - 1);
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
+        char path[300], line[256];
+        if (task->d_name[0] == '.' || atoi(task->d_name) == getpid()) continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "r");
+        while (status && fgets(line, sizeof line, status))
+            if (strncmp(line, "SigBlk:", 7) == 0) count += (strtoull(line + 7, NULL, 16) & wanted) != wanted;
+        if (status) fclose(status);
+    }
+    if (tasks) closedir(tasks);
+    return count;
+}
 
 int main(void) {
     sigset_t all;
@@ -29,7 +50,10 @@ int main(void) {
         else if (read(fd, &info, sizeof info) == sizeof info) printf("signal %d came\n", (int)info.ssi_signo);
         CHECK(use_everything());
         /* Threads that come later are there by then. */
-        if (i == 0) usleep(20 * 1000);
+        if (i == 0) {
+            usleep(20 * 1000);
+            printf("%d other threads take them\n", takers());
+        }
     }
     return 0;
 }

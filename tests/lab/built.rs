@@ -99,7 +99,8 @@ pub fn source(name: &str) -> PathBuf {
 /// If the compiler does not like it.
 #[track_caller]
 pub fn compile(name: &str, to: &Path, flags: &[&str]) {
-    let mut command = Command::new(if name.ends_with(".cpp") { "c++" } else { "cc" });
+    let is_cpp = Path::new(name).extension().is_some_and(|extension| extension == "cpp");
+    let mut command = Command::new(if is_cpp { "c++" } else { "cc" });
     command
         .args(["-Wall", "-Wextra", "-O1", "-o"])
         .args([to, &source(name)])
