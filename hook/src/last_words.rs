@@ -24,7 +24,7 @@ use std::{
 
 use xpu_shared::{endpoint::variable, error_name, ledger::LastWords, unit::Moment};
 
-use crate::observer::Observer;
+use crate::observer::{self, Observer};
 
 /// A program that goes on for so long after its handler got a fatal signal has survived it.
 const SURVIVES: Duration = Duration::from_secs(5);
@@ -36,7 +36,9 @@ const GOES_ON: u32 = 2;
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// Before anything of the program runs, but for constructors of other libraries.
+#[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
+    observer::heed_environment();
     exit::find();
     signals::find();
 }

@@ -31,6 +31,7 @@ use crate::{
     work::Working,
 };
 
+pub(crate) use birth::heed_environment;
 pub(crate) use end::register_exit;
 
 /// Threads that can launch at once.

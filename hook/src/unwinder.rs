@@ -2,10 +2,11 @@
 //!
 //! Nothing of the hook needs one but a panic, so none is linked, neither dynamically nor statically: it would be a second one in the
 //! process, and two do not understand each other's contexts. The functions that the standard library asks for are jumps through
-//! [`SLOTS`], which are filled when the hook's own thread begins, or at the first panic.
+//! [`SLOTS`] (not in unit tests, which are programs), which are filled when the hook's own thread begins, or at the first panic.
 
+#[cfg(not(test))]
+use std::arch::global_asm;
 use std::{
-    arch::global_asm,
     ffi::{CStr, c_int, c_void},
     mem::transmute,
     ptr,
@@ -24,7 +25,7 @@ macro_rules! functions {
     ($count:literal: $($index:literal $name:ident)*) => {
         const NAMES: [&CStr; $count] = [$(crate::symbol::name!($name)),*];
         $(
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(not(test), target_arch = "x86_64"))]
             global_asm!(
                 concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
                 concat!(".globl ", stringify!($name)),
@@ -35,7 +36,7 @@ macro_rules! functions {
                 ".popsection",
                 slots = sym SLOTS,
             );
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(all(not(test), target_arch = "aarch64"))]
             global_asm!(
                 concat!(".pushsection .text.", stringify!($name), ",\"ax\",%progbits"),
                 concat!(".globl ", stringify!($name)),
@@ -79,7 +80,7 @@ static SLOTS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::nu
 static IS_FOUND: AtomicBool = AtomicBool::new(false);
 
 // Every unwinding of the hook's own begins here.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(not(test), target_arch = "x86_64"))]
 global_asm!(
     ".globl _Unwind_RaiseException",
     ".hidden _Unwind_RaiseException",
@@ -88,7 +89,7 @@ global_asm!(
     "jmp {raise}",
     raise = sym raise,
 );
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(not(test), target_arch = "aarch64"))]
 global_asm!(
     ".globl _Unwind_RaiseException",
     ".hidden _Unwind_RaiseException",
@@ -98,6 +99,7 @@ global_asm!(
     raise = sym raise,
 );
 
+#[cfg_attr(test, allow(dead_code, reason = "a unit test has the unwinder of its own program"))]
 unsafe extern "C-unwind" fn raise(exception: *mut c_void) -> c_int {
     find();
     let at = SLOTS[RAISE].load(Acquire);

@@ -12,7 +12,8 @@ const C_LIBRARY: [&str; 6] =
     ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"];
 
 /// An allocator's, an unwinder's, C++'s.
-const FOREIGN: [&str; 8] = ["_Z", "_Unwind_", "__cxa_throw", "__gxx", "__register_frame", "malloc", "calloc", "free"];
+const FOREIGN: [&str; 8] =
+    ["_Z", "_Unwind_", "__cxa_throw", "__gxx", "__register_frame", "malloc", "calloc", "free"];
 
 fn said(program: &str, flags: &[&str], of: &Path) -> String {
     let outcome = run(Command::new(program).args(flags).arg(of));
@@ -64,7 +65,8 @@ fn no_frame_around_a_real_call_has_a_personality() {
             // `xpu_hook::cudart::copy::cudaMemcpyAsync::observe`
             if name.contains("7observe17h") && !name.contains("5guard") {
                 let address = u64::from_str_radix(address, 16).unwrap();
-                let augmentation = frames.augmentation(address).unwrap_or_else(|| panic!("{name} has no frame"));
+                let augmentation =
+                    frames.augmentation(address).unwrap_or_else(|| panic!("{name} has no frame"));
                 assert!(!augmentation.contains('P'), "{}: {name}", hook.display());
                 seen += 1;
             }

@@ -45,13 +45,9 @@ impl Observer {
         }
         let rings = OVER.rings();
         if STATE.compare_exchange(NOT_ASKED, ASKED, AcqRel, Acquire).is_ok() {
-            if is_disabled() {
-                switch::disable();
-            } else {
-                end::register();
-                if !thread::start(body) {
-                    switch::fail();
-                }
+            end::register();
+            if !thread::start(body) {
+                switch::fail();
             }
         }
         if switch::is_broken() {
@@ -114,11 +110,14 @@ pub(super) fn forget() {
 /// [`variable::DISABLE`], as the C library wants it.
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
-fn is_disabled() -> bool {
-    // SAFETY: the name ends with NUL; the environment is read as a program reads it, at its own call.
+/// Looks whether the hook is to stay out of the way. When it is loaded: the program may clear its environment later.
+pub(crate) fn heed_environment() {
+    // SAFETY: the name ends with NUL; before the program runs nobody changes the environment.
     let value = unsafe { libc::getenv(DISABLE.as_ptr()) };
     // SAFETY: an entry of the environment is a string.
-    !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1"
+    if !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1" {
+        switch::disable();
+    }
 }
 
 fn wait(mut rings: u32) {

@@ -1,5 +1,5 @@
-//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with; and those of the recordings or captures that are
-//! named.
+//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with; those of the recordings or captures that are
+//! named; and to corpus/receive what ZMTP peers say.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -14,9 +14,11 @@ use xpu_shared::{
     recording::Recording,
     simulation::Simulation,
     unit::Nanoseconds,
+    zmtp,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
+    peers()?;
     let simulation = Simulation::new(7, 1, 2);
     let folder = "corpus/decode";
     fs::create_dir_all(folder)?;
@@ -34,6 +36,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             fs::write(format!("{folder}/recording-{number}-{place}"), row)?;
         }
     }
+    Ok(())
+}
+
+/// As the target takes them: whether the handshake is over, what comes.
+fn peers() -> Result<(), Box<dyn Error>> {
+    let folder = "corpus/receive";
+    fs::create_dir_all(folder)?;
+    let greeting = zmtp::Dealer::new(0).unsent().to_vec();
+    let ready = b"\x04\x26\x05READY\x0bSocket-Type\0\0\0\x06ROUTER\x08Identity\0\0\0\0";
+    let traffic = b"\0\x05short\x04\x0a\x04PING\0\x14abc\x02\0\0\0\0\0\0\0\x04long\x01\x04part\0\x04last\x04\x05\x04PONG";
+    let refusal = b"\x04\x0a\x05ERROR\x03400";
+    fs::write(format!("{folder}/from-the-start"), [b"\0", &greeting[..], ready, traffic].concat())?;
+    fs::write(format!("{folder}/traffic"), [b"\x01", &traffic[..]].concat())?;
+    fs::write(format!("{folder}/refusal"), [b"\0", &greeting[..], refusal].concat())?;
     Ok(())
 }
 
