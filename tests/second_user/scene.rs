@@ -10,6 +10,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, id},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use tempfile::TempDir;
@@ -41,7 +42,9 @@ impl Scene {
         let dir = tempfile::Builder::new().prefix("xpu-top-users-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // Numbers nobody has, and each test its own: what is in /tmp is called after them.
-        let victim = 20_000 + id() % 20_000 * 2;
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = id().wrapping_mul(8).wrapping_add(MADE.fetch_add(1, Relaxed));
+        let victim = 20_000 + number % 20_000 * 2;
         let scene = Self { dir, victim, stranger: victim + 1, base: free_base() };
         for (name, user, mode) in [
             ("parts", 0, 0o755),
