@@ -1,5 +1,5 @@
-//! Programs with `AddressSanitizer`. Its runtime ends a program at once ("ASan runtime does not come first in initial library
-//! list") where a preloaded library stands before it.
+//! Programs with `AddressSanitizer`. Its runtime ends a program at once, in words of its own, where a preloaded library
+//! stands before it.
 
 use std::{
     ffi::{OsStr, OsString},
