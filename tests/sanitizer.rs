@@ -1,4 +1,4 @@
-//! A program with AddressSanitizer under `xpu-top run`: told what to do, never kept from starting, and watched once that is done.
+//! A program with `AddressSanitizer` under `xpu-top run`: told what to do, never kept from starting, and watched once that is done.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

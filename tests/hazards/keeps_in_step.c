@@ -1,5 +1,6 @@
 /* A rank whose steps can be compared with those of another run: so many steps (first argument), each some work of its own and a product.
- * What they took, and the most memory that was used, goes to a file (second argument), never to stdout. Exit code 7. */
+ * What they took, the most memory that was used, and what share of a core all other threads took, goes to a file (second argument), never
+ * to stdout. Exit code 7. */
 #include "gpu.h"
 #include <string.h>
 #include <time.h>
@@ -9,11 +10,15 @@ enum { N = 256, MOST = 100000, PAUSE_US = 2000, WORK = 200000 };
 
 static double ms[MOST];
 
-static double now_ms(void) {
+static double clock_ms(clockid_t clock) {
     struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    clock_gettime(clock, &at);
     return at.tv_sec * 1e3 + at.tv_nsec / 1e6;
 }
+
+static double now_ms(void) { return clock_ms(CLOCK_MONOTONIC); }
+
+static double others_ms(void) { return clock_ms(CLOCK_PROCESS_CPUTIME_ID) - clock_ms(CLOCK_THREAD_CPUTIME_ID); }
 
 static int ascending(const void *a, const void *b) {
     double left = *(const double *)a, right = *(const double *)b;
@@ -42,6 +47,7 @@ int main(int argc, char **argv) {
     CHECK(cublasSetStream_v2(blas, stream));
     gpu_matrices(N, m);
 
+    double first = now_ms(), others = others_ms();
     volatile unsigned long sum = 0;
     for (int i = 0; i < steps; i++) {
         double began = now_ms();
@@ -53,10 +59,11 @@ int main(int argc, char **argv) {
         usleep(PAUSE_US);
     }
 
+    double share = (others_ms() - others) / (now_ms() - first);
     qsort(ms, steps, sizeof *ms, ascending);
     FILE *figures = argc > 2 ? fopen(argv[2], "w") : NULL;
     if (figures) {
-        fprintf(figures, "%.4f %.4f %ld\n", ms[steps / 2], ms[steps - 1 - steps / 100], peak_kib());
+        fprintf(figures, "%.4f %.4f %ld %.5f\n", ms[steps / 2], ms[steps - 1 - steps / 100], peak_kib(), share);
         fclose(figures);
     }
     printf("%d steps, sum %lu, last error %d\n", steps, sum, cudaGetLastError());

@@ -10,6 +10,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, id},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use tempfile::TempDir;
@@ -21,19 +22,22 @@ use xpu_tests::{
 };
 
 /// A program that makes steps, and what it ends with.
-pub const PROGRAM: &str = "keeps_in_step";
-pub const CODE: i32 = 7;
+pub(crate) const PROGRAM: &str = "keeps_in_step";
+pub(crate) const CODE: i32 = 7;
 
-pub struct Scene {
+pub(crate) struct Scene {
     dir: TempDir,
-    pub victim: u32,
-    pub stranger: u32,
-    pub base: u16,
+    pub(crate) victim: u32,
+    pub(crate) stranger: u32,
+    pub(crate) base: u16,
 }
+
+/// Of this process so far.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 impl Scene {
     /// `None` where nobody can be another user, which is said.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         if user_id() != 0 {
             println!("SKIPPED: only root can act as two users; nothing was tested here");
             return None;
@@ -41,7 +45,8 @@ impl Scene {
         let dir = tempfile::Builder::new().prefix("xpu-top-users-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // Numbers nobody has, and each test its own: what is in /tmp is called after them.
-        let victim = 20_000 + id() % 20_000 * 2;
+        let number = id().wrapping_mul(8).wrapping_add(MADE.fetch_add(1, Relaxed));
+        let victim = 20_000 + number % 20_000 * 2;
         let scene = Self { dir, victim, stranger: victim + 1, base: free_base() };
         for (name, user, mode) in [
             ("parts", 0, 0o755),
@@ -65,7 +70,7 @@ impl Scene {
     }
 
     /// The same with `xpu-top` and its collector.
-    pub fn with_all_parts() -> Option<Self> {
+    pub(crate) fn with_all_parts() -> Option<Self> {
         let scene = Self::new()?;
         for part in ["xpu-top", "xpu-collector"] {
             reachable(&built::artifact(part), &scene.path("parts").join(part));
@@ -73,37 +78,31 @@ impl Scene {
         Some(scene)
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// The usual place of the victim's sockets.
-    pub fn usual(&self) -> PathBuf {
+    pub(crate) fn usual(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/xpu-top-{}", self.victim))
     }
 
     /// Where they are if that is taken.
-    pub fn spare(&self) -> PathBuf {
+    pub(crate) fn spare(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/xpu-top-{}.1", self.victim))
     }
 
-    pub fn socket_in(&self, folder: &Path) -> PathBuf {
+    pub(crate) fn socket_in(&self, folder: &Path) -> PathBuf {
         folder.join(format!("collector-{}.sock", self.base))
     }
 
-    fn as_user(&self, user: u32, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
-        command.uid(user).gid(user).env_clear().current_dir("/").env("PATH", "/usr/bin:/bin");
-        command
-    }
-
-    pub fn stranger(&self, program: impl AsRef<OsStr>) -> Command {
-        self.as_user(self.stranger, program)
+    pub(crate) fn stranger(&self, program: impl AsRef<OsStr>) -> Command {
+        as_user(self.stranger, program)
     }
 
     /// The victim, at home.
-    pub fn victim(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.as_user(self.victim, program);
+    pub(crate) fn victim(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = as_user(self.victim, program);
         command
             .env("HOME", self.path("mine"))
             .env("LD_LIBRARY_PATH", self.path("lib"))
@@ -114,27 +113,27 @@ impl Scene {
     }
 
     /// The victim's program, unwatched, with so many steps.
-    pub fn program(&self, steps: u32) -> Command {
+    pub(crate) fn program(&self, steps: u32) -> Command {
         let mut command = self.victim(self.path("parts").join(PROGRAM));
         command.arg(steps.to_string());
         command
     }
 
     /// The same with the hook in front.
-    pub fn watched(&self, steps: u32) -> Command {
+    pub(crate) fn watched(&self, steps: u32) -> Command {
         let mut command = self.program(steps);
         command.env("LD_PRELOAD", self.path("parts/libxpu_hook.so"));
         command
     }
 
-    pub fn xpu_top(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn xpu_top(&self, arguments: &[&str]) -> Command {
         let mut command = self.victim(self.path("parts/xpu-top"));
         command.args(arguments);
         command
     }
 
     /// A collector of the stranger's, which is there.
-    pub fn rude(&self, socket: &Path, manner: &str) -> Program {
+    pub(crate) fn rude(&self, socket: &Path, manner: &str) -> Program {
         let mut command = self.stranger(self.path("parts/rude_collector"));
         let program = Program::start(command.arg(socket).arg(manner));
         until("the rude collector", || socket.exists().then_some(()));
@@ -142,7 +141,7 @@ impl Scene {
     }
 
     /// A directory the stranger makes at this place, open to all.
-    pub fn squat(&self, path: &Path) {
+    pub(crate) fn squat(&self, path: &Path) {
         fs::create_dir(path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         chown(path, Some(self.stranger), Some(self.stranger)).unwrap();
@@ -150,7 +149,7 @@ impl Scene {
 }
 
 /// The job's name: whoever is no business of it must not come to know it.
-pub const SECRET: &str = "moonshot";
+pub(crate) const SECRET: &str = "moonshot";
 
 impl Drop for Scene {
     fn drop(&mut self) {
@@ -171,6 +170,12 @@ impl Drop for Scene {
     }
 }
 
+fn as_user(user: u32, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.uid(user).gid(user).env_clear().current_dir("/").env("PATH", "/usr/bin:/bin");
+    command
+}
+
 /// A copy of `from` that everybody can run: a link where the disk is the same.
 fn reachable(from: &Path, to: &Path) {
     if fs::hard_link(from, to).is_err() {
@@ -179,7 +184,7 @@ fn reachable(from: &Path, to: &Path) {
 }
 
 /// What a user can reach of what it should not: files by `cat`, folders by `ls`.
-pub fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+pub(crate) fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let reads = |path: &&PathBuf| {
         let program = if path.is_dir() { "ls" } else { "cat" };
         let mut command = scene.stranger(program);
@@ -189,7 +194,7 @@ pub fn readable(scene: &Scene, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
 }
 
 /// A link from `to`, as the stranger would leave it.
-pub fn link(scene: &Scene, from: &Path, to: &Path) {
+pub(crate) fn link(scene: &Scene, from: &Path, to: &Path) {
     symlink(from, to).unwrap();
     std::os::unix::fs::lchown(to, Some(scene.stranger), Some(scene.stranger)).unwrap();
 }

@@ -226,7 +226,7 @@ impl Places {
 
     fn is_private(&self, dir: &RuntimeDir) -> bool {
         let found = fs::symlink_metadata(&dir.0).ok();
-        found.is_some_and(|found| owned(&found, &[self.user]).is_ok() && found.mode() & 0o077 == 0)
+        found.is_some_and(|found| owned(&found, &[self.user]).is_ok() && found.mode() & 0o777 == 0o700)
     }
 }
 

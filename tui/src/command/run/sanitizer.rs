@@ -1,5 +1,5 @@
-//! Programs with AddressSanitizer. Its runtime ends a program at once ("ASan runtime does not come first in initial library
-//! list") where a preloaded library stands before it.
+//! Programs with `AddressSanitizer`. Its runtime ends a program at once, in words of its own, where a preloaded library
+//! stands before it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +23,7 @@ const INTERPRETERS: usize = 4;
 /// Longest first line the kernel reads of a script.
 const LONGEST_LINE: u64 = 256;
 
-/// The runtime of gcc's or clang's AddressSanitizer, by its file's name.
+/// The runtime of gcc's or clang's `AddressSanitizer`, by its file's name.
 pub(super) fn is_runtime(file: &OsStr) -> bool {
     let name = Path::new(file).file_name().unwrap_or(file).as_bytes();
     name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan")
