@@ -36,6 +36,7 @@ const GOES_ON: u32 = 2;
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// Before anything of the program runs, but for constructors of other libraries.
+#[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     exit::find();
     signals::find();

@@ -47,7 +47,7 @@ fn address() -> libc::sighandler_t {
 }
 
 pub(super) fn install() {
-    if INSTALLED.load(Acquire) {
+    if INSTALLED.load(Acquire) || !front::is_in_front() {
         return;
     }
     asked::own();

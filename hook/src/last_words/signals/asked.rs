@@ -92,6 +92,9 @@ pub(super) fn take(place: usize) -> Asked {
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static BUSY: AtomicBool = AtomicBool::new(false);
 
+/// Longer than anybody needs: in a child of a bare `clone` nobody may be left who would be done.
+const PATIENCE: u32 = 1 << 16;
+
 /// This process's own from now on.
 pub(super) fn own() {
     // SAFETY: getpid has no precondition.
@@ -108,7 +111,9 @@ pub(super) fn is_own() -> bool {
 /// One at a time, and no signal in between: its handler may come here too.
 pub(super) fn exclusively<T>(body: impl FnOnce() -> T) -> T {
     let before = block_all();
-    while BUSY.swap(true, Acquire) {
+    let mut patience = PATIENCE;
+    while BUSY.swap(true, Acquire) && patience > 0 {
+        patience -= 1;
         std::thread::yield_now();
     }
     let result = body();

@@ -45,6 +45,20 @@ pub(in super::super) fn find() {
     }
 }
 
+/// Whether the program's calls come here: not where the hook was opened later (`dlopen`), or somebody else stands in front of all.
+pub(super) fn is_in_front() -> bool {
+    let object_of = |at: *const c_void| {
+        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr writes within what is given, and takes any address.
+        unsafe { (libc::dladdr(at, found.as_mut_ptr()) != 0).then(|| (*found.as_ptr()).dli_fbase) }
+    };
+    // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
+    let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sigaction".as_ptr()) };
+    // Not by the function's own address: that may be another's of its name.
+    let own = object_of(address() as *const c_void);
+    own.is_some() && object_of(called) == own
+}
+
 /// A fatal signal, while the kernel has the hook's handlers.
 #[inline]
 fn place(number: c_int) -> Option<usize> {
