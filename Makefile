@@ -7,11 +7,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WHEEL_TREE := pybind/python/xpu_top
+NEXTEST := cargo-nextest@0.9.143
+DENY := cargo-deny@0.20.2
 PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-.PHONY: help build demo test test-programs lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packages screenshots clean
+.PHONY: help build demo test test-programs lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages screenshots clean
 
 help:
 	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
@@ -25,6 +27,7 @@ help:
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
 	@echo "make fuzz         bytes from anybody, guided by coverage, to the decoder and what is made of frames; SECONDS=600"
 	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
+	@echo "make packaged-hook  the hook alone, as the packages have it (zig, glibc 2.28)"
 	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for it"
 	@echo "make screenshots  the golden screens in screenshots/, and the pictures of those that have one; PNG=\"NAME...\" for new ones"
 
@@ -34,8 +37,8 @@ build:
 demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
-test: build wheel $(BIN)/pytest
-	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install cargo-nextest --locked
+test: build packaged-hook wheel $(BIN)/pytest
+	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	$(CARGO) nextest run --release --workspace --no-fail-fast
 	$(BIN)/pytest -q tests/python
 
@@ -51,14 +54,14 @@ test-programs:
 lint: $(BIN)/ruff
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked; then $(MAKE) --no-print-directory deny; \
+	@if $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked; then $(MAKE) --no-print-directory deny; \
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check pybind tests tui
 	$(BIN)/ruff format --check pybind tests tui
 
 # Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install $(DENY) --locked
 	$(CARGO) deny check --hide-inclusion-graph bans licenses sources
 	@if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --offline check advisories; \
 	else echo "the advisory database cannot be reached: known vulnerabilities were not checked"; fi
@@ -70,7 +73,7 @@ bench: build
 scenarios:
 	$(CARGO) run --release -p xpu-shared --example scenarios
 
-hazards: build
+hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table
 
 memcheck: build
@@ -79,16 +82,21 @@ memcheck: build
 fuzz:
 	shared/fuzz/run.sh $(or $(SECONDS),60)
 
-ifdef GLIBC
+# The hook as the packages have it: by zig, against an old C library. The hazards run against both builds.
 TARGET := x86_64-unknown-linux-gnu
+ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release
+
+packaged-hook: $(BIN)/cargo-zigbuild
+	$(ZIGBUILD) -p xpu-hook --target $(TARGET).2.28
+
+ifdef GLIBC
 BUILT := $(TARGET_DIR)/$(TARGET)/release
 # Said by --version.
 BUILD := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown) of $(shell date -u +%Y-%m-%d), glibc $(GLIBC)
 MATURIN_FLAGS := --zig --target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
 
-wheel-parts: $(BIN)/maturin
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check cargo-zigbuild ziglang
-	XPU_TOP_BUILD="$(BUILD)" PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
+wheel-parts: $(BIN)/maturin $(BIN)/cargo-zigbuild
+	XPU_TOP_BUILD="$(BUILD)" $(ZIGBUILD) --workspace --exclude xpu-tests --target $(TARGET).$(GLIBC)
 else
 BUILT := $(TARGET_DIR)/release
 MATURIN_FLAGS := --auditwheel skip
@@ -121,6 +129,8 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(BIN)/maturin $(BIN)/pytest $(BIN)/ruff: $(BIN)/python tests/python/requirements.txt
+TOOLS := $(addprefix $(BIN)/,cargo-zigbuild maturin pytest ruff)
+
+$(TOOLS): $(BIN)/python tests/python/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/python/requirements.txt
-	@touch $(BIN)/maturin $(BIN)/pytest $(BIN)/ruff
+	@touch $(TOOLS)

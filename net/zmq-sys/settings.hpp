@@ -1,4 +1,6 @@
 //  libzmq's compile-time settings, in place of its config.hpp: as they are there (4.3.4), but for the first.
+//  It comes before each file of libzmq: where one compiler takes C and C++ alike (zig), also before its C.
+#ifdef __cplusplus
 
 #define __ZMQ_CONFIG_HPP_INCLUDED__
 
@@ -20,3 +22,5 @@ enum
     signaler_port = 0
 };
 }
+
+#endif
