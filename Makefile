@@ -73,7 +73,7 @@ bench: build
 scenarios:
 	$(CARGO) run --release -p xpu-shared --example scenarios
 
-hazards: build
+hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table
 
 memcheck: build
