@@ -105,7 +105,9 @@ while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
 /// The ledger of a process, found among its descriptors.
 fn ledger(program: &Program) -> LedgerPage {
     let pid = Pid(program.pid());
-    (0..1024).find_map(|descriptor| LedgerPage::open(pid, descriptor).ok()).expect("a watched process has one")
+    (0..1024)
+        .find_map(|descriptor| LedgerPage::open(pid, descriptor).ok())
+        .expect("a watched process has one")
 }
 
 #[test]

@@ -214,12 +214,11 @@ impl Lane {
         let (generation, calls) = REFUSED.get();
         let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
         let lane = if is_refused { None } else { observer.lend(thread_id()) };
-        match lane {
-            Some(lane) => MINE.set((observer::generation(), lane)),
-            None => {
-                REFUSED.set((observer::generation(), calls.wrapping_add(1)));
-                observer.passed_by((&raw const calls).addr() >> 12);
-            }
+        if let Some(lane) = lane {
+            MINE.set((observer::generation(), lane));
+        } else {
+            REFUSED.set((observer::generation(), calls.wrapping_add(1)));
+            observer.passed_by((&raw const calls).addr() >> 12);
         }
         lane
     }

@@ -257,13 +257,8 @@ mod tests {
     #[test]
     fn the_heap_is_bounded_and_gives_back() {
         let layout = Layout::from_size_align(1 << 20, 64).unwrap();
-        let heap = Memory {
-            lock: AtomicBool::new(false),
-            heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Mappings)),
-            reserve: UnsafeCell::new([0; RESERVE]),
-            used: AtomicUsize::new(0),
-            touched: AtomicBool::new(false),
-        };
+        // In unit tests it is nobody's.
+        let heap = &MEMORY;
         // SAFETY: each is given back as it was got.
         unsafe {
             let all: Vec<_> = std::iter::repeat_with(|| heap.alloc(layout))

@@ -51,6 +51,9 @@ const ROOM_AT_FIRST: usize = 130 << 20;
 /// How often it is looked whether the program's threads have all ended.
 const ALONE_EVERY: Duration = Duration::from_millis(200);
 
+/// A process that ends so soon is not kept waiting: its exit does not wake this thread.
+const YOUNG: Duration = Duration::from_secs(2);
+
 /// Parts of a capture sent at one visit.
 const PARTS_AT_ONCE: usize = 4;
 
@@ -122,6 +125,7 @@ impl Publisher {
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         let mut asked_whether_alone = Instant::now();
+        let born = Instant::now();
         while !self.observer.is_stopping() {
             let rings = self.observer.bell().rings();
             self.observer.ledger().beat(Moment::now());
@@ -161,7 +165,11 @@ impl Publisher {
                 return self.say_goodbye();
             }
             self.send();
-            let pause = if self.fold.is_waiting() || self.fold.capture.is_active() { BUSY } else { IDLE };
+            let pause = if self.fold.is_waiting() || self.fold.capture.is_active() || born.elapsed() < YOUNG {
+                BUSY
+            } else {
+                IDLE
+            };
             self.observer.bell().wait(rings, pause);
         }
         if !memory::ran_out() {

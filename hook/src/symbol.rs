@@ -358,7 +358,7 @@ mod tests {
         let generation = GENERATION.load(Relaxed);
         let target = |number: usize| Target {
             at: ptr::without_provenance_mut(number),
-            kind: if number % 2 == 0 { Kind::Watched } else { Kind::Elsewhere },
+            kind: if number.is_multiple_of(2) { Kind::Watched } else { Kind::Elsewhere },
         };
         for number in 1..=3 * CALLERS {
             let caller = Span { from: number * 1000, length: 10 };

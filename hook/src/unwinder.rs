@@ -1,4 +1,4 @@
-//! The unwinder of the C library's own: libgcc_s, which glibc loads itself to cancel a thread.
+//! The unwinder of the C library's own: `libgcc_s`, which glibc loads itself to cancel a thread.
 //!
 //! Nothing of the hook needs one but a panic, so none is linked, neither dynamically nor statically: it would be a second one in the
 //! process, and two do not understand each other's contexts. The functions that the standard library asks for are jumps through

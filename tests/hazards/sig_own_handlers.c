@@ -159,7 +159,6 @@ int main(int argc, char **argv) {
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        CHECK(gpu_kernel(NULL));
         set(SIGSEGV, one, SA_RESETHAND, 0);
         fault();
         ask(SIGSEGV, "once");

@@ -89,7 +89,7 @@ struct PidfdInfo {
 const EXIT: u64 = 1 << 3;
 
 /// `PIDFD_GET_INFO`: `_IOWR(0xff, 11, struct pidfd_info)`
-const GET_INFO: libc::Ioctl = (3 << 30 | (size_of::<PidfdInfo>() << 16) | 0xff << 8 | 11) as libc::Ioctl;
+const GET_INFO: libc::Ioctl = (3 << 30 | (size_of::<PidfdInfo>() << 16) | 0xff << 8 | 0x0b) as libc::Ioctl;
 
 /// What the kernel keeps, once the parent has looked too.
 fn kept(process: &OwnedFd) -> Option<ExitStatus> {

@@ -26,7 +26,7 @@ global_asm!(
 );
 
 /// Where the call returns to that the stub has just noted.
-#[inline(always)]
+#[inline]
 pub(crate) fn caller() -> usize {
     let at: usize;
     // SAFETY: it reads the thread's own word (the ABI's initial-exec access to thread-local storage).

@@ -5,7 +5,7 @@ use std::{
     io,
     mem::{MaybeUninit, size_of},
     os::{
-        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd, FromRawFd as _, IntoRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -69,7 +69,7 @@ impl Socket {
     }
 
     fn number(&self) -> c_int {
-        self.descriptor.as_ref().map_or(-1, |descriptor| descriptor.as_raw_fd())
+        self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Bytes that were sent, 0 if none can be now. `None` if the connection is over.

@@ -13,7 +13,7 @@ use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
 use crate::{capture, functions, lane::monotonic, last_words, memory, switch};
 
 /// How long a process that exits waits for its last summary to be sent.
-const LAST_WORD: Duration = Duration::from_millis(100);
+const LAST_WORD: Duration = Duration::from_millis(250);
 
 /// Handlers stay registered across fork; registering them again would run them twice.
 static HANDLERS: AtomicBool = AtomicBool::new(false);

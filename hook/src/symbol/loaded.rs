@@ -181,7 +181,8 @@ impl Object {
             if buckets == 0 || words == 0 {
                 return None;
             }
-            let filter = self.gnu_hash.add(4).cast::<usize>();
+            // The filter is aligned for its words, as the table is.
+            let filter = self.gnu_hash.add(4).cast::<c_void>().cast::<usize>();
             let word = *filter.add((name.hash / BITS % words) as usize);
             let mask = 1_usize << (name.hash % BITS) | 1_usize << ((name.hash >> shift) % BITS);
             if word & mask != mask {

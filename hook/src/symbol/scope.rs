@@ -13,12 +13,17 @@ use super::{
 /// Something that is in this library and in no other.
 static HERE: u8 = 0;
 
-/// A library that has one of these is of those whose functions are stood in front of: what it calls belongs to a call of the program.
-static LIBRARIES: [Name<'static>; 4] = [
+/// An object that has one of these is a library whose functions are stood in front of, or stands in front of one itself: what it calls
+/// belongs to a call of the program.
+static LIBRARIES: [Name<'static>; 8] = [
     Name::new(c"cudaGetDevice"),
     Name::new(c"cublasCreate_v2"),
     Name::new(c"cublasLtCreate"),
     Name::new(c"ncclGetUniqueId"),
+    Name::new(c"cudaLaunchKernel"),
+    Name::new(c"cublasGemmEx"),
+    Name::new(c"cublasLtMatmul"),
+    Name::new(c"ncclAllReduce"),
 ];
 
 /// Code that belongs to no object (made at run time) is told apart by pages.

@@ -5,7 +5,10 @@ use std::{
     ffi::{c_int, c_void},
     mem::{MaybeUninit, transmute},
     ptr,
-    sync::atomic::Ordering::Acquire,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Release},
+    },
 };
 
 use super::{INSTALLED, address, asked, asked::Asked};
@@ -43,10 +46,18 @@ pub(in super::super) fn find() {
     for (real, own) in all {
         real.find(own);
     }
+    IS_IN_FRONT.store(calls_come_here(), Release);
+}
+
+/// As [`calls_come_here`] found it when the hook was loaded: to ask takes the loader's lock.
+static IS_IN_FRONT: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn is_in_front() -> bool {
+    IS_IN_FRONT.load(Acquire)
 }
 
 /// Whether the program's calls come here: not where the hook was opened later (`dlopen`), or somebody else stands in front of all.
-pub(super) fn is_in_front() -> bool {
+fn calls_come_here() -> bool {
     let object_of = |at: *const c_void| {
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: dladdr writes within what is given, and takes any address.
@@ -132,17 +143,18 @@ pub unsafe extern "C" fn sigaction(
     let mine = unsafe { new.as_ref() }.map(|new| (in_front(new), Asked::of(new)));
     asked::exclusively(|| {
         let before = asked::load(place);
-        // SAFETY: as above.
         let code = match mine {
-            Some((action, Some(asked))) if asked::is_own() => unsafe {
+            Some((action, Some(asked))) if asked::is_own() => {
                 // First: it must be there when the kernel calls the hook's handler.
                 asked::store(place, asked.by_libc());
-                let code = real_sigaction(number, &raw const action, old);
+                // SAFETY: the caller's promise of `old`.
+                let code = unsafe { real_sigaction(number, &raw const action, old) };
                 if code != 0 {
                     asked::store(place, before);
                 }
                 code
-            },
+            }
+            // SAFETY: the caller's promise.
             _ => unsafe { real_sigaction(number, new, old) },
         };
         // SAFETY: as above.
