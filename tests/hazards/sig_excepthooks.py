@@ -1,5 +1,5 @@
-"""Exceptions that nobody catches, in a thread and then in the main thread; with Python's own hooks in place, or with one of the
-program's. Nothing of Python's is changed by the hook. With LOOK in its environment it says at its end what was noted of them.
+"""Exceptions that nobody catches, in a thread and then in the main thread, with Python's own hooks in place or one of
+the program's. Nothing of Python's is changed by the hook. With LOOK in its environment it says what was noted.
 Exit code 1.
 """
 
