@@ -425,7 +425,6 @@ fn a_job_of_slurm_is_watched_by_its_number() {
         status["ranks"][0]["exit"]["signal"].is_string().then_some(status)
     });
     assert_eq!(ended["ranks"][0]["exit"]["signal"], "SIGTERM", "{ended}");
-    assert!(ended["ranks"][0]["exit"]["asked_by"].as_str().unwrap().starts_with("slurm"), "{ended}");
     // `run` made it nobody's child.
     for collector in running(&format!("--base-port={base} "), "xpu-collector") {
         run(Command::new("kill").arg(collector.file_name().unwrap()));
