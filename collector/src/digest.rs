@@ -4,7 +4,8 @@
 
 use xpu_shared::{
     frame::{
-        CollectiveSample, CommunicatorState, Inside, Launches, Life, RankDigest, RankInfo, Summary, Work,
+        CollectiveSample, CommunicatorState, Inside, Launches, Life, RankDigest, RankInfo, Summary, TimedBy,
+        Work,
     },
     histogram::Histogram,
     id::CommunicatorId,
@@ -127,7 +128,11 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         step_at: Moment::default(),
         step_median: None,
         step_count: 0,
+        step_p50: None,
+        step_p99: None,
+        steps_timed_by: TimedBy::Host,
         step_source: None,
+        optimizer: String::new(),
         work: Work::default(),
         gemm_timed_flops: 0.0,
         gemm_timed_for: Nanoseconds::default(),

@@ -4,7 +4,7 @@ use xpu_shared::{
     collective::Operation,
     frame::{
         CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,
-        Steps, ThreadStack, Work,
+        Steps, ThreadStack, TimedBy, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Sequence, Step},
@@ -44,6 +44,8 @@ fn steps(completed: u64, milliseconds: u64) -> Summary {
         completed: Step(completed),
         at: at(1.0),
         durations,
+        timed_by: TimedBy::Host,
+        optimizer: String::new(),
         work: Work::default(),
     };
     Summary { interval: Nanoseconds(1_000_000_000), steps: Some(steps), ..Summary::default() }

@@ -2,6 +2,7 @@
 
 mod ending;
 mod standstill;
+mod step_times;
 mod word;
 
 use std::{collections::VecDeque, time::Duration};
@@ -26,6 +27,7 @@ use crate::{
     totals::Totals,
 };
 pub(crate) use standstill::Motion;
+use step_times::StepTimes;
 
 /// A rank whose process lives and that said nothing for this long is silent: five summaries are missing.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -55,6 +57,7 @@ pub(crate) struct Worker {
     communicators: Vec<Known>,
     latest: Summary,
     pending: Pending,
+    step_times: StepTimes,
     device: Option<DeviceReading>,
     digest: RankDigest,
     /// As the last digests had it, oldest first.
@@ -93,6 +96,7 @@ impl Worker {
             communicators: Vec::new(),
             latest: Summary::default(),
             pending: Pending::default(),
+            step_times: StepTimes::default(),
             device: None,
             digest: digest::empty(&info, now),
             progress: VecDeque::new(),

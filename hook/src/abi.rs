@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use xpu_shared::sampling::Rate;
+use xpu_shared::{frame::StepSource, sampling::Rate};
 
 use crate::{
     budget,
@@ -13,7 +13,7 @@ use crate::{
     lane::{Count, Lane},
     observer::Observer,
     rate::{self, Class},
-    switch,
+    steps, switch,
     symbol::Kind,
 };
 
@@ -21,6 +21,9 @@ use crate::{
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step(completed: i64) {
     let completed = u64::try_from(completed).ok();
+    if !steps::counts(StepSource::Marked) {
+        return;
+    }
     if let Some(entered) = Entered::enter(Kind::Watched) {
         entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {

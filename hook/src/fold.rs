@@ -11,7 +11,7 @@ use std::{collections::VecDeque, ffi::c_int};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, StepSource},
+    frame::{CollectiveTotals, GemmTotals, StepSource, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceUuid, Sequence},
@@ -218,11 +218,13 @@ impl Fold {
             | Record::Kernel { .. }
             | Record::Copy { .. }
             | Record::Gap { .. }
+            | Record::StepTime { .. }
             | Record::Host { .. } => {}
             Record::Wait { .. } => self.exposed.choose(),
-            Record::Step { completed, at } => {
-                self.steps.mark(completed, at);
-                self.capture.mark(completed, at, StepSource::Marked);
+            Record::Step { source, completed, at } => {
+                if self.steps.mark(source, completed, at) {
+                    self.capture.mark(completed, at, source);
+                }
             }
         }
     }
@@ -274,6 +276,7 @@ impl Fold {
             Record::Kernel { pattern, .. } => self.kernels.time(pattern, duration),
             Record::Wait { .. } => self.exposed.waited(observer, duration),
             Record::Gap { .. } => self.gaps.push(duration),
+            Record::StepTime { .. } => self.steps.timed(duration),
             Record::Step { .. } | Record::Copy { .. } | Record::Host { .. } => {}
         }
     }
@@ -360,9 +363,14 @@ impl Fold {
         std::mem::take(&mut self.gaps)
     }
 
-    /// The last step, and the durations of those since the last call; `None` while none is known.
-    pub(crate) fn take_steps(&mut self) -> Option<(Mark, Histogram)> {
+    /// As [`Steps::take`].
+    pub(crate) fn take_steps(&mut self) -> Option<(Mark, Histogram, TimedBy)> {
         self.steps.take()
+    }
+
+    /// As [`Steps::pace`].
+    pub(crate) fn pace(&self) -> Option<u64> {
+        self.steps.pace()
     }
 
     pub(crate) fn dropped_keys(&self) -> u64 {

@@ -24,7 +24,8 @@ pub(crate) struct Product {
 
 /// Before the call. `stream` is asked for only if it is needed.
 #[inline]
-pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl FnOnce() -> Option<cudaStream_t>) -> Product {
+pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Product {
+    lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());

@@ -45,11 +45,8 @@ pub(crate) struct Launch {
 impl Launch {
     /// Before the call. `None` for one that will only be counted; `stream` is asked for only if it is needed.
     #[inline]
-    pub(crate) fn begin(
-        lane: &Lane,
-        function: Function,
-        stream: impl FnOnce() -> cudaStream_t,
-    ) -> Option<Self> {
+    pub(crate) fn begin(lane: &Lane, function: Function, stream: impl Fn() -> cudaStream_t) -> Option<Self> {
+        lane.before_launch(|| Some(stream()));
         let observer = lane.observer();
         let known = names::look_up(function);
         if known == Known::Plain && !observer.may_capture() {

@@ -3,6 +3,7 @@
 //! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no destructor;
 //! the hook's own thread takes back the lanes of threads that are gone.
 
+mod step_clock;
 mod tenant;
 
 use std::{
@@ -30,6 +31,7 @@ use crate::{
     sync,
     timer::{TimerId, Timers},
 };
+use step_clock::StepClock;
 use tenant::Tenant;
 
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
@@ -56,13 +58,14 @@ pub(crate) struct Lane {
     group: UnsafeCell<Group>,
     /// As the group.
     layouts: Layouts,
+    step_clock: StepClock,
     ledger_line: AtomicU32,
     /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
     costs: [AtomicU32; COSTS],
     observer: &'static Observer,
 }
 
-// SAFETY: all fields but `group` and `layouts` are atomics or Sync; these two are the lent-to thread's alone.
+// SAFETY: all fields but `group`, `layouts` and `step_clock` are atomics or Sync; these are the lent-to thread's alone.
 unsafe impl Sync for Lane {}
 // SAFETY: as above.
 unsafe impl Send for Lane {}
@@ -188,6 +191,7 @@ impl Lane {
             shapes: Shapes::new(),
             group: UnsafeCell::new(Group::default()),
             layouts: Layouts::new()?,
+            step_clock: StepClock::new(),
             ledger_line: AtomicU32::new(NO_LINE),
             costs: [const { AtomicU32::new(0) }; COSTS],
             observer,
@@ -243,7 +247,11 @@ impl Lane {
     /// Takes the lane back if its thread is gone and nothing of it is under way.
     pub(crate) fn reclaim(&self) {
         let thread = self.tenant.thread();
-        if thread == 0 || is_running(thread) || !self.ring.is_empty() || !self.timers.all_free() {
+        if thread == 0 || is_running(thread) {
+            return;
+        }
+        self.forget_step();
+        if !self.ring.is_empty() || !self.timers.all_free() {
             return;
         }
         if let Some(line) = self.line() {

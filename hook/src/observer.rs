@@ -14,6 +14,8 @@ use std::{
 
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{
+    frame::StepSource,
+    id::Step,
     ledger::{Ledger, LedgerPage},
     unit::Moment,
 };
@@ -27,7 +29,10 @@ use crate::{
     governor::Overhead,
     graphs::{CaptureId, Graphs},
     lane::{Lane, monotonic},
-    memory, runtime,
+    memory,
+    optimizer::Optimizers,
+    record::Record,
+    runtime, switch,
     work::Working,
 };
 
@@ -89,6 +94,9 @@ pub(crate) struct Observer {
     pub(crate) steps: AtomicU64,
     /// What the program says it did in them.
     pub(crate) work: Working,
+    pub(crate) optimizers: Optimizers,
+    /// The program marks its steps itself.
+    is_marked: AtomicBool,
     /// Captures in progress in the process, as far as they were begun through the runtime.
     captures: AtomicU32,
     /// Variables that held something that could not be read.
@@ -193,11 +201,26 @@ impl Observer {
         })
     }
 
-    /// Marks the end of a step: of number `completed`, or of the next one.
+    /// The program marks the end of a step: of number `completed`, or of the next one.
     pub(crate) fn step(&self, lane: &Lane, completed: Option<u64>) {
         let completed = self.count_step(completed);
-        self.ledger().step(xpu_shared::id::Step(completed), Moment::now());
-        lane.push(crate::record::Record::Step { completed, at: monotonic() });
+        self.is_marked.store(true, Relaxed);
+        self.step_ended(lane, StepSource::Marked, completed);
+    }
+
+    /// An optimizer has stepped; see [`Optimizers`].
+    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: usize, parameter: usize, name: &str) {
+        let completed = self.optimizers.stepped(optimizer, parameter, name);
+        // While observing is off, and where the program marks its steps, they are only counted.
+        if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
+            self.step_ended(lane, StepSource::Optimizer, completed);
+        }
+    }
+
+    fn step_ended(&self, lane: &Lane, source: StepSource, completed: u64) {
+        self.ledger().step(Step(completed), Moment::now());
+        lane.step_ended(completed);
+        lane.push(Record::Step { source, completed, at: monotonic() });
     }
 
     /// Gives the number of steps completed.

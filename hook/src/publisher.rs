@@ -29,7 +29,7 @@ use crate::{
     line::Line,
     memory,
     observer::{self, Observer},
-    switch,
+    optimizer, steps, switch,
     symbol::{self, Visit},
     unwinder,
 };
@@ -130,6 +130,7 @@ impl Publisher {
             let rings = self.observer.bell().rings();
             self.observer.ledger().beat(Moment::now());
             last_words::look(self.observer);
+            optimizer::attach_if_late();
             if memory::ran_out() {
                 // All that is left to say is that this process lives: to say more needs memory.
                 self.observer.bell().wait(rings, IDLE);
@@ -184,6 +185,9 @@ impl Publisher {
         self.fold.gather(self.observer);
         self.governor.learn(self.fold.take_gaps());
         self.governor.visit(self.observer, switch::time_on(monotonic()));
+        if let Some(pace) = self.fold.pace() {
+            steps::govern(pace, self.observer.overhead.event_cost.load(Relaxed));
+        }
     }
 
     fn say_goodbye(&mut self) {
@@ -280,7 +284,8 @@ impl Publisher {
             || reading.threads.iter().any(|thread| thread.call == Call::CommunicatorInit);
         meets
             || launches != Launches::default()
-            || self.observer.steps.load(std::sync::atomic::Ordering::Relaxed) > 0
+            || self.observer.steps.load(Relaxed) > 0
+            || self.observer.optimizers.completed() > 0
     }
 
     /// `false` if the message found no room and was dropped.

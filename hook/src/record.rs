@@ -3,7 +3,7 @@
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{BlockingCall, CapturedLabel, Direction},
+    frame::{BlockingCall, CapturedLabel, Direction, StepSource},
     gemm::GemmShape,
     id::Sequence,
     sampling::Rate,
@@ -77,7 +77,10 @@ pub(crate) enum Record {
     Gap { timer: TimerId },
     /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
+    /// How long a step took on the GPU.
+    StepTime { timer: TimerId },
     Step {
+        source: StepSource,
         completed: u64,
         /// Monotonic nanoseconds.
         at: u64,
@@ -115,7 +118,10 @@ impl Record {
             | Self::Graph { timer, .. }
             | Self::Kernel { timer, .. }
             | Self::Copy { timer, .. } => timer,
-            Self::Interval { timer, .. } | Self::Wait { timer, .. } | Self::Gap { timer } => Some(timer),
+            Self::Interval { timer, .. }
+            | Self::Wait { timer, .. }
+            | Self::Gap { timer }
+            | Self::StepTime { timer } => Some(timer),
             Self::Step { .. } | Self::Host { .. } => None,
         }
     }
@@ -130,7 +136,7 @@ impl Record {
             | Self::Kernel { at, .. }
             | Self::Copy { at, .. }
             | Self::Host { at, .. } => Some(at).filter(|&at| at > 0),
-            Self::Wait { .. } | Self::Gap { .. } | Self::Step { .. } => None,
+            Self::Wait { .. } | Self::Gap { .. } | Self::StepTime { .. } | Self::Step { .. } => None,
         }
     }
 
@@ -192,7 +198,7 @@ impl Record {
                     HostCall::Function(number) => functions::label(number),
                 }
             }
-            Self::Wait { .. } | Self::Gap { .. } | Self::Step { .. } => return None,
+            Self::Wait { .. } | Self::Gap { .. } | Self::StepTime { .. } | Self::Step { .. } => return None,
         };
         Some(Single { label, at, sequence, held, timeable })
     }

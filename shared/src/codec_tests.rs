@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{CaptureOrder, Command, Event, Request, StepSource, Steps, Summary, Work},
+    frame::{CaptureOrder, Command, Event, Request, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,
@@ -29,6 +29,8 @@ fn frames() -> Vec<Frame> {
         completed: Step(5),
         at: Moment(8),
         durations,
+        timed_by: TimedBy::Gpu,
+        optimizer: String::new(),
         work: Work::default(),
     };
     let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };

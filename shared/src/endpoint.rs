@@ -89,6 +89,9 @@ pub mod variable {
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
     /// Kernels to count and time by name, for example `flash_fwd:attn*bwd`.
     pub const KERNELS: &str = "XPU_TOP_KERNELS";
+    /// Who says where steps end: `marked`, `optimizer` or `detected`, and nobody else; `off` for nobody. By default the first of them
+    /// that does.
+    pub const STEPS: &str = "XPU_TOP_STEPS";
     /// Functions of Python that captures hold, for example `train@Trainer@step,data@collate`.
     pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
     /// `1`: they are recorded all the time, so that a capture has them of the steps before it too.

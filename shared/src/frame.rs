@@ -32,7 +32,7 @@ pub use relay::{RelaySnapshot, RelayedHost};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
     CollectiveSample, CollectiveTotals, CommunicatorState, GemmTotals, HookHealth, Launches, RankInfo,
-    StepSource, Steps, Summary,
+    StepSource, Steps, Summary, TimedBy,
 };
 
 use crate::{

@@ -10,7 +10,7 @@ use crate::{
     endpoint::BasePort,
     frame::{
         Advance, Body, CollectiveSample, CommunicatorState, Frame, HostDigest, HostSnapshot, JobSnapshot,
-        Launches, Life, RankDigest, RankInfo, RankSnapshot, StepSource, Work,
+        Launches, Life, RankDigest, RankInfo, RankSnapshot, StepSource, TimedBy, Work,
     },
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank, Sequence, Step},
     sampling,
@@ -117,7 +117,9 @@ impl Simulation {
     fn digest(&self, rank: Rank, seconds: u64) -> RankDigest {
         let slowdown = self.slowdown(rank);
         let steps_per_second = 1_000_000_000 / self.step_time().0;
-        let steps = seconds * steps_per_second;
+        let steps = seconds * 1_000_000_000 / self.step_time().0;
+        let step_took =
+            Nanoseconds((self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64);
         let tflops = self.tflops(rank);
         // A sixteenth of the step's 71 % of compute is timed.
         let timed = steps as f64 * STEP.seconds() * 0.71 / 16.0;
@@ -134,12 +136,14 @@ impl Simulation {
             life: Life::Alive,
             heard: self.at(seconds),
             step: Some(Step(steps)),
-            step_at: self.at(seconds),
-            step_median: Some(Nanoseconds(
-                (self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64,
-            )),
+            step_at: Moment(self.started.0 + steps * self.step_time().0),
+            step_median: Some(step_took),
             step_count: steps_per_second as u32,
+            step_p50: Some(step_took),
+            step_p99: Some(Nanoseconds(step_took.0 + step_took.0 / 50)),
+            steps_timed_by: TimedBy::Gpu,
             step_source: Some(StepSource::Marked),
+            optimizer: String::new(),
             work: Work::default(),
             gemm_timed_flops: tflops * 1e12 * timed * slowdown,
             gemm_timed_for: Nanoseconds((timed * slowdown * 1e9) as u64),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     finding::{self, Finding},
-    frame::{Life, StepSource},
+    frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
     job::{Job, Jobs, RankView, median},
@@ -58,10 +58,18 @@ pub struct Status {
 pub struct StepRange {
     pub min: Option<Step>,
     pub max: Option<Step>,
-    /// Median over ranks of their median step time, in milliseconds.
-    pub median_ms: Option<f64>,
-    /// Who says where steps end; of ranks that differ, the lesser word: detected.
+    /// Step time in milliseconds: elapsed time over the steps of the last half minute; the median over ranks.
+    pub mean_ms: Option<f64>,
+    /// Median and 99th percentile of the single steps of that time, in milliseconds; medians over ranks.
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    /// Whose clock single steps are by; of ranks that differ, the host's.
+    pub timed_by: Option<StepClock>,
+    /// Who says where steps end; of ranks that differ, the lesser word: detected before optimizer before marked.
     pub source: Option<StepSign>,
+    /// The optimizer whose steps are the program's, where that is the source.
+    #[serde(default)]
+    pub optimizer: Option<String>,
 }
 
 /// Who says where a step ends.
@@ -70,6 +78,8 @@ pub struct StepRange {
 pub enum StepSign {
     /// The program, with `step()`.
     Marked,
+    /// PyTorch: an optimizer of the program has stepped.
+    Optimizer,
     /// The hook: what the program asks of the GPU repeats.
     Detected,
 }
@@ -78,7 +88,27 @@ impl From<StepSource> for StepSign {
     fn from(source: StepSource) -> Self {
         match source {
             StepSource::Marked => Self::Marked,
+            StepSource::Optimizer => Self::Optimizer,
             StepSource::Detected => Self::Detected,
+        }
+    }
+}
+
+/// Whose clock single steps are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepClock {
+    /// From the first launch of one step on the GPU to that of the next.
+    Gpu,
+    /// From mark to mark in the program, which may run ahead of its GPU.
+    Host,
+}
+
+impl From<TimedBy> for StepClock {
+    fn from(by: TimedBy) -> Self {
+        match by {
+            TimedBy::Gpu => Self::Gpu,
+            TimedBy::Host => Self::Host,
         }
     }
 }
@@ -89,7 +119,17 @@ pub struct RankStatus {
     pub host: HostName,
     pub pid: Pid,
     pub step: Option<Step>,
+    /// When it was completed, in seconds since 1970 by the clock of the rank's host.
+    #[serde(default)]
+    pub step_at: Option<f64>,
+    /// Elapsed time over steps, and of single steps median and 99th percentile: all of the last half minute.
+    #[serde(default)]
+    pub step_ms_mean: Option<f64>,
     pub step_ms_p50: Option<f64>,
+    #[serde(default)]
+    pub step_ms_p99: Option<f64>,
+    #[serde(default)]
+    pub step_timed_by: Option<StepClock>,
     pub step_source: Option<StepSign>,
     pub tokens_per_s: Option<f64>,
     pub samples_per_s: Option<f64>,
@@ -225,8 +265,12 @@ impl Status {
             steps: StepRange {
                 min: steps.clone().min(),
                 max: steps.max(),
-                median_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
+                mean_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_mean).collect()),
+                p50_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
+                p99_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p99).collect()),
+                timed_by: ranks.iter().filter_map(|rank| rank.step_timed_by).max(),
                 source: ranks.iter().filter_map(|rank| rank.step_source).max(),
+                optimizer: optimizer(job),
             },
             tokens_per_s: sum(living().filter_map(|rank| rank.tokens_per_s)),
             samples_per_s: sum(living().filter_map(|rank| rank.samples_per_s)),
@@ -284,6 +328,12 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// The optimizer that the first rank with one follows.
+pub fn optimizer(job: &Job) -> Option<String> {
+    let mut followed = job.ranks().filter_map(|(_, view)| view.latest()).map(|digest| &digest.optimizer);
+    followed.find(|name| !name.is_empty()).cloned()
+}
+
 /// Living ranks of a job whose hook is off.
 pub fn ranks_off(job: &Job) -> usize {
     let off = |view: &&RankView| view.is_alive() && view.latest().is_some_and(|digest| !digest.enabled);
@@ -312,7 +362,13 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         host: view.host().clone(),
         pid: view.pid(),
         step: view.step(),
-        step_ms_p50: view.step_time().map(Nanoseconds::milliseconds),
+        step_at: latest.filter(|digest| digest.step.is_some()).map(|digest| digest.step_at.0 as f64 / 1e9),
+        step_ms_mean: view.step_time().map(Nanoseconds::milliseconds),
+        step_ms_p50: view.step_p50().map(Nanoseconds::milliseconds),
+        step_ms_p99: view.step_p99().map(Nanoseconds::milliseconds),
+        step_timed_by: latest
+            .filter(|digest| digest.step_p50.is_some())
+            .map(|digest| digest.steps_timed_by.into()),
         step_source: latest.and_then(|digest| digest.step_source).map(Into::into),
         tokens_per_s: view.tokens_per_second(),
         samples_per_s: view.samples_per_second(),

@@ -109,7 +109,7 @@ if rank == 0:
         shown = (
             "rank",
             "step",
-            "step_ms_p50",
+            "step_ms_mean",
             "gemm_tflops",
             "bus_gb_s",
             "lateness_ms_p50",

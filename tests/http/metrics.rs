@@ -65,6 +65,7 @@ fn the_page_says_what_status_says() {
         };
         near("xpu_top_gemm_rate_flops_per_second", 1e12, &of["gemm_tflops"], 0.25);
         near("xpu_top_step_median_seconds", 1e-3, &of["step_ms_p50"], 0.5);
+        near("xpu_top_step_mean_seconds", 1e-3, &of["step_ms_mean"], 0.5);
         near("xpu_top_bus_bandwidth_bytes_per_second", 1e9, &of["bus_gb_s"], 0.5);
         // Asked later: the job has gone on.
         assert!(of["step"].as_f64().is_some_and(|step| on_page("xpu_top_steps_total") <= step), "{of:#}");

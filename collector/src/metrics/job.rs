@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_shared::{
     finding::Finding,
-    job::{Job, Jobs, median},
+    job::{Job, Jobs, RankView, median},
     unit::Nanoseconds,
 };
 
@@ -21,8 +21,11 @@ pub(super) fn tell(survey: &mut Survey, _jobs: &Jobs, job: &Job, findings: &[Fin
     survey.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
     let stands = findings.iter().any(Finding::stops_the_job);
     survey.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
-    let steps = job.ranks().filter_map(|(_, view)| view.step_time().map(Nanoseconds::seconds));
-    survey.gauge(all::JOB_STEP_MEDIAN, &labels, median(steps.collect()));
+    let over_ranks = |of: fn(&RankView) -> Option<Nanoseconds>| {
+        median(job.ranks().filter_map(|(_, view)| of(view)).map(Nanoseconds::seconds).collect())
+    };
+    survey.gauge(all::JOB_STEP_MEAN, &labels, over_ranks(RankView::step_time));
+    survey.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
     survey.gauge(all::JOB_JOINED, &labels, job.joined());
     survey.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
     tell_findings(survey, &labels, findings);

@@ -48,7 +48,8 @@ pub(super) fn tell(
         let labels = with(&labels, &[("state", &word(&each))]);
         survey.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
     }
-    survey.gauge(all::STEP_MEDIAN, &labels, view.step_time().map(Nanoseconds::seconds));
+    survey.gauge(all::STEP_MEAN, &labels, view.step_time().map(Nanoseconds::seconds));
+    survey.gauge(all::STEP_MEDIAN, &labels, view.step_p50().map(Nanoseconds::seconds));
     survey.gauge(all::MFU, &labels, view.utilisation());
     survey.gauge(all::LATENESS, &labels, job.lateness(rank).map(Nanoseconds::seconds));
     survey.gauge(all::BUS_BANDWIDTH, &labels, job.bus_bandwidth(rank).map(|rate| rate.0 * 1e9));

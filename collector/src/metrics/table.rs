@@ -105,7 +105,8 @@ metrics! {
     JOB_RANKS_SEEN = Gauge Number "xpu_top_job_ranks_seen" "Ranks of the job that were heard of here";
     JOB_RANKS_LIVING = Gauge Number "xpu_top_job_ranks_living" "Ranks of the job that live";
     JOB_HANG = Gauge Number "xpu_top_job_hang" "1 while the job makes no progress, for a hang or a rank that died, as far as the ranks heard here tell";
-    JOB_STEP_MEDIAN = Gauge Seconds "xpu_top_job_step_median" "Median over ranks of their median step time";
+    JOB_STEP_MEDIAN = Gauge Seconds "xpu_top_job_step_median" "Median over ranks of the median of their single steps";
+    JOB_STEP_MEAN = Gauge Seconds "xpu_top_job_step_mean" "Median over ranks of their step time: elapsed time over the steps of the last half minute";
     JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that every rank of the communicator reported: bandwidth on transfer and lateness are of these";
     JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes that claim ranks of this job which others are";
     FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
@@ -116,7 +117,8 @@ metrics! {
     RANK_STATE = Gauge Number "xpu_top_rank_state" "1 for the state a rank is in, 0 for the others";
     RANK_SILENCE = Gauge Seconds "xpu_top_rank_silence" "Time since a rank was last heard";
     STEPS = Counter Number "xpu_top_steps" "Steps completed";
-    STEP_MEDIAN = Gauge Seconds "xpu_top_step_median" "Median step time of the last half minute";
+    STEP_MEAN = Gauge Seconds "xpu_top_step_mean" "Elapsed time over the steps of the last half minute";
+    STEP_MEDIAN = Gauge Seconds "xpu_top_step_median" "Median of the single steps of the last half minute";
     STEP_DURATION = Histogram Seconds "xpu_top_step_duration" "Step times";
     TOKENS = Counter Number "xpu_top_tokens" "Tokens, as the program says";
     SAMPLES = Counter Number "xpu_top_samples" "Samples, as the program says";

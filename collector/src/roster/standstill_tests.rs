@@ -1,7 +1,7 @@
 use std::process::id;
 
 use xpu_shared::{
-    frame::{RankInfo, StepSource, Steps, Summary, Work},
+    frame::{RankInfo, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Step},
     unit::Nanoseconds,
@@ -44,7 +44,15 @@ fn step(roster: &mut Roster, rank: u32, completed: u64, milliseconds: u64, now: 
     let mut durations = Histogram::new();
     durations.record(Nanoseconds(milliseconds * 1_000_000));
     let source = StepSource::Marked;
-    let steps = Steps { source, completed: Step(completed), at: now, durations, work: Work::default() };
+    let steps = Steps {
+        source,
+        completed: Step(completed),
+        at: now,
+        durations,
+        timed_by: TimedBy::Host,
+        optimizer: String::new(),
+        work: Work::default(),
+    };
     let mut summary = Summary { steps: Some(steps), ..Summary::default() };
     summary.hook.enabled = true;
     roster.summary(&who(rank), completed, summary, now);

@@ -17,6 +17,9 @@ impl Worker {
         }
         self.unsaid = false;
         let pending = std::mem::take(&mut self.pending);
+        self.step_times.take(&pending.steps);
+        let [step_p50, step_p99] = self.step_times.percentiles([50, 99]);
+        let steps = self.latest.steps.as_ref();
         let (gemm_timed_flops, gemm_timed_for) = self.totals.timed();
         let communicators = foremost(&self.communicators);
         self.communicators.retain(|known| !known.closed);
@@ -32,8 +35,12 @@ impl Worker {
             step_at: self.step.map(|(_, at)| at).unwrap_or_default(),
             step_median: pending.steps.median(),
             step_count: u32::try_from(pending.steps.count()).unwrap_or(u32::MAX),
-            step_source: self.latest.steps.as_ref().map(|steps| steps.source),
-            work: self.latest.steps.as_ref().map(|steps| steps.work).unwrap_or_default(),
+            step_p50,
+            step_p99,
+            steps_timed_by: steps.map(|steps| steps.timed_by).unwrap_or_default(),
+            step_source: steps.map(|steps| steps.source),
+            optimizer: steps.map(|steps| text(&steps.optimizer)).unwrap_or_default(),
+            work: steps.map(|steps| steps.work).unwrap_or_default(),
             gemm_timed_flops,
             gemm_timed_for,
             gemm_flops: self.totals.flops(),
@@ -77,12 +84,8 @@ impl Worker {
         Some(&self.digest)
     }
 
-    /// It goes to every viewer: cut, and fit for a terminal.
     fn blind(&self) -> Vec<String> {
-        let brief = |text: &String| {
-            text.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
-        };
-        self.latest.hook.blind.iter().take(RankDigest::BLIND).map(brief).collect()
+        self.latest.hook.blind.iter().take(RankDigest::BLIND).map(|said| text(said)).collect()
     }
 
     /// Where it stood half a minute ago, or when it first had something to say.
@@ -110,4 +113,9 @@ impl Worker {
         }
         said
     }
+}
+
+/// It goes to every viewer: cut, and fit for a terminal.
+fn text(said: &str) -> String {
+    said.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
 }

@@ -17,7 +17,7 @@ use xpu_net::{key::Key, socket};
 use xpu_shared::{
     codec,
     endpoint::{BasePort, RuntimeDir},
-    frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary, Work},
+    frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     peak::Peaks,
@@ -165,6 +165,8 @@ impl Worker {
             completed: Step(self.step),
             at: Moment::now(),
             durations,
+            timed_by: TimedBy::Host,
+            optimizer: String::new(),
             work: Work::default(),
         };
         let interval = Nanoseconds(1_000_000_000);

@@ -5,7 +5,7 @@ mod period;
 mod rhythm;
 
 use xpu_shared::{
-    frame::StepSource,
+    frame::{StepSource, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
     id::Step,
@@ -17,10 +17,18 @@ use crate::{lane::monotonic, observer::Observer};
 use detector::Detector;
 pub(super) use detector::{Call, Launched};
 
+/// Without a timing by the GPU in so many summaries with steps, the host's count again.
+const GONE: u32 = 10;
+
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    durations: Durations,
+    by_host: Durations,
+    by_gpu: Durations,
+    /// Summaries with steps since the GPU last timed one; `None` while it has not.
+    without_gpu: Option<u32>,
     last: Option<Mark>,
+    /// What a step takes from mark to mark, smoothed.
+    pace: Option<u64>,
     detector: Detector,
 }
 
@@ -40,52 +48,83 @@ impl Mark {
     }
 }
 
+/// The higher, the better it knows.
+fn rank(source: StepSource) -> u8 {
+    match source {
+        StepSource::Detected => 0,
+        StepSource::Optimizer => 1,
+        StepSource::Marked => 2,
+    }
+}
+
 impl Steps {
-    /// The program says that a step is completed. From then on nothing else says so.
-    pub(super) fn mark(&mut self, completed: u64, at: u64) {
-        if !self.is_marked() {
-            (self.detector, self.last, self.durations) = (Detector::default(), None, Durations::default());
+    /// The program, or an optimizer of it, says that a step is completed. From then on nobody who knows less says so: `false` then.
+    pub(super) fn mark(&mut self, source: StepSource, completed: u64, at: u64) -> bool {
+        if self.last.is_some_and(|last| rank(last.source) > rank(source)) {
+            return false;
+        }
+        if !self.is_said_by(source) {
+            *self = Self::default();
         }
         if let Some(before) = self.last
             && completed > before.completed
         {
             // Marks may be sparse: `step(n)` every ten steps.
-            self.durations.push(Nanoseconds(at.saturating_sub(before.at) / (completed - before.completed)));
+            let took = at.saturating_sub(before.at) / (completed - before.completed);
+            self.by_host.push(Nanoseconds(took));
+            self.pace = Some(self.pace.map_or(took, |pace| pace - pace / 16 + took / 16));
         }
-        self.last = Some(Mark { source: StepSource::Marked, completed, at });
+        self.last = Some(Mark { source, completed, at });
+        true
     }
 
-    fn is_marked(&self) -> bool {
-        self.last.is_some_and(|last| last.source == StepSource::Marked)
+    fn is_said_by(&self, source: StepSource) -> bool {
+        self.last.is_some_and(|last| last.source == source)
+    }
+
+    /// Whether it is still to be found out where steps end.
+    fn is_unsaid(&self) -> bool {
+        crate::steps::counts(StepSource::Detected)
+            && self.last.is_none_or(|last| last.source == StepSource::Detected)
+    }
+
+    /// The GPU took so long from the first launch of a step to that of the next.
+    pub(super) fn timed(&mut self, took: Nanoseconds) {
+        self.by_gpu.push(took);
+    }
+
+    /// What a step takes, as far as the marks tell.
+    pub(super) fn pace(&self) -> Option<u64> {
+        self.pace
     }
 
     /// A product launched by the thread of lane number `lane`.
     pub(super) fn product(&mut self, lane: usize, shape: &GemmShape) {
-        if !self.is_marked() {
+        if self.is_unsaid() {
             self.detector.product(lane, shape);
         }
     }
 
     /// An operation of NCCL, likewise.
     pub(super) fn call(&mut self, lane: usize, call: Call) {
-        if !self.is_marked() {
+        if self.is_unsaid() {
             self.detector.call(lane, call);
         }
     }
 
     /// A whole graph, likewise.
     pub(super) fn graph(&mut self, lane: usize, launched: Launched) {
-        if !self.is_marked() {
+        if self.is_unsaid() {
             self.detector.graph(lane, launched);
         }
     }
 
     /// Everything launched before `until` was told of. Gives the last step that was found to have ended, and when.
     pub(super) fn settle(&mut self, observer: &Observer, until: u64) -> Option<(u64, u64)> {
-        if self.is_marked() {
+        if !self.is_unsaid() {
             return None;
         }
-        let durations = &mut self.durations;
+        let durations = &mut self.by_host;
         let ended = self.detector.settle(until, |took| durations.push(Nanoseconds(took)));
         if let Some((completed, at)) = ended {
             let mark = Mark { source: StepSource::Detected, completed, at };
@@ -95,9 +134,18 @@ impl Steps {
         ended
     }
 
-    /// The last step, and the durations of those since the last call; `None` while none is known.
-    pub(super) fn take(&mut self) -> Option<(Mark, Histogram)> {
-        Some((self.last?, self.durations.take()))
+    /// The last step, the durations of those since the last call, and whose clock they are by; `None` while none is known.
+    pub(super) fn take(&mut self) -> Option<(Mark, Histogram, TimedBy)> {
+        let last = self.last?;
+        let (by_host, by_gpu) = (self.by_host.take(), self.by_gpu.take());
+        self.without_gpu = match self.without_gpu {
+            _ if !by_gpu.is_empty() => Some(0),
+            Some(summaries) if summaries < GONE => Some(summaries + u32::from(!by_host.is_empty())),
+            _ => None,
+        };
+        let (durations, timed_by) =
+            if self.without_gpu.is_some() { (by_gpu, TimedBy::Gpu) } else { (by_host, TimedBy::Host) };
+        Some((last, durations, timed_by))
     }
 
     /// Bytes held, about.
@@ -132,11 +180,28 @@ mod tests {
     #[test]
     fn sparse_marks_give_the_time_of_one_step() {
         let mut steps = Steps::default();
-        steps.mark(10, 1000 * MS);
-        steps.mark(20, 2000 * MS);
-        let (mark, durations) = steps.take().unwrap();
+        steps.mark(StepSource::Marked, 10, 1000 * MS);
+        steps.mark(StepSource::Marked, 20, 2000 * MS);
+        let (mark, durations, _) = steps.take().unwrap();
         assert_eq!((mark.completed, durations.count()), (20, 1));
         assert!((durations.median().unwrap().milliseconds() - 100.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_gpus_clock_is_preferred_while_it_tells() {
+        let mut steps = Steps::default();
+        for step in 1..100 {
+            steps.mark(StepSource::Optimizer, step, step * MS);
+            if step == 10 {
+                steps.timed(Nanoseconds(25 * MS));
+            }
+            if step % 5 == 0 {
+                let (_, durations, timed_by) = steps.take().unwrap();
+                let by_gpu = (10..10 + 5 * u64::from(GONE)).contains(&step);
+                assert_eq!(timed_by == TimedBy::Gpu, by_gpu, "{step}");
+                assert_eq!(durations.is_empty(), by_gpu && step != 10, "{step}");
+            }
+        }
     }
 
     #[test]
@@ -152,7 +217,7 @@ mod tests {
                     steps.settle(observer, at + 1);
                 }
             }
-            let (mark, durations) = steps.take().unwrap();
+            let (mark, durations, _) = steps.take().unwrap();
             assert_eq!(mark.source, StepSource::Detected);
             assert!((195..=200).contains(&mark.completed), "{mark:?}");
             assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5, "size {size}");
@@ -164,13 +229,14 @@ mod tests {
         let observer = Observer::get_or_start().unwrap();
         let mut steps = Steps::default();
         train(&mut steps, observer, 0..200);
-        let (mark, durations) = steps.take().unwrap();
+        let (mark, durations, _) = steps.take().unwrap();
         assert_eq!(mark.source, StepSource::Detected);
         assert!((195..=200).contains(&mark.completed), "{mark:?}");
         assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5);
-        steps.mark(7, 10_000 * MS);
+        steps.mark(StepSource::Marked, 7, 10_000 * MS);
+        assert!(!steps.mark(StepSource::Optimizer, 90, 10_001 * MS), "the program knows better");
         train(&mut steps, observer, 500..800);
-        let (mark, durations) = steps.take().unwrap();
+        let (mark, durations, _) = steps.take().unwrap();
         assert_eq!((mark.source, mark.completed, durations.count()), (StepSource::Marked, 7, 0));
     }
 }

@@ -37,6 +37,9 @@ impl Launch {
             if let Some(contents) = executable.contents() {
                 contents.enter(observer, now);
             }
+            if switch::is_on() {
+                lane.before_launch(|| Some(stream));
+            }
             if switch::is_on() && rate::of(Class::Graph).times(lane.counters.graphs.get()) {
                 timing = lane.start_timing(stream);
                 lane.counters.untimed.add(u64::from(matches!(timing, Timing::Not)));

@@ -17,9 +17,22 @@ use xpu_shared::{endpoint::variable, ledger::LedgerPage, unit::Moment};
 
 use super::{Observer, STRIPES, Stripe, TOO_EARLY, end};
 use crate::{
-    allocations::Allocations, bell::Bell, budget, communicator::Communicators, completion::Completions,
-    exposure::Exposure, functions, governor::Overhead, graphs::Graphs, identity::Identity, kernels,
-    lane::monotonic, last_words, memory, publisher, rate, switch, thread, work::Working,
+    allocations::Allocations,
+    bell::Bell,
+    budget,
+    communicator::Communicators,
+    completion::Completions,
+    exposure::Exposure,
+    functions,
+    governor::Overhead,
+    graphs::Graphs,
+    identity::Identity,
+    kernels,
+    lane::monotonic,
+    last_words, memory,
+    optimizer::{self, Optimizers},
+    publisher, rate, steps, switch, thread,
+    work::Working,
 };
 
 /// How far it is.
@@ -68,6 +81,7 @@ impl Observer {
             read(variable::SAMPLE, rate::set_from),
             read(variable::KERNELS, kernels::set_from),
             read(variable::FUNCTIONS, functions::set_from),
+            read(variable::STEPS, steps::set_from),
         ];
         if std::env::var_os(variable::FUNCTIONS_ALWAYS).is_some_and(|value| value == "1") {
             functions::record_always();
@@ -86,6 +100,8 @@ impl Observer {
             no_lane: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
             steps: AtomicU64::new(0),
             work: Working::default(),
+            optimizers: Optimizers::default(),
+            is_marked: AtomicBool::new(false),
             captures: AtomicU32::new(0),
             complaints: complaints.into_iter().flatten().collect(),
             overhead: Overhead::default(),
@@ -98,6 +114,8 @@ impl Observer {
         let identity = Identity::read(observer.ledger_descriptor());
         observer.make_lanes();
         last_words::begin(observer);
+        // Before the program's next instruction, so that no step is missed.
+        optimizer::attach_if_late();
         Some((observer, identity))
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
-use crate::{capture, functions, lane::monotonic, last_words, memory, switch};
+use crate::{capture, functions, lane::monotonic, last_words, memory, optimizer, switch};
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -61,6 +61,7 @@ extern "C" fn in_child() {
     birth::forget();
     capture::forget();
     functions::forget();
+    optimizer::forget();
     last_words::forget();
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use xpu_shared::{
-    frame::{CollectiveSample, CommunicatorState, Launches, Steps, Summary},
+    frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
     ledger::CommunicatorReading,
     unit::Nanoseconds,
 };
@@ -49,11 +49,16 @@ impl Publisher {
         // With the last of several messages, when all totals are taken.
         if !self.fold.has_more() {
             samples = self.fold.take_samples(Summary::SAMPLES);
-            steps = self.fold.take_steps().map(|(last, durations)| Steps {
+            steps = self.fold.take_steps().map(|(last, durations, timed_by)| Steps {
                 source: last.source,
                 completed: xpu_shared::id::Step(last.completed),
                 at: last.moment(),
                 durations,
+                timed_by,
+                optimizer: match last.source {
+                    StepSource::Optimizer => self.observer.optimizers.name(),
+                    StepSource::Marked | StepSource::Detected => String::new(),
+                },
                 work: self.observer.work.read(),
             });
         }

@@ -12,7 +12,7 @@ pub struct Advance {
     pub moved: Moment,
     /// When it last launched, allocated or freed anything, or came out of a wait for the GPU.
     pub worked: Moment,
-    /// What a step took, of the last digests that told of one, oldest first; at most [`Progress::WINDOW`].
+    /// Elapsed time over steps between the last digests that told of one, oldest first; at most [`Progress::WINDOW`].
     pub paces: Vec<Nanoseconds>,
 }
 
@@ -25,13 +25,20 @@ impl Advance {
         if before.is_none_or(|before| has_worked(before, after)) {
             self.worked = after.heard;
         }
-        if let Some(pace) = after.step_median.filter(|_| after.step_count > 0) {
+        if let Some(pace) = before.and_then(|before| pace(before, after)) {
             if self.paces.len() >= Progress::WINDOW {
                 self.paces.remove(0);
             }
             self.paces.push(pace);
         }
     }
+}
+
+/// Elapsed time over the steps that were completed between the two.
+fn pace(before: &RankDigest, after: &RankDigest) -> Option<Nanoseconds> {
+    let steps = after.step?.0.checked_sub(before.step?.0)?;
+    let elapsed = after.step_at.0.checked_sub(before.step_at.0)?;
+    elapsed.checked_div(steps).map(Nanoseconds)
 }
 
 /// Whether a step was completed, or a collective entered or completed, between the two.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Advance, CollectiveSample, CommunicatorState, DeviceReading, Launches, RankInfo, StepSource, Summary,
-    Work,
+    TimedBy, Work,
 };
 use crate::{
     endpoint::BasePort,
@@ -44,6 +44,7 @@ pub struct RankSnapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     pub heard: Moment,
+    pub step: Option<Step>,
     pub step_at: Moment,
     pub work: Work,
     pub gemm_at_peak: Option<Nanoseconds>,
@@ -56,8 +57,8 @@ impl Progress {
     pub const WINDOW: usize = 30;
 
     pub fn of(digest: &RankDigest) -> Self {
-        let RankDigest { heard, step_at, work, gemm_at_peak, blocked_for, exposed_for, .. } = *digest;
-        Self { heard, step_at, work, gemm_at_peak, blocked_for, exposed_for }
+        let RankDigest { heard, step, step_at, work, gemm_at_peak, blocked_for, exposed_for, .. } = *digest;
+        Self { heard, step, step_at, work, gemm_at_peak, blocked_for, exposed_for }
     }
 }
 
@@ -81,11 +82,17 @@ pub struct RankDigest {
     pub heard: Moment,
     pub step: Option<Step>,
     pub step_at: Moment,
-    /// Median and count of the steps of this interval.
+    /// Median and count of the single steps that were timed in this interval.
     pub step_median: Option<Nanoseconds>,
     pub step_count: u32,
+    /// Median and 99th percentile of those of the last half minute.
+    pub step_p50: Option<Nanoseconds>,
+    pub step_p99: Option<Nanoseconds>,
+    pub steps_timed_by: TimedBy,
     /// Who marks the steps; `None` while nobody does.
     pub step_source: Option<StepSource>,
+    /// As [`super::Steps::optimizer`].
+    pub optimizer: String,
     /// As [`super::Steps::work`].
     pub work: Work,
     /// Timed GEMMs since the rank started: their arithmetic and their time.
@@ -136,10 +143,12 @@ impl RankDigest {
         self.communicators.clone_from(&next.communicators);
         self.inside.clone_from(&next.inside);
         self.blind.clone_from(&next.blind);
+        self.optimizer.clone_from(&next.optimizer);
+        let optimizer = std::mem::take(&mut self.optimizer);
         let communicators = std::mem::take(&mut self.communicators);
         let (inside, blind) = (std::mem::take(&mut self.inside), std::mem::take(&mut self.blind));
         let device = next.device.clone();
-        *self = Self { communicators, inside, blind, device, samples: Vec::new(), ..*next };
+        *self = Self { communicators, inside, blind, device, optimizer, samples: Vec::new(), ..*next };
     }
 }
 

@@ -78,8 +78,11 @@ pub struct Steps {
     pub completed: Step,
     /// When the last one was completed.
     pub at: Moment,
-    /// Durations of the steps completed in this interval.
+    /// Durations of steps completed in this interval: of all by the host's clock, of a sample by the GPU's.
     pub durations: Histogram,
+    pub timed_by: TimedBy,
+    /// The optimizer that is followed, where its steps are the program's; empty otherwise.
+    pub optimizer: String,
     /// What the program said it did in them, since the rank started.
     pub work: Work,
 }
@@ -89,8 +92,20 @@ pub struct Steps {
 pub enum StepSource {
     /// The program called `step()`.
     Marked,
-    /// Nobody marks steps: the repeating sequence of NCCL calls shows them.
+    /// PyTorch told that an optimizer stepped.
+    Optimizer,
+    /// The launch sequence repeats.
     Detected,
+}
+
+/// Whose clock the durations of single steps are by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimedBy {
+    /// Between the marks, when the program passes them.
+    #[default]
+    Host,
+    /// Between the first launches after the marks, when the GPU comes to them.
+    Gpu,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

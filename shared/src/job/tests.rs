@@ -33,7 +33,7 @@ fn a_healthy_job_reads_as_it_is() {
         assert!((tflops / 640.0 - 1.0).abs() < 0.01, "{tflops}");
         let bus = rank.bus_gb_s.unwrap().0;
         assert!((bus / 350.0 - 1.0).abs() < 0.05, "{bus}");
-        assert!((rank.step_ms_p50.unwrap() / 102.4 - 1.0).abs() < 0.01);
+        assert!((rank.step_ms_mean.unwrap() / 102.4 - 1.0).abs() < 0.01);
         assert_eq!(rank.state, RankState::Ok);
     }
 }
@@ -164,7 +164,7 @@ fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
 fn an_empty_job_has_no_figures_rather_than_zeros() {
     let jobs = Jobs::default();
     let status = Status::of(&jobs, &Job::new("empty".into()), Moment(0));
-    assert_eq!((status.steps.min, status.steps.median_ms), (None, None));
+    assert_eq!((status.steps.min, status.steps.mean_ms), (None, None));
     assert_eq!(status.exit_code(), ExitCode::NoData);
 }
 

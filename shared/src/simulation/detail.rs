@@ -4,11 +4,13 @@ use super::{BUCKET, Simulation};
 use crate::{
     collective::Operation,
     datatype::DataType,
-    frame::{Body, CollectiveTotals, Frame, GemmTotals, RankDetail, StepSource, Steps, Summary, Work},
+    frame::{
+        Body, CollectiveTotals, Frame, GemmTotals, RankDetail, StepSource, Steps, Summary, TimedBy, Work,
+    },
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::{CommunicatorId, Rank, Step},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 /// Tokens of a rank's batch, and layers of its stage: every shape of a layer is launched so often in a step.
@@ -37,7 +39,7 @@ impl Simulation {
 
     fn summary(&self, rank: Rank, seconds: u64) -> Summary {
         let steps_per_second = 1_000_000_000 / self.step_time().0;
-        let steps = seconds * steps_per_second;
+        let steps = seconds * 1_000_000_000 / self.step_time().0;
         let mut durations = Histogram::new();
         for step in 0..steps_per_second {
             let jitter = 0.99
@@ -49,8 +51,10 @@ impl Simulation {
             interval: Nanoseconds(1_000_000_000),
             steps: Some(Steps {
                 source: StepSource::Marked,
+                timed_by: TimedBy::Gpu,
+                optimizer: String::new(),
                 completed: Step(steps),
-                at: self.at(seconds),
+                at: Moment(self.started.0 + steps * self.step_time().0),
                 durations,
                 work: Work::default(),
             }),

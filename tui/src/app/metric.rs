@@ -174,7 +174,7 @@ impl Metric {
             Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
             Self::Bus => row.status.bus_gb_s.map(|rate| rate.0),
             Self::Lateness => row.status.lateness_ms_p50,
-            Self::StepTime => row.status.step_ms_p50,
+            Self::StepTime => row.status.step_ms_mean,
             Self::Peak => row.status.gemm_peak_pct,
             Self::Clock => device?.sm_mhz.map(f64::from),
             Self::Power => device?.power_w,

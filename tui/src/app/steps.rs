@@ -56,7 +56,7 @@ impl StepColumn {
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
         match self {
             Self::Late => row.status.lateness_ms_p50,
-            Self::StepTime => row.status.step_ms_p50,
+            Self::StepTime => row.status.step_ms_mean,
             Self::Gemm => row.status.gemm_tflops.map(|rate| rate.0),
             Self::Blocked => row.status.blocked_pct,
         }

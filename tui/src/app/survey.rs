@@ -14,7 +14,7 @@ use xpu_shared::{
     finding::{Examiner, Finding},
     id::{HostName, JobName, Rank, Step},
     job::{Job, PartlySeen},
-    status::{RankState, StepSign},
+    status::{RankState, StepClock, StepSign},
     unit::{Moment, Nanoseconds},
 };
 
@@ -72,6 +72,10 @@ pub struct Survey {
     usual_step: Option<Nanoseconds>,
     /// Who says where steps end.
     pub step_sign: Option<StepSign>,
+    /// The optimizer whose steps are the program's, where that is so.
+    pub optimizer: Option<String>,
+    /// Whose clock single steps are by.
+    pub step_clock: Option<StepClock>,
     /// Of all current ranks that say so, together.
     pub tokens_per_s: Option<f64>,
     /// Mean over the current ranks of which it is known.

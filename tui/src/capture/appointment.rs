@@ -22,7 +22,7 @@ pub(super) const LISTEN: Duration = Duration::from_secs(3);
 pub(super) fn is_rate_known(views: &[&RankView]) -> bool {
     let mut short =
         views.iter().filter(|view| view.is_alive() && usual(view).is_some_and(|step| step <= SHORT));
-    short.all(|view| view.time_per_step().is_some())
+    short.all(|view| view.step_time().is_some())
 }
 
 /// `None` while no step is known of any.
@@ -62,7 +62,7 @@ fn usual(view: &RankView) -> Option<Nanoseconds> {
 fn pace(view: &RankView) -> Option<Nanoseconds> {
     let usual = usual(view)?;
     let between = || Nanoseconds::from(view.listened().max(LISTEN));
-    Some(if usual > SHORT { usual } else { view.time_per_step().unwrap_or_else(between) })
+    Some(if usual > SHORT { usual } else { view.step_time().unwrap_or_else(between) })
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ const RANKS: usize = 256;
 const PLACES: usize = 4;
 const LONGEST: usize = 200;
 
+const LONGEST_OPTIMIZER: usize = 40;
+
 /// With a filter: the ranks it means, and what it says of itself.
 type Sifted<'a> = (Vec<&'a RankStatus>, String);
 
@@ -43,11 +45,15 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         (Some(min), Some(max)) => format!("steps {min} to {max}"),
         _ => "steps not known".to_owned(),
     };
-    let detected = if status.steps.source == Some(StepSign::Detected) { " (detected)" } else { "" };
-    let median = figure(status.steps.median_ms);
+    let source = match (status.steps.source, &status.steps.optimizer) {
+        (Some(StepSign::Detected), _) => " (detected)".to_owned(),
+        (Some(StepSign::Optimizer), Some(name)) => format!(" (of {})", printable(name, LONGEST_OPTIMIZER)),
+        _ => String::new(),
+    };
+    let mean = figure(status.steps.mean_ms);
     writeln!(
         to,
-        "{}: {} of {} ranks, {steps}{detected}, {median} ms a step{}",
+        "{}: {} of {} ranks, {steps}{source}, {mean} ms a step{}",
         status.job,
         status.ranks.len(),
         status.world_size,
@@ -163,7 +169,7 @@ fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
         rank.rank.0,
         printable(rank.host.as_str(), wide),
         step,
-        figure(rank.step_ms_p50),
+        figure(rank.step_ms_mean),
         figure(rank.gemm_tflops.map(|rate| rate.0)),
         figure(rank.bus_gb_s.map(|rate| rate.0)),
         figure(rank.lateness_ms_p50),

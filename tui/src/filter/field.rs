@@ -78,7 +78,7 @@ pub const FIELDS: &[Field] = &[
     word(&["state"], "ok, waiting, slow, hung, silent or exited", |of| table::state(of.state), Some(STATES)),
     number(&["pid"], NONE, "its process id", |of| Some(f64::from(of.status.pid.0))),
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
-    number(&["step_ms"], MILLISECONDS, "median step time", |of| of.status.step_ms_p50),
+    number(&["step_ms"], MILLISECONDS, "step time", |of| of.status.step_ms_mean),
     number(&["tflops", "gemm"], RATE, "rate of its products", |of| Some(of.status.gemm_tflops?.0)),
     number(&["peak"], PERCENT, "what its products reach of the GPU's peak at its clock", |of| {
         of.status.gemm_peak_pct

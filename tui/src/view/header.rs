@@ -173,6 +173,7 @@ fn step(survey: &Survey) -> Figure {
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
     let (label, said) = match survey.step_sign {
         Some(StepSign::Detected) => ("step detected", "detected step "),
+        Some(StepSign::Optimizer) => ("optimizer step", "optimizer step "),
         _ => ("step", "step "),
     };
     Figure::new(label, (said, ""), value, &unit).loud_if(overdue.is_some())

@@ -201,10 +201,14 @@ fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut B
 fn progress(rank: &Inspection) -> Vec<String> {
     use xpu_shared::status::StepSign;
     let status = &rank.status;
-    let detected = if status.step_source == Some(StepSign::Detected) { " detected" } else { "" };
+    let detected = match status.step_source {
+        Some(StepSign::Detected) => " detected",
+        Some(StepSign::Optimizer) => " of the optimizer",
+        _ => "",
+    };
     let known = [
         status.step.map(|step| format!("step {}{detected}", figure::count(step.0))),
-        status.step_ms_p50.map(|ms| format!("{} ms a step", figure::tenths(ms))),
+        status.step_ms_mean.map(|ms| format!("{} ms a step", figure::tenths(ms))),
         status.mfu.map(|share| format!("MFU {} %", figure::tenths(share * 100.0))),
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),
         status.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))),

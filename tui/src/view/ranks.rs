@@ -275,7 +275,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::Host => (cut(status.host.as_str(), HOST), Role::Text),
         Column::Pid => (status.pid.to_string(), Role::Muted),
         Column::Step => known(status.step.map(|step| figure::count(step.0))),
-        Column::StepTime => known(status.step_ms_p50.map(figure::tenths)),
+        Column::StepTime => known(status.step_ms_mean.map(figure::tenths)),
         Column::Gemm => compared(Metric::Gemm),
         Column::Bus => compared(Metric::Bus),
         // As long as noise is measured against a step, lateness is too.

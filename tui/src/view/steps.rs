@@ -165,7 +165,7 @@ fn cells(app: &App, row: &Row) -> Vec<Cell> {
         (status.rank.to_string(), Role::Strong),
         (status.host.to_string(), Role::Text),
         late,
-        metric(Metric::StepTime, status.step_ms_p50, glyph::HIGH),
+        metric(Metric::StepTime, status.step_ms_mean, glyph::HIGH),
         metric(Metric::Gemm, status.gemm_tflops.map(|rate| rate.0), glyph::LOW),
         percent(of.products),
         percent(of.collectives),

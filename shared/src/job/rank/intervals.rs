@@ -25,9 +25,6 @@ pub(super) struct Interval {
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
-    /// The median of the steps that were timed, and how many those were.
-    pub(super) step_median: Nanoseconds,
-    pub(super) step_count: u32,
     /// It got on, or timed a product: while it stands, nothing new is known of how fast it is.
     pub(super) active: bool,
 }
@@ -41,14 +38,12 @@ impl Interval {
             arithmetic: digest.gemm_flops,
             gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |before| before.gemm_timed_flops),
             gemm_time: Nanoseconds(digest.gemm_timed_for.0.saturating_sub(timed_for)),
-            step_median: digest.step_median.unwrap_or_default(),
-            step_count: digest.step_median.map_or(0, |_| digest.step_count),
             active: false,
         }
     }
 
     pub(super) fn without_figures(self) -> Self {
-        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), step_count: 0, ..self }
+        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), ..self }
     }
 
     fn activity(&self) -> Activity {

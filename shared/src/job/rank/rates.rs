@@ -41,32 +41,30 @@ impl RankView {
         (seconds > 0.0 && launched > 0).then(|| launched as f64 / seconds)
     }
 
-    /// Median step time over the last half minute.
+    /// Step time: elapsed time over the steps of the last half minute. What lies between steps is in it, and bursts of a program that
+    /// runs ahead of its GPU are not.
     pub fn step_time(&self) -> Option<Nanoseconds> {
-        let timed = self.intervals.window().filter(|interval| interval.step_count > 0);
-        let mut weighted: Vec<_> =
-            timed.map(|interval| (interval.step_median, interval.step_count)).collect();
-        weighted.sort_unstable();
-        let half = weighted.iter().map(|&(_, count)| u64::from(count)).sum::<u64>().div_ceil(2);
-        let mut passed = 0;
-        weighted.into_iter().find_map(|(median, count)| {
-            passed += u64::from(count);
-            (passed >= half).then_some(median)
-        })
+        let mut all =
+            self.intervals.progress().filter_map(|progress| Some((progress.step?, progress.step_at)));
+        let first = all.next()?;
+        let last = all.next_back()?;
+        let steps = last.0.0.checked_sub(first.0.0)?;
+        last.1.0.checked_sub(first.1.0)?.checked_div(steps).map(Nanoseconds)
+    }
+
+    /// Median of the single steps of the last half minute, by whose clock [`crate::frame::RankDigest::steps_timed_by`] says.
+    pub fn step_p50(&self) -> Option<Nanoseconds> {
+        self.latest.as_ref()?.step_p50
+    }
+
+    pub fn step_p99(&self) -> Option<Nanoseconds> {
+        self.latest.as_ref()?.step_p99
     }
 
     /// For how long of the last half minute it was heard.
     pub fn listened(&self) -> Duration {
         let ends = self.intervals.ends();
         ends.map_or(Duration::ZERO, |(first, last)| last.progress.heard.since(first.progress.heard))
-    }
-
-    /// Time for each step of the last half minute, with what lies between steps: programs that wait for the GPU once in many steps
-    /// launch those in bursts.
-    pub fn time_per_step(&self) -> Option<Nanoseconds> {
-        let steps: u64 = self.intervals.window().skip(1).map(|interval| u64::from(interval.step_count)).sum();
-        let passed = self.listened().as_nanos() as u64;
-        passed.checked_div(steps).filter(|_| passed > 0).map(Nanoseconds)
     }
 
     /// Arithmetic of the timed GEMMs of the last half minute over their time.

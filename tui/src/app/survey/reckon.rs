@@ -64,6 +64,8 @@ impl Survey {
             self.scales[metric] = scale;
         }
         self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
+        self.step_clock = self.current().filter_map(|row| row.status.step_timed_by).max();
+        self.optimizer = status::optimizer(job);
         self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
         self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
         self.partly_seen = job.partly_seen();
@@ -127,7 +129,7 @@ impl Sums {
                 let (least, most) = sums.steps.unwrap_or((step, step));
                 sums.steps = Some((least.min(step), most.max(step)));
             }
-            sums.step_times.extend(row.status.step_ms_p50);
+            sums.step_times.extend(row.status.step_ms_mean);
             for (metric, values) in Metric::ALL.into_iter().zip(&mut sums.figures) {
                 values.extend(metric.of(row));
             }

@@ -8,7 +8,12 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{change_point::ChangePoint, job::median, status::StepSign, unit::Moment};
+use xpu_shared::{
+    change_point::ChangePoint,
+    job::median,
+    status::{StepClock, StepSign},
+    unit::Moment,
+};
 
 use super::super::panel::{self, Title};
 use crate::{
@@ -103,16 +108,25 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
 }
 
 pub(super) fn title(app: &App, room: Room) -> Title<'static> {
-    let who = match app.survey.step_sign {
-        Some(StepSign::Marked) => "steps are marked by the program",
-        Some(StepSign::Detected) => "steps are detected: nobody calls step()",
-        None => "",
+    let survey = &app.survey;
+    let who = match survey.step_sign {
+        Some(StepSign::Marked) => "steps marked by the program".to_owned(),
+        Some(StepSign::Optimizer) => {
+            format!("steps of {}", survey.optimizer.as_deref().unwrap_or("the optimizer"))
+        }
+        Some(StepSign::Detected) => "steps detected".to_owned(),
+        None => String::new(),
+    };
+    let who = match survey.step_clock {
+        Some(StepClock::Gpu) => format!("{who}, timed on the GPU"),
+        Some(StepClock::Host) => format!("{who}, timed on the host"),
+        None => who,
     };
     let key = "columns: the rank in the middle; lines above them: the slowest";
     let about = match room {
         Room::Wide if who.is_empty() => key.to_owned(),
         Room::Wide => format!("{who}; {key}"),
-        _ => who.to_owned(),
+        _ => who,
     };
     let last = app.course.points().next_back();
     let overdue = app.survey.since_step.filter(|_| app.survey.standstill().is_some());

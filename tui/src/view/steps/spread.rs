@@ -57,7 +57,7 @@ fn ranks(app: &App) -> Line<'static> {
         .rows()
         .iter()
         .filter(|row| row.is_fresh())
-        .filter_map(|row| row.status.step_ms_p50)
+        .filter_map(|row| row.status.step_ms_mean)
         .collect();
     all.sort_by(f64::total_cmp);
     let at = |share: f64| all.get(((all.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();

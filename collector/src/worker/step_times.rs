@@ -1,0 +1,63 @@
+//! How long a rank's single steps of the last half minute took.
+
+use std::collections::VecDeque;
+
+use xpu_shared::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
+
+/// Different times kept of one interval: to two digits a second of steps has few.
+const KEPT: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct StepTimes {
+    /// Of each interval the times, each with how often, in order.
+    intervals: VecDeque<Vec<(Nanoseconds, u64)>>,
+}
+
+impl StepTimes {
+    /// What was timed since the last call; nothing counts as an interval too.
+    pub(super) fn take(&mut self, timed: &Histogram) {
+        if self.intervals.len() == Progress::WINDOW {
+            self.intervals.pop_front();
+        }
+        self.intervals.push_back(timed.recorded().take(KEPT).collect());
+    }
+
+    /// The times that so many of a hundred steps do not exceed. `None` while none was timed.
+    pub(super) fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [Option<Nanoseconds>; N] {
+        let mut all: Vec<_> = self.intervals.iter().flatten().copied().collect();
+        all.sort_unstable();
+        let count: u64 = all.iter().map(|&(_, count)| count).sum();
+        percents.map(|percent| {
+            let mut left = (count * percent).div_ceil(100);
+            all.iter().find_map(|&(took, count)| {
+                left = left.saturating_sub(count);
+                (left == 0).then_some(took)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_last_half_minute() {
+        let mut times = StepTimes::default();
+        assert_eq!(times.percentiles([50, 99]), [None, None]);
+        let interval = |milliseconds: u64, count| {
+            let mut timed = Histogram::new();
+            timed.record_n(Nanoseconds(milliseconds * 1_000_000), count);
+            timed
+        };
+        let told =
+            |times: &StepTimes| times.percentiles([50, 99]).map(|took| took.unwrap().milliseconds().round());
+        times.take(&interval(100, 10));
+        for _ in 1..Progress::WINDOW {
+            times.take(&interval(20, 10));
+        }
+        assert_eq!(told(&times), [20.0, 100.0]);
+        times.take(&Histogram::new());
+        assert_eq!(told(&times), [20.0, 20.0], "the pause was more than half a minute ago");
+    }
+}

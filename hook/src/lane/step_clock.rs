@@ -1,0 +1,86 @@
+//! How long steps take on the GPU: an event before the first launch after each mark, on the stream of that launch.
+//!
+//! Not at the mark itself: between two launches nobody knows which streams still exist.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use cudarc::runtime::sys::cudaStream_t;
+
+use super::{Lane, Timing};
+use crate::{record::Record, runtime, steps};
+
+/// No mark waits for a launch.
+const NONE: u64 = 0;
+
+pub(super) struct StepClock {
+    /// One more than the number of the last step that ended, until a launch comes after it.
+    mark: AtomicU64,
+    /// The number of the step that ended before the one that is timed. Touched by the thread the lane is lent to; when that
+    /// is gone, by the hook's own.
+    open: UnsafeCell<Option<(u64, Timing)>>,
+}
+
+impl StepClock {
+    pub(super) const fn new() -> Self {
+        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None) }
+    }
+}
+
+impl Lane {
+    /// Step number `completed` ended on this thread.
+    pub(crate) fn step_ended(&self, completed: u64) {
+        self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
+    }
+
+    /// Before a launch. `stream` is asked for only if it is needed.
+    #[inline]
+    pub(crate) fn before_launch(&self, stream: impl FnOnce() -> Option<cudaStream_t>) {
+        if self.step_clock.mark.load(Relaxed) != NONE
+            && let Some(stream) = stream()
+        {
+            self.time_step(stream);
+        }
+    }
+
+    #[cold]
+    fn time_step(&self, stream: cudaStream_t) {
+        // An event of ours must not become part of a graph.
+        if self.observer.may_capture() {
+            return;
+        }
+        let completed = self.step_clock.mark.swap(NONE, Relaxed).wrapping_sub(1);
+        if let Some((before, timing)) = self.take_open_step() {
+            let is_next = before.wrapping_add(1) == completed;
+            if is_next && runtime::error_free() && runtime::is_capturing(stream) == Some(false) {
+                if let Some(timer) = self.stop_timing(timing, stream) {
+                    self.push(Record::StepTime { timer });
+                }
+            } else {
+                self.drop_timing(timing);
+            }
+        }
+        if steps::rate().times(completed) {
+            let timing = self.start_timing(stream);
+            if matches!(timing, Timing::Started { .. }) {
+                // SAFETY: this is the thread the lane is lent to.
+                unsafe { *self.step_clock.open.get() = Some((completed, timing)) };
+            }
+        }
+    }
+
+    fn take_open_step(&self) -> Option<(u64, Timing)> {
+        // SAFETY: as `open` says.
+        unsafe { (*self.step_clock.open.get()).take() }
+    }
+
+    /// The thread is gone: what it began to time is forgotten.
+    pub(super) fn forget_step(&self) {
+        self.step_clock.mark.store(NONE, Relaxed);
+        if let Some((_, timing)) = self.take_open_step() {
+            self.drop_timing(timing);
+        }
+    }
+}

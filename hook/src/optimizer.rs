@@ -1,0 +1,183 @@
+//! Steps of PyTorch's optimizers: which of them end a step of the program.
+//!
+//! A program may have several optimizers in its loop, and may call one for several groups of parameters: one optimizer is
+//! followed, with the group that it began with, so that each round of the loop counts once.
+
+mod attach;
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use crate::lane::monotonic;
+pub(crate) use attach::{attach_if_late, forget};
+
+/// Another is followed when it has stepped so often while the one that was followed did not, for so many times as long as that
+/// one takes from step to step.
+const FEW: u32 = 3;
+const LONGER: u64 = 4;
+/// However long that is.
+const MANY: u32 = 32;
+/// One with the same parameters has taken its place when it has stepped twice.
+const SAME_PARAMETERS: u32 = 2;
+
+/// Longest name kept, in bytes.
+const LONGEST_NAME: usize = 40;
+
+/// An optimizer as far as it is told apart: by its address, and that of the first parameter it stepped for.
+#[derive(Debug, Default)]
+struct Known {
+    optimizer: AtomicUsize,
+    parameter: AtomicUsize,
+}
+
+/// What is known of the process's optimizers. Written under Python's lock, by one thread at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Optimizers {
+    followed: Known,
+    /// When it stepped last, and how long before it had.
+    stepped_at: AtomicU64,
+    apart: AtomicU64,
+    /// Another, and how often it stepped since then.
+    rival: Known,
+    rival_steps: AtomicU32,
+    completed: AtomicU64,
+    name: Mutex<String>,
+}
+
+impl Known {
+    fn is(&self, optimizer: usize, parameter: usize) -> bool {
+        self.optimizer.load(Relaxed) == optimizer && self.parameter.load(Relaxed) == parameter
+    }
+
+    fn set(&self, optimizer: usize, parameter: usize) {
+        self.optimizer.store(optimizer, Relaxed);
+        self.parameter.store(parameter, Relaxed);
+    }
+}
+
+impl Optimizers {
+    /// An optimizer has stepped. Gives the number of steps that the program has completed, if this ended one.
+    pub(crate) fn stepped(&self, optimizer: usize, parameter: usize, name: &str) -> Option<u64> {
+        self.stepped_at(optimizer, parameter, name, monotonic())
+    }
+
+    fn stepped_at(&self, optimizer: usize, parameter: usize, name: &str, now: u64) -> Option<u64> {
+        let last = self.stepped_at.load(Relaxed);
+        let since = now.saturating_sub(last);
+        let mut steps = 1;
+        if last == 0 {
+            self.follow(optimizer, parameter, name);
+        } else if self.followed.is(optimizer, parameter) {
+            self.apart.store(since, Relaxed);
+        } else if self.takes_over(optimizer, parameter, since) {
+            steps = self.rival_steps.load(Relaxed);
+            self.follow(optimizer, parameter, name);
+            self.apart.store(since / u64::from(steps.max(1)), Relaxed);
+        } else {
+            return None;
+        }
+        self.stepped_at.store(now.max(1), Relaxed);
+        self.rival.set(0, 0);
+        self.rival_steps.store(0, Relaxed);
+        Some(self.completed.fetch_add(steps.into(), Relaxed) + u64::from(steps))
+    }
+
+    /// Whether this one goes on where the one that was followed ended, which stepped so long ago. Of others only one is counted,
+    /// the first that stepped since.
+    fn takes_over(&self, optimizer: usize, parameter: usize, since: u64) -> bool {
+        let known = self.rival_steps.load(Relaxed);
+        if known == 0 {
+            self.rival.set(optimizer, parameter);
+        } else if !self.rival.is(optimizer, parameter) {
+            return false;
+        }
+        let steps = known + 1;
+        self.rival_steps.store(steps, Relaxed);
+        let apart = self.apart.load(Relaxed);
+        let same = parameter != 0 && self.followed.parameter.load(Relaxed) == parameter;
+        let gone = apart > 0 && since > apart.saturating_mul(LONGER);
+        steps >= MANY || steps >= FEW && gone || same && steps >= SAME_PARAMETERS
+    }
+
+    fn follow(&self, optimizer: usize, parameter: usize, name: &str) {
+        self.followed.set(optimizer, parameter);
+        if let Ok(mut known) = self.name.lock() {
+            known.clear();
+            known.push_str(&name[..name.floor_char_boundary(LONGEST_NAME)]);
+        }
+    }
+
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Relaxed)
+    }
+
+    /// What the one that is followed is called.
+    pub(crate) fn name(&self) -> String {
+        self.name.lock().map(|name| name.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Steps counted after each call, of optimizers (address, first parameter) that step every 10 ms.
+    fn counted(calls: impl IntoIterator<Item = (usize, usize)>) -> Vec<Option<u64>> {
+        let optimizers = Optimizers::default();
+        let at = |place: usize| (place as u64 + 1) * 10 * MS;
+        calls
+            .into_iter()
+            .enumerate()
+            .map(|(place, (optimizer, parameter))| {
+                optimizers.stepped_at(optimizer, parameter, "Adam", at(place))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn of_two_in_a_loop_the_first_is_followed() {
+        let told = counted([(1, 10), (2, 20)].repeat(50));
+        assert_eq!(told.iter().flatten().copied().collect::<Vec<_>>(), (1..=50).collect::<Vec<_>>());
+        // One that steps five times for each of the other.
+        let told = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
+        assert_eq!(told.into_iter().flatten().last(), Some(20));
+    }
+
+    #[test]
+    fn one_for_each_parameter_counts_once_a_round() {
+        let round: Vec<_> = (1..200).map(|each| (each, each * 10)).collect();
+        assert_eq!(counted(round.repeat(8)).into_iter().flatten().last(), Some(8));
+    }
+
+    #[test]
+    fn one_that_is_called_for_group_after_group_counts_once() {
+        let told = counted([(1, 10), (1, 20), (1, 30)].repeat(40));
+        assert_eq!(told.into_iter().flatten().last(), Some(40));
+    }
+
+    #[test]
+    fn a_wrapper_around_it_counts_once() {
+        let told = counted([(1, 10), (2, 10)].repeat(40));
+        assert_eq!(told.into_iter().flatten().last(), Some(40));
+    }
+
+    #[test]
+    fn one_that_takes_its_place_goes_on_counting() {
+        // Made anew with the same parameters, and for another phase with others.
+        for next in [(2, 10), (2, 20)] {
+            let told = counted([[(1, 10)].repeat(100), [next].repeat(100)].concat());
+            assert_eq!(told.last().copied().flatten(), Some(200), "{next:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_between_letters() {
+        let optimizers = Optimizers::default();
+        optimizers.stepped(1, 1, &"ß".repeat(30));
+        assert_eq!(optimizers.name(), "ß".repeat(20));
+    }
+}

@@ -1,0 +1,182 @@
+//! PyTorch is asked to tell of the steps of its optimizers, as soon as it is there.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    panic::catch_unwind,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32,
+        Ordering::{AcqRel, Relaxed, Release},
+    },
+};
+
+use xpu_shared::frame::StepSource;
+
+use crate::{
+    functions::api::{FILE_INPUT, Method, Object, Python, caught},
+    guard::Entered,
+    steps,
+    symbol::Kind,
+};
+
+const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("optimizer.py"), "\0").as_bytes())
+{
+    Ok(source) => source,
+    Err(_) => panic!("a source has no NUL"),
+};
+const FILE: &CStr = c"<xpu-top>";
+
+static STEPPED: Method = Method::new(c"stepped", stepped);
+
+/// It is done for this process and its forked children, or cannot be.
+static DONE: AtomicBool = AtomicBool::new(false);
+/// The main thread has been asked and has not come to it yet.
+static ASKED: AtomicBool = AtomicBool::new(false);
+/// Where the source lives, once it was run. Only under the interpreter's lock.
+static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// How often it was looked for.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+/// At every look for the first minute or so, in which programs import what they need; then at one in so many.
+const OFTEN: u32 = 2_000;
+const THEN_ONE_IN: u32 = 64;
+
+/// At every look of the hook's own thread: has Python's main thread see whether PyTorch is there. Nothing is waited for.
+pub(crate) fn attach_if_late() {
+    if DONE.load(Relaxed) || !steps::counts(StepSource::Optimizer) {
+        return;
+    }
+    let looks = LOOKS.fetch_add(1, Relaxed);
+    if looks > OFTEN && !looks.is_multiple_of(THEN_ONE_IN) {
+        return;
+    }
+    let Some(python) = Python::find() else { return };
+    if python.is_supported().is_ok() && !ASKED.swap(true, AcqRel) && !python.call_soon(attach) {
+        ASKED.store(false, Relaxed);
+    }
+}
+
+/// In a forked child: what was attached is there too; what was only asked for is asked for again.
+pub(crate) fn forget() {
+    ASKED.store(false, Relaxed);
+}
+
+/// The pending call.
+extern "C" fn attach(_: *mut c_void) -> c_int {
+    ASKED.store(false, Release);
+    if DONE.load(Relaxed) {
+        return 0;
+    }
+    let Some(python) = Python::find() else { return 0 };
+    // SAFETY: Python calls pending calls with its lock held and no exception set.
+    match unsafe { python.untraced(|| catch_unwind(|| run(python))) } {
+        Ok(true) => 0,
+        // A handler of a signal raised it meanwhile: the program gets it.
+        Ok(false) => -1,
+        Err(payload) => {
+            std::mem::forget(payload);
+            crate::switch::panicked();
+            0
+        }
+    }
+}
+
+/// `false` if an exception is the program's.
+///
+/// # Safety
+/// The calling thread holds the interpreter's lock.
+unsafe fn run(python: &Python) -> bool {
+    // SAFETY: the caller's promise; every object is looked at before it is used.
+    unsafe {
+        if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() || !is_imported(python) {
+            return true;
+        }
+        let Some(names) = namespace(python) else { return false };
+        if names.is_null() {
+            DONE.store(true, Relaxed);
+            return true;
+        }
+        let function = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
+        let answer = (python.PyObject_CallObject)(function, ptr::null_mut());
+        if answer.is_null() {
+            return false;
+        }
+        let mut length = 0;
+        if (python.PyUnicode_AsUTF8AndSize)(answer, &raw mut length).is_null() {
+            (python.PyErr_Clear)();
+        }
+        DONE.store(length > 0, Relaxed);
+        (python.Py_DecRef)(answer);
+    }
+    true
+}
+
+/// Whether the module was begun to be imported. It costs two lookups; no code of Python runs.
+unsafe fn is_imported(python: &Python) -> bool {
+    // SAFETY: the caller holds the interpreter's lock; both references are borrowed.
+    unsafe {
+        let modules = (python.PySys_GetObject)(c"modules".as_ptr());
+        !modules.is_null()
+            && !(python.PyDict_GetItemString)(modules, c"torch.optim.optimizer".as_ptr()).is_null()
+    }
+}
+
+/// Null if there is no memory for it; `None` if an exception is the program's. It lives as long as the process.
+unsafe fn namespace(python: &Python) -> Option<Object> {
+    let known = NAMESPACE.load(Relaxed);
+    if !known.is_null() {
+        return Some(known);
+    }
+    // SAFETY: the caller holds the interpreter's lock.
+    unsafe {
+        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
+        let names = (python.PyDict_New)();
+        let function = (python.PyCFunction_NewEx)(&raw const STEPPED, ptr::null_mut(), ptr::null_mut());
+        let builtins = (python.PyImport_AddModule)(c"builtins".as_ptr());
+        let filled = [code, names, function, builtins].iter().all(|object| !object.is_null())
+            && (python.PyDict_SetItemString)(names, c"stepped".as_ptr(), function) == 0
+            && (python.PyDict_SetItemString)(names, c"__builtins__".as_ptr(), builtins) == 0;
+        if !filled {
+            (python.PyErr_Clear)();
+            return Some(ptr::null_mut());
+        }
+        let done = (python.PyEval_EvalCode)(code, names, names);
+        (python.Py_DecRef)(code);
+        if done.is_null() {
+            // It defines functions, and fails only where a signal's handler does.
+            return None;
+        }
+        (python.Py_DecRef)(done);
+        NAMESPACE.store(names, Relaxed);
+        Some(names)
+    }
+}
+
+/// `stepped(optimizer, parameter, name)`: addresses, and what the optimizer is called.
+unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(python) = Python::find() else { return ptr::null_mut() };
+    caught(|| {
+        if arguments.is_null() || count < 3 {
+            return;
+        }
+        // SAFETY: Python calls this with its lock held and so many arguments.
+        unsafe {
+            let address = |place| (python.PyLong_AsLong)(*arguments.add(place)) as usize;
+            let mut length = 0;
+            let name = (python.PyUnicode_AsUTF8AndSize)(*arguments.add(2), &raw mut length);
+            let name = if name.is_null() {
+                &[][..]
+            } else {
+                std::slice::from_raw_parts(name.cast(), length.max(0) as usize)
+            };
+            let (optimizer, parameter) = (address(0), address(1));
+            (python.PyErr_Clear)();
+            if let Some(entered) = Entered::enter_even_off(Kind::Watched) {
+                let name = str::from_utf8(name).unwrap_or_default();
+                entered.leave(|lane| lane.observer().optimizer_stepped(lane, optimizer, parameter, name));
+            }
+        }
+    });
+    // SAFETY: Python calls this with its lock held.
+    unsafe { python.new_none() }
+}

@@ -1,0 +1,210 @@
+"""Programs as people write them, and what xpu-top says of their steps: beside what each program says of itself.
+
+    python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [NAME...]
+
+PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
+`status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
+moment that status gives for it, the time if it is within 2 % of the program's own mean over the same half minute.
+One row a program goes to stdout, everything to OUT/zoo.json. Without a GPU those that want one are left out, and sizes
+are small.
+"""
+
+import argparse
+import bisect
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent / "programs"
+# Name: script and arguments, ranks; each with what it wants.
+ZOO = {
+    "DDP, equal blocks": (2, "ddp_equal_blocks.py"),
+    "DDP, accumulation, all reduce": (2, "accumulate.py reduce"),
+    "DDP, accumulation, no_sync": (2, "accumulate.py no_sync"),
+    "FSDP2": (2, "fsdp2.py"),
+    "tensor parallel": (2, "tensor_parallel.py"),
+    "pipeline 1F1B": (2, "pipeline.py 1f1b"),
+    "pipeline interleaved": (2, "pipeline.py interleaved"),
+    "mixture of experts": (2, "moe.py"),
+    "torch.compile default": (2, "compiled.py default"),
+    "torch.compile reduce-overhead": (2, "compiled.py reduce-overhead"),
+    "torch.compile max-autotune": (2, "compiled.py max-autotune-no-cudagraphs"),
+    "waits every 8 steps": (2, "waits.py"),
+    "waits every 8 steps, slow loader": (2, "waits.py loader"),
+    "Trainer of transformers": (2, "hf_trainer.py"),
+    "accelerate, accumulation 4": (2, "accelerate_loop.py"),
+    "Lightning": (2, "lightning_fit.py"),
+    "update by hand": (2, "by_hand.py"),
+    "GAN": (1, "gan.py"),
+    "sequences of varying length": (1, "variable_length.py"),
+    "GradScaler skips": (1, "scaler.py"),
+    "ViT of timm": (1, "images.py vit"),
+    "ResNet of torchvision": (1, "images.py resnet"),
+    "LoRA of peft": (1, "lora.py"),
+    "sentence-transformers": (1, "sentences.py"),
+    "torch-geometric": (1, "graph_network.py"),
+    "optimizer in backward": (1, "optimizer_in_backward.py"),
+    "CUDA graph of a step": (1, "graphed.py"),
+    "JAX": (1, "jax_mlp.py"),
+    "CuPy": (1, "cupy_loop.py"),
+}
+NEEDS_GPU = {"CuPy", "JAX", "CUDA graph of a step"}
+WINDOW, TOLERANCE = 30.0, 0.02
+
+arguments = argparse.ArgumentParser(prog="tests/zoo")
+arguments.add_argument("programs", type=pathlib.Path)
+arguments.add_argument("out", type=pathlib.Path)
+arguments.add_argument("--at-once", type=int, default=1)
+arguments.add_argument("--seconds", type=float, default=36, help="of training before status is asked")
+arguments.add_argument("--start", type=float, default=120, help="seconds that a program may take to its first step")
+arguments.add_argument("names", nargs="*")
+
+
+def free_base():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1] // 16 * 16
+
+
+def own_steps(path):
+    """Times and numbers that a rank logged."""
+    steps = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    steps = [(float(at), int(number)) for at, number in (line for line in steps if len(line) == 2)]
+    return [at for at, _ in steps], [number for _, number in steps]
+
+
+def own_mean(log, until, window):
+    """Milliseconds a step over the window that ends then; of steps, not of calls."""
+    times, numbers = log
+    first, last = bisect.bisect_left(times, until - window), bisect.bisect_right(times, until) - 1
+    steps = numbers[last] - numbers[first] if last > first else 0
+    return (times[last] - times[first]) / steps * 1e3 if steps else None
+
+
+def watch(given, name):
+    ranks, line = ZOO[name]
+    place = pathlib.Path(tempfile.mkdtemp(prefix="zoo-"))
+    base, log = free_base(), place / "own"
+    gpus = os.environ.get("ZOO_GPUS")
+    environment = {
+        **os.environ,
+        "ZOO_LOG": str(log),
+        "XPU_TOP_BASE_PORT": str(base),
+        "XPU_TOP_RUNTIME_DIR": str(place / "run"),
+        "HOME": str(place),
+        "PYTHONPATH": str(HERE),
+        "PYTHONUNBUFFERED": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
+    }
+    if ranks == 1 and gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = str(list(ZOO).index(name) % int(gpus))
+    script = [str(HERE / line.split()[0]), *line.split()[1:]]
+    if ranks > 1:
+        launch = ["-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--rdzv-backend", "c10d"]
+        script = [*launch, "--rdzv-endpoint", "localhost:0", *script]
+    xpu_top = str(given.programs / "xpu-top")
+    with (place / "output").open("w") as output:
+        job = subprocess.Popen(
+            [xpu_top, "run", "--job", "zoo", "--", sys.executable, *script],
+            env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    logs = [place / f"own.{rank}" for rank in range(ranks)]
+    try:
+        until = time.monotonic() + given.start
+        while time.monotonic() < until and job.poll() is None and not all(own_steps(path)[0] for path in logs):
+            time.sleep(0.25)
+        if job.poll() is not None or not all(own_steps(path)[0] for path in logs):
+            return {"program": name, "failed": (place / "output").read_text()[-1500:]}
+        time.sleep(given.seconds)
+        ask = [xpu_top, "status", "--json", "--hosts", "127.0.0.1", "--base-port", str(base)]
+        said = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        status = json.loads(said.stdout) if said.stdout else {}
+        time.sleep(0.2)
+        return judge(name, ranks, status, [own_steps(path) for path in logs], (place / "output").read_text())
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        subprocess.run(["pkill", "-KILL", "-f", f"base-port={base} "], check=False)
+        shutil.copytree(place, given.out / name.replace(" ", "-").replace(",", ""), dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("inductor", "run", ".*"))  # fmt: skip
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def judge(name, ranks, status, logs, output):
+    row = {"program": name, "ranks": ranks, "own": [], "shown": [], "number": [], "time": []}
+    told = {rank["rank"]: rank for rank in status.get("ranks", [])}
+    for rank, log in enumerate(logs):
+        shown = told.get(rank, {})
+        step, mean = shown.get("step"), shown.get("step_ms_mean", shown.get("step_ms_p50"))
+        # The optimizer ends the step that the program counts a moment later.
+        times, numbers = log
+        heard = shown.get("step_at") or times[-1]
+        at = bisect.bisect_right(times, heard + 0.002)
+        own = numbers[at - 1] if at else 0
+        own_ms = own_mean(log, heard, WINDOW)
+        row["own"].append((own, own_ms and round(own_ms, 3)))
+        row["shown"].append((step, mean and round(mean, 3)))
+        row["number"].append("unknown" if step is None else "right" if abs(step - own) <= 1 else "wrong")
+        if mean is None or own_ms is None:
+            row["time"].append("unknown")
+        else:
+            row["time"].append("right" if abs(mean / own_ms - 1) <= TOLERANCE else "wrong")
+    steps = status.get("steps", {})
+    row["source"] = (steps.get("source"), steps.get("optimizer"), steps.get("timed_by"))
+    row["p50"] = steps.get("p50_ms", steps.get("median_ms"))
+    row["findings"] = [(finding["kind"], finding["evidence"]) for finding in status.get("findings", [])]
+    row["overhead_pct"] = status.get("coverage", {}).get("overhead_pct")
+    row["blind"] = status.get("coverage", {}).get("blind")
+    row["tflops"] = [rank.get("gemm_tflops") for rank in status.get("ranks", [])]
+    row["complaints"] = [line for line in output.splitlines() if "xpu-top" in line.lower()][:3]
+    return row
+
+
+def line(row):
+    if "failed" in row:
+        return f"| {row['program']} | did not run: {row['failed'].strip().splitlines()[-1:]} |"
+    sign = {"right": "", "wrong": " **wrong**", "unknown": " unknown"}
+    cells = [row["program"]]
+    for of, what in ((0, "number"), (1, "time")):
+        pairs = [
+            f"{own[of]} / {shown[of]}{sign[verdict]}"
+            for own, shown, verdict in zip(row["own"], row["shown"], row[what])
+        ]
+        cells.append("; ".join(pairs))
+    # Ranks are heard at different moments: they agree if each has its own number right.
+    agree = set(row["number"]) == {"right"}
+    cells += [" ".join(str(word) for word in row["source"] if word), "yes" if agree else "no"]
+    cells.append("; ".join(f"{kind}" for kind, _ in row["findings"]) or "none")
+    return "| " + " | ".join(cells) + " |"
+
+
+def main():
+    given = arguments.parse_intermixed_args()
+    given.programs, given.out = given.programs.resolve(), given.out.resolve()
+    given.out.mkdir(parents=True, exist_ok=True)
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    names = given.names or [name for name in ZOO if has_gpu or name not in NEEDS_GPU]
+    print("| program | step: own / shown | ms a step: own / shown | source | ranks agree | findings |")
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
+        for row in pool.map(lambda name: watch(given, name), names):
+            rows.append(row)
+            print(line(row), flush=True)
+            (given.out / "zoo.json").write_text(json.dumps(rows, indent=1))
+    verdicts = [verdict for row in rows for verdict in row.get("number", ["failed"]) + row.get("time", [])]
+    print({verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))})
+    return 1 if {"wrong", "failed"} & set(verdicts) else 0
+
+
+sys.exit(main())

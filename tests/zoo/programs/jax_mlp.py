@@ -1,0 +1,38 @@
+"""JAX with optax: one jitted step."""
+
+import os
+import time
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+import jax
+import jax.numpy as jnp
+import optax
+
+WIDTH = 2048 if jax.default_backend() == "gpu" else 32
+log = open(os.environ.get("ZOO_LOG", "/dev/null") + ".0", "w", buffering=1)
+key = jax.random.PRNGKey(0)
+parameters = [jax.random.normal(key, (WIDTH, WIDTH)) / WIDTH**0.5 for _ in range(6)]
+optimizer = optax.adamw(1e-4)
+state = optimizer.init(parameters)
+
+
+@jax.jit
+def update(parameters, state, x):
+    def loss_of(parameters):
+        h = x
+        for weight in parameters:
+            h = jax.nn.relu(h @ weight)
+        return jnp.mean(h**2)
+
+    loss, gradients = jax.value_and_grad(loss_of)(parameters)
+    updates, state = optimizer.update(gradients, state, parameters)
+    return optax.apply_updates(parameters, updates), state, loss
+
+
+x, step = jax.random.normal(key, (4096, WIDTH)), 0
+while True:
+    parameters, state, loss = update(parameters, state, x)
+    step += 1
+    log.write(f"{time.time():.6f} {step}\n")
+    if step % 10 == 0:
+        loss.block_until_ready()

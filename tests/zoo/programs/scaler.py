@@ -1,0 +1,25 @@
+"""Mixed precision with a GradScaler that skips the steps whose gradients overflow: those are no steps."""
+
+import own
+import torch
+from torch import nn
+
+WIDTH = own.size(2048, 32)
+model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(6)]).to(own.DEVICE)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+scaler = torch.amp.GradScaler(own.DEVICE.type, init_scale=1024.0)
+x = torch.randn(own.size(4096, 16), WIDTH, device=own.DEVICE)
+made = [0]
+optimizer.register_step_post_hook(lambda *_: made.__setitem__(0, made[0] + 1))
+batch = 0
+while True:
+    batch += 1
+    with torch.autocast(own.DEVICE.type, dtype=torch.float16 if own.GPU else torch.bfloat16):
+        loss = model(x).float().square().mean()
+    if batch % 3 == 0:
+        loss = loss * float("inf")
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update(1024.0)
+    optimizer.zero_grad()
+    own.step(made[0])
