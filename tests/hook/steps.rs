@@ -1,7 +1,7 @@
 //! What steps carry, and who marks them.
 
 use xpu_shared::{
-    frame::{StepSource, Work},
+    frame::{StepSource, Steps, TimedBy, Work},
     histogram::Histogram,
 };
 use xpu_tests::{
@@ -132,4 +132,156 @@ hold()",
     assert!((16.0..40.0).contains(&median), "{median} ms for what sleeps 20");
     std::fs::write(job.place.path("enough"), "").unwrap();
     job.end();
+}
+
+const ATTACH: &str = "
+from torch_hooks import *
+import_torch()
+until = time.monotonic() + 30
+while not registered and time.monotonic() < until: time.sleep(0.001)
+assert len(registered) == 1
+";
+
+/// What the last summary of rank 0 says of its steps when these are completed.
+#[track_caller]
+fn steps_at(job: &Job, completed: u64) -> Steps {
+    job.after_step(0, completed).summaries.into_iter().rev().find_map(|summary| summary.steps).unwrap()
+}
+
+#[test]
+fn steps_of_pytorchs_optimizers_are_the_programs() {
+    let script = format!(
+        "{ATTACH}
+judge, generator = SGD([object()]), Adam([object()])
+for step in range(30):
+    ok(gemm_ex(512, 512, 512))
+    judge.step()
+    for _ in range(2): generator.step()
+try: judge.step(fails=True)
+except ValueError: pass
+hold()"
+    );
+    let job = Job::alone("gemm=1", &script);
+    let steps = steps_at(&job, 30);
+    assert_eq!((steps.source, steps.completed.0, &*steps.optimizer), (StepSource::Optimizer, 30, "SGD"));
+    assert_eq!(job.ledger(0).ledger().read().step.0, 30);
+    job.end();
+}
+
+#[test]
+fn an_optimizer_called_for_group_after_group_steps_once() {
+    let script = format!(
+        "{ATTACH}
+groups = [[object()], [object()], [object()]]
+optimizer = Adam(groups[0])
+for step in range(20):
+    ok(gemm_ex(512, 512, 512))
+    for group in groups:
+        optimizer.param_groups = [{{'params': []}}, {{'params': group}}]
+        optimizer.step()
+# Whatever it holds, it must not fail where it did not.
+optimizer.param_groups = None
+optimizer.step()
+hold()"
+    );
+    let job = Job::alone("gemm=1", &script);
+    assert_eq!(steps_at(&job, 20).completed.0, 20);
+    job.end();
+}
+
+#[test]
+fn a_trainer_that_is_forked_counts_from_its_own_beginning() {
+    let script = format!(
+        "{ATTACH}
+optimizer = Adam([object()])
+for step in range(5): optimizer.step()
+child = os.fork()
+for step in range(12 if child == 0 else 2):
+    ok(gemm_ex(512, 512, 512))
+    optimizer.step()
+sys.stdin.read()
+if child: assert os.waitpid(child, 0)[1] == 0
+else: os._exit(0)"
+    );
+    let job = Job::alone("gemm=1", &script);
+    let parent = job.ranks[0].pid();
+    let completed = |of_parent: bool| {
+        until("both to have counted", || {
+            let speakers = job.listener.heard();
+            let mut last = speakers.iter().filter(|speaker| {
+                speaker.hellos.first().is_some_and(|hello| (hello.pid.0 == parent) == of_parent)
+            });
+            last.find_map(|speaker| speaker.summaries.iter().rev().find_map(|summary| summary.steps.clone()))
+                .filter(|steps| steps.completed.0 == if of_parent { 7 } else { 12 })
+        })
+    };
+    completed(true);
+    completed(false);
+    job.end();
+}
+
+#[test]
+fn what_the_program_marks_comes_before_its_optimizer() {
+    let script = format!(
+        "{ATTACH}
+optimizer = Adam([object()])
+for number in range(100, 140):
+    ok(gemm_ex(512, 512, 512))
+    optimizer.step()
+    step(number)
+hold()"
+    );
+    for (wanted, source, completed) in [
+        ("marked", StepSource::Marked, 139),
+        ("", StepSource::Marked, 139),
+        ("optimizer", StepSource::Optimizer, 40),
+    ] {
+        let set = [("XPU_TOP_STEPS", wanted)];
+        let job = Job::of(1, if wanted.is_empty() { &[] } else { &set }, &script);
+        let steps = steps_at(&job, completed);
+        assert_eq!((steps.source, steps.completed.0), (source, completed), "{wanted}");
+        job.end();
+    }
+}
+
+#[test]
+fn a_source_of_steps_that_is_none_is_complained_of() {
+    let job = Job::of(1, &[("XPU_TOP_STEPS", "guess")], "ok(gemm_ex(512, 512, 512)); step()\nhold()");
+    let said = job.after_step(0, 1).summaries.pop().unwrap().hook.blind;
+    assert!(said.iter().any(|text| text.contains("XPU_TOP_STEPS: 'guess'")), "{said:?}");
+    job.end();
+}
+
+#[test]
+fn steps_launched_in_a_burst_have_the_time_that_the_gpu_takes_for_each() {
+    // Marked, and by the optimizer: eight steps are launched at once, then the program waits for all.
+    for mark in ["step()", "optimizer.step()"] {
+        let script = format!(
+            "{ATTACH}
+optimizer = Adam([object()])
+def train(steps):
+    for number in range(steps):
+        for _ in range(4): ok(gemm_ex(8192, 8192, 4096))
+        {mark}
+        if number % 8 == 7: sync()
+train(16)
+began = time.monotonic()
+train(400)
+print((time.monotonic() - began) / 400 * 1e3, flush=True)
+hold()"
+        );
+        let job = Job::of(1, &[], &script);
+        let speaker = job.after_step(0, 416);
+        let said: Vec<_> = speaker.summaries.iter().filter_map(|summary| summary.steps.as_ref()).collect();
+        let mut durations = Histogram::new();
+        for steps in said.iter().filter(|steps| steps.timed_by == TimedBy::Gpu) {
+            durations.merge(&steps.durations);
+        }
+        assert_eq!(said.last().unwrap().timed_by, TimedBy::Gpu);
+        let median = durations.median().expect("steps were timed").milliseconds();
+        let [rank] = <[Program; 1]>::try_from(job.ranks).unwrap();
+        let outcome = rank.end();
+        let truth: f64 = outcome.stdout.trim().parse().unwrap_or_else(|_| panic!("{outcome:?}"));
+        assert!((median / truth - 1.0).abs() < 0.05, "{median} ms, and the program says {truth}");
+    }
 }

@@ -74,6 +74,16 @@ def free_base():
         return one.getsockname()[1] // 16 * 16
 
 
+def end_all(variable):
+    """Kills whatever was started with this in its environment: torchrun's workers are in sessions of their own."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
 def own_steps(path):
     """Times and numbers that a rank logged."""
     steps = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
@@ -130,9 +140,8 @@ def watch(given, name):
         time.sleep(0.2)
         return judge(name, ranks, status, [own_steps(path) for path in logs], (place / "output").read_text())
     finally:
-        os.killpg(job.pid, signal.SIGKILL)
+        end_all(f"XPU_TOP_BASE_PORT={base}")
         job.wait()
-        subprocess.run(["pkill", "-KILL", "-f", f"base-port={base} "], check=False)
         shutil.copytree(place, given.out / name.replace(" ", "-").replace(",", ""), dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("inductor", "run", ".*"))  # fmt: skip
         shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,31 @@
+"""PyTorch's hook after a step of an optimizer, as its public API has it, for tests without PyTorch.
+
+`import_torch()` makes it: a module `torch.optim.optimizer` with `register_optimizer_step_post_hook`, and optimizers whose
+`step` calls what is registered. Real PyTorch is used by tests/zoo and tests/python/test_launchers.py.
+"""
+
+import sys
+import types
+
+registered = []
+
+
+class Adam:
+    def __init__(self, parameters):
+        self.param_groups = [{"params": parameters}]
+
+    def step(self, fails=False):
+        if fails:
+            raise ValueError("on purpose")
+        for hook in registered:
+            hook(self, (), {})
+
+
+class SGD(Adam):
+    pass
+
+
+def import_torch():
+    module = types.ModuleType("torch.optim.optimizer")
+    module.register_optimizer_step_post_hook = registered.append
+    sys.modules["torch.optim.optimizer"] = module
