@@ -167,14 +167,9 @@ impl Follow {
                 Ok(_) | Err(zmq::Error::EINTR) => {}
                 Err(error) => return Err(error),
             }
-            let heard = [receive(&control)?, receive(&data)?].concat();
-            let now = Moment::now();
-            let mut state = self.lock();
-            for (topic, frame) in &heard {
-                state.known.take(topic, frame, now);
-            }
-            let wishes = state.known.wishes(Instant::now(), now);
-            drop(state);
+            self.receive(&control)?;
+            self.receive(&data)?;
+            let wishes = self.lock().known.wishes(Instant::now(), Moment::now());
             self.news.notify_all();
             for topic in wishes.subscribe {
                 data.set_subscribe(topic.as_bytes())?;
@@ -185,23 +180,22 @@ impl Follow {
         }
         Ok(())
     }
-}
 
-/// What waits at a socket: topic, empty for an answer, and frame.
-fn receive(socket: &Socket) -> zmq::Result<Vec<(Vec<u8>, Frame)>> {
-    let mut heard = Vec::new();
-    for _ in 0..TURN {
-        let mut parts = match socket.recv_multipart(DONTWAIT) {
-            Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
-            parts => parts?,
-        };
-        let payload = parts.pop().unwrap_or_default();
-        // One that does not decode is missing in the count of its stream.
-        if let Ok(frame) = codec::decode(&payload) {
-            heard.push((parts.pop().unwrap_or_default(), frame));
+    /// Takes what waits at a socket, one after the other: what is read and not taken yet is many times as large.
+    fn receive(&self, socket: &Socket) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let mut parts = match socket.recv_multipart(DONTWAIT) {
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+                parts => parts?,
+            };
+            let payload = parts.pop().unwrap_or_default();
+            // An answer has no topic. One that does not decode is missing in the count of its stream.
+            if let Ok(frame) = codec::decode(&payload) {
+                self.lock().known.take(&parts.pop().unwrap_or_default(), &frame, Moment::now());
+            }
         }
+        Ok(())
     }
-    Ok(heard)
 }
 
 /// A request as it goes over the control socket.

@@ -171,12 +171,13 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     let capture = app.captures.make(&way, &job, wanted.steps)?;
     let answer = told(&capture);
     let command = command(&program, &way, &capture, &wanted, &ranks);
-    let app = Arc::clone(app);
+    let (making, id) = (Arc::clone(app), capture.id);
     let spawned = thread::Builder::new().name("capture".to_owned()).spawn(move || {
         thread::sleep(after);
-        app.captures.run(command, &capture);
+        making.captures.run(command, &capture);
     });
     spawned.map_err(|error| {
+        app.captures.fail(id, format!("cannot start a thread: {error}"));
         let next = "raise `ulimit -u`, and ask again";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot start a thread: {error}"), next)
     })?;
@@ -282,6 +283,13 @@ impl Captures {
         }
     }
 
+    /// One that could not be begun.
+    fn fail(&self, id: u64, why: String) {
+        if let Some(known) = self.lock().get_mut(&id) {
+            (known.state, known.said) = (Phase::Failed, why);
+        }
+    }
+
     fn get(&self, id: &str) -> Result<Capture, Problem> {
         let capture = id.parse().ok().and_then(|id: u64| self.lock().get(&id).cloned());
         capture.ok_or_else(|| {
@@ -322,4 +330,26 @@ pub(super) async fn file(
     let headers =
         [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, name)];
     Ok((headers, Body::from(bytes)).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_could_not_be_begun_leaves_the_way_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let way = CaptureWay {
+            address: IpAddr::from([127, 0, 0, 1]),
+            base: BasePort::DEFAULT,
+            key: KeyWay::None,
+            directory: dir.path().to_owned(),
+        };
+        let (captures, job) = (Captures::default(), JobName::from("train"));
+        let first = captures.make(&way, &job, 3).unwrap();
+        assert!(captures.is_recording() && captures.make(&way, &job, 3).is_err());
+        captures.fail(first.id, "cannot start a thread".to_owned());
+        assert!(!captures.is_recording() && captures.make(&way, &job, 3).is_ok());
+        assert_eq!(captures.get("1").unwrap().state, Phase::Failed);
+    }
 }

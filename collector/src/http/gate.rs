@@ -108,7 +108,12 @@ fn too_late() -> Problem {
 
 /// Whether the name in the request is one only this host can have.
 fn is_meant(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else { return true };
+    // Of two names nobody knows which was meant (RFC 9112, section 3.2).
+    if hosts.next().is_some() {
+        return false;
+    }
     let Ok(host) = host.to_str() else { return false };
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _port)) => address,
@@ -144,5 +149,9 @@ mod tests {
             assert!(!meant(host), "{host}");
         }
         assert!(is_meant(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
+        let two = ["localhost", "evil.example"].map(|host| (header::HOST, HeaderValue::from_static(host)));
+        let mut both = HeaderMap::new();
+        two.into_iter().for_each(|(name, value)| _ = both.append(name, value));
+        assert!(!is_meant(&both));
     }
 }
