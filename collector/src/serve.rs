@@ -24,6 +24,7 @@ use crate::{
     exits::Exits,
     follow::Upstream,
     listen::{Config, Front, OpenError, Sockets},
+    memory::Memory,
     roster::{Effect, Identity, Roster},
     stacks::{Answer, Stacks},
     subscription::Subscriptions,
@@ -54,6 +55,7 @@ pub struct Collector {
     captures: Captures,
     devices: Devices,
     complaints: Complaints,
+    memory: Memory,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
 }
@@ -78,6 +80,7 @@ impl Collector {
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
             complaints: Complaints::default(),
+            memory: Memory::default(),
             busy: now,
         })
     }
@@ -102,6 +105,7 @@ impl Collector {
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
                 self.tell_exits(now);
+                self.memory.tend(now);
                 for target in self.roster.standing(now) {
                     self.stacks.want(target, None);
                 }

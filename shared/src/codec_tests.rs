@@ -88,8 +88,8 @@ fn every_kind_of_frame_comes_back_as_it_was() {
 /// With a text in each field that the others leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
-        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank, RankDetail,
-        RankExit, TaskState, Tracing,
+        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
+        RankDetail, RankExit, TaskState, Tracing,
     };
     let text = || "text".to_owned();
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -179,12 +179,16 @@ fn what_steers_a_terminal_enters_by_no_field() {
 
 #[test]
 fn more_ranks_than_any_job_has_are_not_believed() {
-    let life = |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
-    let decoded = |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
+    let life =
+        |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
+    let decoded =
+        |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
     assert!(decoded(Body::Event(life(Rank::WORLD - 1))).is_ok());
     assert_eq!(decoded(Body::Event(life(Rank::WORLD))), Err(DecodeError::Payload { kind: 66 }));
     for (world, is_believed) in [(Rank::WORLD, true), (u32::MAX, false)] {
-        let Body::Digest(mut digest) = Simulation::new(7, 1, 1).digests(5).remove(0).body else { panic!("no digest") };
+        let Body::Digest(mut digest) = Simulation::new(7, 1, 1).digests(5).remove(0).body else {
+            panic!("no digest")
+        };
         digest.ranks[0].world_size = world;
         assert_eq!(decoded(Body::Digest(digest)).is_ok(), is_believed, "{world}");
     }

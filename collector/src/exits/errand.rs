@@ -173,15 +173,24 @@ time.sleep(600)
     fn one_that_does_not_die_is_not_waited_for() {
         let mut command = Command::new("python3");
         let begun = Instant::now();
-        let mut errand = Errand::start(command.args(["-c", HELD]), b"", begun + Duration::from_secs(30)).unwrap();
+        let mut errand =
+            Errand::start(command.args(["-c", HELD]), b"", begun + Duration::from_secs(30)).unwrap();
         while !errand.said.ends_with(b"\n") {
-            assert!(errand.turn(begun).is_none() && begun.elapsed() < Duration::from_secs(30), "{:?}", errand.said);
+            assert!(
+                errand.turn(begun).is_none() && begun.elapsed() < Duration::from_secs(30),
+                "{:?}",
+                errand.said
+            );
             std::thread::yield_now();
         }
         let tracer: i32 = String::from_utf8_lossy(&errand.said).trim().parse().unwrap();
         let asked = Instant::now();
         let outcome = errand.turn(begun + Duration::from_secs(30)).unwrap();
-        assert!(outcome.status.is_none() && asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        assert!(
+            outcome.status.is_none() && asked.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            asked.elapsed()
+        );
         // SAFETY: it was started above, and waits for nothing else.
         unsafe { libc::kill(tracer, libc::SIGKILL) };
         let deadline = Instant::now() + Duration::from_secs(30);

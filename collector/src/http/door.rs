@@ -1,9 +1,14 @@
 //! Connections. Who has not said yet what it wants waits in a hall, for a short time, and gives way to who comes later; who has said it
 //! has a seat until it is answered. So those that are silent, however many, keep nobody out.
 
-use std::{io, net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -41,6 +46,10 @@ const HEAD_LINES: usize = 64;
 
 /// Pause after the system refused a connection: mostly for want of descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// The two rooms, and who is told of those that were sent away.
 #[derive(Debug)]
@@ -84,7 +93,7 @@ async fn receive(stream: TcpStream, waiting: Place, house: Arc<House>, routes: R
     let Some(seat) = house.seats.enter(waiting.peer()) else { return house.app.own.refused() };
     drop(waiting);
     let stream = join(io::Cursor::new(head).chain(read), write);
-    let service = TowerToHyperService::new(routes);
+    let service = TowerToHyperService::new(routes.layer(Extension(Peer(seat.peer()))));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -110,7 +119,8 @@ async fn head(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
         }
         // The end may have come in two pieces.
         let new = &head[before.saturating_sub(3)..];
-        let has_ended = new.windows(4).any(|end| end == b"\r\n\r\n") || new.windows(2).any(|end| end == b"\n\n");
+        let has_ended =
+            new.windows(4).any(|end| end == b"\r\n\r\n") || new.windows(2).any(|end| end == b"\n\n");
         if has_ended || head.len() == before || head.len() >= HEAD_BYTES {
             return Ok(head);
         }

@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_shared::endpoint::host_name;
 
-use super::{app::App, error::Problem};
+use super::{app::App, door::Peer, error::Problem};
 
 /// Requests a second in the long run, and at once.
 const RATE: f64 = 50.0;
@@ -84,7 +84,8 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
     let path = request.uri().path();
     match &app.config.token {
         Some(token) if !token.is_shown(request.headers()) => {
-            let is_open = path == HEALTH || (path == METRICS && app.config.open_metrics);
+            let agent = || app.config.pages.compat && is_of_this_host(request);
+            let is_open = path == HEALTH || (path == METRICS && (app.config.open_metrics || agent()));
             (!is_open).then(no_token)
         }
         Some(_) => None,
@@ -94,6 +95,12 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
             Problem::new(StatusCode::FORBIDDEN, "this is not the host that was asked for", next)
         }),
     }
+}
+
+/// Where xpu-timer's page is read on the ranks' own host: its readers can send no token, and never needed one there.
+fn is_of_this_host(request: &Request) -> bool {
+    let peer = request.extensions().get::<Peer>();
+    peer.is_some_and(|Peer(address)| address.is_loopback()) && is_meant(request.headers())
 }
 
 fn no_token() -> Problem {
@@ -135,6 +142,19 @@ mod tests {
         assert_eq!(passed, BURST as usize);
         let later = now + Duration::from_secs(1);
         assert_eq!((0..1000).filter(|_| pace.lets_through(later)).count(), RATE as usize);
+    }
+
+    #[test]
+    fn only_a_request_of_this_host_to_this_host_is_one_of_its_own() {
+        let own = |peer: Option<[u8; 4]>, host: &str| {
+            let mut request =
+                Request::builder().header(header::HOST, host).body(axum::body::Body::empty()).unwrap();
+            peer.map(|peer| request.extensions_mut().insert(Peer(peer.into())));
+            is_of_this_host(&request)
+        };
+        assert!(own(Some([127, 0, 0, 1]), "127.0.0.1:18889"));
+        assert!(!own(Some([10, 0, 0, 7]), "127.0.0.1") && !own(None, "127.0.0.1"));
+        assert!(!own(Some([127, 0, 0, 1]), "evil.example"), "of a web page in somebody's browser");
     }
 
     #[test]

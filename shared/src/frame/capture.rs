@@ -113,10 +113,7 @@ pub enum Tracing {
     #[default]
     NotAsked,
     /// So many are among the operations.
-    Recorded {
-        records: u64,
-        dropped: u64,
-    },
+    Recorded { records: u64, dropped: u64 },
     Refused {
         #[serde(deserialize_with = "crate::text::line")]
         why: String,

@@ -201,6 +201,14 @@ fn work_is_told_by_rank_and_for_the_job() {
 }
 
 #[test]
+fn a_loss_that_is_no_number_is_named_and_no_figure() {
+    let lost =
+        changed(|rank, _| rank.work.loss = Some([1.5, f64::NAN, f64::INFINITY, 2.5][rank.rank.0 as usize]));
+    assert_eq!((lost.loss, &lost.loss_not_finite[..]), (Some(2.0), &[Rank(1), Rank(2)][..]));
+    assert_eq!((lost.ranks[1].loss, lost.ranks[1].loss_not_finite), (None, true));
+}
+
+#[test]
 fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
     let exposed = |of: fn(u64) -> Option<u64>| {
         changed(|rank, second| rank.exposed_for = of(second).map(Nanoseconds)).ranks[0].exposed_pct
@@ -379,10 +387,18 @@ fn ranks_of_a_run_that_had_more_of_them_are_forgotten() {
 fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
     let (simulation, mut jobs) = (Simulation::new(7, 1, 2), Jobs::default());
     simulation.snapshots(4).iter().for_each(|frame| jobs.fold(frame));
-    let (job, pid) = (simulation.job.clone(), jobs.get(&simulation.job).unwrap().rank(Rank(1)).unwrap().pid());
-    let frame = |body| Frame { host: simulation.snapshots(4)[0].host.clone(), number: 0, now: Moment(9), lost: 0, body };
+    let (job, pid) =
+        (simulation.job.clone(), jobs.get(&simulation.job).unwrap().rank(Rank(1)).unwrap().pid());
+    let frame = |body| Frame {
+        host: simulation.snapshots(4)[0].host.clone(),
+        number: 0,
+        now: Moment(9),
+        lost: 0,
+        body,
+    };
     let life = |life| frame(Body::Event(Event::Life { job: job.clone(), rank: Rank(1), pid, life }));
-    let exit = crate::frame::RankExit { job: job.clone(), rank: Rank(1), pid, ..crate::frame::RankExit::example() };
+    let exit =
+        crate::frame::RankExit { job: job.clone(), rank: Rank(1), pid, ..crate::frame::RankExit::example() };
     jobs.fold(&life(Life::Died));
     jobs.fold(&frame(Body::Exit(exit)));
     assert!(jobs.get(&job).unwrap().rank(Rank(1)).unwrap().exit().is_some());
@@ -390,7 +406,11 @@ fn a_rank_that_was_taken_for_dead_and_speaks_again_has_not_ended() {
     simulation.digests(70).iter().for_each(|frame| jobs.fold(frame));
     let view = jobs.get(&job).unwrap().rank(Rank(1)).unwrap();
     assert!(view.exit().is_none() && view.is_alive());
-    assert!(crate::finding::examine(jobs.get(&job).unwrap(), Moment(9)).iter().all(|it| it.kind != crate::finding::Kind::Exited));
+    assert!(
+        crate::finding::examine(jobs.get(&job).unwrap(), Moment(9))
+            .iter()
+            .all(|it| it.kind != crate::finding::Kind::Exited)
+    );
 }
 
 /// One host's clock is five minutes behind.

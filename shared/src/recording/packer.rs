@@ -38,7 +38,12 @@ struct Open {
 
 impl Default for Packer {
     fn default() -> Self {
-        Self { overview: Open::new(Kind::Overview), detail: Open::new(Kind::Detail), latest: Moment(0), set_back: Duration::ZERO }
+        Self {
+            overview: Open::new(Kind::Overview),
+            detail: Open::new(Kind::Detail),
+            latest: Moment(0),
+            set_back: Duration::ZERO,
+        }
     }
 }
 

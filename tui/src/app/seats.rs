@@ -59,7 +59,11 @@ impl Seats {
         }
         all.extend((next < world_size).then_some(Of::Hole(next..world_size)));
         let largest = |seen: bool| {
-            all.iter().filter(|of| matches!(of, Of::Host(..)) == seen).map(Of::len).max().filter(|&len| len > 0)
+            all.iter()
+                .filter(|of| matches!(of, Of::Host(..)) == seen)
+                .map(Of::len)
+                .max()
+                .filter(|&len| len > 0)
         };
         let size = largest(true).or_else(|| largest(false)).unwrap_or(1);
         let mut at = 0;

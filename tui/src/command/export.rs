@@ -23,7 +23,7 @@ use xpu_shared::{
     status::ExitCode as Code,
 };
 
-use super::report::read;
+use super::{record::fresh, report::read};
 use crate::args::{ExportArgs, UsageError};
 use sheet::{SHEETS, Sheet, Source};
 use timeline::Timeline;
@@ -84,7 +84,11 @@ fn write_to(
     write: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(failed)?);
-    write(&mut out).with_context(failed)?;
-    out.flush().with_context(failed)
+    let mut out = BufWriter::new(fresh(path)?);
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    if written.is_err() {
+        // A piece of it would only be in the way of the next try.
+        let _ = fs::remove_file(path);
+    }
+    written.with_context(failed)
 }
