@@ -78,6 +78,41 @@ fn frames() -> Vec<Frame> {
     all
 }
 
+/// What clients in other languages are tried on. UPDATE_EXPECT=1 writes it anew.
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/frames.bin");
+
+#[test]
+fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_kind() {
+    let info = crate::frame::RankInfo {
+        job: "j".into(),
+        rank: Rank(1),
+        world_size: 300,
+        local_rank: None,
+        pid: Pid(70_000),
+        started: Moment(u64::MAX),
+        program: "train.py \u{e9}".to_owned(),
+        version: crate::VERSION.to_owned(),
+        ledger: Some(7),
+    };
+    let hello = Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body: Body::Hello(info) };
+    let all: Vec<_> = [hello].into_iter().chain(frames()).chain(wordy()).collect();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(FIXTURE, all.iter().flat_map(encode).collect::<Vec<_>>()).unwrap();
+    }
+    let (bytes, mut kinds) = (std::fs::read(FIXTURE).unwrap(), std::collections::BTreeSet::new());
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..HEADER].try_into().unwrap()) as usize;
+        let (one, after) = rest.split_at(HEADER + length);
+        let frame = decode(one).unwrap();
+        assert_eq!(encode(&frame), one);
+        kinds.insert(frame.body.kind());
+        rest = after;
+    }
+    assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
+    assert_eq!(kinds.len(), 16, "of every kind there is one");
+}
+
 #[test]
 fn every_kind_of_frame_comes_back_as_it_was() {
     for frame in frames() {
