@@ -55,7 +55,6 @@ pub struct Collector {
     captures: Captures,
     devices: Devices,
     complaints: Complaints,
-    memory: Memory,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
 }
@@ -80,7 +79,6 @@ impl Collector {
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
             complaints: Complaints::default(),
-            memory: Memory::default(),
             busy: now,
         })
     }
@@ -92,7 +90,7 @@ impl Collector {
 
     /// Serves until told to stop, or idle for as long as the configuration allows.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
-        let (mut digest_at, mut check_at) = (Moment::now(), Moment::now());
+        let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
         while !stop.load(Relaxed) {
             self.wait(digest_at.min(check_at).since(Moment::now()))?;
             let now = Moment::now();
@@ -105,7 +103,7 @@ impl Collector {
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
                 self.tell_exits(now);
-                self.memory.tend(now);
+                memory.tend(now);
                 for target in self.roster.standing(now) {
                     self.stacks.want(target, None);
                 }

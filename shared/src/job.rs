@@ -312,4 +312,7 @@ fn median_of(values: &mut [f64]) -> Option<f64> {
 }
 
 #[cfg(test)]
+#[path = "job/again_tests.rs"]
+mod again_tests;
+#[cfg(test)]
 mod tests;

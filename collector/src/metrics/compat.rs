@@ -351,38 +351,5 @@ fn tell_memory(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_operation_has_a_level_of_its_own() {
-        let mut durations = Histogram::new();
-        durations.record_n(Nanoseconds(100), 3);
-        durations.record_n(Nanoseconds(1000), 1);
-        let cells = by_level(&durations, 8.0, |took| took.0 > 500);
-        let told: Vec<_> = cells.iter().map(|(slow, cell)| (*slow, cell.launched, cell.work)).collect();
-        assert_eq!(told, [(false, 3, 24.0), (true, 1, 8.0)]);
-    }
-
-    #[test]
-    fn rates_are_in_their_units_and_levels_as_theirs() {
-        // 16 MiB over 8 ranks in 370 us.
-        let mut durations = Histogram::new();
-        durations.record(Nanoseconds(370_000));
-        let total = CollectiveTotals {
-            communicator: CommunicatorId(1),
-            operation: Operation::AllReduce,
-            datatype: DataType::Float16,
-            bytes: 1 << 20,
-            count: 1,
-            timed: 1,
-            timed_for: Nanoseconds(370_000),
-            durations,
-        };
-        let (kind, cell) = moved(&total, 8, true).pop_first().unwrap();
-        let rate = gigabits(cell.work, cell.durations.sum());
-        assert!((rate - 1.75 * 8.0 * 1_048_576.0 / 370_000.0).abs() < 0.5, "{rate}");
-        assert_eq!((kind.level, kind.small), (2, false));
-        assert_eq!([0.0, 0.99, 1.0, 19.5, 300.0].map(|part| level(part, 20.0)), [1, 1, 2, 20, 20]);
-    }
-}
+#[path = "compat_tests.rs"]
+mod tests;
