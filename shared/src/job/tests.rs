@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     frame::{Advance, Body, Event, Life},
-    id::{Pid, Step},
+    id::Step,
     simulation::Simulation,
     status::{ExitCode, RankState, Status},
 };
