@@ -1,7 +1,7 @@
 //! The V2 encoding of an HDR histogram: a header, then the count of each bucket as a number of variable length, runs of empty
 //! ones as one negative number.
 
-use super::{Bucket, LONGEST, index};
+use super::{Bucket, HALF, LONGEST, index};
 
 /// Significant digits, as the header states them.
 const DIGITS: u32 = 2;
@@ -53,7 +53,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>, BadHistogram> {
     if stated != (Some(COOKIE), Some(payload.len()), Some(0), Some(DIGITS), Some(1)) {
         return Err(BadHistogram);
     }
-    let end = u64::from(index(highest)) + 1;
+    // There are buckets up to the next power of two.
+    let end = u64::from((index(highest) >> HALF).max(1) + 1) << HALF;
     let mut buckets = Vec::new();
     let mut next = 0_u64;
     while !payload.is_empty() {

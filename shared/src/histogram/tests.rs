@@ -101,7 +101,7 @@ proptest! {
         prop_assert_eq!(ours.max().map_or(0, |max| max.0), theirs.max());
         let recorded = theirs.iter_recorded().map(|one| (Nanoseconds(one.value_iterated_to()), one.count_at_value()));
         prop_assert!(ours.recorded().eq(recorded));
-        let sum = theirs.mean() * theirs.len() as f64;
+        let sum = (theirs.mean() * theirs.len() as f64).min(u64::MAX as f64);
         prop_assert!((ours.sum().0 as f64 - sum).abs() <= sum * 1e-9 + 1.0);
         let mut bytes = Vec::new();
         V2Serializer::new().serialize(&theirs, &mut bytes).unwrap();
