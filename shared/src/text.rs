@@ -45,6 +45,10 @@ pub(crate) fn letter<'de, D: Deserializer<'de>>(from: D) -> Result<char, D::Erro
     Ok(Some(char::deserialize(from)?).filter(|&letter| !is_steering(letter)).unwrap_or(' '))
 }
 
+pub(crate) fn maybe_letter<'de, D: Deserializer<'de>>(from: D) -> Result<Option<char>, D::Error> {
+    Ok(Option::<char>::deserialize(from)?.map(|letter| if is_steering(letter) { ' ' } else { letter }))
+}
+
 /// A text that is read as one line.
 #[derive(Deserialize)]
 pub(crate) struct Line(#[serde(deserialize_with = "line")] pub String);

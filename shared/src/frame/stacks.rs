@@ -18,6 +18,7 @@ pub struct RankStacks {
     pub read_at: Moment,
     /// What the kernel says of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or `None` if
     /// it is gone or cannot be seen.
+    #[serde(deserialize_with = "crate::text::maybe_letter")]
     pub state: Option<char>,
     pub reading: Reading,
     /// The longest that a thread was held for its native frames; `None` if these were not read.
