@@ -9,7 +9,10 @@ use std::{
     process::Command,
 };
 
-use xpu_tests::built;
+use xpu_tests::{
+    built,
+    skip::{Beyond, skipped_beyond_ci},
+};
 
 /// Subcommands that are used there.
 const SUBCOMMANDS: [&str; 3] = ["run", "doctor", "keygen"];
@@ -81,7 +84,7 @@ fn systemd_takes_the_unit() {
                 wrong.lines().filter(|line| line.contains("xpu-collector.service")).collect();
             assert!(about_it.is_empty(), "{wrong}");
         }
-        Err(error) => println!("SKIPPED: systemd-analyze cannot be run here: {error}"),
+        Err(error) => skipped_beyond_ci(Beyond::Systemd, &format!("systemd-analyze cannot be run: {error}")),
     }
 }
 

@@ -16,6 +16,7 @@ use xpu_tests::{
     listener::Listener,
     place::Place,
     program::{Outcome, Program, run, until},
+    skip::{Beyond, skipped_beyond_ci},
 };
 
 /// Trains a step, and goes on when it is told to.
@@ -345,9 +346,7 @@ impl Drop for MemoryGroup {
 #[test]
 fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
     let Some(group) = MemoryGroup::new(192 << 20) else {
-        println!(
-            "SKIPPED: no memory control group can be made here (needs root and a writable /sys/fs/cgroup)"
-        );
+        skipped_beyond_ci(Beyond::MemoryGroups, "root and a writable /sys/fs/cgroup are needed");
         return;
     };
     // It joins the group before it trains, as a job of a scheduler does.

@@ -18,6 +18,7 @@ use xpu_tests::{
     place::Place,
     port::free_base,
     program::{Program, run, until},
+    skip::{Beyond, skipped, skipped_beyond_ci},
 };
 
 const TRAINS: &str = "
@@ -116,7 +117,7 @@ fn has(program: &str) -> bool {
 fn lacks(programs: &[&str], package: &str) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| !has(program)).collect();
     if !missing.is_empty() {
-        println!("SKIPPED: no {missing:?} here (apt-get install {package})");
+        skipped(&format!("no {missing:?} here (apt-get install {package})"));
     }
     !missing.is_empty()
 }
@@ -167,7 +168,7 @@ impl Sshd {
             this.daemon.said().contains("fatal").then_some(false)
         });
         if !through {
-            println!("SKIPPED: sshd does not run here: {}", this.daemon.said());
+            skipped(&format!("sshd does not run here: {}", this.daemon.said()));
         }
         through.then_some(this)
     }
@@ -286,7 +287,7 @@ impl Slurm {
             return None;
         }
         if !run(Command::new("id").arg("-u")).stdout.trim().eq("0") {
-            println!("SKIPPED: Slurm's node daemon wants to be root");
+            skipped("Slurm's node daemon wants to be root");
             return None;
         }
         let dir = tempfile::Builder::new().prefix("xpu-top-slurm-").tempdir().unwrap();
@@ -340,7 +341,7 @@ impl Slurm {
                 .iter()
                 .map(|name| fs::read_to_string(this.at(name)).unwrap_or_default())
                 .collect();
-            println!("SKIPPED: Slurm does not run here: {logs:?}");
+            skipped(&format!("Slurm does not run here: {logs:?}"));
         }
         up.then_some(this)
     }
@@ -455,7 +456,7 @@ fn all_addresses_of_a_services_name_are_watched() {
     looked.args(["--mount", "sh", "-c", &line]);
     let first = run(&mut looked);
     if first.stderr.contains("unshare") || first.stderr.contains("mount") {
-        println!("SKIPPED: no mount namespace can be made here: {}", first.stderr);
+        skipped_beyond_ci(Beyond::MountNamespaces, &first.stderr);
         return;
     }
     let status = until("the rank behind the name", || {

@@ -13,13 +13,14 @@ use xpu_tests::{
     place::Place,
     port::free_base,
     program::{Outcome, run},
+    skip::skipped,
 };
 
 /// `None` if this compiler has no runtime of this name, which is said.
 fn compiled(place: &Place, flags: &[&str], library: &str) -> Option<PathBuf> {
     let asked = run(Command::new("cc").arg(format!("-print-file-name={library}")));
     if !Path::new(asked.stdout.trim()).is_absolute() {
-        println!("SKIPPED: this compiler has no {library}");
+        skipped(&format!("this compiler has no {library}"));
         return None;
     }
     let program = place.path("plain_gemm_asan");

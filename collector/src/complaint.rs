@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::unit::Moment;
+use xpu_shared::{text, unit::Moment};
 
 /// At most one line of each kind in this time.
 const QUIET: Duration = Duration::from_secs(10);
@@ -23,7 +23,9 @@ struct Kind {
 impl Complaints {
     pub(crate) fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
         if let Some(new) = self.count(about, now) {
-            tracing::warn!("{about}: {detail} ({new} new, {} in all)", self.total(about));
+            // What others say is one line, whatever is in it.
+            let detail = detail.to_string();
+            tracing::warn!("{about}: {} ({new} new, {} in all)", text::clean(&detail), self.total(about));
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Exits {
     reading: Vec<(Errand, Departure)>,
     calls: VecDeque<Plugin>,
     running: Vec<(Errand, Plugin)>,
+    /// Killed, and not gone yet: they count among those at the same time.
+    dying: Vec<Errand>,
 }
 
 impl Exits {
@@ -67,6 +69,7 @@ impl Exits {
             reading: Vec::new(),
             calls: VecDeque::new(),
             running: Vec::new(),
+            dying: Vec::new(),
         }
     }
 
@@ -84,6 +87,7 @@ impl Exits {
     /// Takes what is done, starts what waits. Gives the reports that are whole. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<RankExit> {
         let mut whole = Vec::new();
+        self.dying.retain_mut(|errand| !errand.is_gone());
         for (mut errand, mut departure) in std::mem::take(&mut self.reading) {
             let Some(outcome) = errand.turn(now) else {
                 self.reading.push((errand, departure));
@@ -93,8 +97,9 @@ impl Exits {
                 signal.frames = crash::frames(&outcome.said);
             }
             whole.push(departure);
+            self.dying.extend((!errand.is_gone()).then_some(errand));
         }
-        while self.reading.len() < AT_ONCE
+        while self.reading.len() + self.dying.len() < AT_ONCE
             && let Some(mut departure) = self.waiting.pop_front()
         {
             match departure
@@ -117,11 +122,14 @@ impl Exits {
     fn run_plugins(&mut self, now: Instant) {
         for (mut errand, plugin) in std::mem::take(&mut self.running) {
             match errand.turn(now) {
-                Some(outcome) => plugin.log(&outcome),
+                Some(outcome) => {
+                    plugin.log(&outcome);
+                    self.dying.extend((!errand.is_gone()).then_some(errand));
+                }
                 None => self.running.push((errand, plugin)),
             }
         }
-        while self.running.len() < AT_ONCE
+        while self.running.len() + self.dying.len() < AT_ONCE
             && let Some(plugin) = self.calls.pop_front()
         {
             match plugin.start(now) {

@@ -38,6 +38,9 @@ const FIRST: Duration = Duration::from_secs(2);
 /// Frames taken between two looks at who is waiting.
 const TURN: usize = 1024;
 
+/// How often it is worked out which topics are to be heard: of ten thousand ranks that takes milliseconds.
+const TIDY: Duration = Duration::from_millis(250);
+
 /// Wait before sockets are opened again after libzmq refused.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -155,7 +158,7 @@ impl Follow {
         let control = socket::control_client(context, None)?;
         control.set_identity(&[&name[..], &session.to_be_bytes()].concat())?;
         control.connect(control_at)?;
-        let mut asked: Option<Instant> = None;
+        let (mut asked, mut tidied): (Option<Instant>, Option<Instant>) = (None, None);
         while self.lock().is_wanted() {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
                 asked = Some(Instant::now());
@@ -163,19 +166,18 @@ impl Follow {
                 let _ = control.send(request(Request::Snapshot), DONTWAIT);
             }
             let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
-            match zmq::poll(&mut items, 500) {
+            match zmq::poll(&mut items, TIDY.as_millis() as i64) {
                 Ok(_) | Err(zmq::Error::EINTR) => {}
                 Err(error) => return Err(error),
             }
-            let heard = [receive(&control)?, receive(&data)?].concat();
-            let now = Moment::now();
-            let mut state = self.lock();
-            for (topic, frame) in &heard {
-                state.known.take(topic, frame, now);
-            }
-            let wishes = state.known.wishes(Instant::now(), now);
-            drop(state);
+            self.receive(&control)?;
+            self.receive(&data)?;
             self.news.notify_all();
+            if tidied.is_some_and(|tidied| tidied.elapsed() < TIDY) {
+                continue;
+            }
+            tidied = Some(Instant::now());
+            let wishes = self.lock().known.wishes(Instant::now(), Moment::now());
             for topic in wishes.subscribe {
                 data.set_subscribe(topic.as_bytes())?;
             }
@@ -185,23 +187,22 @@ impl Follow {
         }
         Ok(())
     }
-}
 
-/// What waits at a socket: topic, empty for an answer, and frame.
-fn receive(socket: &Socket) -> zmq::Result<Vec<(Vec<u8>, Frame)>> {
-    let mut heard = Vec::new();
-    for _ in 0..TURN {
-        let mut parts = match socket.recv_multipart(DONTWAIT) {
-            Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
-            parts => parts?,
-        };
-        let payload = parts.pop().unwrap_or_default();
-        // One that does not decode is missing in the count of its stream.
-        if let Ok(frame) = codec::decode(&payload) {
-            heard.push((parts.pop().unwrap_or_default(), frame));
+    /// Takes what waits at a socket, one after the other: what is read and not taken yet is many times as large.
+    fn receive(&self, socket: &Socket) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let mut parts = match socket.recv_multipart(DONTWAIT) {
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+                parts => parts?,
+            };
+            let payload = parts.pop().unwrap_or_default();
+            // An answer has no topic. One that does not decode is missing in the count of its stream.
+            if let Ok(frame) = codec::decode(&payload) {
+                self.lock().known.take(&parts.pop().unwrap_or_default(), &frame, Moment::now());
+            }
         }
+        Ok(())
     }
-    Ok(heard)
 }
 
 /// A request as it goes over the control socket.

@@ -4,7 +4,7 @@
 //! viewer hears. The loop knows neither, so nothing that is done over HTTP can hold it up.
 //!
 //! It listens to this host alone unless there is a key, and then wants a token. Everything a stranger can send is bounded:
-//! connections ([`door`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
+//! connections ([`door`], [`room`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
 
 mod api;
 mod app;
@@ -17,6 +17,7 @@ mod gate;
 mod hosting;
 mod page;
 mod push;
+mod room;
 mod routes;
 mod token;
 

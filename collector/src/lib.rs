@@ -22,6 +22,7 @@ mod follow;
 mod http;
 mod listen;
 mod lock;
+mod memory;
 mod metrics;
 mod relay;
 mod roster;
@@ -38,6 +39,7 @@ pub use http::{
 };
 pub use listen::{Config, OpenError, choose_address};
 pub use lock::{Lock, LockError};
+pub use memory::prepare as prepare_memory;
 pub use metrics::Pages;
 pub use relay::{Relay, RelayConfig};
 pub use serve::Collector;

@@ -12,7 +12,9 @@ use std::{
 
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
-use xpu_collector::{Collector, HttpConfig, Relay, Server, Upstream, read_crash, read_stacks, serve};
+use xpu_collector::{
+    Collector, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash, read_stacks, serve,
+};
 use xpu_shared::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
@@ -24,6 +26,7 @@ extern "C" fn stop(_signal: libc::c_int) {
 }
 
 fn main() -> ExitCode {
+    prepare_memory();
     let args = Args::parse();
     if let Some(pid) = args.read_stacks {
         let read = read_stacks(Pid(pid), args.native, &mut std::io::stdout());

@@ -19,7 +19,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use xpu_shared::{finding, peak::Peaks, unit::Moment};
 
-pub(crate) use compat::Pod;
+pub(crate) use compat::{Dump, Pod};
 pub(crate) use ladder::Spread;
 pub(crate) use otlp::request;
 pub(crate) use own::Own;
@@ -85,7 +85,7 @@ impl Survey {
                 rank::tell(&mut survey, job, rank, view, (tally, &findings), now);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
-                    compat::tell(&mut survey, pod, job, (rank, view), (levels, &findings), now);
+                    compat::tell(&mut survey, pod, job, (rank, view), (levels, &findings), own.dump(), now);
                 }
                 if let Some(shapes) = tally.and_then(Tally::shapes) {
                     shapes::tell(&mut survey, job, rank, view.host().as_str(), shapes, now);

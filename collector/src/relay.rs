@@ -36,6 +36,7 @@ use crate::{
     envelope::Envelope,
     follow::Upstream,
     listen::{Front, OpenError},
+    memory::Memory,
 };
 
 /// How often answers are taken from the hosts; what they publish is passed on as it comes.
@@ -110,7 +111,7 @@ impl Relay {
 
     /// Serves until told to stop.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
-        let mut swept = Instant::now();
+        let (mut swept, mut memory) = (Instant::now(), Memory::default());
         while !stop.load(Relaxed) {
             self.wait(SWEEP.saturating_sub(swept.elapsed()))?;
             let asked = self.take_requests(Moment::now())?;
@@ -119,6 +120,7 @@ impl Relay {
             if asked || swept.elapsed() >= SWEEP {
                 swept = Instant::now();
                 self.sweep(swept);
+                memory.tend(Moment::now());
             }
         }
         Ok(())

@@ -24,6 +24,7 @@ use crate::{
     exits::Exits,
     follow::Upstream,
     listen::{Config, Front, OpenError, Sockets},
+    memory::Memory,
     roster::{Effect, Identity, Roster},
     stacks::{Answer, Stacks},
     subscription::Subscriptions,
@@ -89,7 +90,7 @@ impl Collector {
 
     /// Serves until told to stop, or idle for as long as the configuration allows.
     pub fn serve(&mut self, stop: &AtomicBool) -> zmq::Result<()> {
-        let (mut digest_at, mut check_at) = (Moment::now(), Moment::now());
+        let (mut digest_at, mut check_at, mut memory) = (Moment::now(), Moment::now(), Memory::default());
         while !stop.load(Relaxed) {
             self.wait(digest_at.min(check_at).since(Moment::now()))?;
             let now = Moment::now();
@@ -102,6 +103,7 @@ impl Collector {
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
                 self.tell_exits(now);
+                memory.tend(now);
                 for target in self.roster.standing(now) {
                     self.stacks.want(target, None);
                 }

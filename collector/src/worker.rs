@@ -229,6 +229,10 @@ impl Worker {
         if matches!(life, Life::Alive | Life::Ended) {
             self.hear(now);
         }
+        if life == Life::Alive {
+            // It may have been taken for dead while nothing came from it.
+            (self.departed, self.exit) = (false, None);
+        }
         (self.life != life).then(|| {
             self.life = life;
             self.unsaid = true;

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod lab;
+#[path = "../../tests/lab/skip.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the other tests' own; what is skipped here could be had in CI")]
+mod skip;
 
 use std::{
     fs,
@@ -153,7 +156,7 @@ fn routes_without_end_harm_nothing() {
 fn is_root() -> bool {
     let root = user_id() == 0;
     if !root {
-        eprintln!("SKIPPED: only root can act as another user; nothing was tested here");
+        skip::skipped("only root can act as another user");
     }
     root
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     frame::{Body, Frame},
     id::HostName,
+    text::Line,
     unit::Moment,
 };
 
@@ -123,7 +124,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         16 => body(kind, rest, Body::Command),
         32 => body(kind, rest, Body::Request),
         33 => body(kind, rest, Body::Snapshot),
-        34 => body(kind, rest, Body::Refusal),
+        34 => body(kind, rest, |text: Line| Body::Refusal(text.0)),
         35 => body(kind, rest, Body::Stacks),
         36 => body(kind, rest, Body::Relay),
         64 => body(kind, rest, Body::Digest),

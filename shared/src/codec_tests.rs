@@ -80,10 +80,154 @@ fn frames() -> Vec<Frame> {
     all
 }
 
+/// What clients in other languages are tried on. UPDATE_EXPECT=1 writes it anew.
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/frames.bin");
+
+#[test]
+fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_kind() {
+    let info = crate::frame::RankInfo {
+        job: "j".into(),
+        rank: Rank(1),
+        world_size: 300,
+        local_rank: None,
+        pid: Pid(70_000),
+        started: Moment(u64::MAX),
+        program: "train.py \u{e9}".to_owned(),
+        version: crate::VERSION.to_owned(),
+        ledger: Some(7),
+    };
+    let hello = Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body: Body::Hello(info) };
+    let all: Vec<_> = [hello].into_iter().chain(frames()).chain(wordy()).collect();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(FIXTURE, all.iter().flat_map(encode).collect::<Vec<_>>()).unwrap();
+    }
+    let (bytes, mut kinds) = (std::fs::read(FIXTURE).unwrap(), std::collections::BTreeSet::new());
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..HEADER].try_into().unwrap()) as usize;
+        let (one, after) = rest.split_at(HEADER + length);
+        let frame = decode(one).unwrap();
+        assert_eq!(encode(&frame), one);
+        kinds.insert(frame.body.kind());
+        rest = after;
+    }
+    assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
+    assert_eq!(kinds.len(), 16, "of every kind there is one");
+}
+
 #[test]
 fn every_kind_of_frame_comes_back_as_it_was() {
     for frame in frames() {
         assert_eq!(decode(&encode(&frame)), Ok(frame));
+    }
+}
+
+/// With a text in each field that the others leave empty.
+fn wordy() -> Vec<Frame> {
+    use crate::frame::{
+        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
+        RankDetail, RankExit, TaskState, Tracing,
+    };
+    let text = || "text".to_owned();
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    let summary = Summary {
+        kernels: vec![KernelTotals {
+            pattern: text(),
+            count: 1,
+            timed: 0,
+            timed_for: Nanoseconds(0),
+            durations: Histogram::new(),
+        }],
+        communicators: vec![CommunicatorState {
+            id: crate::id::CommunicatorId(1),
+            parent: None,
+            name: text(),
+            rank: 0,
+            size: 2,
+            entered: 0,
+            enqueued: 0,
+            completed: 0,
+            last_operation: None,
+            last_bytes: 0,
+        }],
+        device: text(),
+        hook: HookHealth { blind: vec![text()], ..HookHealth::default() },
+        ..Summary::default()
+    };
+    let mut digests = Simulation::new(7, 1, 1).digests(5).remove(0);
+    if let Body::Digest(digest) = &mut digests.body {
+        digest.ranks[0].blind = vec![text()];
+    }
+    let mut part = crate::capture::example::part(1, 0);
+    part.labels = vec![
+        CapturedLabel::Kernel(text()),
+        CapturedLabel::Activity(text()),
+        CapturedLabel::Function { kind: FunctionKind::Named, name: text() },
+    ];
+    if let Some(account) = &mut part.account {
+        account.activity = Tracing::Refused { why: text() };
+    }
+    let mut sheet = crate::capture::example::sheet(&[0, 1]);
+    sheet.standstill = Some(text());
+    sheet.missing = vec![MissingRank { rank: Rank(1), why: text() }];
+    let mut stacks = crate::stack::example::rank(1, &["main", "train"]);
+    stacks.why = vec![text()];
+    for thread in &mut stacks.threads {
+        thread.name = text();
+        thread.task = Some(TaskState { letter: 'S', waits_in: Some(text()), call: None });
+    }
+    let killed = RankExit {
+        ending: Ending::OutOfMemory { certain: true, told_by: text() },
+        asked: Some(Asked { by: Pid(1), name: text(), at: Moment(1) }),
+        ..RankExit::example()
+    };
+    let mut all = vec![digests];
+    all.extend(
+        [
+            Body::Detail(RankDetail { job: "j".into(), rank: Rank(1), summary }),
+            Body::CapturePart(part),
+            Body::CaptureSheet(sheet),
+            Body::Stacks(stacks),
+            Body::Exit(killed),
+        ]
+        .map(frame),
+    );
+    all
+}
+
+/// Each letter of each text in turn becomes one that steers a terminal, or a reader's eye: it does not come through.
+#[test]
+fn what_steers_a_terminal_enters_by_no_field() {
+    let mut tried = 0;
+    for frame in frames().into_iter().skip(1).chain(wordy()) {
+        let bytes = encode(&frame);
+        let letters = (HEADER..bytes.len()).filter(|&at| bytes[at].is_ascii_graphic());
+        for at in letters {
+            let mut hostile = bytes.clone();
+            hostile[at] = 0x1b;
+            let Ok(decoded) = decode(&hostile) else { continue };
+            tried += 1;
+            let said = format!("{decoded:?}");
+            assert!(!said.contains("\\u{1b}"), "byte {at}: {said}");
+        }
+    }
+    assert!(tried > 400, "{tried}");
+}
+
+#[test]
+fn more_ranks_than_any_job_has_are_not_believed() {
+    let life =
+        |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
+    let decoded =
+        |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
+    assert!(decoded(Body::Event(life(Rank::WORLD - 1))).is_ok());
+    assert_eq!(decoded(Body::Event(life(Rank::WORLD))), Err(DecodeError::Payload { kind: 66 }));
+    for (world, is_believed) in [(Rank::WORLD, true), (u32::MAX, false)] {
+        let Body::Digest(mut digest) = Simulation::new(7, 1, 1).digests(5).remove(0).body else {
+            panic!("no digest")
+        };
+        digest.ranks[0].world_size = world;
+        assert_eq!(decoded(Body::Digest(digest)).is_ok(), is_believed, "{world}");
     }
 }
 

@@ -49,6 +49,7 @@ impl Default for BasePort {
 /// A collector as it was named in the hosts file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
+    #[serde(deserialize_with = "crate::text::line")]
     pub host: String,
     pub base: BasePort,
     /// It is reached through the user's own ssh.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 macro_rules! number_id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -24,7 +24,7 @@ macro_rules! text_id {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(pub String);
+        pub struct $name(#[serde(deserialize_with = "crate::text::line")] pub String);
 
         impl $name {
             pub fn as_str(&self) -> &str {
@@ -52,9 +52,34 @@ macro_rules! text_id {
     };
 }
 
-number_id! {
-    /// Position of a process in its job, 0 to world size - 1, the same on every host.
-    Rank(u32)
+/// Position of a process in its job, 0 to world size - 1, the same on every host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Rank(pub u32);
+
+impl Rank {
+    /// Most ranks of a job. Places are kept for those that were not seen yet, so a world of thousands of millions, which is only
+    /// claimed, is not believed.
+    pub const WORLD: u32 = 1 << 20;
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rank {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let rank = u32::deserialize(from)?;
+        if rank < Self::WORLD { Ok(Self(rank)) } else { Err(D::Error::custom("no job has that many ranks")) }
+    }
+}
+
+/// For fields of frames: how many ranks a job has.
+pub(crate) fn world_size<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let ranks = u32::deserialize(from)?;
+    if ranks <= Rank::WORLD { Ok(ranks) } else { Err(D::Error::custom("no job has that many ranks")) }
 }
 number_id! {
     /// Operating-system process id, meaningful on its host only.

@@ -12,7 +12,7 @@ mod rhythm;
 mod stacks;
 mod transfers;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 pub use breakdown::Breakdown;
 pub use jobs::{Collector, Jobs, Stream};
@@ -45,6 +45,10 @@ pub struct Job {
     stacks: Stacks,
     /// How ranks ended that did not end well: may come before they are introduced.
     exits: BTreeMap<Rank, RankExit>,
+    /// How far the clock of each host is behind that of the host whose clock is furthest.
+    behind: BTreeMap<HostName, Duration>,
+    /// Whether ranks may not agree on how many there are.
+    mixed: bool,
     revision: u64,
 }
 
@@ -58,12 +62,16 @@ impl Job {
             turned_away: BTreeMap::new(),
             stacks: Stacks::default(),
             exits: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            mixed: false,
             revision: 0,
         }
     }
 
     fn introduce(&mut self, host: &HostName, info: &RankInfo) {
         self.revision += 1;
+        let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
+        self.mixed |= differs;
         let view =
             self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
         view.introduce(host, info, self.revision);
@@ -78,7 +86,39 @@ impl Job {
             .entry(digest.rank)
             .or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
         view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
+        if view.is_alive() {
+            // What was said of its end was said too early.
+            self.exits.remove(&digest.rank);
+        }
         view.take_exit(self.exits.get(&digest.rank));
+    }
+
+    /// Forgets who ended in a run of more ranks than there are now: those that live say how many there are.
+    fn forget_former(&mut self) {
+        if !self.mixed {
+            return;
+        }
+        let Some(world) = self.views().filter(|view| view.is_alive()).map(RankView::world_size).max() else {
+            return;
+        };
+        let before = self.ranks.len();
+        self.ranks.retain(|rank, view| rank.0 < world || view.is_alive());
+        self.exits.retain(|rank, _| self.ranks.contains_key(rank));
+        let mixed = self.views().any(|view| view.world_size() != world);
+        self.mixed = mixed;
+        self.revision += u64::from(self.ranks.len() != before);
+    }
+
+    fn hear_clock(&mut self, host: &HostName, behind: Duration) {
+        match self.behind.get_mut(host) {
+            Some(known) => *known = behind,
+            None => drop(self.behind.insert(host.clone(), behind)),
+        }
+    }
+
+    /// What a host's clock said, by the clock of the host whose clock is furthest: those of two hosts may differ by minutes.
+    pub fn common(&self, host: &HostName, moment: Moment) -> Moment {
+        moment.after(self.behind.get(host).copied().unwrap_or_default())
     }
 
     fn take_exit(&mut self, exit: &RankExit) {
@@ -271,5 +311,8 @@ fn median_of(values: &mut [f64]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
+#[cfg(test)]
+#[path = "job/again_tests.rs"]
+mod again_tests;
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,7 @@ pub mod sampling;
 pub mod simulation;
 pub mod stack;
 pub mod status;
+pub mod text;
 pub mod unit;
 pub mod zmtp;
 

@@ -9,6 +9,7 @@ pub enum Link {
     Up,
     /// It does not answer. `why` says what was tried and what to do.
     Down {
+        #[serde(deserialize_with = "crate::text::line")]
         why: String,
     },
 }

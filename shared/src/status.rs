@@ -40,6 +40,9 @@ pub struct Status {
     pub samples_per_s: Option<f64>,
     /// Mean of the last losses the ranks told of.
     pub loss: Option<f64>,
+    /// Ranks whose last loss is infinite, or no number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loss_not_finite: Vec<Rank>,
     /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
     pub ranks: Vec<RankStatus>,
@@ -134,6 +137,9 @@ pub struct RankStatus {
     pub tokens_per_s: Option<f64>,
     pub samples_per_s: Option<f64>,
     pub loss: Option<f64>,
+    /// Its last loss is infinite, or no number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loss_not_finite: bool,
     /// Share of the last half minute in which the products could have been done at the GPU's peak.
     pub mfu: Option<f64>,
     pub gemm_tflops: Option<Tflops>,
@@ -259,6 +265,8 @@ impl Status {
         let all_ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
         let living = || ranks.iter().filter(|rank| all_ended || rank.state != RankState::Exited);
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
+        let lost_losses =
+            job.ranks().filter(|(_, view)| view.has_lost_its_loss()).map(|(rank, _)| rank).collect();
         Self {
             job: job.name().clone(),
             world_size: job.world_size(),
@@ -275,6 +283,7 @@ impl Status {
             tokens_per_s: sum(living().filter_map(|rank| rank.tokens_per_s)),
             samples_per_s: sum(living().filter_map(|rank| rank.samples_per_s)),
             loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
+            loss_not_finite: lost_losses,
             mfu: mean(living().filter_map(|rank| rank.mfu)),
             findings,
             stacks: StackStatus::of(job),
@@ -373,6 +382,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         tokens_per_s: view.tokens_per_second(),
         samples_per_s: view.samples_per_second(),
         loss: view.loss(),
+        loss_not_finite: view.has_lost_its_loss(),
         mfu: view.utilisation(),
         gemm_tflops: view.gemm_rate(),
         gemm_peak_pct: share_of_peak(view, device.as_ref()).map(|share| share * 100.0),

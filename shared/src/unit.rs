@@ -61,9 +61,13 @@ impl From<Duration> for Nanoseconds {
 pub struct Tflops(pub f64);
 
 impl Tflops {
-    /// `None` when no time was measured: an unknown rate is not a rate of zero.
+    /// No GPU does more; a product whose sizes are made up does.
+    const MOST: f64 = 1e6;
+
+    /// `None` when no time was measured, or what was cannot be: an unknown rate is not a rate of zero.
     pub fn from_work(flops: f64, time: Nanoseconds) -> Option<Self> {
-        (time.0 > 0).then(|| Self(flops / time.seconds() / 1e12))
+        let rate = flops / time.seconds() / 1e12;
+        (time.0 > 0 && (0.0..=Self::MOST).contains(&rate)).then_some(Self(rate))
     }
 }
 
@@ -79,9 +83,13 @@ impl fmt::Display for Tflops {
 pub struct GigabytesPerSecond(pub f64);
 
 impl GigabytesPerSecond {
-    /// `None` when no time was measured.
+    /// No link carries more.
+    const MOST: f64 = 1e6;
+
+    /// `None` when no time was measured, or what was cannot be.
     pub fn from_work(bytes: f64, time: Nanoseconds) -> Option<Self> {
-        (time.0 > 0).then(|| Self(bytes / time.seconds() / 1e9))
+        let rate = bytes / time.seconds() / 1e9;
+        (time.0 > 0 && (0.0..=Self::MOST).contains(&rate)).then_some(Self(rate))
     }
 }
 
@@ -103,6 +111,15 @@ mod tests {
             Some(GigabytesPerSecond(2.0))
         );
         assert_eq!(Tflops::from_work(1.0, Nanoseconds(0)), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_figure() {
+        let second = Nanoseconds(1_000_000_000);
+        for flops in [1e86, f64::INFINITY, f64::NAN, -1.0] {
+            assert_eq!(Tflops::from_work(flops, second), None, "{flops}");
+            assert_eq!(GigabytesPerSecond::from_work(flops, second), None, "{flops}");
+        }
     }
 
     #[test]

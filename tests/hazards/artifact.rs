@@ -5,6 +5,7 @@ use std::{collections::HashMap, path::Path, process::Command};
 use xpu_tests::{
     built::{Build, hook_of},
     program::run,
+    skip::skipped,
 };
 
 /// glibc's parts, which were files of their own before 2.34.
@@ -25,7 +26,7 @@ fn each_build(check: impl Fn(&Path)) {
     for build in [Build::Default, Build::Packaged] {
         match hook_of(build) {
             Some(path) => check(&path),
-            None => eprintln!("SKIPPED: {build:?}: that build of the hook is not there (make packaged-hook)"),
+            None => skipped(&format!("{build:?}: that build of the hook is not there (make packaged-hook)")),
         }
     }
 }

@@ -8,6 +8,7 @@ use xpu_tests::{
     listener::Speaker,
     place::Place,
     program::until,
+    skip::skipped,
 };
 
 use crate::{
@@ -166,14 +167,14 @@ impl Hazard {
     #[track_caller]
     pub(crate) fn is_harmless(&self) -> Vec<Speaker> {
         if let Some(missing) = &self.missing {
-            eprintln!("SKIPPED: {missing}");
+            skipped(missing);
             return Vec::new();
         }
         let alone = self.alone();
         let (mut heard, mut differences) = (Vec::new(), Vec::new());
         for case in self.cases() {
             let Some((end, said)) = self.watched(case) else {
-                eprintln!("SKIPPED: {case}: that build of the hook is not there (make packaged-hook)");
+                skipped(&format!("{case}: that build of the hook is not there (make packaged-hook)"));
                 continue;
             };
             if case == Case::Watched(Build::Default, Collector::Listens) {

@@ -126,6 +126,13 @@ fn control(demo: &Demo, client: &Client) {
         json!({ "dump_path": "/root/output", "dump_count": 200, "dump_time": 0, "dump_kernel_type": 7 });
     let begun = client.ask("GET", "/HostingService/DumpKernelTrace", Some(&dump.to_string()));
     assert_eq!((begun.status, &begun.json()["msg"]), (200, &json!("Starting dumping")), "{begun:?}");
+    let ignored = begun.json()["ignored"].to_string();
+    assert!(ignored.contains("dump_path") && !ignored.contains("dump_kernel_type"), "{ignored}");
+    let gauges = |name: &str| {
+        let page = parse(&client.page());
+        page[&format!("XPU_TIMER_COMMON_{name}_DUMP")].iter().map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    until("the page to tell of the dump", || (gauges("START") == [1.0, 1.0]).then_some(()));
     let again = client.post("/HostingService/DumpKernelTrace", &dump);
     assert_eq!(again.json()["msg"], "The process is dumping, skip");
     let pid = demo.status().expect("a document")["ranks"][1]["pid"].clone();
@@ -141,5 +148,10 @@ fn control(demo: &Demo, client: &Client) {
     assert_eq!(refused.status, 404, "nobody else's process is read: {refused:?}");
     let path = begun.json()["capture"].as_str().expect("a path").to_owned();
     until("the capture", || (client.get(&path).json()["state"] == "done").then_some(()));
+    let said = client.get(&path).json()["said"].to_string();
+    assert!(!said.contains("Ctrl-C") && !said.contains("watched some seconds longer"), "{said}");
+    until("the page to tell of its end", || {
+        (gauges("START") == [0.0, 0.0] && gauges("END") == [1.0, 1.0]).then_some(())
+    });
     assert!(!std::path::Path::new("/root/output").exists(), "a path in a request is not followed");
 }

@@ -87,6 +87,23 @@ fn strangers_learn_nothing_and_the_job_goes_on() {
     drop(rank);
 }
 
+/// As many as one user can open, who come again and again.
+#[test]
+fn those_who_say_nothing_keep_nobody_out() {
+    let host = Host::new();
+    let client = client_of(&host);
+    let rank = host.rank_of(0, 1, TRAINS);
+    until("the job to train", || step(&host).filter(|&step| step > 3));
+    let connect = |count| (0..count).filter_map(|_| TcpStream::connect(client.address).ok());
+    let mut silent: Vec<TcpStream> = connect(300).collect();
+    assert!(silent.len() > 144, "{}", silent.len());
+    for asked in 0..70 {
+        silent.extend(connect(3));
+        assert_eq!(client.once("GET", "/healthz", None).status, 200, "request {asked}");
+    }
+    drop((silent, rank));
+}
+
 /// A body of a gigabyte that is said, and then sent until nobody takes it any more.
 fn a_gigabyte(client: &crate::client::Client) {
     let token = client.token.as_deref().unwrap_or_default();

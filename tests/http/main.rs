@@ -5,6 +5,7 @@ mod client;
 mod compat;
 mod hostile;
 mod job;
+mod memory;
 mod metrics;
 mod otlp;
 mod relay;

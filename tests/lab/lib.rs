@@ -20,6 +20,7 @@ pub mod port;
 pub mod program;
 pub mod pty;
 pub mod relay;
+pub mod skip;
 mod standstill;
 
 use std::{

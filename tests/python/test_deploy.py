@@ -1,11 +1,16 @@
-"""The Kubernetes examples parse, and name nothing that they do not have."""
+"""The Kubernetes examples parse, and name nothing that they do not have; the image is made of the package."""
 
-from pathlib import Path
+import os
+import re
+import shutil
+import subprocess
 
 import pytest
 import yaml
+from conftest import ROOT, skip
 
-KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 
 
 def specs(document):
@@ -31,3 +36,28 @@ def test_the_service_has_the_collectors_ports():
     service = next(yaml.safe_load_all((KUBERNETES / "sidecar.yaml").read_text()))
     assert [port["port"] for port in service["spec"]["ports"]] == [18889, 18890, 18891]
     assert service["spec"]["clusterIP"] == "None"
+
+
+def test_the_image_is_built_with_the_toolchain_of_the_project():
+    wanted = re.search(r'channel = "(.*)"', (ROOT / "rust-toolchain.toml").read_text())[1]
+    text = DOCKERFILE.read_text()
+    assert re.search(r"^FROM rust:([\d.]+)-", text, re.M)[1] == wanted
+    assert "make packages" in text and ".deb" in text
+    assert re.search(r"^USER (\d+)$", text, re.M)[1] == "1000", "nobody's collector is root"
+
+
+def test_the_image_builds_and_has_the_programs():
+    if os.environ.get("CI") not in ("true", "1"):
+        skip("the image, which takes half an hour, is built in CI; `make image` builds it")
+    able = (name for name in ("docker", "buildah") if runs(name, "info"))
+    builder = next(able, None)
+    if builder is None:
+        skip("no docker daemon and no buildah: the image was not built", beyond_ci=True)
+    subprocess.run([builder, "build", "-f", DOCKERFILE, "-t", "xpu-top-test", ROOT], check=True, timeout=3600)
+    assert builder == "buildah" or runs("docker", "run", "--rm", "xpu-top-test", "xpu-top", "--version")
+
+
+def runs(program, *arguments):
+    if not shutil.which(program):
+        return False
+    return subprocess.run([program, *arguments], capture_output=True, check=False).returncode == 0

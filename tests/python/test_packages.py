@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, skip
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def unpacked(package, place):
 
 def find(packages, ending):
     if ending == ".deb" and not shutil.which("dpkg-deb"):
-        pytest.skip("dpkg-deb is not there: the Debian package was not tried")
+        skip("dpkg-deb is not there: the Debian package was not tried")
     (package,) = packages.glob(f"*{ending}")
     return package
 

@@ -1,7 +1,10 @@
 """A client in another language, written from docs/wire-format.md, on a live job."""
 
+import pathlib
+
 import zmq
 from conftest import running_demo
+from page import Client
 from wire import decode, request_snapshot
 
 PATIENCE_MS = 20_000
@@ -47,3 +50,16 @@ def test_a_foreign_reader_understands_snapshot_and_digests():
                 assert rank["step"] > 0
                 tflops = rank["gemm_timed_flops"] / rank["gemm_timed_for"] / 1e3
                 assert abs(tflops / 500 - 1) < 0.03
+
+
+def test_a_client_made_of_the_page_alone_reads_and_writes_every_frame():
+    client = Client()
+    rest = (pathlib.Path(__file__).parent / "frames.bin").read_bytes()
+    kinds = set()
+    while rest:
+        length = 12 + int.from_bytes(rest[8:12], "little")
+        frame, rest = rest[:length], rest[length:]
+        kind, envelope, body = client.read(frame)
+        assert client.write(kind, envelope, body) == frame, f"{kind}: {body}"
+        kinds.add(kind)
+    assert kinds == set(client.kinds), "one of every kind on the page, and no other"

@@ -14,6 +14,7 @@ use xpu_tests::{
     program::{Program, run, until},
     pty::Terminal,
     relay,
+    skip::{Beyond, skipped_beyond_ci},
 };
 
 const RACKS: usize = 3;
@@ -211,9 +212,7 @@ impl Cluster {
 #[test]
 fn a_rack_cut_off_slow_or_restarted_costs_the_others_nothing() {
     let Some(net) = Net::new() else {
-        eprintln!(
-            "SKIPPED: network namespaces need root and iproute2 (`ip netns add`); nothing was tested here"
-        );
+        skipped_beyond_ci(Beyond::NetworkNamespaces, "root and iproute2 are needed (`ip netns add`)");
         return;
     };
     let mut cluster = Cluster::new(net);

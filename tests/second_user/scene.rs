@@ -19,6 +19,7 @@ use xpu_tests::{
     built,
     port::free_base,
     program::{Program, until},
+    skip::skipped,
 };
 
 /// A program that makes steps, and what it ends with.
@@ -39,7 +40,7 @@ impl Scene {
     /// `None` where nobody can be another user, which is said.
     pub(crate) fn new() -> Option<Self> {
         if user_id() != 0 {
-            println!("SKIPPED: only root can act as two users; nothing was tested here");
+            skipped("only root can act as two users");
             return None;
         }
         let dir = tempfile::Builder::new().prefix("xpu-top-users-").tempdir().unwrap();

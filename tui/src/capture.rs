@@ -37,6 +37,7 @@ use crate::{
     live::Live,
     recorder::create_new,
     reel::Reel,
+    terminal,
 };
 use appointment::Again;
 use tally::Tally;
@@ -300,10 +301,8 @@ impl<'a> Taking<'a> {
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
-        (self.tell)(News::Word(
-            "all that comes is here; the job is watched some seconds longer for who is slow in it, and Ctrl-C ends that"
-                .to_owned(),
-        ));
+        let word = "all that comes is here; the job is watched some seconds longer for who is slow in it";
+        (self.tell)(News::Word(format!("{word}{}", terminal::key_that_ends(", and Ctrl-C ends that"))));
         self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
     }
 

@@ -36,6 +36,8 @@ pub struct Following {
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
     digested: BTreeMap<(JobName, Rank), u32>,
+    /// The furthest of the hosts' clocks, and when it was heard.
+    clock: (Moment, Moment),
     /// The frames of the last minute, where somebody wants them.
     lately: Option<(Packer, Ring)>,
 }
@@ -51,6 +53,7 @@ impl Following {
             spoken: BTreeSet::new(),
             awaited: BTreeSet::new(),
             digested: BTreeMap::new(),
+            clock: (Moment(0), Moment(0)),
             lately: None,
         }
     }
@@ -83,6 +86,11 @@ impl Following {
     }
 
     pub fn take(&mut self, arrival: Arrival) {
+        self.take_at(Moment::now(), arrival);
+    }
+
+    /// Takes what came at that moment, by the clock of who heard it.
+    pub fn take_at(&mut self, at: Moment, arrival: Arrival) {
         match arrival {
             Arrival::Frame(frame) => {
                 self.keep(&frame);
@@ -114,6 +122,9 @@ impl Following {
                     _ => {}
                 }
                 self.jobs.fold(&frame);
+                if self.jobs.clock() > self.clock.0 {
+                    self.clock = (self.jobs.clock(), at);
+                }
             }
             Arrival::Link(endpoint, link) => {
                 self.endpoints.insert(endpoint.clone());
@@ -198,6 +209,9 @@ impl Following {
     }
 
     pub fn status(&self, now: Moment) -> Status {
+        // What time it is where the job runs: this host's clock may be another.
+        let (told, at) = self.clock;
+        let now = if told == Moment(0) { now } else { told.after(now.since(at)) };
         let mut status = match self.job() {
             Some(job) => Status::of(&self.jobs, job, now),
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),

@@ -20,6 +20,7 @@ pub(super) struct Errand {
     pipe: PipeReader,
     said: Vec<u8>,
     deadline: Instant,
+    is_reaped: bool,
 }
 
 #[derive(Debug)]
@@ -41,34 +42,62 @@ impl Errand {
         let child = command.env_remove("LD_PRELOAD").spawn();
         // What the command holds of the pipe would keep it open.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: child?, pipe, said: Vec::new(), deadline })
+        Ok(Self { child: child?, pipe, said: Vec::new(), deadline, is_reaped: false })
     }
 
-    /// Takes what it said; `Some` once it is over.
+    /// Takes what it said; `Some` once it is over, or was killed. Never waits.
     pub(super) fn turn(&mut self, now: Instant) -> Option<Outcome> {
-        let status = self.child.try_wait().ok().flatten();
+        let has_ended = self.has_ended();
         let mut piece = [0; 1 << 13];
         while let Ok(count @ 1..) = self.pipe.read(&mut piece) {
             let room = MOST - self.said.len();
             self.said.extend_from_slice(&piece[..count.min(room)]);
         }
-        if status.is_none() && now < self.deadline {
+        if !has_ended && now < self.deadline {
             return None;
         }
         self.kill();
+        let status = if has_ended { self.reap() } else { None };
         Some(Outcome { said: std::mem::take(&mut self.said), status })
     }
 
+    /// Whether it is gone. One that was killed may take its time: in an uninterruptible sleep, for a disk or a network.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.reap();
+        self.is_reaped
+    }
+
+    /// Whether it has; it is left as it is, so that its number, and its group's, is nobody else's.
+    fn has_ended(&self) -> bool {
+        // SAFETY: a siginfo_t is plain data, for which zeros are valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: waitid writes the one siginfo_t it is given, which outlives the call.
+        let waited = unsafe { libc::waitid(libc::P_PID, self.child.id(), &raw mut info, how) };
+        // SAFETY: filled by waitid, or zero as it was made.
+        waited != 0 || unsafe { info.si_pid() } != 0
+    }
+
+    fn reap(&mut self) -> Option<ExitStatus> {
+        let waited = self.child.try_wait();
+        // What cannot be waited for is nobody's child any more.
+        self.is_reaped |= !matches!(waited, Ok(None));
+        waited.ok().flatten()
+    }
+
+    /// All of its group: what it has left behind too.
     fn kill(&mut self) {
         // SAFETY: it was made the leader of a group of its own, and is not waited for before.
         unsafe { libc::kill(-(self.child.id().cast_signed()), libc::SIGKILL) };
-        let _ = self.child.wait();
     }
 }
 
 impl Drop for Errand {
     fn drop(&mut self) {
-        self.kill();
+        if !self.is_reaped {
+            self.kill();
+            self.reap();
+        }
     }
 }
 
@@ -124,5 +153,50 @@ mod tests {
         }
         assert!(Instant::now() < deadline);
         assert!(over("sleep 600", b"", Duration::from_millis(50)).status.is_none());
+    }
+
+    /// A process that is traced by another is not over for its parent before the tracer has seen its end.
+    const HELD: &str = "
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(0x59616d61, -1, 0, 0, 0)
+if os.fork() == 0:
+    os.setsid()
+    if libc.ptrace(0x4206, os.getppid(), None, None) == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(60)
+    os._exit(0)
+time.sleep(600)
+";
+
+    #[test]
+    fn one_that_does_not_die_is_not_waited_for() {
+        let mut command = Command::new("python3");
+        let begun = Instant::now();
+        let mut errand =
+            Errand::start(command.args(["-c", HELD]), b"", begun + Duration::from_secs(30)).unwrap();
+        while !errand.said.ends_with(b"\n") {
+            assert!(
+                errand.turn(begun).is_none() && begun.elapsed() < Duration::from_secs(30),
+                "{:?}",
+                errand.said
+            );
+            std::thread::yield_now();
+        }
+        let tracer: i32 = String::from_utf8_lossy(&errand.said).trim().parse().unwrap();
+        let asked = Instant::now();
+        let outcome = errand.turn(begun + Duration::from_secs(30)).unwrap();
+        assert!(
+            outcome.status.is_none() && asked.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            asked.elapsed()
+        );
+        // SAFETY: it was started above, and waits for nothing else.
+        unsafe { libc::kill(tracer, libc::SIGKILL) };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !errand.is_gone() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
     }
 }

@@ -111,7 +111,7 @@ impl Known {
                 {
                     let tally = self.tallies.entry(place).or_default();
                     tally.take(&detail.summary, view.pid(), view.world_size());
-                    tally.take_recent(&detail.summary, job, &self.pages, now);
+                    tally.take_recent(detail, job, &self.pages, now);
                 }
                 return;
             }

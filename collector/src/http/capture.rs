@@ -30,6 +30,8 @@ use xpu_shared::{
     id::{JobName, Rank},
 };
 
+use crate::metrics::Dump;
+
 use super::{
     api::{Answer, body, chosen, find, seen},
     app::{App, off_the_door},
@@ -121,11 +123,15 @@ pub(super) struct Wanted {
     /// No functions of Python.
     #[serde(default)]
     light: bool,
+    /// Done as soon as the steps are there: who is slow in the job is not watched for.
+    #[serde(default)]
+    no_watch: bool,
 }
 
 impl Wanted {
+    /// The steps alone.
     pub(super) fn plain(job: Option<String>, steps: u32) -> Self {
-        Self { job, steps, ranks: Vec::new(), before: 0, kernels: false, light: false }
+        Self { job, steps, ranks: Vec::new(), before: 0, kernels: false, light: false, no_watch: true }
     }
 
     fn check(&self) -> Result<(), Problem> {
@@ -169,14 +175,18 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     })?;
     let program = program()?;
     let capture = app.captures.make(&way, &job, wanted.steps)?;
+    app.own.dumps(Dump::Making);
     let answer = told(&capture);
     let command = command(&program, &way, &capture, &wanted, &ranks);
-    let app = Arc::clone(app);
+    let (making, id) = (Arc::clone(app), capture.id);
     let spawned = thread::Builder::new().name("capture".to_owned()).spawn(move || {
         thread::sleep(after);
-        app.captures.run(command, &capture);
+        making.captures.run(command, &capture);
+        making.own.dumps(Dump::Done);
     });
     spawned.map_err(|error| {
+        app.own.dumps(Dump::None);
+        app.captures.fail(id, format!("cannot start a thread: {error}"));
         let next = "raise `ulimit -u`, and ask again";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot start a thread: {error}"), next)
     })?;
@@ -202,7 +212,9 @@ fn command(program: &Path, way: &CaptureWay, capture: &Capture, wanted: &Wanted,
         let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
         command.arg("--ranks").arg(ranks.join(","));
     }
-    for (flag, is_wanted) in [("--kernels", wanted.kernels), ("--light", wanted.light)] {
+    for (flag, is_wanted) in
+        [("--kernels", wanted.kernels), ("--light", wanted.light), ("--no-watch", wanted.no_watch)]
+    {
         if is_wanted {
             command.arg(flag);
         }
@@ -282,6 +294,13 @@ impl Captures {
         }
     }
 
+    /// One that could not be begun.
+    fn fail(&self, id: u64, why: String) {
+        if let Some(known) = self.lock().get_mut(&id) {
+            (known.state, known.said) = (Phase::Failed, why);
+        }
+    }
+
     fn get(&self, id: &str) -> Result<Capture, Problem> {
         let capture = id.parse().ok().and_then(|id: u64| self.lock().get(&id).cloned());
         capture.ok_or_else(|| {
@@ -322,4 +341,26 @@ pub(super) async fn file(
     let headers =
         [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, name)];
     Ok((headers, Body::from(bytes)).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_could_not_be_begun_leaves_the_way_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let way = CaptureWay {
+            address: IpAddr::from([127, 0, 0, 1]),
+            base: BasePort::DEFAULT,
+            key: KeyWay::None,
+            directory: dir.path().to_owned(),
+        };
+        let (captures, job) = (Captures::default(), JobName::from("train"));
+        let first = captures.make(&way, &job, 3).unwrap();
+        assert!(captures.is_recording() && captures.make(&way, &job, 3).is_err());
+        captures.fail(first.id, "cannot start a thread".to_owned());
+        assert!(!captures.is_recording() && captures.make(&way, &job, 3).is_ok());
+        assert_eq!(captures.get("1").unwrap().state, Phase::Failed);
+    }
 }

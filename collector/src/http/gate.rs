@@ -15,7 +15,7 @@ use axum::{
 use tokio::time::timeout;
 use xpu_shared::endpoint::host_name;
 
-use super::{app::App, error::Problem};
+use super::{app::App, door::Peer, error::Problem};
 
 /// Requests a second in the long run, and at once.
 const RATE: f64 = 50.0;
@@ -84,7 +84,8 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
     let path = request.uri().path();
     match &app.config.token {
         Some(token) if !token.is_shown(request.headers()) => {
-            let is_open = path == HEALTH || (path == METRICS && app.config.open_metrics);
+            let agent = || app.config.pages.compat && is_of_this_host(request);
+            let is_open = path == HEALTH || (path == METRICS && (app.config.open_metrics || agent()));
             (!is_open).then(no_token)
         }
         Some(_) => None,
@@ -94,6 +95,12 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
             Problem::new(StatusCode::FORBIDDEN, "this is not the host that was asked for", next)
         }),
     }
+}
+
+/// Where xpu-timer's page is read on the ranks' own host: its readers can send no token, and never needed one there.
+fn is_of_this_host(request: &Request) -> bool {
+    let peer = request.extensions().get::<Peer>();
+    peer.is_some_and(|Peer(address)| address.is_loopback()) && is_meant(request.headers())
 }
 
 fn no_token() -> Problem {
@@ -108,7 +115,12 @@ fn too_late() -> Problem {
 
 /// Whether the name in the request is one only this host can have.
 fn is_meant(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else { return true };
+    // Of two names nobody knows which was meant (RFC 9112, section 3.2).
+    if hosts.next().is_some() {
+        return false;
+    }
     let Ok(host) = host.to_str() else { return false };
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _port)) => address,
@@ -133,6 +145,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_request_of_this_host_to_this_host_is_one_of_its_own() {
+        let own = |peer: Option<[u8; 4]>, host: &str| {
+            let mut request =
+                Request::builder().header(header::HOST, host).body(axum::body::Body::empty()).unwrap();
+            peer.map(|peer| request.extensions_mut().insert(Peer(peer.into())));
+            is_of_this_host(&request)
+        };
+        assert!(own(Some([127, 0, 0, 1]), "127.0.0.1:18889"));
+        assert!(!own(Some([10, 0, 0, 7]), "127.0.0.1") && !own(None, "127.0.0.1"));
+        assert!(!own(Some([127, 0, 0, 1]), "evil.example"), "of a web page in somebody's browser");
+    }
+
+    #[test]
     fn a_name_somebody_else_could_have_is_not_meant() {
         let meant = |host: &str| {
             is_meant(&[(header::HOST, HeaderValue::from_str(host).unwrap())].into_iter().collect())
@@ -144,5 +169,9 @@ mod tests {
             assert!(!meant(host), "{host}");
         }
         assert!(is_meant(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
+        let two = ["localhost", "evil.example"].map(|host| (header::HOST, HeaderValue::from_static(host)));
+        let mut both = HeaderMap::new();
+        two.into_iter().for_each(|(name, value)| _ = both.append(name, value));
+        assert!(!is_meant(&both));
     }
 }

@@ -38,6 +38,23 @@ pub(super) struct Dump {
     #[serde(rename = "dump_time")]
     time: i64,
     reset: bool,
+    #[serde(rename = "dump_path")]
+    path: Option<serde_json::Value>,
+    #[serde(rename = "dump_kernel_type")]
+    kinds: u32,
+}
+
+/// Products, collectives and memory: all its kinds. 0 is all, too.
+const ALL: u32 = 7;
+
+impl Dump {
+    /// What was asked for and is not done.
+    fn ignored(&self) -> Vec<&'static str> {
+        let path = self.path.is_some().then_some("dump_path: fetch the capture from /file below its address");
+        let some = !matches!(self.kinds, 0 | ALL);
+        let kinds = some.then_some("dump_kernel_type: a capture holds all kinds");
+        path.into_iter().chain(kinds).collect()
+    }
 }
 
 /// Its tools send a body with GET as well, and more in it than is used here.
@@ -79,10 +96,12 @@ pub(super) async fn dump_kernel_trace(
         let error = format!("dump_time is {} s from now", after.as_secs());
         return Err(Problem::new(StatusCode::BAD_REQUEST, error, "begin within the hour"));
     }
+    let ignored = dump.ignored();
     let count = if dump.count == 0 { OPERATIONS } else { dump.count };
     let steps = seen(&app, move |known| find(known, None).map(|job| steps_of(job, count))).await?;
     let begun = capture::start(&app, Wanted::plain(None, steps), after).await?;
-    says("Starting dumping", json!({ "capture": format!("/api/v1/capture/{}", begun["id"]), "steps": steps }))
+    let address = format!("/api/v1/capture/{}", begun["id"]);
+    says("Starting dumping", json!({ "capture": address, "steps": steps, "ignored": ignored }))
 }
 
 /// Steps that hold about so many operations, by what a rank launched in its steps so far.

@@ -78,41 +78,50 @@ impl Levels {
         self.python = summary.python;
         let peaks = self.peaks.or_of(&summary.device);
         for gemm in summary.gemms.iter().filter(|gemm| !gemm.durations.is_empty()) {
-            let (kind, cell) = multiplied(gemm, &peaks);
-            self.multiplied.take(kind, &cell, at);
+            for (kind, cell) in multiplied(gemm, &peaks) {
+                self.multiplied.take(kind, &cell, at);
+            }
         }
         for total in summary.collectives.iter().filter(|total| !total.durations.is_empty()) {
             let size = summary.communicators.iter().find(|state| state.id == total.communicator);
             let Some(size) = size.map(|state| state.size).filter(|&size| size > 1) else { continue };
-            let (kind, cell) = moved(total, size, on_host(total.communicator) >= size);
-            self.moved.take(kind, &cell, at);
+            for (kind, cell) in moved(total, size, on_host(total.communicator) >= size) {
+                self.moved.take(kind, &cell, at);
+            }
         }
     }
 }
 
-fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> (Multiplied, Cell) {
-    let (count, took) = (gemm.durations.count() as f64, gemm.durations.sum().seconds());
-    let at_peak = peaks.seconds(&gemm.shape).map(|seconds| seconds * count);
-    let level = at_peak.map_or(0, |at_peak| level(at_peak / took * LEVELS_OF_FLOPS, LEVELS_OF_FLOPS + 1.0));
-    let work = gemm.shape.flops() * count;
-    let cell = Cell { durations: gemm.durations.clone(), work, launched: gemm.durations.count() };
-    (Multiplied { datatype: gemm.shape.datatype, level }, cell)
+/// Each operation by its own level, as there: the mean of a shape would put the fast and the slow ones into one.
+fn by_level<K: Ord>(durations: &Histogram, work: f64, kind: impl Fn(Nanoseconds) -> K) -> BTreeMap<K, Cell> {
+    let mut cells: BTreeMap<K, Cell> = BTreeMap::new();
+    for (took, count) in durations.recorded() {
+        let cell = cells.entry(kind(took)).or_default();
+        cell.durations.record_n(took, count);
+        cell.work += work * count as f64;
+        cell.launched += count;
+    }
+    cells
 }
 
-fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> (Moved, Cell) {
-    let (count, took) = (total.durations.count() as f64, total.durations.sum());
+fn multiplied(gemm: &GemmTotals, peaks: &Peaks) -> BTreeMap<Multiplied, Cell> {
+    let (datatype, at_peak) = (gemm.shape.datatype, peaks.seconds(&gemm.shape));
+    by_level(&gemm.durations, gemm.shape.flops(), |took| {
+        let share = at_peak.map(|at_peak| at_peak / took.seconds());
+        let level = share.map_or(0, |share| level(share * LEVELS_OF_FLOPS, LEVELS_OF_FLOPS + 1.0));
+        Multiplied { datatype, level }
+    })
+}
+
+fn moved(total: &CollectiveTotals, size: u32, within_host: bool) -> BTreeMap<Moved, Cell> {
     let bits = total.bytes as f64 * total.operation.bus_factor(size) * 8.0;
-    let rate = gigabits(bits * count, took);
-    let kind = Moved {
+    by_level(&total.durations, bits, |took| Moved {
         operation: total.operation,
         datatype: total.datatype,
         within_host,
-        level: level(rate * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
+        level: level(gigabits(bits, took) * LEVELS_OF_BANDWIDTH / NETWORK, LEVELS_OF_BANDWIDTH),
         small: bits <= SMALL,
-    };
-    let cell =
-        Cell { durations: total.durations.clone(), work: bits * count, launched: total.durations.count() };
-    (kind, cell)
+    })
 }
 
 /// From 1.
@@ -212,16 +221,26 @@ const COLLECTIVES: Five = [
 
 const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a job that stands");
 
-/// Of things this program does not have: nothing is queued, and no dump is made by itself.
-const NOTHING: [Metric; 4] = [
-    gauge("XPU_TIMER_COMMON_START_DUMP", "Always 0"),
-    gauge("XPU_TIMER_COMMON_END_DUMP", "Always 0"),
+const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture asked for over HTTP is made");
+const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");
+
+/// Of things this program does not have: nothing is queued.
+const NOTHING: [Metric; 2] = [
     gauge("XPU_TIMER_COMMON_POOL_QUEUE_SIZE", "Always 0"),
     gauge("XPU_TIMER_COMMON_WORK_QUEUE_SIZE", "Always 0"),
 ];
 
 const COLLECTIONS: Metric = gauge("XPU_TIMER_COMMON_GC_COUNT", "Garbage collections of Python");
 const BATCHES: Metric = gauge("XPU_TIMER_COMMON_DATA_LOADER_COUNT", "Batches asked of PyTorch's DataLoader");
+
+/// How far the last capture is that was asked for over HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dump {
+    #[default]
+    None,
+    Making,
+    Done,
+}
 
 const MEMORY: Metric = gauge("XPU_TIMER_MEMORY_COUNTER", "Calls");
 
@@ -231,12 +250,16 @@ pub(super) fn tell(
     job: &Job,
     (rank, view): (Rank, &RankView),
     (levels, findings): (Option<&Levels>, &[Finding]),
+    dump: Dump,
     now: Moment,
 ) {
     let labels = |more: &[(&'static str, String)]| pod.labels(job, rank, view, more);
     if view.is_alive() {
         let stands = findings.iter().any(Finding::stops_the_job);
         survey.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
+        for (metric, is) in [(DUMPING, Dump::Making), (DUMPED, Dump::Done)] {
+            survey.put(metric, &labels(&[]), Value::Whole(i64::from(dump == is)));
+        }
         for metric in NOTHING {
             survey.put(metric, &labels(&[]), Value::Whole(0));
         }
@@ -328,28 +351,5 @@ fn tell_memory(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_in_their_units_and_levels_as_theirs() {
-        // 16 MiB over 8 ranks in 370 us.
-        let mut durations = Histogram::new();
-        durations.record(Nanoseconds(370_000));
-        let total = CollectiveTotals {
-            communicator: CommunicatorId(1),
-            operation: Operation::AllReduce,
-            datatype: DataType::Float16,
-            bytes: 1 << 20,
-            count: 1,
-            timed: 1,
-            timed_for: Nanoseconds(370_000),
-            durations,
-        };
-        let (kind, cell) = moved(&total, 8, true);
-        let rate = gigabits(cell.work, cell.durations.sum());
-        assert!((rate - 1.75 * 8.0 * 1_048_576.0 / 370_000.0).abs() < 0.5, "{rate}");
-        assert_eq!((kind.level, kind.small), (2, false));
-        assert_eq!([0.0, 0.99, 1.0, 19.5, 300.0].map(|part| level(part, 20.0)), [1, 1, 2, 20, 20]);
-    }
-}
+#[path = "compat_tests.rs"]
+mod tests;

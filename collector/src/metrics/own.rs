@@ -11,7 +11,7 @@ use std::{
 
 use xpu_shared::unit::Moment;
 
-use super::{Survey, label, table as all};
+use super::{Dump, Survey, label, table as all};
 use crate::follow::Known;
 
 /// Counts of what the HTTP server did.
@@ -19,6 +19,7 @@ use crate::follow::Known;
 pub(crate) struct Own {
     answers: Mutex<BTreeMap<u16, u64>>,
     refused: AtomicU64,
+    dump: Mutex<Dump>,
 }
 
 impl Own {
@@ -30,6 +31,15 @@ impl Own {
     /// A connection was closed unheard.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// How far a capture is.
+    pub(crate) fn dumps(&self, dump: Dump) {
+        *self.dump.lock().unwrap_or_else(PoisonError::into_inner) = dump;
+    }
+
+    pub(super) fn dump(&self) -> Dump {
+        *self.dump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn tell(&self, survey: &mut Survey, known: &Known, now: Moment) {

@@ -1,6 +1,6 @@
 //! One rank: its steps, products, collectives, GPU, and how well it is seen.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use xpu_shared::{
     finding::{self, Finding},
@@ -56,7 +56,8 @@ pub(super) fn tell(
     survey.gauge(all::GEMM_RATE, &labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
     survey.gauge(all::LOSS, &labels, view.loss());
     if let Some(digest) = view.latest() {
-        tell_digest(survey, &labels, digest, now);
+        let heard = job.common(view.host(), digest.heard);
+        tell_digest(survey, &labels, digest, now.since(heard));
     }
     if let Some(tally) = tally {
         tell_tally(survey, &labels, tally);
@@ -80,8 +81,8 @@ fn tell_what_it_is(survey: &mut Survey, labels: &[Label], view: &RankView, tally
     survey.gauge(all::RANK_INFO, &with(labels, &more), 1.0);
 }
 
-fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, now: Moment) {
-    survey.gauge(all::RANK_SILENCE, labels, now.since(digest.heard).as_secs_f64());
+fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, silence: Duration) {
+    survey.gauge(all::RANK_SILENCE, labels, silence.as_secs_f64());
     survey.counter(all::STEPS, labels, digest.step.map(|step| step.0 as f64));
     let said = |count: u64| (count > 0).then_some(count as f64);
     survey.counter(all::TOKENS, labels, said(digest.work.tokens));

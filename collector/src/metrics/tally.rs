@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, PythonTotals, Summary},
+    frame::{CollectiveTotals, PythonTotals, RankDetail, Summary},
     id::{CommunicatorId, Pid},
     job::{Job, RankView},
     unit::{Moment, Nanoseconds},
@@ -101,10 +101,11 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Takes what is told of a window, where that is asked for. `job`, as far as it is heard: on which hosts a communicator's ranks are.
-    pub(crate) fn take_recent(&mut self, summary: &Summary, job: &Job, pages: &Pages, now: Moment) {
+    pub(crate) fn take_recent(&mut self, detail: &RankDetail, job: &Job, pages: &Pages, now: Moment) {
+        let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
-            let process = self.process;
-            let own = job.ranks().find(|(_, view)| Some(view.pid()) == process).map(|(_, view)| view.host());
+            // By its rank: behind a relay, processes of two hosts may have one number.
+            let own = job.rank(*rank).map(RankView::host);
             let on_host = |id: CommunicatorId| {
                 let has = |view: &RankView| {
                     let states = view.latest().into_iter().flat_map(|digest| &digest.communicators);

@@ -18,6 +18,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
     // Who was told to end did not begin it, whatever the clocks of the hosts say.
     let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
+    let gone = |view: &RankView| job.common(view.host(), gone(view));
     dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
     let &(first, view) = dead.first()?;
     let silent = |view: &RankView| view.exit().is_none_or(|exit| exit.class() == Class::Dead);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Class, Confidence, Finding, Kind, phrase};
 use crate::{
-    frame::{DeviceReading, Throttle},
+    frame::{DeviceReading, Throttle, Xid},
     id::Rank,
     job::{Job, RankView, median},
     unit::Moment,
@@ -74,17 +74,18 @@ fn is_of_hardware(code: u32) -> bool {
 }
 
 fn errors(job: &Job, now: Moment) -> Option<Finding> {
+    let at = |view: &RankView, xid: &Xid| job.common(view.host(), xid.at);
     let told = |view: &RankView| {
         let reading = view.device()?;
-        reading.last_xid.filter(|xid| is_of_hardware(xid.code) && now.since(xid.at) < RECENT)
+        reading.last_xid.filter(|xid| is_of_hardware(xid.code) && now.since(at(view, xid)) < RECENT)
     };
     let broken: Vec<_> = job
         .ranks()
         .filter(|(_, view)| view.is_alive())
         .filter_map(|(rank, view)| Some((rank, view, told(view)?)))
         .collect();
-    let &(first, view, xid) = broken.iter().max_by_key(|(_, _, xid)| xid.at)?;
-    let since_s = now.since(xid.at).as_secs_f64();
+    let &(first, view, xid) = broken.iter().max_by_key(|(_, view, xid)| at(view, xid))?;
+    let since_s = now.since(at(view, &xid)).as_secs_f64();
     let means = xid.means().map_or_else(String::new, |means| format!(" ({means})"));
     let evidence = format!(
         "the driver told of Xid {}{means} on the GPU of rank {first} ({}) {since_s:.0} s ago",

@@ -44,9 +44,10 @@ impl Examiner {
         dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
     }
 
-    /// Brings all portraits up to date. Ranks only ever come to a job: with as many there are the same.
+    /// Brings all portraits up to date.
     fn meet(&mut self, job: &Job) {
-        if self.portraits.len() != job.ranks().len() {
+        if !self.portraits.keys().copied().eq(job.ranks().map(|(rank, _)| rank)) {
+            self.portraits.retain(|&rank, _| job.rank(rank).is_some());
             for (rank, view) in job.ranks() {
                 self.portraits.entry(rank).or_insert_with(|| (view.changed(), Portrait::of(view)));
             }

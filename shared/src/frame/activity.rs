@@ -24,6 +24,7 @@ pub struct GraphTotals {
 /// Kernels whose name matches a pattern the user gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelTotals {
+    #[serde(deserialize_with = "crate::text::line")]
     pub pattern: String,
     pub count: u64,
     pub timed: u64,

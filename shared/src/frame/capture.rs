@@ -113,11 +113,9 @@ pub enum Tracing {
     #[default]
     NotAsked,
     /// So many are among the operations.
-    Recorded {
-        records: u64,
-        dropped: u64,
-    },
+    Recorded { records: u64, dropped: u64 },
     Refused {
+        #[serde(deserialize_with = "crate::text::line")]
         why: String,
     },
 }
@@ -163,7 +161,7 @@ pub enum CapturedLabel {
     /// The launch of an executable graph, by its number.
     Graph(u32),
     /// A kernel, by the pattern that its name matches.
-    Kernel(String),
+    Kernel(#[serde(deserialize_with = "crate::text::line")] String),
     Copy {
         direction: Direction,
         bytes: u64,
@@ -173,10 +171,11 @@ pub enum CapturedLabel {
     },
     Blocked(BlockingCall),
     /// A kernel as CUPTI recorded it, by its whole name as the compiler wrote it; what the hook timed is there too.
-    Activity(String),
+    Activity(#[serde(deserialize_with = "crate::text::line")] String),
     /// Python's.
     Function {
         kind: FunctionKind,
+        #[serde(deserialize_with = "crate::text::line")]
         name: String,
     },
 }
@@ -235,11 +234,13 @@ pub struct CaptureSheet {
     pub closed: bool,
     pub missing: Vec<MissingRank>,
     /// What the job stood for meanwhile: then nobody came to the last step.
+    #[serde(deserialize_with = "crate::text::maybe")]
     pub standstill: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingRank {
     pub rank: Rank,
+    #[serde(deserialize_with = "crate::text::line")]
     pub why: String,
 }

@@ -17,6 +17,7 @@ use crate::{
 /// All that a collector knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSnapshot {
+    #[serde(deserialize_with = "crate::text::line")]
     pub version: String,
     pub started: Moment,
     pub base: BasePort,
@@ -75,6 +76,7 @@ pub struct HostDigest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankDigest {
     pub rank: Rank,
+    #[serde(deserialize_with = "crate::id::world_size")]
     pub world_size: u32,
     pub pid: Pid,
     pub life: Life,
@@ -127,6 +129,7 @@ pub struct RankDigest {
     pub device: Option<DeviceReading>,
     pub enabled: bool,
     /// What the hook cannot see, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
+    #[serde(deserialize_with = "crate::text::each")]
     pub blind: Vec<String>,
 }
 

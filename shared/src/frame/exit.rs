@@ -51,6 +51,7 @@ pub enum Ending {
     OutOfMemory {
         /// The kernel's log names this process; else somebody of its control group, or its host, was killed so.
         certain: bool,
+        #[serde(deserialize_with = "crate::text::line")]
         told_by: String,
     },
     /// It noted nothing: SIGKILL, a signal its own handlers kept to themselves, or an exit past the C library.
@@ -69,6 +70,7 @@ pub struct FatalSignal {
     pub sender: Option<Pid>,
     /// Kernel thread id, and its name.
     pub thread: u32,
+    #[serde(deserialize_with = "crate::text::line")]
     pub thread_name: String,
     /// Whether it is certain that this ended it: the program had a handler of its own otherwise.
     pub certain: bool,
@@ -79,9 +81,12 @@ pub struct FatalSignal {
 /// An exception of Python that nobody caught.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PythonException {
+    #[serde(deserialize_with = "crate::text::line")]
     pub kind: String,
+    #[serde(deserialize_with = "crate::text::lines")]
     pub message: String,
     /// The thread's name; empty: the main thread.
+    #[serde(deserialize_with = "crate::text::line")]
     pub thread: String,
     /// Outermost first, at most [`RankExit::FRAMES`].
     pub frames: Vec<StackFrame>,
@@ -91,6 +96,7 @@ pub struct PythonException {
 /// A function of CUDA, cuBLAS or NCCL that answered with an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiError {
+    #[serde(deserialize_with = "crate::text::line")]
     pub function: String,
     pub code: i32,
     /// After it, CUDA answers every call of the process with an error.
@@ -103,6 +109,7 @@ pub struct ApiError {
 pub struct Asked {
     pub by: Pid,
     /// What that process is called; empty if it could not be told.
+    #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub at: Moment,
 }

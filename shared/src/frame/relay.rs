@@ -13,6 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelaySnapshot {
     /// The relay's version.
+    #[serde(deserialize_with = "crate::text::line")]
     pub version: String,
     pub started: Moment,
     pub base: BasePort,

@@ -18,6 +18,7 @@ pub struct RankStacks {
     pub read_at: Moment,
     /// What the kernel says of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or `None` if
     /// it is gone or cannot be seen.
+    #[serde(deserialize_with = "crate::text::maybe_letter")]
     pub state: Option<char>,
     pub reading: Reading,
     /// The longest that a thread was held for its native frames; `None` if these were not read.
@@ -25,6 +26,7 @@ pub struct RankStacks {
     /// How long it took, on a process of its own.
     pub took: Nanoseconds,
     /// What is missing and why, each in a sentence; at most [`RankStacks::WHY`].
+    #[serde(deserialize_with = "crate::text::each")]
     pub why: Vec<String>,
     /// At most [`RankStacks::THREADS`].
     pub threads: Vec<ThreadStack>,
@@ -82,6 +84,7 @@ pub struct ThreadStack {
     /// Kernel thread id; `None` where it could not be told (Python before 3.11 does not say).
     pub thread: Option<u32>,
     /// Python's name of the thread, else the kernel's.
+    #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     /// Whether it is the process's first.
     pub main: bool,
@@ -97,7 +100,9 @@ pub struct ThreadStack {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StackFrame {
+    #[serde(deserialize_with = "crate::text::line")]
     pub function: String,
+    #[serde(deserialize_with = "crate::text::line")]
     pub file: String,
     /// 0 if it is not known: so of native ones.
     pub line: u32,
@@ -112,8 +117,10 @@ impl StackFrame {
 /// What the kernel says of one thread, as far as it may be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskState {
+    #[serde(deserialize_with = "crate::text::letter")]
     pub letter: char,
     /// The kernel function it waits in.
+    #[serde(deserialize_with = "crate::text::maybe")]
     pub waits_in: Option<String>,
     /// Number of the system call it is in (x86-64).
     pub call: Option<u32>,

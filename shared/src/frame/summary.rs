@@ -19,14 +19,17 @@ use crate::{
 pub struct RankInfo {
     pub job: JobName,
     pub rank: Rank,
+    #[serde(deserialize_with = "crate::id::world_size")]
     pub world_size: u32,
     pub local_rank: Option<DeviceIndex>,
     pub pid: Pid,
     /// When the process started, by the kernel: tells a reused pid from the old one.
     pub started: Moment,
     /// Command line, shortened.
+    #[serde(deserialize_with = "crate::text::line")]
     pub program: String,
     /// Version of the hook.
+    #[serde(deserialize_with = "crate::text::line")]
     pub version: String,
     /// Descriptor of the ledger page in the process, if it has one.
     pub ledger: Option<u32>,
@@ -59,6 +62,7 @@ pub struct Summary {
     pub exposed_for: Option<Nanoseconds>,
     pub python: Option<PythonTotals>,
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
+    #[serde(deserialize_with = "crate::text::line")]
     pub device: String,
     /// Which one it is, likewise.
     pub device_uuid: Option<DeviceUuid>,
@@ -139,6 +143,7 @@ pub struct CommunicatorState {
     pub id: CommunicatorId,
     pub parent: Option<CommunicatorId>,
     /// What the program calls it (`commName` of its configuration, PyTorch's process group); empty if it gave no name.
+    #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     /// The rank in the communicator, which need not be the rank in the job.
     pub rank: u32,
@@ -217,5 +222,6 @@ pub struct HookHealth {
     pub gemm_rate: Rate,
     pub collective_rate: Rate,
     /// What it cannot see, in words.
+    #[serde(deserialize_with = "crate::text::each")]
     pub blind: Vec<String>,
 }

@@ -16,6 +16,8 @@ pub struct Jobs {
     known: BTreeMap<JobName, Job>,
     streams: BTreeMap<HostName, Stream>,
     collectors: BTreeMap<HostName, Collector>,
+    /// The furthest of the hosts' clocks.
+    clock: Moment,
 }
 
 /// What a host's collector says of itself.
@@ -40,28 +42,38 @@ impl Jobs {
         let stream = self.streams.entry(frame.host.clone()).or_default();
         stream.now = stream.now.max(frame.now);
         stream.lost = stream.lost.max(frame.lost);
+        self.clock = self.clock.max(frame.now);
+        let behind = self.clock.since(frame.now);
         match &frame.body {
             Body::Snapshot(snapshot) => {
                 self.introduce(&frame.host, snapshot);
                 for job in &snapshot.jobs {
                     let known = self.job_mut(&job.job);
                     known.turned_away.insert(frame.host.clone(), job.turned_away);
+                    known.hear_clock(&frame.host, behind);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
                         known.with_rank(rank.info.rank, |view| view.remember(rank.earlier, &rank.advance));
                         known.digest(frame, &rank.digest);
                     }
+                    known.forget_former();
                 }
             }
             Body::Digest(HostDigest { job, ranks, turned_away }) => {
                 let known = self.job_mut(job);
                 known.turned_away.insert(frame.host.clone(), *turned_away);
+                known.hear_clock(&frame.host, behind);
                 for rank in ranks {
                     known.digest(frame, rank);
                 }
             }
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
-            Body::Event(Event::Joined(info)) => self.job_mut(&info.job).introduce(&frame.host, info),
+            Body::Event(Event::Joined(info)) => {
+                let known = self.job_mut(&info.job);
+                known.hear_clock(&frame.host, behind);
+                known.introduce(&frame.host, info);
+                known.forget_former();
+            }
             Body::Event(Event::Life { job, rank, pid, life }) => {
                 self.job_mut(job).with_rank(*rank, |view| {
                     view.set_life(*pid, *life, frame.now);
@@ -136,6 +148,11 @@ impl Jobs {
     /// The job to show when nobody named one: that of most living ranks, then the one heard last.
     pub fn foremost(&self) -> Option<&Job> {
         self.known.values().max_by_key(|job| (job.living(), job.heard()))
+    }
+
+    /// What time it is by the furthest of the hosts' clocks, as it last said.
+    pub fn clock(&self) -> Moment {
+        self.clock
     }
 
     pub fn stream(&self, host: &HostName) -> Option<Stream> {

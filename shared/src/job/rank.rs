@@ -266,7 +266,8 @@ impl RankView {
         match is_over(life) {
             true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
             true => {}
-            false => self.gone = None,
+            // It was taken for dead, and speaks again.
+            false => (self.gone, self.exit) = (None, None),
         }
         self.life = life;
     }

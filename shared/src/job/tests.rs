@@ -201,6 +201,14 @@ fn work_is_told_by_rank_and_for_the_job() {
 }
 
 #[test]
+fn a_loss_that_is_no_number_is_named_and_no_figure() {
+    let lost =
+        changed(|rank, _| rank.work.loss = Some([1.5, f64::NAN, f64::INFINITY, 2.5][rank.rank.0 as usize]));
+    assert_eq!((lost.loss, &lost.loss_not_finite[..]), (Some(2.0), &[Rank(1), Rank(2)][..]));
+    assert_eq!((lost.ranks[1].loss, lost.ranks[1].loss_not_finite), (None, true));
+}
+
+#[test]
 fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
     let exposed = |of: fn(u64) -> Option<u64>| {
         changed(|rank, second| rank.exposed_for = of(second).map(Nanoseconds)).ranks[0].exposed_pct

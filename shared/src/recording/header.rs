@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{MAGIC, VERSION, word};
-use crate::unit::Moment;
+use crate::{
+    text::{clean, is_steering},
+    unit::Moment,
+};
 
 /// Bytes before the text: magic, version, two zeros, the text's length and its checksum.
 pub(super) const FIXED: usize = 20;
@@ -55,7 +58,8 @@ impl Header {
         }
         let mut header = Self::default();
         for line in std::str::from_utf8(text).ok()?.lines() {
-            let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+            let line = clean(line);
+            let (name, value) = line.split_once(' ').unwrap_or((&line, ""));
             match name {
                 "job" => value.clone_into(&mut header.job),
                 "host" => header.hosts.push(value.to_owned()),
@@ -70,5 +74,5 @@ impl Header {
 
 /// A value never ends its line.
 fn line(value: &str) -> String {
-    value.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    value.chars().map(|c| if is_steering(c) { '?' } else { c }).collect()
 }

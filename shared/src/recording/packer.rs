@@ -13,12 +13,17 @@ use crate::{
 /// The most that is lost when the recorder is killed.
 const OLD: Duration = Duration::from_millis(900);
 
+/// Frames are stamped where they arrive, by several threads: one may come after a later one.
+const OVERTAKEN: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub struct Packer {
     overview: Open,
     detail: Open,
-    /// Time in a recording never runs backwards, whatever the clock does.
+    /// Time in a recording never runs backwards, and never stands, whatever the clock does.
     latest: Moment,
+    /// How far the clock has been set back since this began.
+    set_back: Duration,
 }
 
 /// A block that is being filled.
@@ -33,7 +38,12 @@ struct Open {
 
 impl Default for Packer {
     fn default() -> Self {
-        Self { overview: Open::new(Kind::Overview), detail: Open::new(Kind::Detail), latest: Moment(0) }
+        Self {
+            overview: Open::new(Kind::Overview),
+            detail: Open::new(Kind::Detail),
+            latest: Moment(0),
+            set_back: Duration::ZERO,
+        }
     }
 }
 
@@ -53,7 +63,7 @@ impl Packer {
         if frame.len() < codec::HEADER || frame.len() > codec::LARGEST_FRAME {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame of a size nobody accepts"));
         }
-        self.latest = self.latest.max(at);
+        self.note(at);
         let open = if rank.is_some() { &mut self.detail } else { &mut self.overview };
         open.push(Record { at: self.latest, rank, frame });
         if open.raw.len() >= FULL { open.seal() } else { Ok(None) }
@@ -61,12 +71,23 @@ impl Packer {
 
     /// The blocks that are old enough at `now` to be closed.
     pub fn due(&mut self, now: Moment) -> io::Result<Vec<SealedBlock>> {
+        self.note(now);
+        let now = self.latest;
         let old = |open: &&mut Open| now.since(open.first) >= OLD;
         [&mut self.overview, &mut self.detail]
             .into_iter()
             .filter(old)
             .filter_map(|o| o.seal().transpose())
             .collect()
+    }
+
+    /// A clock that says less than it did by more than frames overtake each other was set back.
+    fn note(&mut self, clock: Moment) {
+        let at = clock.after(self.set_back);
+        if self.latest.since(at) > OVERTAKEN {
+            self.set_back = self.latest.since(clock);
+        }
+        self.latest = self.latest.max(clock.after(self.set_back));
     }
 
     /// What is left.

@@ -309,3 +309,18 @@ proptest! {
         prop_assert_eq!(sorted(&read(&mut open(&bytes).unwrap())), sorted(&arrivals));
     }
 }
+
+#[test]
+fn a_clock_that_is_set_back_stops_no_sealing_and_time_goes_on() {
+    let (mut packer, frame) = (Packer::default(), Simulation::new(7, 1, 1).digests(5).remove(0));
+    let second = |second: u64| Moment((100_000 + second) * 1_000_000_000);
+    let mut sealed = Vec::new();
+    for now in (0..5).map(second).chain((0..5).map(|at| Moment(second(at).0 - 3600 * 1_000_000_000))) {
+        sealed.extend(packer.due(now).unwrap());
+        sealed.extend(packer.push(now, &frame).unwrap());
+    }
+    assert_eq!(sealed.len(), 8, "a block for each second that passed");
+    sealed.extend(packer.rest().unwrap());
+    let times: Vec<_> = sealed.iter().map(|block| block.entry.first).collect();
+    assert!(times.is_sorted() && times[8].since(times[0]) >= Duration::from_secs(7), "{times:?}");
+}

@@ -2,7 +2,7 @@
 //!
 //! Ranks that the world size promises and nobody has seen keep their places: a hole is not left out.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use xpu_shared::id::{HostName, Rank};
 
@@ -19,79 +19,106 @@ pub enum Seat {
 
 #[derive(Debug, Default)]
 pub struct Seats {
+    /// In the order of their first ranks.
     groups: Vec<Group>,
     size: usize,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// `None`: nobody has seen these ranks, so nobody knows their host.
-    host: Option<HostName>,
-    seats: Vec<Seat>,
+    /// Its place among the groups of the map.
+    at: usize,
+    of: Of,
+}
+
+#[derive(Debug)]
+enum Of {
+    /// Rows of the survey.
+    Host(HostName, Vec<usize>),
+    /// Nobody has seen these ranks, so nobody knows their hosts. They are cut into pieces as large as a host, as it most likely is.
+    Hole(Range<u32>),
 }
 
 impl Seats {
     /// From rows in the order of their ranks.
     pub fn of(rows: &[Row], world_size: u32) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
+        let mut all: Vec<Of> = Vec::new();
         let mut known: HashMap<&HostName, usize> = HashMap::new();
         let mut next = 0;
         for (index, row) in rows.iter().enumerate() {
             let rank = row.status.rank.0;
-            groups.extend(hole(next..rank));
+            all.extend((next < rank).then_some(Of::Hole(next..rank)));
             next = rank + 1;
             let place = *known.entry(&row.status.host).or_insert_with(|| {
-                groups.push(Group { host: Some(row.status.host.clone()), seats: Vec::new() });
-                groups.len() - 1
+                all.push(Of::Host(row.status.host.clone(), Vec::new()));
+                all.len() - 1
             });
-            groups[place].seats.push(Seat::Seen(index));
+            if let Of::Host(_, seats) = &mut all[place] {
+                seats.push(index);
+            }
         }
-        groups.extend(hole(next..world_size));
+        all.extend((next < world_size).then_some(Of::Hole(next..world_size)));
         let largest = |seen: bool| {
-            let of_kind = groups.iter().filter(|group| group.host.is_some() == seen);
-            of_kind.map(|group| group.seats.len()).max()
+            all.iter()
+                .filter(|of| matches!(of, Of::Host(..)) == seen)
+                .map(Of::len)
+                .max()
+                .filter(|&len| len > 0)
         };
-        // A hole is cut into pieces as large as a host, as it most likely is.
-        let size = largest(true).or_else(|| largest(false)).unwrap_or(0).max(1);
-        let groups = groups.into_iter().flat_map(|group| group.cut(size)).collect();
-        Self { groups, size }
+        let size = largest(true).or_else(|| largest(false)).unwrap_or(1);
+        let mut at = 0;
+        let place = |of: Of| {
+            let group = Group { at, of };
+            at += group.of.len().div_ceil(size);
+            group
+        };
+        Self { groups: all.into_iter().map(place).collect(), size }
     }
 
     pub fn shape(&self) -> Shape {
-        Shape { groups: self.groups.len(), size: self.size.max(1) }
+        let groups = self.groups.last().map_or(0, |last| last.at + last.of.len().div_ceil(self.size));
+        Shape { groups, size: self.size.max(1) }
     }
 
     pub fn at(&self, slot: usize) -> Option<Seat> {
-        let group = self.groups.get(slot / self.size.max(1))?;
-        group.seats.get(slot % self.size.max(1)).copied()
+        let (group, place) = self.group(slot)?;
+        match &group.of {
+            Of::Host(_, seats) => seats.get(place).copied().map(Seat::Seen),
+            Of::Hole(ranks) => ranks.clone().nth(place).map(|rank| Seat::Unseen(Rank(rank))),
+        }
+    }
+
+    /// The group a slot belongs to, and its place in it.
+    fn group(&self, slot: usize) -> Option<(&Group, usize)> {
+        let after = self.groups.partition_point(|group| group.at * self.size <= slot);
+        let group = self.groups.get(after.checked_sub(1)?)?;
+        Some((group, slot - group.at * self.size))
     }
 
     /// The slot of a row.
     pub fn slot_of(&self, row: usize) -> Option<usize> {
-        self.groups.iter().enumerate().find_map(|(index, group)| {
-            let position = group.seats.iter().position(|seat| *seat == Seat::Seen(row))?;
-            Some(index * self.size + position)
+        self.groups.iter().find_map(|group| {
+            let Of::Host(_, seats) = &group.of else { return None };
+            Some(group.at * self.size + seats.iter().position(|&seat| seat == row)?)
         })
     }
 
     /// The host a slot belongs to.
     pub fn host(&self, slot: usize) -> Option<&HostName> {
-        self.groups.get(slot / self.size.max(1))?.host.as_ref()
-    }
-}
-
-impl Group {
-    fn cut(self, size: usize) -> Vec<Self> {
-        if self.host.is_some() {
-            return vec![self];
+        match self.group(slot)? {
+            (Group { of: Of::Host(host, _), .. }, place) => Some(host).filter(|_| place < self.size),
+            _ => None,
         }
-        self.seats.chunks(size).map(|seats| Self { host: None, seats: seats.to_vec() }).collect()
     }
 }
 
-fn hole(ranks: std::ops::Range<u32>) -> Option<Group> {
-    let seats: Vec<_> = ranks.map(|rank| Seat::Unseen(Rank(rank))).collect();
-    (!seats.is_empty()).then_some(Group { host: None, seats })
+impl Of {
+    fn len(&self) -> usize {
+        match self {
+            Self::Host(_, seats) => seats.len(),
+            Self::Hole(ranks) => ranks.len(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -115,5 +142,16 @@ mod tests {
         let seats = Seats::of(&rows, 6);
         assert_eq!(seats.shape(), Shape { groups: 2, size: 3 });
         assert_eq!((seats.at(1), seats.at(3)), (Some(Seat::Seen(2)), Some(Seat::Seen(1))));
+    }
+
+    #[test]
+    fn a_world_that_is_only_claimed_takes_no_room() {
+        let seats = Seats::of(&[row(5, "a"), row(u32::MAX - 9, "b")], u32::MAX);
+        assert_eq!((seats.groups.len(), seats.size), (5, 1));
+        assert_eq!(seats.at(4), Some(Seat::Unseen(Rank(4))));
+        let far = u32::MAX as usize - 9;
+        assert_eq!((seats.at(far), seats.slot_of(1)), (Some(Seat::Seen(1)), Some(far)));
+        assert_eq!((seats.host(far).map(HostName::as_str), seats.at(far + 9)), (Some("b"), None));
+        assert_eq!(seats.shape().groups, u32::MAX as usize);
     }
 }

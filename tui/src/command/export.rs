@@ -23,7 +23,7 @@ use xpu_shared::{
     status::ExitCode as Code,
 };
 
-use super::report::read;
+use super::{record::fresh, report::read};
 use crate::args::{ExportArgs, UsageError};
 use sheet::{SHEETS, Sheet, Source};
 use timeline::Timeline;
@@ -84,7 +84,39 @@ fn write_to(
     write: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(File::create(path).with_context(failed)?);
-    write(&mut out).with_context(failed)?;
-    out.flush().with_context(failed)
+    let mut out = BufWriter::new(fresh(path)?);
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    if written.is_err() {
+        // A piece of it would only be in the way of the next try.
+        let _ = fs::remove_file(path);
+    }
+    written.with_context(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_over_and_no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, other] = ["out", "link", "other"].map(|name| dir.path().join(name));
+        let write = |path: &Path| write_to(path, |out| Ok(out.write_all(b"new")?));
+        write(&file).unwrap();
+        assert!(write(&file).unwrap_err().to_string().contains("write to another file"));
+        fs::write(&other, "theirs").unwrap();
+        symlink(&other, &link).unwrap();
+        assert!(write(&link).is_err() && fs::read(&other).unwrap() == b"theirs");
+    }
+
+    #[test]
+    fn what_could_not_be_written_whole_is_not_in_the_way_of_the_next_try() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("out");
+        assert!(write_to(&file, |_| anyhow::bail!("no room")).is_err());
+        assert!(!file.exists());
+        write_to(&file, |_| Ok(())).unwrap();
+    }
 }

@@ -44,7 +44,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let path = &args.output;
     let file = fresh(path)?;
-    let failed = || format!("cannot record to {}", path.display());
+    let failed = || format!("cannot write to {}", path.display());
     let writer = Writer::begin(file, &header).with_context(failed)?;
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
@@ -113,7 +113,7 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     }
 }
 
-/// A file that was not there before.
+/// A file that was not there before: nothing is written over, and no link is followed.
 pub(super) fn fresh(path: &Path) -> Result<File, UsageError> {
     create_new(path).map_err(|error| {
         let what = match error.kind() {

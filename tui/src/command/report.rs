@@ -7,14 +7,15 @@ mod table;
 mod tables;
 mod text;
 
-use std::process::ExitCode;
+use std::{io::Write as _, path::Path, process::ExitCode};
 
+use anyhow::Context as _;
 use xpu_shared::{
     capture::{Capture, Report},
     status::ExitCode as Code,
 };
 
-use super::stacks::{print, write_to};
+use super::{record::fresh, stacks::print};
 use crate::args::ReportArgs;
 pub(super) use read::read;
 pub(crate) use read::{NO_CAPTURE, open};
@@ -35,7 +36,14 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let mut report = Report::of(&capture);
     report.place(groups);
     if let Some(path) = &args.html {
-        write_to(path, html::html(&capture, &report, args.top).as_bytes())?;
+        let page = html::html(&capture, &report, args.top);
+        if path == Path::new("-") {
+            print(&page)?;
+        } else {
+            fresh(path)?
+                .write_all(page.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     if args.json {
         print(&(serde_json::to_string_pretty(&report)? + "\n"))?;

@@ -54,6 +54,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     if let Some(why) = std::env::var(variable::FUNCTIONS).ok().and_then(|text| functions::read(&text).err()) {
         warn(&format!("{why}; captures will hold none of them"));
     }
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Some(line) = not_understood(names) {
+        warn(&line);
+    }
     announce(&runtime, base, job(args));
     if !args.no_collector
         && let Err(why) = collector::ensure(&runtime, base, &key)
@@ -61,6 +65,22 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
         warn(&format!("no collector: {why}; the job runs on and is not shown"));
     }
     Ok(become_it(&mut command, program))
+}
+
+/// Variables of xpu-timer that have a meaning here.
+const OF_XPU_TIMER: [&str; 1] = ["XPU_TIMER_EXIT_HOOK_PLUGIN"];
+
+/// Those that are set and have none, in one line: who comes from xpu-timer, or its forerunner, would wait for what they did.
+fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
+    let foreign = |name: &String| {
+        ["XPU_TIMER_", "ATORCH_"].iter().any(|begin| name.starts_with(begin))
+            && !OF_XPU_TIMER.contains(&&**name)
+    };
+    let mut names: Vec<_> = names.filter(foreign).collect();
+    names.sort_unstable();
+    let is = if names.len() == 1 { "is set and means" } else { "are set and mean" };
+    (!names.is_empty())
+        .then(|| format!("{} {is} nothing to xpu-top: docs/http.md says what does", names.join(", ")))
 }
 
 /// Returns only where it cannot.
@@ -194,4 +214,17 @@ fn find_or_make(named: Option<&Path>) -> Result<(), UsageError> {
         written => written?,
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_another_that_mean_nothing_are_named_in_one_line() {
+        let said = |names: &[&str]| not_understood(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(said(&["PATH", "XPU_TOP_JOB", "XPU_TIMER_EXIT_HOOK_PLUGIN"]), None);
+        let line = said(&["XPU_TIMER_PORT", "ATORCH_TIMER", "HOME"]).unwrap();
+        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and mean nothing"), "{line}");
+    }
 }

@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -187,7 +188,9 @@ pub(super) fn check_writable(paths: impl IntoIterator<Item = impl AsRef<Path>>) 
             continue;
         }
         let was_there = path.exists();
-        if let Err(error) = fs::OpenOptions::new().append(true).create(true).open(path) {
+        if let Err(error) =
+            fs::OpenOptions::new().append(true).create(true).custom_flags(libc::O_NOFOLLOW).open(path)
+        {
             let path = path.display();
             return Err(UsageError::Value(format!(
                 "cannot write {path}: {error}; name a file that can be written"
@@ -221,7 +224,11 @@ pub(super) fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(io::stdout().write_all(bytes)?);
     }
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    let mut how = fs::OpenOptions::new();
+    // What lies there is written over; where a link points to is not.
+    how.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW);
+    let written = how.open(path).and_then(|mut file| file.write_all(bytes));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 pub(super) fn print(text: &str) -> anyhow::Result<()> {

@@ -87,8 +87,8 @@ fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
     };
     tape.watch_ranks(args.rank.map(Rank).into_iter().collect());
     let mut following = Following::new([], args.of.job.clone());
-    while let Some((_, frame)) = tape.next(at)? {
-        following.take(Arrival::Frame(Box::new(frame)));
+    while let Some((came, frame)) = tape.next(at)? {
+        following.take_at(came, Arrival::Frame(Box::new(frame)));
     }
     tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
     let status = following.status(at);

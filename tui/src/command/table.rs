@@ -6,6 +6,7 @@ use xpu_shared::{
     finding::Finding,
     id::JobName,
     status::{RankState, RankStatus, Status, StepSign},
+    text::is_steering,
 };
 
 /// Lines of ranks; a longer job is for the screen.
@@ -118,6 +119,11 @@ fn work(status: &Status) -> String {
         status.tokens_per_s.map(|rate| format!(", {rate:.0} tokens/s")),
         status.samples_per_s.map(|rate| format!(", {rate:.1} samples/s")),
         status.loss.map(|loss| format!(", loss {loss:.4}")),
+        match &status.loss_not_finite[..] {
+            [] => None,
+            [rank] => Some(format!(", the loss of rank {rank} is no finite number")),
+            [rank, ..] => Some(format!(", the loss of rank {rank} and others is no finite number")),
+        },
         status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
     ];
     known.into_iter().flatten().collect()
@@ -179,7 +185,7 @@ fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
 
 /// A host names itself: nothing of it may move the cursor.
 fn printable(text: &str, wide: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(wide).collect()
+    text.chars().filter(|&c| !is_steering(c)).take(wide).collect()
 }
 
 fn figure(value: Option<f64>) -> String {

@@ -16,9 +16,9 @@ pub fn complete(text: &str, hosts: &[&str]) -> (usize, Vec<String>) {
         statistics()
     } else if before.ends_with(['<', '>', '=', '~', ':', ',']) {
         let name = before.trim_end_matches(|c: char| "<>=~:!,".contains(c) || c.is_whitespace());
-        let from = name.rfind(|c: char| "&|!(<>=~:".contains(c) || c.is_whitespace()).map_or(0, |at| at + 1);
+        let mut words = name.rsplit(|c: char| "&|!(<>=~:".contains(c) || c.is_whitespace());
         // After a comma it is the value before that stands here: its field is looked for where no list is.
-        match Field::named(name.get(from..).unwrap_or_default()).map(|field| field.kind) {
+        match Field::named(words.next().unwrap_or_default()).map(|field| field.kind) {
             Some(Kind::Number { .. }) => statistics(),
             Some(Kind::Word { only: Some(only), .. }) => only.iter().map(|(name, _)| *name).collect(),
             Some(Kind::Word { only: None, .. }) => hosts.to_vec(),

@@ -25,9 +25,13 @@ pub fn complete(text: &str, there: &Names<'_>) -> (usize, Vec<String>) {
     match name {
         "metric" => (from, beginning(rest, &Metric::ALL.map(Metric::word))),
         "theme" => (from, beginning(rest, &Theme::ALL.map(Theme::name))),
-        "sort" => match rest.rfind(char::is_whitespace) {
+        // A blank may be a letter of several bytes.
+        "sort" => match rest.char_indices().rfind(|(_, letter)| letter.is_whitespace()) {
             None => (from, beginning(rest, &Column::ALL.map(Column::word))),
-            Some(at) => (from + at + 1, beginning(&rest[at + 1..], &["reversed"])),
+            Some((at, blank)) => {
+                let word = at + blank.len_utf8();
+                (from + word, beginning(&rest[word..], &["reversed"]))
+            }
         },
         "job" => (from, beginning(rest, &there.jobs)),
         "filter" => {

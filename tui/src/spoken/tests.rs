@@ -91,3 +91,16 @@ proptest! {
         complete(&text, &Names::default());
     }
 }
+
+/// Blanks and letters of several bytes.
+#[test]
+fn what_is_typed_is_cut_between_letters() {
+    let there = Names { hosts: vec!["gpu-001"], jobs: vec!["llama"] };
+    for blank in ["\u{a0}", "\u{2003}", "\u{3000}"] {
+        let text = format!("sort{blank}late{blank}rev");
+        assert_eq!(complete(&text, &there), (text.len() - 3, vec!["reversed".to_owned()]), "{text:?}");
+        let text = format!("filter{blank}rank<64 &{blank}host=gpu");
+        assert_eq!(complete(&text, &there).1, ["gpu-001"], "{text:?}");
+    }
+    let _ = complete("filter é<", &there);
+}

@@ -213,6 +213,7 @@ fn progress(rank: &Inspection) -> Vec<String> {
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),
         status.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))),
         status.loss.map(|loss| format!("loss {loss:.4}")),
+        status.loss_not_finite.then(|| "loss is no finite number".to_owned()),
         status.inside.first().map(|inside| format!("in {} for {:.0} s", inside.call, inside.for_s)),
     ];
     known.into_iter().flatten().collect()

@@ -14,7 +14,9 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
     let stands = silent.iter().find_map(|&(rank, _)| stopped(rank));
     let since = match stands {
         Some(still) => still.stands_for,
-        None if !living => Some(now.since(view.heard())).filter(|silence| *silence >= deadline)?,
+        None if !living => {
+            Some(now.since(job.common(view.host(), view.heard()))).filter(|silence| *silence >= deadline)?
+        }
         None => return None,
     };
     let ranks: Vec<Rank> = silent.iter().map(|&(rank, _)| rank).collect();

@@ -10,6 +10,7 @@ use crate::{
     gemm::GemmShape,
     histogram::Histogram,
     id::CommunicatorId,
+    unit::Nanoseconds,
 };
 
 /// What collectives are told apart by.
@@ -17,6 +18,9 @@ type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
 /// Shapes, and collectives, remembered.
 const KEYS: usize = 16_384;
+
+/// Distributions kept of each sort: of those that take the most time. The totals of the others are known all the same.
+const DISTRIBUTIONS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Detail {
@@ -51,6 +55,10 @@ impl Detail {
                 add(known, kernel, |totals| &mut totals.durations);
             }
         }
+        keep_foremost(&mut self.gemms, |totals| (totals.timed_for, &mut totals.durations));
+        keep_foremost(&mut self.collectives, |totals| (totals.timed_for, &mut totals.durations));
+        keep_foremost(&mut self.graphs, |totals| (totals.timed_for, &mut totals.durations));
+        keep_foremost(&mut self.kernels, |totals| (totals.timed_for, &mut totals.durations));
         if let Some(steps) = &summary.steps {
             self.steps.merge(&steps.durations);
         }
@@ -102,4 +110,48 @@ fn add<T: Clone>(known: &mut Option<T>, newer: &T, durations: impl Fn(&mut T) ->
         durations(&mut merged).merge(durations(before));
     }
     *known = Some(merged);
+}
+
+/// Keeps the distributions of those that took the most time.
+fn keep_foremost<K, V>(
+    known: &mut BTreeMap<K, Option<V>>,
+    figures: impl Fn(&mut V) -> (Nanoseconds, &mut Histogram),
+) {
+    let all = known.values_mut().flatten().map(|totals| figures(totals));
+    let mut distributions: Vec<_> = all.filter(|(_, durations)| !durations.is_empty()).collect();
+    if distributions.len() > DISTRIBUTIONS {
+        distributions.select_nth_unstable_by_key(DISTRIBUTIONS, |(took, _)| std::cmp::Reverse(*took));
+        distributions[DISTRIBUTIONS..].iter_mut().for_each(|(_, durations)| durations.clear());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::ComputeType;
+
+    fn gemm(m: u64) -> GemmTotals {
+        let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
+        let mut durations = Histogram::new();
+        durations.record(Nanoseconds(1000 * m));
+        GemmTotals {
+            shape: GemmShape { m, n: 8, k: 8, batch: 1, datatype, compute, transposed: (false, false) },
+            count: 1,
+            timed: 1,
+            timed_for: Nanoseconds(1000 * m),
+            durations,
+        }
+    }
+
+    #[test]
+    fn distributions_are_kept_of_the_shapes_that_take_the_most_time_and_totals_of_all() {
+        let (mut detail, most) = (Detail::default(), DISTRIBUTIONS as u64);
+        for _ in 0..3 {
+            detail.take(&Summary { gemms: (1..=2 * most).map(gemm).collect(), ..Summary::default() });
+        }
+        assert_eq!(detail.gemms.len(), 2 * DISTRIBUTIONS);
+        let told = detail.gemms.values().flatten().filter(|totals| !totals.durations.is_empty());
+        let told: Vec<_> = told.map(|totals| (totals.shape.m, totals.durations.count())).collect();
+        assert_eq!(told, (most + 1..=2 * most).map(|m| (m, 3)).collect::<Vec<_>>());
+    }
 }

@@ -108,9 +108,15 @@ impl RankView {
         self.latest.as_ref()?.step
     }
 
-    /// The last loss the program told of.
+    /// The last loss the program told of, if it is a number.
     pub fn loss(&self) -> Option<f64> {
-        self.latest.as_ref()?.work.loss
+        self.latest.as_ref()?.work.loss.filter(|loss| loss.is_finite())
+    }
+
+    /// Whether that is none, or infinite: that is news, and no figure.
+    pub fn has_lost_its_loss(&self) -> bool {
+        let said = self.latest.as_ref().and_then(|digest| digest.work.loss);
+        said.is_some_and(|loss| !loss.is_finite())
     }
 
     /// TFLOPS of each interval, oldest first, at most ten minutes of them.

@@ -10,7 +10,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{arrival::Arrivals, capture::Stop, follow::Following};
+use crate::{arrival::Arrivals, capture::Stop, follow::Following, terminal};
 
 /// What is waited for, and for how long: without end if nothing is said.
 pub(super) struct Occasion<'a> {
@@ -23,7 +23,7 @@ impl fmt::Display for Occasion<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.kinds.iter().map(|kind| kind.word()).collect();
         let what = if kinds.is_empty() { "a finding".to_owned() } else { kinds.join(" or ") };
-        write!(f, "waiting for {what}; Ctrl-C ends that")
+        write!(f, "waiting for {what}{}", terminal::key_that_ends("; Ctrl-C ends that"))
     }
 }
 

@@ -17,9 +17,30 @@ pub(super) fn write(sheet: &Sheet, source: &Source<'_>, out: &mut impl Write) ->
                 Cell::Number(number) => write!(out, "{number}")?,
                 Cell::Real(number) => write!(out, "{number}")?,
                 Cell::Flag(is) => write!(out, "{is}")?,
-                Cell::Text(text) => write!(out, "\"{}\"", text.replace('"', "\"\""))?,
+                Cell::Text(text) => {
+                    let quote = if is_formula(text) { "'" } else { "" };
+                    write!(out, "\"{quote}{}\"", text.replace('"', "\"\""))?;
+                }
             }
         }
         Ok(out.write_all(b"\n")?)
     })
+}
+
+/// Whether a spreadsheet would work it out: a name may be anything.
+fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@', '\t', '\r'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_formula() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"] {
+            assert!(is_formula(text), "{text}");
+        }
+        assert!(!is_formula("gemm") && !is_formula("") && !is_formula("a=b"));
+    }
 }

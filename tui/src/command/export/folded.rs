@@ -8,6 +8,7 @@ use std::{
 use xpu_shared::{
     capture::{Capture, Kind, Seen, Single, Work},
     frame::CapturedSpan,
+    text::is_steering,
 };
 
 use super::words;
@@ -48,6 +49,6 @@ fn kind(single: &Single, seen: Seen) -> Option<(&'static str, u64)> {
 fn name(single: &Single) -> String {
     words::name(single)
         .chars()
-        .map(|letter| if letter == ';' || letter.is_control() { '_' } else { letter })
+        .map(|letter| if letter == ';' || is_steering(letter) { '_' } else { letter })
         .collect()
 }

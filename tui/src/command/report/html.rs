@@ -4,7 +4,10 @@ mod plot;
 
 use std::fmt::Write as _;
 
-use xpu_shared::capture::{Capture, Report};
+use xpu_shared::{
+    capture::{Capture, Report},
+    text::is_steering,
+};
 
 use super::{tables, text};
 
@@ -53,7 +56,7 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            letter if letter.is_control() => out.push('\u{fffd}'),
+            letter if is_steering(letter) => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::html::escaped;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use xpu_shared::text::is_steering;
 
 const WIDEST: usize = 100;
 
@@ -90,7 +91,7 @@ impl Table {
 
 /// Names come from anywhere: what would steer a terminal is not shown.
 fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if is_steering(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 fn cut(text: &str, wide: usize) -> String {

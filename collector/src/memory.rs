@@ -1,0 +1,65 @@
+//! What was freed goes back to the system: jobs come and go on a host, and their collector stays.
+
+use std::time::Duration;
+
+use xpu_shared::unit::Moment;
+
+/// How often. It takes milliseconds where much was freed.
+const EVERY: Duration = Duration::from_mins(1);
+
+/// Arenas of the C library: each keeps what was freed in it, and it would make eight for each core.
+const ARENAS: libc::c_int = 2;
+
+/// What is larger has a mapping of its own, which ends when it is freed.
+const OWN_MAPPING: libc::c_int = 256 << 10;
+
+/// To be called before there are threads.
+pub fn prepare() {
+    for (which, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_MAPPING)] {
+        // SAFETY: sets a number of the allocator; one it does not take, it leaves as it was.
+        unsafe { libc::mallopt(which, value) };
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    returned: Moment,
+}
+
+impl Memory {
+    /// Gives back what is free, now and then.
+    pub(crate) fn tend(&mut self, now: Moment) {
+        // Also where the clock was set back.
+        if now < self.returned || now.since(self.returned) >= EVERY {
+            self.returned = now;
+            // SAFETY: has no precondition, and locks what it touches.
+            unsafe { libc::malloc_trim(0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident() -> u64 {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    #[test]
+    fn what_was_freed_below_what_stays_goes_back() {
+        const BLOCK: usize = 4000;
+        const BLOCKS: usize = 50_000;
+        let before = resident();
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
+        let last = blocks.pop();
+        drop(blocks);
+        let held = resident() - before;
+        assert!(held > (BLOCKS * BLOCK / 2) as u64, "{held}: what stays keeps the rest");
+        Memory::default().tend(Moment::now());
+        let held = resident().saturating_sub(before);
+        assert!(held < (BLOCKS * BLOCK / 4) as u64, "{held}");
+        drop(last);
+    }
+}
