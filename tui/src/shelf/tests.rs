@@ -107,6 +107,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     let folder = Folder::new("list");
     folder.put("night.xpurec", &recording());
     folder.put("steps.xpucap", &capture());
+    folder.put("c.xpu", &capture());
     folder.put("cut.xpurec", &recording()[..600]);
     folder.put("empty.xpucap", b"");
     folder.put("notes.txt", b"none of ours");
@@ -115,7 +116,10 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     let mut librarian = Librarian::new(folder.0.clone());
     let files = listed(&mut librarian);
     let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["cut.xpurec", "empty.xpucap", "night.xpurec", "renamed.xpucap", "steps.xpucap"]);
+    assert_eq!(
+        names,
+        ["c.xpu", "cut.xpurec", "empty.xpucap", "night.xpurec", "renamed.xpucap", "steps.xpucap"]
+    );
     let label = |name: &str| files.iter().find(|file| file.0 == name).unwrap().1.clone();
     assert!(matches!(label("night.xpurec").unwrap().what, What::Recording { ranks: 4, hosts: 1, .. }));
     let steps = label("steps.xpucap").unwrap();
