@@ -15,7 +15,7 @@ use xpu_shared::{
 };
 
 use super::stacks::{print, write_to};
-use crate::args::ReportArgs;
+use crate::{args::ReportArgs, new_file};
 pub(super) use read::read;
 pub(crate) use read::{NO_CAPTURE, open};
 pub(super) use table::Table;
@@ -30,6 +30,7 @@ pub(crate) fn page(capture: &Capture) -> String {
 }
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    new_file::check(&args.html)?;
     let mut capture = read(&args.file)?;
     let groups = args.select.apply(&mut capture)?;
     let mut report = Report::of(&capture);
