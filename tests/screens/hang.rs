@@ -51,7 +51,8 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
 #[test]
 fn a_hang_that_is_replayed_is_a_hang() {
     let mut lab = hung();
-    lab.app().replay(Playback::new(Of::File, (Moment(0), lab.now())));
+    let now = lab.now();
+    lab.app().replay(Playback::new(Of::File, (Moment(0), now)));
     lab.screen(132, 40).shows("✖ HANG 13 s").hides("PARTIAL");
 }
 
