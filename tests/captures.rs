@@ -185,6 +185,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         "with what there is: {interrupted:?}"
     );
     // Once more says that nobody waits for what a rank that is stopped would give.
+    fs::remove_file(job.file()).expect("with what there was");
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");
     third.signal("INT");

@@ -20,8 +20,8 @@ use crate::{
     widget::{ends, wrap::cut_at_word},
 };
 
-/// Columns that keys have whatever the last one did.
-const KEYS: usize = 40;
+/// Columns that the numbers of the views have whatever the last key did.
+const KEYS: usize = 28;
 
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let width = usize::from(area.width);

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(cut_words("two, one", 4), "");
         assert_eq!(cut_words("gpu-000001", 6), "");
         assert_eq!(cut_at_word("gpu-000001", 6), "gpu-0…");
-        assert_eq!(cut_at_word("rank 3: it is held down", 14), "rank 3: it is …");
+        assert_eq!(cut_at_word("rank 3: it is held down", 15), "rank 3: it is …");
     }
 
     #[test]
