@@ -126,9 +126,7 @@ impl Librarian {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
                 Action::Opened(file, summary)
             }
-            Order::Export(file) => {
-                Action::Saved(self.beside(&file, "pftrace", |capture, out| export::perfetto_of(capture, out)))
-            }
+            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", export::perfetto_of)),
             Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, out| {
                 Ok(io::Write::write_all(out, report::page(capture).as_bytes())?)
             })),
