@@ -124,6 +124,16 @@ fn what_was_launched_is_recorded_in_its_step_and_afterwards_nothing_is() {
     let recorded = step["activity_kernel"].as_u64().expect("kernels");
     assert!((5_500..=5_000 + hooks.expect("both were timed")).contains(&recorded), "{step:#}");
 
+    // Who launched a kernel CUPTI does not tell.
+    let tables = job.host.place.path("tables");
+    let exported = run(job.host.xpu_top("export --kind kernel").arg(job.file()).arg("--csv").arg(&tables));
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
+    let kernels = std::fs::read_to_string(tables.join("kernels.csv")).expect("a table");
+    let mut rows = kernels.lines().map(|row| row.split(',').collect::<Vec<_>>());
+    let at = rows.next().and_then(|head| head.iter().position(|name| *name == "thread")).expect("a column");
+    let threads: Vec<_> = rows.map(|row| row[at].to_owned()).collect();
+    assert!(threads.len() > 4 && threads.iter().all(String::is_empty), "{threads:?}");
+
     let _ = std::fs::remove_file(job.file());
     let without = job.host.ask(&format!("capture --job train --steps 2 -o {}", job.file().display()));
     assert_eq!(without.status.code(), Some(0), "{without:?}");

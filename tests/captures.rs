@@ -1,11 +1,18 @@
 //! `xpu-top capture` on a real collector and real hooks on the simulated GPU: what is in the file, and what is said where something
 //! fails.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use xpu_tests::{
+    built,
     host::{BASE, Host},
+    place::Place,
+    port::free_base,
     program::{Outcome, Program, run, until},
 };
 
@@ -139,15 +146,15 @@ fn a_rank_that_ends_meanwhile_gives_what_it_has() {
 }
 
 #[test]
-fn a_collector_that_goes_away_is_told_and_the_file_opens() {
+fn a_collector_that_goes_away_is_told_and_leaves_no_file_in_the_way() {
     let mut job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 25");
     job.host.end_collector();
     let done = capturing.end();
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     assert!(done.stderr.contains("rank 0: nothing was heard of its host sim any more"), "{done:?}");
-    let report = job.report();
-    assert_eq!((&report["closed"], report["missing"].as_array().map(Vec::len)), (&json!(true), Some(2)));
+    assert!(done.stdout.contains("no rank gave anything: there is no "), "{done:?}");
+    assert!(!job.file().exists(), "the next try may have its name");
 }
 
 #[test]
@@ -177,6 +184,20 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
         Some(2),
         "with what there is: {interrupted:?}"
     );
+    // Once more says that nobody waits for what a rank that is stopped would give.
+    fs::remove_file(job.file()).expect("with what there was");
+    let third = job.begin_capture("--wait 600");
+    job.ranks[1].signal("STOP");
+    third.signal("INT");
+    until("the ranks to be told to hurry", || third.said().contains("1 of 2 are here").then_some(()));
+    let asked = Instant::now();
+    third.signal("INT");
+    let ended = third.end();
+    job.ranks[1].signal("CONT");
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(asked.elapsed() < Duration::from_secs(4), "it waited {:?} for the rest", asked.elapsed());
+    fs::remove_file(job.file()).expect("with what there was");
+
     // Nobody records for it any more.
     let after = job.capture("--steps 2 --wait 25");
     assert_eq!(after.status.code(), Some(0), "{after:?}");
@@ -238,4 +259,17 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     assert!(early.stdout.contains("\"step_ms_mean\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));
     assert!(stacks.stdout.contains("\"hang\""), "the same is found in the file: {stacks:?}");
+}
+
+#[test]
+fn a_recording_of_nothing_leaves_no_file_in_the_way() {
+    let place = Place::bare();
+    let file = place.path("night.xpurec");
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME").args(["record", "--for", "1s", "-o"]);
+    let done =
+        run(command.arg(&file).args(["--hosts", "127.0.0.1", "--base-port", &free_base().to_string()]));
+    assert_eq!(done.status.code(), Some(3), "{done:?}");
+    assert!(done.stderr.contains("nothing was heard, and nothing recorded"), "{done:?}");
+    assert!(!file.exists());
 }

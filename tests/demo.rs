@@ -68,6 +68,11 @@ impl Demo {
         run(&mut command)
     }
 
+    /// Runs `xpu-top` with this line, on no job.
+    fn ask_of_file(&self, line: &str) -> Outcome {
+        run(self.place.command(built::artifact("xpu-top")).args(line.split_whitespace()))
+    }
+
     /// What a file of this demo says of its end.
     fn replayed(&self, file: &Path) -> Value {
         let mut command = self.place.command(built::artifact("xpu-top"));
@@ -79,6 +84,16 @@ impl Demo {
         let mut command = self.place.command(built::artifact("xpu-top"));
         let said = run(command.args(["report", "--json"]).arg(file));
         serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
+    /// The same, once its flame graph is there.
+    fn end_of(self, svg: &Path) -> (Option<i32>, Value) {
+        let Self { place, program, _turn } = self;
+        let Outcome { stdout, stderr, status } = program.end();
+        let picture = fs::read_to_string(svg).unwrap_or_else(|_| panic!("no picture: {stderr}"));
+        assert!(picture.contains("wait_for_shard_that_never_comes"), "{picture}");
+        drop(place);
+        (status.code(), serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}")))
     }
 
     fn end(self) -> (Option<i32>, Value) {
@@ -151,6 +166,47 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     let mut svg = Vec::new();
     let options = &mut inferno::flamegraph::Options::default();
     inferno::flamegraph::from_lines(options, folded.lines(), &mut svg).expect("a flame graph");
+    let export = |line: &str| {
+        let mut command = demo.place.command(built::artifact("xpu-top"));
+        run(command.arg("export").arg(&file).args(line.split_whitespace()).current_dir(demo.place.path("")))
+    };
+    // Compressed where the name says so; only what is asked for; ranks named and in order of their groups.
+    let done = export("--chrome x.json.gz --csv tables --kind gemm --groups tp2-dp4");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let packed = File::open(demo.place.path("x.json.gz")).expect("it is written");
+    let chrome: Value = serde_json::from_reader(flate2::read::GzDecoder::new(packed)).expect("packed JSON");
+    let events = chrome["traceEvents"].as_array().expect("events");
+    let sliced: std::collections::BTreeSet<_> = events
+        .iter()
+        .filter(|event| event["ph"] == "X")
+        .filter_map(|event| event["name"].as_str()?.split(' ').next())
+        .collect();
+    assert_eq!(sliced.into_iter().collect::<Vec<_>>(), ["gemm", "step"]);
+    let named = |rank: u64, what: &str| {
+        let event = events.iter().find(|event| event["name"] == what && event["pid"] == rank);
+        event.expect("it is told of each rank")["args"].clone()
+    };
+    assert!(
+        named(5, "process_name")["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("rank 5 (tp1 dp2) on "))
+    );
+    assert_eq!(named(2, "process_sort_index")["sort_index"], 1, "along tp first");
+    let tables = fs::read_dir(demo.place.path("tables")).expect("tables").flatten();
+    let mut tables: Vec<_> = tables.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    tables.sort();
+    assert_eq!(tables, ["gemms.csv", "steps.csv"]);
+    // What is there stays, also through a link.
+    std::os::unix::fs::symlink("folded", demo.place.path("link")).expect("a link");
+    for line in ["--folded folded", "--folded link", "--csv tables", "--perfetto new --chrome link"] {
+        let refused = export(line);
+        assert_eq!(refused.status.code(), Some(64), "{line}: {refused:?}");
+        assert!(refused.stderr.contains("it exists: choose another name, or remove it"), "{refused:?}");
+    }
+    assert!(!demo.place.path("new").exists(), "nothing is written where not all can be");
+    let mut page = demo.place.command(built::artifact("xpu-top"));
+    let refused = run(page.arg("report").arg(&file).arg("--html").arg(demo.place.path("link")));
+    assert!(refused.status.code() == Some(64) && refused.stderr.contains("it exists"), "{refused:?}");
     let svg = String::from_utf8(svg).expect("text");
     assert!(svg.contains("<title>rank 7 (") && svg.contains("<title>gemm ("), "{svg:.2000}");
     let again = demo.ask(&format!("capture --steps 3 -o {}", file.display()));
@@ -196,6 +252,16 @@ fn a_capture_of_a_hang_waits_for_no_step_and_says_what_for() {
         assert!(rank["ended"] == "TimeUp" && rank["operations"].as_u64() > Some(0), "{rank:#}");
     }
     assert_eq!(findings(&demo.replayed(&file)), [("hang", "not_entered", vec![6])]);
+    let stacks = demo.ask_of_file(&format!("stacks --json --replay {}", file.display()));
+    let document: Value = serde_json::from_str(&stacks.stdout).unwrap_or_else(|_| panic!("{stacks:?}"));
+    assert_eq!(document["tree"]["ranks"], "0-7", "{document:#}");
+    let early = demo.ask_of_file(&format!("stacks --at 0% --replay {}", file.display()));
+    assert!(
+        early.status.code() == Some(3) && early.stderr.contains("no stacks are in it by then"),
+        "{early:?}"
+    );
+    let text = demo.ask_of_file(&format!("report {}", file.display())).stdout;
+    assert!(text.contains("not recorded whole") && !text.contains("   0.00   0.00"), "{text}");
     // Nothing came after that: who asks again, and for no step before, has the step it stands in.
     let again = demo.place.path("again.bin");
     let done = demo.ask(&format!("capture --steps 3 -o {} --wait 600", again.display()));
@@ -260,4 +326,21 @@ fn a_stopped_rank_is_named_and_so_is_a_killed_one() {
     demo.signal(1, "KILL");
     let (code, document) = demo.end();
     assert_eq!((code, findings(&document)), (Some(2), vec![("exited", "dead", vec![1])]), "{document:#}");
+}
+
+/// Who let it stand has looked at it, and ends it to have what there is.
+#[test]
+fn a_job_that_was_left_standing_is_told_of_when_it_is_ended() {
+    let place = Place::new();
+    let svg = place.path("stacks.svg");
+    let demo =
+        Demo::start_in(place, &format!("--ranks 4 --nodes 2 --hang 20:2 --stay --svg {}", svg.display()));
+    until("the hang to be named", || (!findings(&demo.status()?).is_empty()).then_some(()));
+    demo.program.signal("INT");
+    let (code, document) = demo.end_of(&svg);
+    assert_eq!(
+        (code, findings(&document)),
+        (Some(2), vec![("hang", "not_entered", vec![2])]),
+        "{document:#}"
+    );
 }

@@ -15,7 +15,7 @@ use xpu_tests::{
     built,
     place::Place,
     port::free_base,
-    program::{Outcome, run},
+    program::{Outcome, Program, run, until},
 };
 
 fn doctor(place: &Place, base: u16, arguments: &[&str]) -> Outcome {
@@ -112,4 +112,27 @@ fn what_is_packed_holds_no_secret() {
     // A file that is there is left alone.
     let again = run(command.env("X", "y"));
     assert!(again.stderr.contains("not there yet") && again.status.code() == Some(1), "{again:?}");
+}
+
+/// As a demo has one: of another runtime directory, so that `run` does not find it.
+#[test]
+fn another_collector_of_the_same_user_is_no_failure() {
+    let place = Place::new();
+    let base = free_base();
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = place.command(built::artifact("xpu-collector"));
+    command.args(["--no-key", "--base-port", &base.to_string(), "--runtime-dir"]).arg(&other);
+    let mut collector = Program::start(&mut command);
+    let ports = until("it to listen", || {
+        assert!(collector.is_running(), "{}", collector.said());
+        let said = doctor(&place, base, &["--json"]);
+        let document: Value = serde_json::from_str(&said.stdout).unwrap();
+        let ports = check(&document, "ports").clone();
+        (ports["state"] != "ok").then_some((said.status.code(), ports))
+    });
+    let found = format!("another collector of yours (process {}) listens on ", collector.pid());
+    assert!(ports.1["found"].as_str().unwrap().starts_with(&found), "{ports:?}");
+    assert_eq!((ports.0, &ports.1["state"]), (Some(0), &"warn".into()));
 }

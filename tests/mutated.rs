@@ -162,7 +162,11 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     let path = place.join("mutated");
     fs::write(&path, bytes).expect("the place takes it");
     let (file, select) = (path.clone(), SelectArgs::default);
-    let out = |name: &str| Some(place.join(name));
+    // What the file before became is not written over.
+    let made = place.join("made");
+    let _ = fs::remove_dir_all(&made);
+    fs::create_dir(&made).expect("the place takes it");
+    let out = |name: &str| Some(made.join(name));
     let looked = report(&ReportArgs { file, json: true, html: out("html"), top: 3, select: select() });
     let (file, fail_on) = (path.clone(), Vec::new());
     let written = export(&ExportArgs {
@@ -172,6 +176,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         csv: out("csv"),
         parquet: out("parquet"),
         folded: out("folded"),
+        kind: Vec::new(),
         select: select(),
     });
     let (before, after) = (path.clone(), path.clone());

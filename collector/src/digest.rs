@@ -78,6 +78,28 @@ impl Known {
         Self { state: line.into(), advanced: now, closed: false }
     }
 
+    /// One that a summary speaks of.
+    pub(crate) fn said(state: &CommunicatorState, now: Moment) -> Self {
+        Self { state: state.clone(), advanced: now, closed: false }
+    }
+
+    pub(crate) fn is_same(&self, state: &CommunicatorState) -> bool {
+        (self.state.id, self.state.rank) == (state.id, state.rank)
+    }
+
+    /// Takes what the next summary says. It may have been made before the ledger page was read last: counts never go back.
+    pub(crate) fn hear(&self, state: &CommunicatorState, now: Moment) -> Self {
+        let (old, mut new) = (&self.state, state.clone());
+        if old.entered > new.entered {
+            (new.last_operation, new.last_bytes) = (old.last_operation, old.last_bytes);
+        }
+        new.entered = new.entered.max(old.entered);
+        new.enqueued = new.enqueued.max(old.enqueued);
+        new.completed = new.completed.max(old.completed);
+        let advanced = if new == *old { self.advanced } else { now };
+        Self { state: new, advanced, closed: false }
+    }
+
     /// One process may hold several ranks of a communicator (`ncclCommInitAll`).
     pub(crate) fn is_of(&self, line: &CommunicatorReading) -> bool {
         (self.state.id, self.state.rank) == (line.id, line.rank)
@@ -210,6 +232,19 @@ mod tests {
         assert_eq!(one.len(), RankDigest::SAMPLES);
         assert_eq!(one, other);
         assert!(one.is_sorted_by_key(|sample| sample.sequence));
+    }
+
+    /// The ledger page is read when the digest is made; a summary made before that may come after it.
+    #[test]
+    fn what_was_entered_does_not_go_back() {
+        let mut known = Known::said(&state(1), Moment(1));
+        let counts = |entered, completed| CommunicatorState { entered, completed, ..state(1) };
+        known.state = counts(9, 7);
+        let late = CommunicatorState { last_bytes: 99, ..counts(5, 5) };
+        let heard = known.hear(&late, Moment(2));
+        assert_eq!((&heard.state, heard.advanced), (&counts(9, 7), Moment(1)), "nothing moved");
+        let heard = known.hear(&counts(9, 8), Moment(3));
+        assert_eq!((&heard.state, heard.advanced), (&counts(9, 8), Moment(3)));
     }
 
     #[test]

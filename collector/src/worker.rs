@@ -69,6 +69,8 @@ pub(crate) struct Worker {
     stacks: Option<Box<RankStacks>>,
     /// Whether there is something the last digest did not say.
     unsaid: bool,
+    /// When its life was another one last.
+    changed: Moment,
     /// Whether it was said how it ended.
     departed: bool,
     /// How it ended, where it did not end well.
@@ -104,6 +106,7 @@ impl Worker {
             telling: None,
             stacks: None,
             unsaid: true,
+            changed: Moment::default(),
             departed: false,
             exit: None,
             memory: MemoryKills::default(),
@@ -190,6 +193,7 @@ impl Worker {
             // The process began anew under the same number (exec): its old counts are none of its own.
             self.totals = Totals::default();
             self.latest = Summary::default();
+            self.communicators.clear();
         }
         self.totals.take(&summary);
         self.take_communicators(&summary.communicators, now);
@@ -211,14 +215,11 @@ impl Worker {
         self.communicators = states
             .iter()
             .map(|state| {
-                let old = before.iter().find(|known| known.state == *state);
-                let advanced = old.map_or(now, |known| known.advanced);
-                Known { state: state.clone(), advanced, closed: false }
+                let known = before.iter().find(|known| known.is_same(state) && !known.closed);
+                known.map_or_else(|| Known::said(state, now), |known| known.hear(state, now))
             })
             .collect();
-        let gone = |known: &Known| {
-            states.iter().all(|state| (state.id, state.rank) != (known.state.id, known.state.rank))
-        };
+        let gone = |known: &Known| !states.iter().any(|state| known.is_same(state));
         let closed = before.into_iter().filter(gone);
         self.communicators.extend(closed.map(|known| Known { closed: true, ..known }));
         self.communicators.truncate(2 * ledger::COMMUNICATORS);
@@ -234,7 +235,7 @@ impl Worker {
             (self.departed, self.exit) = (false, None);
         }
         (self.life != life).then(|| {
-            self.life = life;
+            (self.life, self.changed) = (life, now);
             self.unsaid = true;
             life
         })

@@ -172,6 +172,11 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     };
     update(lab.app(), Action::Captured(Standing::Done(done)));
     lab.screen(132, 40).shows("▲ c.xpucap: steps 16,712").shows("rank 3: it is past those steps");
+    // What came of it stands beside the keys, not in their place.
+    let screen = lab.screen(80, 24).text();
+    let footer = screen.lines().last().unwrap_or_default();
+    assert!(footer.contains("8 captures 9 ") && footer.contains("● c.xpucap: steps 16,712 to"), "{footer}");
+    assert!(footer.trim_end().ends_with(" …"), "it ends at a word: {footer}");
 }
 
 /// A recording of last month has its own time, and the files beside it have none of that.

@@ -4,11 +4,13 @@ use xpu_shared::{
     frame::{Body, Frame},
     id::Rank,
     simulation::Simulation,
+    unit::Moment,
 };
 use xpu_tests::Lab;
 use xpu_top::{
     action::{Effect, Reading},
     palette::Depth,
+    replay::{Of, Playback},
 };
 
 use crate::{golden, golden_at_both};
@@ -40,7 +42,18 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     // It goes on: the panel stays, and says so.
     let mut lab = lab.go_on().run(4);
     lab.screen(80, 24).shows("IT WENT ON at").shows("__getitem__");
+    // What was found is no longer so.
+    lab.screen(132, 40).shows("until then: rank 6").shows("rank 6 was in __getitem__").hides("next: ");
     lab.keys("<Esc>").screen(80, 24).hides("IT WENT ON").shows("Ranks");
+}
+
+/// The same moment is told by the same word whether it is now or was.
+#[test]
+fn a_hang_that_is_replayed_is_a_hang() {
+    let mut lab = hung();
+    let now = lab.now();
+    lab.app().replay(Playback::new(Of::File, (Moment(0), now)));
+    lab.screen(132, 40).shows("✖ HANG 13 s").hides("PARTIAL");
 }
 
 #[test]
@@ -164,9 +177,16 @@ fn the_report_and_the_flame_graph_are_left_to_the_world() {
     };
     assert!(flame.to_str().unwrap().starts_with("xpu-top-stacks-llama-70b-") && svg.contains("__getitem__"));
     assert!(report.to_str().unwrap().starts_with("xpu-top-report-llama-70b-"));
-    for expected in
-        ["job llama-70b", "rank 6", "next: ", "Who is where", "ranks 0-5,7: entered", "__getitem__", "Log:"]
-    {
+    for expected in [
+        "job llama-70b",
+        "rank 6",
+        "next: ",
+        "Stacks, read at 20",
+        "Who is where",
+        "ranks 0-5,7: entered",
+        "__getitem__",
+        "Log:",
+    ] {
         assert!(text.contains(expected), "{expected:?} is not in:\n{text}");
     }
 }

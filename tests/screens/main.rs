@@ -170,6 +170,9 @@ fn a_job_that_ended_shows_its_last_figures() {
         .shows("16 of 16")
         .hides("nothing timed yet");
     golden("ended", &screen);
+    // It is told the same way on every page.
+    lab.keys("9").screen(132, 40).shows("● up").shows("ended").hides("exited").hides("▲");
+    lab.keys("1j<Enter>").screen(132, 40).shows("ended").hides("exited");
 }
 
 /// One host of two: what its ranks wait for is not seen, so there is no bandwidth; and it is said why.

@@ -4,6 +4,7 @@ use xpu_shared::{
     frame::{Body, StepSource},
     id::Rank,
     simulation::Simulation,
+    unit::Nanoseconds,
 };
 use xpu_tests::Lab;
 
@@ -56,6 +57,31 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
     lab.keys("oo").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓");
     lab.keys("<Enter>").screen(132, 40).shows("Rank 37");
+}
+
+/// Figures come in at any time within a second.
+#[test]
+fn ranks_are_in_order_of_the_figures_that_are_shown() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4)).run(20);
+    lab.keys("5oO").screen(132, 40).shows("step ms↑");
+    let mut frames = lab.simulation().digests(1_861);
+    for (frame, number) in frames.iter_mut().zip(0_u64..) {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for rank in &mut digest.ranks {
+            rank.step_median = Some(Nanoseconds(100_000_000 - 1_000_000 * u64::from(rank.rank.0) - number));
+        }
+    }
+    lab.arrive(frames);
+    let screen = lab.screen(132, 40).text();
+    let shown: Vec<f64> = screen
+        .lines()
+        .skip_while(|line| !line.contains("step ms↑"))
+        .skip(1)
+        .filter_map(|line| {
+            line.split_whitespace().find(|word| word.contains('.') && word.len() >= 4)?.parse().ok()
+        })
+        .collect();
+    assert!(shown.len() >= 8 && shown.is_sorted(), "{shown:?} in\n{screen}");
 }
 
 #[test]

@@ -269,7 +269,8 @@ impl App {
         }
         match &standing {
             capturer::Standing::Done(outcome) => {
-                self.note = Some(Note::Done(outcome.to_string()));
+                let note = if outcome.bytes == 0 { Note::Failed } else { Note::Done };
+                self.note = Some(note(outcome.to_string()));
                 outcome.complaints.iter().for_each(|complaint| self.warn(format!("capture: {complaint}")));
             }
             capturer::Standing::Failed(why) => self.note = Some(Note::Failed(why.clone())),

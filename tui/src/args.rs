@@ -16,6 +16,7 @@ use xpu_shared::{
     id::{JobName, Rank},
 };
 
+pub(crate) use job::quoted;
 pub use job::{JobArgs, WayArgs};
 pub use looking::LookArgs;
 
@@ -25,7 +26,7 @@ use crate::{
     filter::Filter,
     replay::time,
 };
-pub use reading::{DiffArgs, ExportArgs, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
+pub use reading::{DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
 
 /// htop for distributed GPU training.
 ///
@@ -223,6 +224,12 @@ pub struct StacksArgs {
     pub native: bool,
     #[command(flatten)]
     pub form: StacksForm,
+    /// Those that a recording holds, by its end or by --at
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    pub replay: Option<PathBuf>,
+    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub at: Option<String>,
     /// How long all ranks may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     pub wait: u32,

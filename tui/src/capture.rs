@@ -24,7 +24,7 @@ use xpu_shared::{
     frame::{Body, CaptureOrder, CaptureSheet, Frame},
     id::{HostName, JobName, Rank, Step},
     job::{Job, RankView},
-    recording::{Header, Writer},
+    recording::Header,
     unit::{Moment, Nanoseconds},
 };
 
@@ -35,7 +35,6 @@ use crate::{
     follow::Following,
     inquiry::Inquiry,
     live::Live,
-    recorder::create_new,
     reel::Reel,
     terminal,
 };
@@ -132,6 +131,7 @@ pub struct Outcome {
     pub complaints: Vec<String>,
     /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
     pub summary: String,
+    /// Of the file; none: no rank gave anything, and there is no file.
     pub bytes: u64,
     /// Ranks of which all is here that they recorded, and those of them that came to the last step.
     pub whole: usize,
@@ -142,7 +142,10 @@ pub struct Outcome {
 /// `c.bin: steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped; 18.4 KiB`
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.path.display(), self.summary, figure::bytes(self.bytes))
+        match self.bytes {
+            0 => write!(f, "no rank gave anything: there is no {}", self.path.display()),
+            bytes => write!(f, "{}: {}; {}", self.path.display(), self.summary, figure::bytes(bytes)),
+        }
     }
 }
 
@@ -194,7 +197,7 @@ impl<'a> Taking<'a> {
         )));
         Ok(Self {
             path: path.to_owned(),
-            reel: Reel::new(Writer::begin(create_new(path)?, header)?),
+            reel: Reel::begin(path, header)?,
             tally: Tally::new(job, ranks),
             following,
             live,
@@ -410,14 +413,20 @@ impl<'a> Taking<'a> {
 
     fn finish(mut self) -> anyhow::Result<Outcome> {
         self.tally.give_up();
-        let sheet = self.sheet(true);
-        self.reel.take(&sheet)?;
-        let (totals, _) = self.reel.close()?;
+        // Of a job that stands the file has the stacks, whoever gave anything.
+        let bytes = if self.tally.has_parts() || self.standstill.is_some() {
+            let sheet = self.sheet(true);
+            self.reel.take(&sheet)?;
+            self.reel.close()?.0.bytes
+        } else {
+            self.reel.discard();
+            0
+        };
         Ok(Outcome {
             path: self.path,
             complaints: self.tally.complaints(self.standstill.as_deref()),
             summary: self.tally.summary(),
-            bytes: totals.bytes,
+            bytes,
             whole: self.tally.whole(),
             done: self.tally.done(),
             ranks: self.tally.ranks().count(),

@@ -10,6 +10,7 @@ pub mod export;
 pub mod gemm_replay;
 pub mod keygen;
 mod living;
+mod past;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -18,6 +18,7 @@ pub mod keymap;
 pub mod live;
 pub mod look;
 pub mod nearest;
+mod new_file;
 pub mod palette;
 pub mod parts;
 pub mod prompt;

@@ -286,12 +286,9 @@ impl Follower {
     /// Subscribes to a job nobody knew of before.
     fn learn(&mut self, job: &JobName) {
         if self.jobs.len() < JOBS && self.jobs.insert(job.clone()) {
-            for topic in [topic::overview(job), topic::events(job)] {
-                // Subscribing fails only on a socket that is no SUB.
-                let _ = self.data.set_subscribe(topic.as_bytes());
-            }
-            if self.all {
-                let _ = self.data.set_subscribe(topic::details(job).as_bytes());
+            let details = self.all.then(|| topic::details(job));
+            for topic in [topic::overview(job), topic::events(job)].iter().chain(&details) {
+                subscribe(&self.data, &mut self.outbox, topic);
             }
         }
     }
@@ -302,11 +299,11 @@ impl Follower {
         }
         for job in &self.jobs {
             let topic = topic::details(job);
-            let _ = if on {
-                self.data.set_subscribe(topic.as_bytes())
+            if on {
+                subscribe(&self.data, &mut self.outbox, &topic);
             } else {
-                self.data.set_unsubscribe(topic.as_bytes())
-            };
+                let _ = self.data.set_unsubscribe(topic.as_bytes());
+            }
         }
     }
 
@@ -319,10 +316,16 @@ impl Follower {
             let _ = self.data.set_unsubscribe(topic.as_bytes());
         }
         for topic in wanted.difference(&self.watched) {
-            let _ = self.data.set_subscribe(topic.as_bytes());
+            subscribe(&self.data, &mut self.outbox, topic);
         }
         self.watched = wanted;
     }
+}
+
+fn subscribe(data: &Socket, outbox: &mut Outbox, topic: &str) {
+    outbox.begin(topic);
+    // It fails only on a socket that is no SUB.
+    let _ = data.set_subscribe(topic.as_bytes());
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{File, OpenOptions},
+    fs::File,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -18,6 +18,8 @@ use xpu_shared::{
     recording::{Header, Packer, Recording, RecordingError, Ring, SealedBlock, Writer},
     unit::Moment,
 };
+
+use crate::new_file;
 
 /// Kept in memory at most.
 const RING_BYTES: usize = 48 << 20;
@@ -200,7 +202,7 @@ impl Keeper {
     }
 
     fn begin(&mut self, path: &Path, header: &Header) -> io::Result<()> {
-        let mut writer = Writer::begin(create_new(path)?, header)?;
+        let mut writer = Writer::begin(new_file::create(path)?, header)?;
         for block in self.ring.blocks() {
             writer.write(block)?;
         }
@@ -240,10 +242,7 @@ impl Keeper {
     }
 
     fn fail(&self, path: &Path, error: &io::Error) {
-        let failure = match error.kind() {
-            io::ErrorKind::AlreadyExists => format!("not recorded: {}", why_not(path, error)),
-            _ => format!("not recorded to {}: {error}; record again to write another file", path.display()),
-        };
+        let failure = format!("not recorded to {}: {}", path.display(), new_file::why_not(error));
         let mut standing = lock(&self.standing);
         standing.failure = Some(failure);
         standing.file = None;
@@ -258,20 +257,3 @@ impl Keeper {
         });
     }
 }
-
-/// A recording never takes the place of another file.
-pub fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-/// Why a new file could not be written, to somebody who gave it its name.
-pub fn why_not(path: &Path, error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::AlreadyExists {
-        format!("{} exists: choose another name", path.display())
-    } else {
-        error.to_string()
-    }
-}
-
-#[cfg(test)]
-mod tests;

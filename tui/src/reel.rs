@@ -1,6 +1,11 @@
 //! A recording that is written as frames come in.
 
-use std::{collections::BTreeSet, fs::File};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
 
 use xpu_shared::{
     frame::{Body, Frame},
@@ -9,10 +14,11 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::arrival::Endpoint;
+use crate::{arrival::Endpoint, new_file};
 
 /// The file, and what goes into it.
 pub(crate) struct Reel {
+    path: PathBuf,
     writer: Writer<File>,
     pub(crate) packer: Packer,
     seen: Seen,
@@ -25,11 +31,19 @@ pub(crate) struct Seen {
 }
 
 impl Reel {
-    pub(crate) fn new(writer: Writer<File>) -> Self {
-        Self { writer, packer: Packer::default(), seen: Seen::default() }
+    /// A file that is not there yet.
+    pub(crate) fn begin(path: &Path, header: &Header) -> io::Result<Self> {
+        let path = path.to_owned();
+        match Writer::begin(new_file::create(&path)?, header) {
+            Ok(writer) => Ok(Self { path, writer, packer: Packer::default(), seen: Seen::default() }),
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err(error)
+            }
+        }
     }
 
-    pub(crate) fn take(&mut self, frame: &Frame) -> std::io::Result<()> {
+    pub(crate) fn take(&mut self, frame: &Frame) -> io::Result<()> {
         self.seen.hosts.insert(frame.host.clone());
         if let Body::Digest(digest) = &frame.body {
             self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
@@ -44,11 +58,16 @@ impl Reel {
         Ok(())
     }
 
-    pub(crate) fn write(&mut self, blocks: Vec<SealedBlock>) -> std::io::Result<()> {
+    pub(crate) fn write(&mut self, blocks: Vec<SealedBlock>) -> io::Result<()> {
         blocks.iter().try_for_each(|block| self.writer.write(block))
     }
 
-    pub(crate) fn close(mut self) -> std::io::Result<(Totals, Seen)> {
+    /// Nothing is in it that anybody would want: the next try may have its name.
+    pub(crate) fn discard(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+
+    pub(crate) fn close(mut self) -> io::Result<(Totals, Seen)> {
         let rest = self.packer.rest()?;
         self.write(rest)?;
         let (file, totals) = self.writer.finish()?;

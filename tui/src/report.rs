@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use xpu_shared::{
     finding::{Confidence, Kind},
+    job::Job,
     stack,
 };
 
@@ -65,18 +66,22 @@ pub fn text(app: &App) -> String {
         for group in &app.whereabouts.groups {
             let _ = writeln!(
                 text,
-                "  {}: entered {}, enqueued {}, done {}, in call: {}",
+                "  {}: entered {}, enqueued {}, done {}, in call: {}{}",
                 group.ranks.named(RUNS),
                 group.entered,
                 group.enqueued,
                 group.completed,
-                in_call(group)
+                in_call(group),
+                heard(app, group)
             );
         }
     }
     if !app.stacks.rows().is_empty() {
-        let _ =
-            write!(text, "\nStacks, where ranks part the fewest first:\n{}", stack::text(app.stacks.tree()));
+        // They are not of the moment that the rest is of.
+        let read = app.job().and_then(Job::stacks_since);
+        let read = read.map_or_else(String::new, |read| format!(" read at {},", figure::clock(read)));
+        let tree = stack::text(app.stacks.tree());
+        let _ = write!(text, "\nStacks,{read} where ranks part the fewest first:\n{tree}");
         for note in app.stacks.notes() {
             let _ = writeln!(text, "{note}");
         }
@@ -92,6 +97,13 @@ pub fn text(app: &App) -> String {
         let _ = writeln!(text, "  {} {what}: {}", figure::clock(entry.at), entry.finding.evidence);
     }
     text
+}
+
+/// How old what its ranks said last is, where that is not of now.
+fn heard(app: &App, group: &Group) -> String {
+    let rows = group.ranks.iter().filter_map(|rank| app.survey.rows().get(app.survey.row_of(rank)?));
+    let oldest = rows.filter(|row| !row.is_fresh()).map(|row| row.age).max();
+    oldest.map_or_else(String::new, |age| format!(", as it was {} ago", figure::age(age)))
 }
 
 /// How sure a finding is, before its sentence.

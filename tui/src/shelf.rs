@@ -19,7 +19,7 @@ use xpu_shared::unit::Moment;
 use crate::{
     action::Action,
     command::{export, report},
-    recorder::create_new,
+    new_file,
 };
 pub use label::{Label, What};
 pub use summary::Summary;
@@ -31,7 +31,7 @@ pub const FILES: usize = 256;
 const ENTRIES: usize = 65_536;
 
 /// Endings of the files that are looked for, and the one that others have too.
-const ENDINGS: [&str; 3] = ["xpucap", "xpurec", FOREIGN];
+const ENDINGS: [&str; 4] = ["xpucap", "xpurec", "xpu", FOREIGN];
 const FOREIGN: &str = "bin";
 
 /// Orders that wait for the thread; with more, the newest are dropped: the folder is looked at again soon.
@@ -126,15 +126,9 @@ impl Librarian {
                 let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
                 Action::Opened(file, summary)
             }
-            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", |capture, path| {
-                let mut out = io::BufWriter::new(create_new(path)?);
-                export::perfetto_of(capture, &mut out)?;
-                io::Write::flush(&mut out)?;
-                Ok(())
-            })),
-            Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, path| {
-                let mut out = create_new(path)?;
-                Ok(io::Write::write_all(&mut out, report::page(capture).as_bytes())?)
+            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", export::perfetto_of)),
+            Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, out| {
+                Ok(io::Write::write_all(out, report::page(capture).as_bytes())?)
             })),
         }
     }
@@ -144,12 +138,13 @@ impl Librarian {
         &self,
         file: &Path,
         ending: &str,
-        write: impl FnOnce(&xpu_shared::capture::Capture, &Path) -> anyhow::Result<()>,
+        write: impl FnOnce(&xpu_shared::capture::Capture, &mut io::BufWriter<fs::File>) -> anyhow::Result<()>,
     ) -> Result<PathBuf, String> {
         let out = file.with_extension(ending);
-        let failed = |why: String| format!("{} not written: {why}", out.display());
-        let (capture, _) = report::open(&self.folder.join(file)).map_err(failed)?;
-        write(&capture, &self.folder.join(&out)).map_err(|error| failed(format!("{error:#}")))?;
+        let (capture, _) = report::open(&self.folder.join(file))
+            .map_err(|why| format!("{} not written: {why}", out.display()))?;
+        new_file::write(&self.folder.join(&out), |file| write(&capture, file))
+            .map_err(|error| format!("{error:#}"))?;
         Ok(out)
     }
 

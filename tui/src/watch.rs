@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -25,7 +26,7 @@ use crate::{
     filter::Filter,
     live::Live,
     look::{Look, Wishes},
-    recorder::{create_new, why_not},
+    new_file,
     replay::Tape,
     shelf::Shelf,
     svg,
@@ -284,14 +285,8 @@ fn carry_out(
 }
 
 fn save(path: PathBuf, text: &str) -> Result<PathBuf, String> {
-    match write_new(&path, text) {
+    match new_file::write(&path, |out| Ok(io::Write::write_all(out, text.as_bytes())?)) {
         Ok(()) => Ok(path),
-        Err(error) => Err(format!("not saved: {}", why_not(&path, &error))),
+        Err(error) => Err(format!("not saved: {error:#}")),
     }
-}
-
-/// It never takes the place of another file.
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    create_new(path)?.write_all(text.as_bytes())
 }

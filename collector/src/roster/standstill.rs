@@ -37,13 +37,18 @@ impl Roster {
     ) -> Option<(Vec<RankStacks>, Vec<Target>)> {
         let can_tell = |worker: &Worker| worker.life() != Life::Ended || (kept && worker.kept().is_some());
         let moved = self.of_job(job).map(|worker| worker.motion().moved).max()?;
+        let changed = self.of_job(job).map(Worker::changed).max()?;
         if !self.of_job(job).any(can_tell) {
             return None;
         }
         let named = |worker: &&Worker| ranks.is_empty() || ranks.contains(&worker.info.rank);
         let (mut known, mut targets) = (Vec::new(), Vec::new());
         for worker in self.of_job(job).filter(named) {
-            let good = |stacks: &&RankStacks| stacks.read_at >= moved || now.since(stacks.read_at) < RECENT;
+            // What befell a rank since may have put the others somewhere else; of one that is gone there is nothing newer.
+            let of_now = |stacks: &RankStacks| stacks.read_at >= changed || !worker.is_there();
+            let good = |stacks: &&RankStacks| {
+                (stacks.read_at >= moved || now.since(stacks.read_at) < RECENT) && of_now(stacks)
+            };
             let enough = |stacks: &&RankStacks| kept && good(stacks) && (!natively || stacks.is_thorough());
             match worker.kept().filter(enough) {
                 Some(stacks) => known.push(stacks.clone()),

@@ -160,3 +160,19 @@ fn stacks_of_another_process_are_not_kept() {
     roster.keep(&mut RankStacks::unread("a".into(), Rank(0), Pid(1), String::new()), at(60.0));
     assert_eq!(roster.stacks(&"a".into(), &[], true, false, at(60.0)).unwrap().0, []);
 }
+
+/// A second fault in the same standstill: nobody has moved, and where ranks were before it is no answer.
+#[test]
+fn what_was_read_before_a_rank_was_gone_is_read_again_of_those_that_are_there() {
+    let mut roster = trained(2, 100);
+    (0..2).for_each(|rank| read(&mut roster, rank, at(10.0)));
+    roster.goodbye(&who(1), at(40.0));
+    let asked = |roster: &Roster, seconds| {
+        let (known, targets) = roster.stacks(&"a".into(), &[], true, false, at(seconds)).unwrap();
+        let known: Vec<_> = known.iter().map(|stacks| stacks.rank.0).collect();
+        (known, targets.iter().map(|target| target.rank.0).collect::<Vec<_>>())
+    };
+    assert_eq!(asked(&roster, 41.0), (vec![1], vec![0]), "of who is gone there is nothing newer");
+    read(&mut roster, 0, at(42.0));
+    assert_eq!(asked(&roster, 43.0), (vec![0, 1], vec![]));
+}

@@ -49,6 +49,11 @@ impl Worker {
         }
     }
 
+    /// When something last befell it that is no motion: it fell silent, died, came back.
+    pub(crate) fn changed(&self) -> Moment {
+        self.changed
+    }
+
     /// Leaves of the calls its threads were inside at `looked` those that they have not left since: the stacks were read in between,
     /// and a call that came or went meanwhile has no place in them.
     pub(crate) fn confirm(&self, stacks: &mut RankStacks, looked: Moment) {

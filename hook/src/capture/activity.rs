@@ -24,8 +24,8 @@ const LOOK_EVERY: u64 = 50_000_000;
 /// How often it is to be seen that nothing more comes.
 const QUIET: u32 = 3;
 
-/// Nobody knows the thread.
-const THREAD: u32 = u32::MAX;
+/// CUPTI does not tell it.
+const THREAD: u32 = xpu_shared::frame::CapturedOperation::NO_THREAD;
 
 #[derive(Debug, Default)]
 pub(super) enum Activity {

@@ -116,7 +116,8 @@ fn probe(endpoint: &Endpoint) -> Found {
 fn why(host: &str, port: u16, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!(
-            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port host:port"
+            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port host:port; \
+             ranks that run there find an `xpu-collector` that is started again by themselves"
         ),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
             "{host}:{port} takes no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}"
@@ -147,7 +148,9 @@ mod tests {
         drop(listener);
         let why = probe(&endpoint("127.0.0.1", address.port())).unwrap_err();
         assert!(
-            why.starts_with("no collector listens on 127.0.0.1:") && why.contains("xpu-top run"),
+            why.starts_with("no collector listens on 127.0.0.1:")
+                && why.contains("xpu-top run")
+                && why.contains("find an `xpu-collector`"),
             "{why}"
         );
     }

@@ -5,10 +5,12 @@ mod noise;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
-use super::Capture;
-use crate::id::Rank;
+use super::{Capture, Kind, Seen};
+use crate::{frame::Tracing, id::Rank};
 use cost::Costs;
 
 /// `xpu-top diff --json`. Times are of a step of a rank, the mean over both.
@@ -63,11 +65,25 @@ pub struct Change {
     pub most: Option<(Rank, f64)>,
 }
 
+impl Capture {
+    /// Whether CUPTI recorded all kernels of any rank.
+    pub fn has_all_kernels(&self) -> bool {
+        self.ranks.values().any(|rank| rank.seen() == Seen::Kernels)
+    }
+
+    /// Whether it was asked for functions of Python.
+    pub fn has_functions(&self) -> bool {
+        self.sheet.as_ref().is_some_and(|sheet| sheet.order.functions)
+    }
+}
+
 /// Less nobody looks for.
 const LEAST_NS: f64 = 1000.0;
 
 impl Diff {
+    /// Of what both were asked to record: what is only in one of them tells nothing of the job.
     pub fn of(before: &Capture, after: &Capture) -> Self {
+        let (before, after) = (&*in_common(before, after), &*in_common(after, before));
         let (a, b) = (Costs::of(before), Costs::of(after));
         let mut rows: Vec<_> = a.keys(&b).into_iter().map(|key| change(&a, &b, &key)).collect();
         let size = |row: &Change| if row.kind <= CostKind::Gap { f64::INFINITY } else { row.change_ns.abs() };
@@ -85,6 +101,26 @@ impl Diff {
     pub fn row(&self, kind: CostKind) -> Option<&Change> {
         self.rows.iter().find(|row| row.kind == kind)
     }
+}
+
+/// A capture without the kinds of operations that the other was not asked to have.
+fn in_common<'a>(capture: &'a Capture, other: &Capture) -> Cow<'a, Capture> {
+    let alone = |has: fn(&Capture) -> bool| has(capture) && !has(other) && !other.ranks.is_empty();
+    let (kernels, functions) = (alone(Capture::has_all_kernels), alone(Capture::has_functions));
+    let mut capture = Cow::Borrowed(capture);
+    if kernels || functions {
+        for of in capture.to_mut().ranks.values_mut() {
+            of.operations.retain(|single| match single.kind() {
+                Kind::ActivityKernel => !kernels,
+                Kind::Function => !functions,
+                _ => true,
+            });
+            if kernels {
+                of.account.activity = Tracing::NotAsked;
+            }
+        }
+    }
+    capture
 }
 
 fn change(a: &Costs, b: &Costs, (kind, name): &(CostKind, String)) -> Change {

@@ -73,6 +73,12 @@ impl Groups {
         others.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
     }
 
+    /// Where a rank stands along every axis that has several places: `tp1 pp0`.
+    pub fn place(&self, rank: Rank) -> String {
+        let places = self.0.iter().zip(self.coordinates(rank)).filter(|((_, size), _)| *size > 1);
+        places.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
+    }
+
     /// The axes along which there are several places.
     pub fn wide(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, size)| *size > 1).map(|(name, _)| name.as_str())

@@ -211,6 +211,11 @@ pub struct CapturedOperation {
     pub span: CapturedSpan,
 }
 
+impl CapturedOperation {
+    /// Nobody knows the thread.
+    pub const NO_THREAD: u32 = u32::MAX;
+}
+
 /// What time it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapturedSpan {

@@ -125,7 +125,7 @@ fn families(job: &Job, rows: &[Row]) -> Vec<Family> {
         alike.entry((stem(&state.name), state.size, stride)).or_default().push((state, members));
     }
     let mut families: Vec<_> =
-        alike.into_iter().filter_map(|(likeness, groups)| family(likeness, groups, rows)).collect();
+        alike.into_iter().filter_map(|(likeness, groups)| family(likeness, groups, rows, world)).collect();
     // Those that hold most ranks first.
     families.sort_by_key(|family| {
         std::cmp::Reverse(family.groups.iter().map(|(_, members)| members.len()).sum::<usize>())
@@ -138,6 +138,7 @@ fn family(
     (stem, size, stride): Likeness,
     mut groups: Vec<(&CommunicatorState, Vec<usize>)>,
     rows: &[Row],
+    world: u32,
 ) -> Option<Family> {
     // A rank in several of them belongs to the one that is used most.
     groups.sort_by_key(|(state, _)| std::cmp::Reverse(state.entered));
@@ -162,7 +163,9 @@ fn family(
         (true, 0 | 1) => format!("groups of {size}"),
         (true, stride) => format!("groups of {size}, {stride} apart"),
     };
-    (groups.len() > 1).then(|| Family { name, groups: groups.into_iter().map(named).collect() })
+    // Groups that divide the job: what was split off otherwise folds it into pieces that cannot be compared.
+    let divide = world.is_multiple_of(size);
+    (groups.len() > 1 && divide).then(|| Family { name, groups: groups.into_iter().map(named).collect() })
 }
 
 /// The name without the number at its end: `tp3` and `tp 4` are of one kind.
@@ -241,6 +244,22 @@ mod tests {
         assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), None), ["groups of 2", "groups of 4, 2 apart"]);
         let pairs = folded(&Fold::Kind("groups of 2".to_owned()), &jobs, None);
         assert_eq!(pairs[1], ("ranks 2-3".into(), vec![2, 3]));
+    }
+
+    /// Of eight ranks two threes are split off: folded by them, two would be left over.
+    #[test]
+    fn groups_that_do_not_divide_the_job_are_not_offered() {
+        let mut jobs = Jobs::default();
+        for mut frame in Simulation::new(1, 2, 4).snapshots(9) {
+            let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
+            for rank in snapshot.jobs[0].ranks.iter_mut().filter(|rank| rank.digest.rank.0 < 6) {
+                let of = CommunicatorId(100 + u64::from(rank.digest.rank.0 / 3));
+                let three = CommunicatorState { id: of, size: 3, ..rank.digest.communicators[0].clone() };
+                rank.digest.communicators.push(three);
+            }
+            jobs.fold(&frame);
+        }
+        assert_eq!(kinds(jobs.foremost().unwrap(), &rows(), None), [""; 0]);
     }
 
     #[test]

@@ -44,9 +44,10 @@ pub struct Host {
     pub collector: Option<Collector>,
     /// Its collector has not the version that most have.
     pub differs: bool,
-    /// Of the job that is shown: those there, and those of them that live.
+    /// Of the job that is shown: those there, those of them that live, and those that are gone without a goodbye.
     pub ranks: Ranks,
     pub living: usize,
+    pub died: usize,
     /// Of other jobs.
     pub others: usize,
     /// Since anything was heard of it.
@@ -119,6 +120,7 @@ impl Host {
     fn take(&mut self, rank: Rank, view: &RankView) {
         self.ranks.insert(rank);
         self.living += usize::from(view.is_alive());
+        self.died += usize::from(view.life() == Life::Died);
         let Some(digest) = view.latest() else { return };
         self.dropped_records += digest.dropped_records;
         self.untimed += digest.untimed;
@@ -142,7 +144,6 @@ impl Host {
     }
 
     fn judge(&mut self) {
-        let gone = self.living < self.ranks.len();
         let trouble = self.differs
             || self.lost_frames + self.dropped_records + self.untimed > 0
             || self.is_over_budget()
@@ -150,7 +151,7 @@ impl Host {
             || !self.blind.is_empty()
             || !self.gpus.held.is_empty()
             || self.gpus.xids > 0
-            || (gone && self.living > 0);
+            || self.misses_ranks();
         self.health = match (&self.link, self.age) {
             (Some((Link::Down { .. }, _)), _) => Health::Down,
             (_, Some(age)) if age >= STALE && self.living > 0 => Health::Silent,
@@ -158,6 +159,11 @@ impl Host {
             _ if trouble => Health::Trouble,
             _ => Health::Up,
         };
+    }
+
+    /// Ranks are gone that should be there: of a job that has ended all are, in good order.
+    pub fn misses_ranks(&self) -> bool {
+        self.died > 0 || (self.living > 0 && self.living < self.ranks.len())
     }
 
     pub fn is_over_budget(&self) -> bool {

@@ -29,8 +29,8 @@ pub struct Steps {
     pub heard: usize,
     /// Rows of the survey as they are listed.
     pub lines: Vec<usize>,
-    /// The job, the second, how many ranks and the order all this is of.
-    made: Option<(JobName, u64, usize, Order<StepColumn>)>,
+    /// The job and the second all but the lines is of.
+    made: Option<(JobName, u64)>,
     /// The job and the second a glance at it is of.
     glanced: Option<(JobName, u64)>,
 }
@@ -80,7 +80,7 @@ impl Steps {
         }
     }
 
-    /// Brings it up to date, once a second.
+    /// Brings it up to date: the lines always, the rest once a second.
     pub(super) fn settle(
         &mut self,
         job: &Job,
@@ -89,7 +89,11 @@ impl Steps {
         course: &Course,
         now: Moment,
     ) {
-        let making = (job.name().clone(), now.0 / 1_000_000_000, survey.rows().len(), self.order);
+        // Figures come in at any time within the second, and the list is to be in their order.
+        let (rows, order) = (survey.rows(), self.order);
+        self.lines = (0..rows.len()).collect();
+        self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));
+        let making = (job.name().clone(), now.0 / 1_000_000_000);
         if self.made.as_ref() == Some(&making) {
             return;
         }
@@ -100,9 +104,6 @@ impl Steps {
         self.singles = Histogram::new();
         views().filter_map(RankView::single_steps).for_each(|steps| self.singles.merge(steps));
         self.heard = views().filter_map(RankView::single_steps).filter(|steps| !steps.is_empty()).count();
-        let (rows, order) = (survey.rows(), self.order);
-        self.lines = (0..rows.len()).collect();
-        self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));
     }
 }
 

@@ -66,14 +66,6 @@ impl WayArgs {
 impl JobArgs {
     /// As they were given, to be given to another command.
     pub fn line(&self) -> String {
-        let quoted = |text: &str| {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
-            if text.chars().all(plain) {
-                text.to_owned()
-            } else {
-                format!("'{}'", text.replace('\'', "'\\''"))
-            }
-        };
         let path = |path: &PathBuf| path.display().to_string();
         let given = [
             ("job-hosts", self.job_hosts.as_ref().map(path)),
@@ -129,4 +121,10 @@ impl JobArgs {
             None => UsageError::NoHosts(named),
         })
     }
+}
+
+/// As a shell takes it for one word.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._:,@%+-".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use xpu_shared::capture::{CostKind, Groups, Only};
+use clap::{Args, ValueEnum};
+use xpu_shared::capture::{CostKind, Groups, Kind, Only};
 
 /// Which ranks, by their places in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]
@@ -42,7 +42,7 @@ pub struct ExportArgs {
     /// Write Perfetto's own form, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "OUT")]
     pub perfetto: Option<PathBuf>,
-    /// Write Chrome's JSON
+    /// Write Chrome's JSON, compressed where the name ends with .gz
     #[arg(long, value_name = "OUT")]
     pub chrome: Option<PathBuf>,
     /// Write a table for each kind of what happened, DIR/gemms.csv and so on
@@ -54,8 +54,37 @@ pub struct ExportArgs {
     /// Write folded lines, for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`
     #[arg(long, value_name = "OUT")]
     pub folded: Option<PathBuf>,
+    /// Only these kinds of operations, and the steps they are in
+    #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
+    pub kind: Vec<ExportKind>,
     #[command(flatten)]
     pub select: SelectArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportKind {
+    /// Products
+    Gemm,
+    /// What NCCL does, point to point and in groups too
+    Collective,
+    /// Kernels, by name and by CUPTI, and graphs
+    Kernel,
+    /// Copies and fills
+    Copy,
+    /// Waiting calls and Python's functions
+    Host,
+}
+
+impl ExportKind {
+    pub(crate) fn takes(self, kind: Kind) -> bool {
+        self == match kind {
+            Kind::Gemm => Self::Gemm,
+            Kind::Collective | Kind::PointToPoint | Kind::Group => Self::Collective,
+            Kind::Graph | Kind::Kernel | Kind::ActivityKernel => Self::Kernel,
+            Kind::Copy | Kind::Set => Self::Copy,
+            Kind::Blocked | Kind::Function => Self::Host,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -250,6 +250,11 @@ impl Tally {
         missing.map(|(&rank, state)| MissingRank { rank, why: why(state) }).collect()
     }
 
+    /// Whether anything came that was recorded.
+    pub(super) fn has_parts(&self) -> bool {
+        self.ranks.values().any(|state| !state.parts.is_empty())
+    }
+
     /// Ranks of which all is there.
     pub(super) fn whole(&self) -> usize {
         self.ranks.values().filter(|state| state.is_whole()).count()

@@ -20,6 +20,7 @@ use xpu_shared::{
     id::{JobName, Rank},
     job::{Job, RankView},
     status::ExitCode as Code,
+    unit::Moment,
 };
 
 use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
@@ -29,6 +30,7 @@ use crate::{
     capture::{Plan, Stop, Taking},
     follow::Following,
     live::{self, Live},
+    new_file,
     reel::header,
 };
 use occasion::{Occasion, wait_for};
@@ -44,9 +46,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
-    if args.output.exists() {
-        return Err(not_new(&args.output, &std::io::ErrorKind::AlreadyExists.into()).into());
-    }
+    new_file::check([&args.output])?;
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.remember(Vec::new());
@@ -117,23 +117,21 @@ async fn take(
 }
 
 fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
-    let what = match error.kind() {
-        std::io::ErrorKind::AlreadyExists => "write to another file, or remove it".to_owned(),
-        _ => error.to_string(),
-    };
-    UsageError::Value(format!("cannot capture to {}: {what}", path.display()))
+    UsageError::Value(format!("cannot capture to {}: {}", path.display(), new_file::why_not(error)))
 }
 
-/// Ctrl-C ends a capture, with what there is.
+/// Ctrl-C ends a capture with what there is, and once more without waiting for it.
 fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let stop = Arc::clone(stop);
     tokio::spawn(async move {
-        select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        loop {
+            select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.store(true, Relaxed);
         }
-        stop.store(true, Relaxed);
     });
     Ok(())
 }
@@ -155,7 +153,7 @@ fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Ve
     let Some(named) = &args.ranks else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
         return match &args.filter {
-            Some(filter) => meant(filter, following, job, |rank| living.contains(&rank)),
+            Some(filter) => meant(filter, (following, Moment::now()), job, |rank| living.contains(&rank)),
             None => Ok(living),
         };
     };

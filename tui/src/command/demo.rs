@@ -21,9 +21,8 @@ use crate::{
     args::{LookArgs, UsageError, base_port},
     arrival::Endpoint,
     capturer::{Capturer, Ways},
-    command::stacks::check_writable,
     config::Config,
-    live,
+    live, new_file,
     parts::Parts,
     watch::{WatchOptions, watch},
 };
@@ -169,7 +168,7 @@ pub fn demo(
     let plan = args.plan()?;
     let config = if args.is_headless() { Config::default() } else { settings()? };
     let look = args.look.look(config.wishes)?;
-    check_writable(&args.svg)?;
+    new_file::check(&args.svg)?;
     // The collectors find the same key by themselves, so that another terminal can watch as well.
     let key = Key::find(None).map_err(UsageError::Key)?;
     let mut cast = Cast::start(&plan, args.base_port)?;

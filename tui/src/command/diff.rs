@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xpu_shared::{
-    capture::{Capture, Change, CostKind, Diff, Seen},
+    capture::{Capture, Change, CostKind, Diff},
     status::ExitCode as Code,
 };
 
@@ -33,7 +33,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         let (with, without) =
             if in_first { ("the first", "the second") } else { ("the second", "the first") };
         eprintln!(
-            "xpu-top: {what} are in {with} file and were not recorded in {without}: what that changes is no change of the job"
+            "xpu-top: {what} are in {with} file and were not recorded in {without}: they are left out of the comparison"
         );
     }
     let worse: Vec<_> = args.fail_on.iter().filter_map(|limit| exceeds(limit, &diff)).collect();
@@ -45,11 +45,9 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
 
 /// What only one of the files was asked to have, and whether that is the first.
 fn told_apart(before: &Capture, after: &Capture) -> impl Iterator<Item = (&'static str, bool)> {
-    let kernels = |capture: &Capture| capture.ranks.values().any(|rank| rank.seen() == Seen::Kernels);
-    let functions = |capture: &Capture| capture.sheet.as_ref().is_some_and(|sheet| sheet.order.functions);
     let kinds = [
-        ("all kernels", kernels(before), kernels(after)),
-        ("functions of Python", functions(before), functions(after)),
+        ("all kernels", before.has_all_kernels(), after.has_all_kernels()),
+        ("functions of Python", before.has_functions(), after.has_functions()),
     ];
     kinds.into_iter().filter(|(_, one, other)| one != other).map(|(what, one, _)| (what, one))
 }

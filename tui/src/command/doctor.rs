@@ -5,6 +5,7 @@ mod check;
 mod hosts;
 mod libraries;
 mod machine;
+mod ports;
 mod preload;
 mod redaction;
 
@@ -50,8 +51,9 @@ fn examine(args: &DoctorArgs) -> anyhow::Result<Examination> {
     let base = args.of.way.base()?;
     let mut checks = preload::checks();
     checks.extend(libraries::checks());
-    checks.extend(machine::checks(base, args.of.way.key_file.as_deref()));
-    checks.extend(hosts::checks(args)?);
+    let holder = ports::holder(base);
+    checks.extend(machine::checks(base, &holder, args.of.way.key_file.as_deref()));
+    checks.extend(hosts::checks(args, &holder)?);
     let verdict = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
     let host = xpu_shared::endpoint::host_name().to_string();
     Ok(Examination { version: xpu_shared::build(), host, verdict, checks })

@@ -11,49 +11,70 @@ mod timeline;
 mod words;
 
 use std::{
-    fs::{self, File},
-    io::{BufWriter, Write},
-    path::Path,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context as _;
+use flate2::{Compression, write::GzEncoder};
 use xpu_shared::{
     capture::{Capture, Clocks},
     status::ExitCode as Code,
 };
 
-use super::{record::fresh, report::read};
-use crate::args::{ExportArgs, UsageError};
-use sheet::{SHEETS, Sheet, Source};
+use super::report::read;
+use crate::{
+    args::{ExportArgs, UsageError},
+    new_file,
+};
+use sheet::{SHEETS, Source};
 use timeline::Timeline;
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let ExportArgs { file, perfetto, chrome, csv, parquet, folded, select } = args;
+    let ExportArgs { file, perfetto, chrome, csv, parquet, folded, kind, select } = args;
     if [perfetto, chrome, csv, parquet, folded].iter().all(|out| out.is_none()) {
         let forms = "say what to write: --perfetto, --chrome or --folded FILE, --csv or --parquet DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
+    let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
+    let tables: Vec<(&PathBuf, _)> = [(csv, "csv"), (parquet, "parquet")]
+        .into_iter()
+        .filter_map(|(place, of)| Some((place.as_ref()?, of)))
+        .collect();
+    let in_tables =
+        tables.iter().flat_map(|&(place, of)| wanted.iter().map(move |sheet| sheet.path(place, of)));
+    new_file::check_absent([perfetto, chrome, folded].into_iter().flatten().cloned().chain(in_tables))?;
     let mut capture = read(file)?;
     let groups = select.apply(&mut capture)?;
+    for &(place, of) in &tables {
+        let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
+        fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+        for sheet in &wanted {
+            new_file::write(&sheet.path(place, of), |out| match of {
+                "csv" => csv::write(sheet, &source, out),
+                _ => parquet::write(sheet, &source, out),
+            })?;
+        }
+    }
+    // Tables were chosen whole: that of steps is of all that was recorded.
+    if !kind.is_empty() {
+        for of in capture.ranks.values_mut() {
+            of.operations.retain(|single| kind.iter().any(|kind| kind.takes(single.kind())));
+        }
+    }
     if perfetto.is_some() || chrome.is_some() {
-        let timeline = Timeline::of(&capture);
+        let timeline = Timeline::of(&capture, groups);
         if let Some(path) = chrome {
-            write_to(path, |out| Ok(chrome::write(&timeline, out)?))?;
+            new_file::write(path, |out| chrome_to(path, &timeline, out))?;
         }
         if let Some(path) = perfetto {
-            write_to(path, |out| Ok(perfetto::write(&timeline, out)?))?;
+            new_file::write(path, |out| Ok(perfetto::write(&timeline, out)?))?;
         }
     }
     if let Some(path) = folded {
-        write_to(path, |out| Ok(folded::write(&capture, out)?))?;
-    }
-    let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
-    if let Some(place) = csv {
-        sheets(place, "csv", |sheet, out| csv::write(sheet, &source, out))?;
-    }
-    if let Some(place) = parquet {
-        sheets(place, "parquet", |sheet, out| parquet::write(sheet, &source, out))?;
+        new_file::write(path, |out| Ok(folded::write(&capture, out)?))?;
     }
     if capture.ranks.is_empty() {
         eprintln!("xpu-top: of no rank anything could be read: what was written is empty");
@@ -62,61 +83,18 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Compressed where its name says so.
+fn chrome_to(path: &Path, timeline: &Timeline, out: &mut impl Write) -> anyhow::Result<()> {
+    if path.extension().is_some_and(|ending| ending == "gz") {
+        let mut packed = GzEncoder::new(out, Compression::default());
+        chrome::write(timeline, &mut packed)?;
+        packed.finish()?;
+        return Ok(());
+    }
+    Ok(chrome::write(timeline, out)?)
+}
+
 /// A capture's timeline as Perfetto reads it.
 pub(crate) fn perfetto_of(capture: &Capture, out: &mut impl Write) -> anyhow::Result<()> {
-    Ok(perfetto::write(&Timeline::of(capture), out)?)
-}
-
-/// A file for each table, in a directory that is made if it is not there.
-fn sheets(
-    place: &Path,
-    kind: &str,
-    write: impl Fn(&Sheet, &mut BufWriter<File>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
-    SHEETS.iter().try_for_each(|sheet| {
-        write_to(&place.join(format!("{}.{kind}", sheet.name)), |out| write(sheet, out))
-    })
-}
-
-fn write_to(
-    path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let mut out = BufWriter::new(fresh(path)?);
-    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
-    if written.is_err() {
-        // A piece of it would only be in the way of the next try.
-        let _ = fs::remove_file(path);
-    }
-    written.with_context(failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn nothing_is_written_over_and_no_link_is_followed() {
-        let dir = tempfile::tempdir().unwrap();
-        let [file, link, other] = ["out", "link", "other"].map(|name| dir.path().join(name));
-        let write = |path: &Path| write_to(path, |out| Ok(out.write_all(b"new")?));
-        write(&file).unwrap();
-        assert!(write(&file).unwrap_err().to_string().contains("write to another file"));
-        fs::write(&other, "theirs").unwrap();
-        symlink(&other, &link).unwrap();
-        assert!(write(&link).is_err() && fs::read(&other).unwrap() == b"theirs");
-    }
-
-    #[test]
-    fn what_could_not_be_written_whole_is_not_in_the_way_of_the_next_try() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("out");
-        assert!(write_to(&file, |_| anyhow::bail!("no room")).is_err());
-        assert!(!file.exists());
-        write_to(&file, |_| Ok(())).unwrap();
-    }
+    Ok(perfetto::write(&Timeline::of(capture, None), out)?)
 }

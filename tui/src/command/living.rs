@@ -61,12 +61,12 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
 /// The job's ranks that the filter means, of those that `may` be meant. Says how many it cannot tell of.
 pub(super) fn meant(
     filter: &Filter,
-    following: &Following,
+    (following, now): (&Following, Moment),
     job: &JobName,
     may: impl Fn(Rank) -> bool,
 ) -> Result<Vec<Rank>, UsageError> {
     let known = following.jobs().get(job);
-    let status = known.map(|job| Status::of(following.jobs(), job, Moment::now()));
+    let status = known.map(|job| Status::of(following.jobs(), job, now));
     let ranks = status.map(|status| status.ranks).unwrap_or_default();
     let (meant, unknown) = filter.among(&ranks, job);
     if unknown > 0 {

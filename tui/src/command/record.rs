@@ -1,6 +1,6 @@
 //! `xpu-top record`: writes what all collectors say to a file, until told to end.
 
-use std::{fs::File, path::Path, process::ExitCode, time::Duration};
+use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
@@ -11,7 +11,7 @@ use tokio::{
 use xpu_shared::{
     finding,
     frame::Body,
-    recording::{Totals, Writer},
+    recording::{Header, Totals},
     status::ExitCode as Code,
     unit::Moment,
 };
@@ -24,7 +24,7 @@ use crate::{
     follow::Following,
     inquiry::Inquiry,
     live::{self, Live},
-    recorder::create_new,
+    new_file,
     reel::{Reel, Seen, header},
 };
 
@@ -43,14 +43,12 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let path = &args.output;
-    let file = fresh(path)?;
-    let failed = || format!("cannot write to {}", path.display());
-    let writer = Writer::begin(file, &header).with_context(failed)?;
+    let mut reel = begin(path, &header)?;
+    let failed = || format!("cannot record to {}", path.display());
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     live.watch_all(!args.no_details);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut reel = Reel::new(writer);
     runtime.block_on(async {
         let (mut interrupt, mut terminate, mut hang_up) = (
             signal(SignalKind::interrupt())?,
@@ -96,6 +94,8 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (totals, seen) = reel.close().with_context(failed)?;
     if totals.frames == 0 {
+        // The next try may have its name.
+        let _ = fs::remove_file(path);
         tell_unreachable(&following, "");
         eprintln!("xpu-top: nothing was heard, and nothing recorded to {}", path.display());
         return Ok(ExitCode::from(Code::NoData as u8));
@@ -113,14 +113,10 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     }
 }
 
-/// A file that was not there before: nothing is written over, and no link is followed.
-pub(super) fn fresh(path: &Path) -> Result<File, UsageError> {
-    create_new(path).map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::AlreadyExists => "write to another file, or remove it".to_owned(),
-            _ => error.to_string(),
-        };
-        UsageError::Value(format!("cannot record to {}: {what}", path.display()))
+/// Into a file that was not there before.
+fn begin(path: &Path, header: &Header) -> Result<Reel, UsageError> {
+    Reel::begin(path, header).map_err(|error| {
+        UsageError::Value(format!("cannot record to {}: {}", path.display(), new_file::why_not(&error)))
     })
 }
 

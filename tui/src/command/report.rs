@@ -7,16 +7,15 @@ mod table;
 mod tables;
 mod text;
 
-use std::{io::Write as _, path::Path, process::ExitCode};
+use std::process::ExitCode;
 
-use anyhow::Context as _;
 use xpu_shared::{
     capture::{Capture, Report},
     status::ExitCode as Code,
 };
 
-use super::{record::fresh, stacks::print};
-use crate::args::ReportArgs;
+use super::stacks::{print, write_to};
+use crate::{args::ReportArgs, new_file};
 pub(super) use read::read;
 pub(crate) use read::{NO_CAPTURE, open};
 pub(super) use table::Table;
@@ -31,19 +30,13 @@ pub(crate) fn page(capture: &Capture) -> String {
 }
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    new_file::check(&args.html)?;
     let mut capture = read(&args.file)?;
     let groups = args.select.apply(&mut capture)?;
     let mut report = Report::of(&capture);
     report.place(groups);
     if let Some(path) = &args.html {
-        let page = html::html(&capture, &report, args.top);
-        if path == Path::new("-") {
-            print(&page)?;
-        } else {
-            fresh(path)?
-                .write_all(page.as_bytes())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        write_to(path, html::html(&capture, &report, args.top).as_bytes())?;
     }
     if args.json {
         print(&(serde_json::to_string_pretty(&report)? + "\n"))?;

@@ -4,15 +4,12 @@ pub(crate) mod flame;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::ExitCode,
     time::Duration,
 };
 
-use anyhow::Context as _;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
@@ -21,21 +18,29 @@ use xpu_shared::{
     job::Job,
     stack::{self, Tree},
     status::{ExitCode as Code, UnreachableHost},
+    unit::Moment,
 };
 
-use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
+use super::{
+    living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job},
+    past,
+};
 use crate::{
-    args::{StacksArgs, UsageError},
+    args::StacksArgs,
     arrival::{Arrival, Arrivals},
     follow::Following,
     live::{self, Live},
+    new_file,
 };
 
 /// Between two requests while a rank has not answered: the first may have been lost. Longer than reading a rank may take.
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 
 pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
-    check_writable([&args.form.svg, &args.form.folded].into_iter().flatten())?;
+    new_file::check([&args.form.svg, &args.form.folded].into_iter().flatten())?;
+    if let Some(path) = &args.replay {
+        return recorded(path, args);
+    }
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
@@ -54,20 +59,52 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
-        Some(filter) => meant(filter, &following, &job, |_| true)?,
+        Some(filter) => meant(filter, (&following, Moment::now()), &job, |_| true)?,
         None => args.rank.iter().copied().map(Rank).collect(),
     };
     let mut gathered = Gathered::new(job, ranks, args.native);
     runtime.block_on(gathered.gather(&mut following, &mut arrivals, &live, args.wait));
     tell_unreachable(&following, ": its ranks are not shown");
-    let document = gathered.document(&following);
+    told(&gathered.document(&following), args)
+}
+
+/// Those that a recording holds: of a job that stood, and such as somebody asked for meanwhile.
+fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
+    let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
+    let Some(job) = following.job() else {
+        eprintln!("xpu-top: {}: no job is in it by then", path.display());
+        return Ok(ExitCode::from(Code::NoData as u8));
+    };
+    let ranks = match &args.filter {
+        Some(filter) => meant(filter, (&following, at), job.name(), |_| true)?,
+        None => args.rank.iter().copied().map(Rank).collect(),
+    };
+    let mut gathered = Gathered::new(job.name().clone(), ranks, args.native);
+    for stacks in job.stacks() {
+        if !gathered.wants(stacks.rank) {
+            continue;
+        }
+        let host = job.rank(stacks.rank).map(|view| view.host().clone()).unwrap_or_default();
+        gathered.came.insert(stacks.rank, (host, stacks.clone()));
+    }
+    if gathered.came.is_empty() {
+        eprintln!(
+            "xpu-top: {}: no stacks are in it by then: they are read where a job stands",
+            path.display()
+        );
+        return Ok(ExitCode::from(Code::NoData as u8));
+    }
+    told(&gathered.document(&following), args)
+}
+
+fn told(document: &Document, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     for line in document.notes() {
         eprintln!("xpu-top: {line}");
     }
     if document.ranks.iter().all(|rank| rank.stacks.threads.is_empty()) {
         return Ok(ExitCode::from(Code::NoData as u8));
     }
-    put(&document, args)?;
+    put(document, args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -180,29 +217,6 @@ impl Document {
     }
 }
 
-/// Refuses at once what could not be written in the end. What lies there is left as it is.
-pub(super) fn check_writable(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<(), UsageError> {
-    for path in paths {
-        let path = path.as_ref();
-        if path == Path::new("-") {
-            continue;
-        }
-        let was_there = path.exists();
-        if let Err(error) =
-            fs::OpenOptions::new().append(true).create(true).custom_flags(libc::O_NOFOLLOW).open(path)
-        {
-            let path = path.display();
-            return Err(UsageError::Value(format!(
-                "cannot write {path}: {error}; name a file that can be written"
-            )));
-        }
-        if !was_there {
-            let _ = fs::remove_file(path);
-        }
-    }
-    Ok(())
-}
-
 fn put(document: &Document, args: &StacksArgs) -> anyhow::Result<()> {
     let form = &args.form;
     if let Some(path) = &form.svg {
@@ -224,11 +238,7 @@ pub(super) fn write_to(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(io::stdout().write_all(bytes)?);
     }
-    let mut how = fs::OpenOptions::new();
-    // What lies there is written over; where a link points to is not.
-    how.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW);
-    let written = how.open(path).and_then(|mut file| file.write_all(bytes));
-    written.with_context(|| format!("cannot write {}", path.display()))
+    new_file::write(path, |out| Ok(out.write_all(bytes)?))
 }
 
 pub(super) fn print(text: &str) -> anyhow::Result<()> {

@@ -13,21 +13,20 @@ use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
     finding::{self, Finding, Kind},
     id::Rank,
-    status::Status,
+    status::{RankState, Status},
     unit::Moment,
 };
 
 use super::{
     living::{take_stacks, tell_unreachable},
-    table,
+    past, table,
 };
 use crate::{
-    args::{JobArgs, StatusArgs, UsageError},
-    arrival::{Arrival, Arrivals},
+    args::{JobArgs, StatusArgs, quoted},
+    arrival::Arrivals,
     filter::Filter,
     follow::Following,
     live::{self, Live},
-    replay::{Tape, time},
 };
 
 /// How long to wait for hosts and ranks unless told otherwise.
@@ -60,37 +59,33 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let now = Moment::now();
     let status = following.status(now);
     print(&status, args.filter.as_ref(), args.json)?;
-    if !args.json && status.findings.iter().any(Finding::stops_the_job) {
-        put(&next(&status, &args.of))?;
+    if let Some(command) = next(&status, &args.of).filter(|_| !args.json) {
+        put(&command)?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 
 /// The command that shows where the ranks are that a job stands for.
-fn next(status: &Status, of: &JobArgs) -> String {
-    let standstill = status.findings.iter().find(|finding| finding.stops_the_job());
+fn next(status: &Status, of: &JobArgs) -> Option<String> {
+    let standstill = status.findings.iter().find(|finding| finding.stops_the_job())?;
     // Who is gone has no stack: where the others are says what they wait for.
-    let ranks = standstill.filter(|finding| finding.kind == Kind::Hang).map(|finding| &finding.ranks[..]);
-    let ranks = ranks.filter(|ranks| ranks.len() <= NAMED).unwrap_or_default();
+    if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
+        return None;
+    }
+    let named = standstill.kind == Kind::Hang && standstill.ranks.len() <= NAMED;
+    let ranks = if named { &standstill.ranks[..] } else { &[] };
     let mut words = vec!["xpu-top stacks".to_owned()];
     words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
-    format!("next: {}{}\n", words.join(" "), of.line())
+    if of.job.is_none() && !status.other_jobs.is_empty() {
+        words.push(format!("--job {}", quoted(status.job.as_str())));
+    }
+    Some(format!("next: {}{}\n", words.join(" "), of.line()))
 }
 
 /// The same of a recording.
 fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    // Neither health nor its lack: as with a file that was never named.
-    let mut tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
-    let at = match &args.at {
-        Some(text) => time::moment_within(text, tape.span()).map_err(UsageError::Value)?,
-        None => tape.span().1,
-    };
-    tape.watch_ranks(args.rank.map(Rank).into_iter().collect());
-    let mut following = Following::new([], args.of.job.clone());
-    while let Some((came, frame)) = tape.next(at)? {
-        following.take_at(came, Arrival::Frame(Box::new(frame)));
-    }
-    tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
+    let rank = args.rank.map(Rank);
+    let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
     let status = following.status(at);
     print(&status, args.filter.as_ref(), args.json)?;
     Ok(ExitCode::from(status.exit_code() as u8))
@@ -187,5 +182,50 @@ fn put(text: &str) -> anyhow::Result<()> {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use xpu_shared::{
+        frame::{Body, Event, Frame, Life},
+        id::Pid,
+        simulation::Simulation,
+    };
+
+    use super::*;
+    use crate::arrival::Arrival;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        of: JobArgs,
+    }
+
+    /// Two jobs; of the first these ranks of four die.
+    fn advised(dead: std::ops::Range<u32>, words: &[&str]) -> Option<String> {
+        let mut following = Following::new([], Some("llama-70b".into()));
+        let simulation = Simulation::new(1, 1, 4);
+        let other = Simulation { job: "eval".into(), ..Simulation::new(2, 1, 1) };
+        let mut take = |frame: Frame| following.take(Arrival::Frame(Box::new(frame)));
+        let first = simulation.snapshots(1).remove(0);
+        other.snapshots(1).into_iter().chain([first.clone()]).for_each(&mut take);
+        for rank in dead {
+            let (job, pid) = ("llama-70b".into(), Pid(4000 + rank));
+            let body = Body::Event(Event::Life { job, rank: Rank(rank), pid, life: Life::Died });
+            take(Frame { body, ..first.clone() });
+        }
+        let of = Line::parse_from([&["x"], words].concat()).of;
+        next(&following.status(first.now), &of)
+    }
+
+    #[test]
+    fn the_command_that_is_advised_is_one_that_is_not_refused() {
+        assert_eq!(advised(0..0, &[]), None, "nothing is wrong");
+        assert_eq!(advised(2..3, &[]).as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
+        let named = advised(2..3, &["--job", "llama-70b"]);
+        assert_eq!(named.as_deref(), Some("next: xpu-top stacks --job llama-70b\n"));
+        assert_eq!(advised(0..4, &[]), None, "nobody is left whose stacks could be read");
     }
 }

@@ -41,6 +41,11 @@ impl Outbox {
         self.push(frame);
     }
 
+    /// Topics that begin with `prefix` are subscribed to from now on: what was published before is no loss.
+    pub(super) fn begin(&mut self, prefix: &str) {
+        self.numbers.retain(|(_, topic), _| !topic.starts_with(prefix.as_bytes()));
+    }
+
     pub(super) fn push(&mut self, mut frame: Frame) {
         let missed = self.missed.get(&frame.host).copied().unwrap_or(0);
         match self.arrivals.try_reserve() {
@@ -112,6 +117,20 @@ mod tests {
             outbox.push_published(b"j/o", frame(number));
             assert_eq!(lost(&mut receiver), 0);
         }
+    }
+
+    #[test]
+    fn what_was_published_before_a_subscription_is_no_loss() {
+        let (sender, mut receiver) = mpsc::channel(8);
+        let mut outbox = Outbox::new(sender);
+        outbox.push_published(b"j/r/1/", frame(7));
+        outbox.push_published(b"j/o", frame(7));
+        outbox.begin("j/r/1/");
+        outbox.push_published(b"j/r/1/", frame(71));
+        outbox.push_published(b"j/r/1/", frame(72));
+        assert_eq!([(); 4].map(|()| lost(&mut receiver)), [0; 4]);
+        outbox.push_published(b"j/o", frame(9));
+        assert_eq!(lost(&mut receiver), 1, "of what was subscribed to all the while a gap is a loss");
     }
 
     #[test]

@@ -16,6 +16,9 @@ use crate::arrival::Link;
 /// Longer than any wait of a road together.
 const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Where what is published comes from a host of that name.
+const DETAILS: &str = "llama-70b/r/0/";
+
 /// Three neighbouring ports nobody listens on.
 fn free_base() -> BasePort {
     for _ in 0..1000 {
@@ -62,6 +65,9 @@ impl PretendCollector {
                 let frame = Frame { number, ..simulation.digests(number)[0].clone() };
                 data.send("llama-70b/o", SNDMORE).unwrap();
                 data.send(codec::encode(&frame), 0).unwrap();
+                data.send(DETAILS, SNDMORE).unwrap();
+                let detail = Frame { host: "details".into(), ..frame.clone() };
+                data.send(codec::encode(&detail), 0).unwrap();
                 data.send("other/o", SNDMORE).unwrap();
                 data.send(codec::encode(&frame), 0).unwrap();
                 thread::sleep(Duration::from_millis(5));
@@ -125,6 +131,27 @@ fn a_host_that_answers_is_up_and_its_jobs_are_subscribed_to() {
         digests += u32::from(matches!(frame.body, Body::Digest(_)));
         (digests == 20).then_some(())
     });
+}
+
+#[test]
+fn a_topic_that_was_left_for_a_while_has_lost_nothing() {
+    let base = free_base();
+    let _collector = PretendCollector::start(base, None);
+    let (live, mut arrivals) = connect(vec![endpoint(base)], None, None);
+    let mut number = 0;
+    for _ in 0..2 {
+        live.watch_ranks(Some(("llama-70b".into(), BTreeSet::from([Rank(0)]))));
+        number = until(&mut arrivals, "details", |arrival| {
+            let Arrival::Frame(frame) = arrival else { return None };
+            assert_eq!(frame.lost, 0, "{frame:?}");
+            (frame.host.as_str() == "details" && frame.number > number).then_some(frame.number + 50)
+        });
+        live.watch_ranks(None);
+        until(&mut arrivals, "the time in which nobody subscribed", |arrival| {
+            let Arrival::Frame(frame) = arrival else { return None };
+            (frame.host.as_str() != "details" && frame.number > number).then_some(())
+        });
+    }
 }
 
 #[test]

@@ -17,17 +17,18 @@ use crate::{
     palette::Role,
     prompt::Kind,
     replay::Control,
-    widget::ends,
+    widget::{ends, wrap::cut_at_word},
 };
 
+/// Columns that the numbers of the views have whatever the last key did.
+const KEYS: usize = 28;
+
 pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let note = match &app.note {
-        Some(Note::Done(text)) => Line::styled(format!("{} {text}", glyph::GOOD), app.palette.of(Role::Good)),
-        Some(Note::Failed(text)) => {
-            Line::styled(format!("{} {text}", glyph::ALARM), app.palette.of(Role::Alarm))
-        }
-        None => Line::default(),
-    };
+    let width = usize::from(area.width);
+    let note = note(app, width.saturating_sub(KEYS).max(width / 2));
+    // What the last key did stands beside the keys, never in their place.
+    let taken = note.width() + usize::from(note.width() > 0);
+    let room = width.saturating_sub(taken);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
         let (key, short) = (keys.first()?.to_string(), word(binding, app)?);
         is_useful(binding, app).then_some(Offer { binding, key, short })
@@ -39,7 +40,6 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     }
     // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
     let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
-    let room = usize::from(area.width);
     let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= room;
     let mut line = Line::default();
     for offer in &views {
@@ -63,7 +63,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     for offer in others {
         let Offer { key, short, .. } = &offer;
         let width = key.width() + short.width() + 1;
-        if line.width() + width > usize::from(area.width) {
+        if line.width() + width > room {
             continue;
         }
         hits.put(within(area, line.width() as u16, width as u16), Target::Do(offer.binding.action.clone()));
@@ -74,6 +74,16 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
         line.push_span(Span::styled(format!(" {short}{after}"), app.palette.of(Role::Muted)));
     }
     ends::draw(&line, &note, area, buffer);
+}
+
+/// What the last key did, in so many columns.
+fn note(app: &App, most: usize) -> Line<'static> {
+    let (sign, text, role) = match &app.note {
+        Some(Note::Done(text)) => (glyph::GOOD, text, Role::Good),
+        Some(Note::Failed(text)) => (glyph::ALARM, text, Role::Alarm),
+        None => return Line::default(),
+    };
+    Line::styled(format!("{sign} {}", cut_at_word(text, most.saturating_sub(2))), app.palette.of(role))
 }
 
 /// What is said of a key.

@@ -88,7 +88,7 @@ pub(super) fn status(app: &App) -> (&'static str, String, Role) {
         (glyph::ENDED, "ENDED".to_owned(), Role::Muted)
     } else if survey.is_stale() {
         (glyph::STALE, format!("STALE {}", figure::age(survey.age)), Role::Warning)
-    } else if let (Some(finding), None) = (survey.standstill(), app.playback()) {
+    } else if let Some(finding) = survey.standstill() {
         let since = Duration::from_secs_f64(finding.since_s.max(0.0));
         let what = if finding.kind == Kind::Exited { "RANK GONE" } else { "HANG" };
         (glyph::ALARM, format!("{what} {}", figure::age(since)), Role::Alarm)

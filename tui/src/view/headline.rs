@@ -36,11 +36,12 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
         None => standstill(app, finding, width),
         Some(over) => {
             let head = format!("{} IT WENT ON at {} UTC", glyph::GOOD, figure::time_of_day(over));
-            told(app, finding, &head, app.palette.of(Role::Good), width)
+            // What the finding says is no longer so.
+            told(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
         }
     };
     // The stacks are below: who is told to look at them needs to know nothing that is not there.
-    if app.stacks.rows().is_empty() {
+    if app.stacks.rows().is_empty() && incident.over.is_none() {
         lines.push(next(app, finding, "", width));
     }
     lines
@@ -62,13 +63,19 @@ fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> 
     let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
     let what = if finding.kind == Kind::Exited { "A RANK IS GONE" } else { "THE JOB HANGS" };
     let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
-    told(app, finding, &head, app.palette.of(Role::Alarm), width)
+    told(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
 }
 
 /// The head, the sentence, and where the rank is in its code.
-fn told(app: &App, finding: &Finding, head: &str, style: Style, width: usize) -> Vec<Line<'static>> {
+fn told(
+    app: &App,
+    finding: &Finding,
+    (head, before): (&str, &str),
+    style: Style,
+    width: usize,
+) -> Vec<Line<'static>> {
     let strong = app.palette.of(Role::Strong);
-    let body = format!("{}{}", sure(finding.confidence), finding.evidence);
+    let body = format!("{before}{}{}", sure(finding.confidence), finding.evidence);
     let indent = head.width() + 4;
     let mut lines = Vec::new();
     let first = wrapped(&body, width.saturating_sub(indent), 1 + MOST);
@@ -86,7 +93,8 @@ fn told(app: &App, finding: &Finding, head: &str, style: Style, width: usize) ->
     }
     let named = finding.ranks.first().and_then(|&rank| Some((rank, app.stacks.tree().place_of(rank)?)));
     if let Some((rank, word)) = named {
-        let text = cut(&format!("rank {rank} is in {word}"), width.saturating_sub(2));
+        let is = if before.is_empty() { "is" } else { "was" };
+        let text = cut(&format!("rank {rank} {is} in {word}"), width.saturating_sub(2));
         lines.push(Line::styled(format!("  {text}"), style.patch(strong)));
     }
     lines

@@ -133,10 +133,11 @@ fn cells(host: &Host) -> Vec<Cell> {
         if number > 0 { (figure::count(number), Role::Warning) } else { ("0".to_owned(), Role::Muted) }
     };
     let all = host.ranks.len();
-    let ranks = if host.living == all {
-        (all.to_string(), Role::Text)
-    } else {
-        (format!("{} of {all}", host.living), Role::Warning)
+    let ranks = match (host.living == all, host.misses_ranks()) {
+        (true, _) => (all.to_string(), Role::Text),
+        (false, misses) => {
+            (format!("{} of {all}", host.living), if misses { Role::Warning } else { Role::Muted })
+        }
     };
     let silent = matches!(host.health, Health::Silent | Health::Down);
     let age = host.age.map(figure::age);

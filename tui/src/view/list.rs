@@ -7,7 +7,7 @@ use super::panel::window;
 use crate::{
     glyph,
     palette::{Palette, Role},
-    widget::wrap::cut,
+    widget::wrap::{cut, cut_at_word},
 };
 
 /// What stands in a line under a column's head.
@@ -33,7 +33,7 @@ impl Column {
     }
 
     fn pad(&self, text: &str) -> String {
-        let text = cut(text, self.width);
+        let text = if self.right { cut(text, self.width) } else { cut_at_word(text, self.width) };
         let air = " ".repeat(self.width.saturating_sub(text.width()));
         if self.right { format!("{air}{text}") } else { format!("{text}{air}") }
     }

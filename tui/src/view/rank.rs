@@ -12,6 +12,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
+use xpu_shared::frame::Life;
 
 use super::{
     header,
@@ -179,9 +180,10 @@ fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut B
     let (sign, word, role) = glyph::state(status.state);
     let row = &app.survey.rows()[rank.row];
     let (sign, word, role) = match (row.is_fresh(), status.enabled) {
-        (false, _) if row.life == xpu_shared::frame::Life::Alive => {
+        (false, _) if row.life == Life::Alive => {
             (glyph::STALE, format!("last heard {} ago", figure::age(row.age)), Role::Warning)
         }
+        _ if row.life == Life::Ended => (glyph::ENDED, "ended".to_owned(), Role::Muted),
         (_, false) => (glyph::OFF, "off: xpu-top ctl --hook on".to_owned(), Role::Warning),
         _ => (sign, word.to_owned(), role),
     };

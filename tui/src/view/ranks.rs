@@ -8,7 +8,7 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{status::RankState, unit::Nanoseconds};
+use xpu_shared::{frame::Life, status::RankState, unit::Nanoseconds};
 
 use super::{panel::window, prompt};
 use crate::{
@@ -288,21 +288,23 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::Gpu | Column::Clock | Column::Power | Column::Temperature | Column::Memory => {
             device(row, column)
         }
-        Column::State => {
-            if row.life == xpu_shared::frame::Life::Ended {
-                return (format!("{} ended", glyph::ENDED), Role::Muted);
-            }
-            if row.life == xpu_shared::frame::Life::Alive && !row.is_fresh() {
-                return (format!("{} {}", glyph::STALE, figure::age(row.age)), Role::Warning);
-            }
-            if !status.enabled && status.state == RankState::Ok {
-                return (format!("{} off", glyph::OFF), Role::Warning);
-            }
-            if let (RankState::Ok, Some(kind)) = (status.state, row.named) {
-                return (format!("{WARNING} {}", glyph::named(kind)), Role::Warning);
-            }
-            let (glyph, word, role) = glyph::state(status.state);
-            (format!("{glyph} {word}"), role)
+        Column::State => state(row),
+    }
+}
+
+/// How a rank does, in a word: the same on every page.
+pub(super) fn state(row: &Row) -> (String, Role) {
+    let status = &row.status;
+    match (row.life, status.state, row.named) {
+        (Life::Ended, ..) => (format!("{} ended", glyph::ENDED), Role::Muted),
+        (Life::Alive, ..) if !row.is_fresh() => {
+            (format!("{} {}", glyph::STALE, figure::age(row.age)), Role::Warning)
+        }
+        (_, RankState::Ok, _) if !status.enabled => (format!("{} off", glyph::OFF), Role::Warning),
+        (_, RankState::Ok, Some(kind)) => (format!("{WARNING} {}", glyph::named(kind)), Role::Warning),
+        _ => {
+            let (sign, word, role) = glyph::state(status.state);
+            (format!("{sign} {word}"), role)
         }
     }
 }

@@ -62,6 +62,12 @@ pub fn cut_words(text: &str, width: usize) -> String {
     if kept.is_empty() { String::new() } else { format!("{kept} {ELLIPSIS}") }
 }
 
+/// The text in `width` columns, cut between words where a word has room, and within the first otherwise.
+pub fn cut_at_word(text: &str, width: usize) -> String {
+    let kept = cut_words(text, width);
+    if kept.is_empty() { cut(text, width) } else { kept }
+}
+
 /// The end of the text in `width` columns: of names, which are told apart by it.
 pub fn cut_front(text: &str, width: usize) -> String {
     if text.width() <= width || width == 0 {
@@ -121,6 +127,8 @@ mod tests {
         assert_eq!(cut_words("two, one", 6), "two …");
         assert_eq!(cut_words("two, one", 4), "");
         assert_eq!(cut_words("gpu-000001", 6), "");
+        assert_eq!(cut_at_word("gpu-000001", 6), "gpu-0…");
+        assert_eq!(cut_at_word("rank 3: it is held down", 15), "rank 3: it is …");
     }
 
     #[test]

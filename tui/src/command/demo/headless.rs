@@ -76,14 +76,18 @@ pub(super) async fn follow(
 ) -> anyhow::Result<ExitCode> {
     let mut following = Following::new(link.endpoints.clone(), None);
     let end = run_to_end(&mut following, &mut cast.workers, &mut link.arrivals, plan).await?;
-    if matches!(end, End::Hang | End::Standstill) {
+    // One that was left standing has shown all there is: whoever ends it asked for that too.
+    let was_left = matches!(end, End::Signal { .. }) && plan.stays;
+    if matches!(end, End::Hang | End::Standstill) || (was_left && hangs(&following)) {
         living::take_stacks(&mut following, &mut link.arrivals, &link.live, STACKS).await;
     }
-    if let End::Signal { number } = end {
+    if let End::Signal { number } = end
+        && !was_left
+    {
         rank::dismiss(&mut cast.workers);
         return Ok(ExitCode::from(128 + number as u8));
     }
-    let failed = rank::tell_failures(&mut cast.workers);
+    let failed = !was_left && rank::tell_failures(&mut cast.workers);
     let status = following.status(Moment::now());
     if end == End::Standstill {
         eprintln!("demo: no step is completed any more: ending");

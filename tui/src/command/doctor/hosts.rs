@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::check::Check;
+use super::{check::Check, ports::Holder};
 use crate::{args::DoctorArgs, command::living::take_until, follow::Following, live};
 
 /// How long hosts may take to answer.
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Hosts told of one by one.
 const NAMED: usize = 16;
 
-pub(super) fn checks(args: &DoctorArgs) -> anyhow::Result<Vec<Check>> {
+pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<Check>> {
     let of = &args.of;
     let named =
         of.job_hosts.is_some() || of.hosts.is_some() || of.slurm_job.is_some() || of.k8s_service.is_some();
@@ -33,10 +33,12 @@ pub(super) fn checks(args: &DoctorArgs) -> anyhow::Result<Vec<Check>> {
     drop(live);
     let unreachable: Vec<_> = following.unreachable().collect();
     for host in unreachable.iter().take(NAMED) {
-        checks.push(if named {
-            Check::fail("host", host.host.clone(), host.why.clone())
-        } else {
-            Check::ok("host", "no job runs on this host now")
+        checks.push(match holder {
+            _ if named => Check::fail("host", host.host.clone(), host.why.clone()),
+            Holder::Another { .. } | Holder::Ours => {
+                Check::warn("host", "a collector is there, and does not answer", host.why.clone())
+            }
+            Holder::Nobody | Holder::Stranger(_) => Check::ok("host", "no job runs on this host now"),
         });
     }
     if unreachable.len() > NAMED {

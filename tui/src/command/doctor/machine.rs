@@ -4,20 +4,23 @@ use std::{
     fs,
     io::{self, Write as _},
     mem::zeroed,
-    net::{Ipv4Addr, TcpListener},
     path::Path,
 };
 
 use xpu_net::key::Key;
-use xpu_shared::endpoint::{self, BasePort, Located, RuntimeDir, user_id};
+use xpu_shared::endpoint::{BasePort, Located, RuntimeDir, user_id};
 
-use super::check::Check;
+use super::{
+    check::Check,
+    ports::{self, Holder},
+};
 
 /// A clock this far off is told of, in microseconds: steps are tens of milliseconds.
 const FAR_OFF: i64 = 100_000;
 
-pub(super) fn checks(base: BasePort, key_file: Option<&Path>) -> Vec<Check> {
-    vec![key(key_file), runtime_dir(), ports(base), ptrace(), memory(), kills(), clock()]
+pub(super) fn checks(base: BasePort, holder: &Holder, key_file: Option<&Path>) -> Vec<Check> {
+    let ports = ports::check(base, holder);
+    vec![key(key_file), runtime_dir(), ports, ptrace(), memory(), kills(), clock()]
 }
 
 fn key(named: Option<&Path>) -> Check {
@@ -67,26 +70,6 @@ fn used(name: &'static str, located: &Located) -> Check {
 fn try_to_write(path: &Path) -> io::Result<()> {
     fs::File::create(path)?.write_all(b"x")?;
     fs::remove_file(path)
-}
-
-fn ports(base: BasePort) -> Check {
-    let all = [base.http(), base.data(), base.control()];
-    let taken: Vec<_> =
-        all.iter().filter(|&&port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err()).collect();
-    let list = |ports: &[&u16]| ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let ours = RuntimeDir::locate().socket(base).is_ok_and(|socket| endpoint::connect(&socket).is_ok());
-    match (taken.is_empty(), ours) {
-        (true, false) => Check::ok(
-            "ports",
-            format!("{} are free; `xpu-top run` starts a collector there", list(&all.each_ref())),
-        ),
-        (_, true) => Check::ok("ports", format!("your collector listens on {}", list(&all.each_ref()))),
-        (false, false) => Check::fail(
-            "ports",
-            format!("{} taken by another program or user", list(&taken)),
-            "choose another base port for the job and for who watches: XPU_TOP_BASE_PORT=19889, or --base-port",
-        ),
-    }
 }
 
 /// Whether a process may read another of the same user that is not its child.

@@ -16,11 +16,11 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
     };
     for process in &timeline.processes {
         let pid = process.rank.0;
-        let name = format!("rank {pid} on {}", process.host);
+        let (name, order) = (process.name(), process.order);
         put(out, json!({ "ph": "M", "pid": pid, "name": "process_name", "args": { "name": name } }))?;
         put(
             out,
-            json!({ "ph": "M", "pid": pid, "name": "process_sort_index", "args": { "sort_index": pid } }),
+            json!({ "ph": "M", "pid": pid, "name": "process_sort_index", "args": { "sort_index": order } }),
         )?;
         for track in &process.tracks {
             let (tid, name) = (track.number, track.name());
@@ -34,8 +34,9 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
             )?;
             for slice in &track.slices {
                 let Slice { begin, end, name, category, details, flow } = slice;
-                let since = |at: u64| (at - timeline.begin.0) as f64 / 1e3;
-                let (ts, dur) = (since(*begin), (end - begin) as f64 / 1e3);
+                let (ts, end) =
+                    (microseconds(begin - timeline.begin.0), microseconds(end - timeline.begin.0));
+                let dur = end - ts;
                 put(
                     out,
                     json!({ "ph": "X", "pid": pid, "tid": tid, "ts": ts, "dur": dur, "name": name, "cat": category,
@@ -59,11 +60,34 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
         for counter in &process.counters {
             let name = format!("{}, {}", counter.name, counter.unit);
             for &(at, value) in &counter.points {
-                let ts = at.saturating_sub(timeline.begin.0) as f64 / 1e3;
+                let ts = microseconds(at.saturating_sub(timeline.begin.0));
                 let args = json!({ counter.unit: value });
                 put(out, json!({ "ph": "C", "pid": pid, "ts": ts, "name": name, "args": args }))?;
             }
         }
     }
     out.write_all(b"\n]}\n")
+}
+
+/// In whole parts of a power of two, a nanosecond each or less: of such the sum of a begin and a length is exact, and what comes right
+/// after another does not seem to begin before its end.
+fn microseconds(nanoseconds: u64) -> f64 {
+    const PARTS: u64 = 1024;
+    (u128::from(nanoseconds) * u128::from(PARTS) / 1000) as f64 / PARTS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_right_after_another_begins_at_its_end() {
+        let mut at = 0;
+        for length in (1..20_000).step_by(7) {
+            let (begin, end) = (microseconds(at), microseconds(at + length));
+            assert!((begin * 1e3 - at as f64).abs() <= 1.0, "{begin} for {at} ns");
+            assert_eq!((begin + (end - begin)).to_bits(), end.to_bits(), "at {at} ns");
+            at += length;
+        }
+    }
 }

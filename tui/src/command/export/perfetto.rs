@@ -113,7 +113,8 @@ fn track_uuid(process: &Process, track: &Track) -> u64 {
 fn process_descriptor(process: &Process) -> Message {
     let mut inner = Message::default();
     inner.number(1, u64::from(process.rank.0) + 1);
-    inner.text(6, &format!("rank {} on {}", process.rank, process.host));
+    inner.number(3, process.order as u64);
+    inner.text(6, &process.name());
     let mut descriptor = Message::default();
     descriptor.number(1, uuid(process, 0));
     descriptor.message(3, &inner);

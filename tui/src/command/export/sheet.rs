@@ -2,7 +2,11 @@
 
 mod rows;
 
+use std::path::{Path, PathBuf};
+
 use xpu_shared::capture::{Capture, Clocks, Groups};
+
+use crate::args::ExportKind;
 
 /// One value of a row. All integers are signed: none here needs the 64th bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +31,8 @@ pub(super) enum Kind {
 pub(super) struct Sheet {
     pub(super) name: &'static str,
     columns: &'static [(&'static str, Kind)],
+    /// Of what; the steps are of all.
+    of: Option<ExportKind>,
     rows: fn(&Source<'_>, &mut Put<'_>) -> anyhow::Result<()>,
 }
 
@@ -58,6 +64,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("gap_ns", Number),
             ("blocked_ns", Number),
         ],
+        of: None,
         rows: rows::steps,
     },
     Sheet {
@@ -77,6 +84,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("transposed", Text),
             ("flops", Real),
         ],
+        of: Some(ExportKind::Gemm),
         rows: rows::gemms,
     },
     Sheet {
@@ -95,6 +103,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("bytes", Number),
             ("bus_bytes", Number),
         ],
+        of: Some(ExportKind::Collective),
         rows: rows::collectives,
     },
     Sheet {
@@ -109,6 +118,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("name", Text),
             ("work", Text),
         ],
+        of: Some(ExportKind::Kernel),
         rows: rows::kernels,
     },
     Sheet {
@@ -124,6 +134,7 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("bytes", Number),
             ("held_ns", Number),
         ],
+        of: Some(ExportKind::Copy),
         rows: rows::copies,
     },
     Sheet {
@@ -136,11 +147,21 @@ pub(super) const SHEETS: [Sheet; 6] = [
             ("kind", Text),
             ("name", Text),
         ],
+        of: Some(ExportKind::Host),
         rows: rows::host,
     },
 ];
 
 impl Sheet {
+    /// Whether it is written where these kinds are asked for; none: all.
+    pub(super) fn is_meant(&self, kinds: &[ExportKind]) -> bool {
+        kinds.is_empty() || self.of.is_none_or(|of| kinds.contains(&of))
+    }
+
+    pub(super) fn path(&self, place: &Path, ending: &str) -> PathBuf {
+        place.join(format!("{}.{ending}", self.name))
+    }
+
     pub(super) fn columns(&self, source: &Source<'_>) -> Vec<(String, Kind)> {
         let axes = source.groups.into_iter().flat_map(Groups::axes).map(|axis| (axis.to_owned(), Number));
         let owned = |&(name, kind): &(&str, Kind)| (name.to_owned(), kind);

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 use xpu_shared::{
-    capture::{Capture, Clocks, Kind, RankCapture, Single},
+    capture::{Capture, Clocks, Groups, Kind, RankCapture, Single},
     frame::{CapturedLabel, CapturedSpan},
     id::{HostName, Rank},
     unit::Moment,
@@ -29,7 +29,11 @@ pub(super) struct Timeline {
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) rank: Rank,
-    pub(super) host: HostName,
+    host: HostName,
+    /// Where it stands in the groups that were named: `tp1 pp0`.
+    place: String,
+    /// How many stand before it.
+    pub(super) order: usize,
     pub(super) tracks: Vec<Track>,
     pub(super) counters: Vec<Counter>,
 }
@@ -100,11 +104,33 @@ impl Place {
     }
 }
 
+impl Process {
+    /// `rank 5 (tp1 pp0) on gpu-001`
+    pub(super) fn name(&self) -> String {
+        let Self { rank, host, place, .. } = self;
+        if place.is_empty() {
+            format!("rank {rank} on {host}")
+        } else {
+            format!("rank {rank} ({place}) on {host}")
+        }
+    }
+}
+
 impl Timeline {
-    pub(super) fn of(capture: &Capture) -> Self {
+    /// Ranks in order of their numbers, or of their places along the first axis, then the second and so on.
+    pub(super) fn of(capture: &Capture, groups: Option<&Groups>) -> Self {
         let clocks = Clocks::of(capture);
         let mut processes: Vec<_> =
             capture.ranks.iter().map(|(&rank, of)| process(rank, of, &clocks)).collect();
+        if let Some(groups) = groups {
+            processes.sort_by_key(|process| groups.coordinates(process.rank));
+            for process in &mut processes {
+                process.place = groups.place(process.rank);
+            }
+        }
+        for (order, process) in processes.iter_mut().enumerate() {
+            process.order = order;
+        }
         connect(&mut processes);
         let begins =
             processes.iter().flat_map(|process| &process.tracks).filter_map(|track| track.slices.first());
@@ -150,6 +176,8 @@ fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
     Process {
         rank,
         host: of.host.clone(),
+        place: String::new(),
+        order: 0,
         tracks: tracks.collect(),
         counters: counter::of(&of.operations, at),
     }

@@ -144,7 +144,11 @@ pub(super) fn breakdown(report: &Report, top: usize) -> Table {
     Table::new(format!("{title}; means"), &HEAD, &report.ranks, 3 * top, |rank| {
         let whole = rank.steps.iter().filter(|step| step.summary.is_some()).count();
         let name = format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank));
-        cells(name, &rank.summary, whole.max(1) as f64)
+        if whole == 0 {
+            // Nothing is known of its time, which is not none.
+            return vec![name + " not recorded whole"];
+        }
+        cells(name, &rank.summary, whole as f64)
     })
 }
 

@@ -1,5 +1,7 @@
 //! The merged tree as a flame graph, by inferno.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use inferno::flamegraph::{
     self, Direction, Options, TextTruncateDirection,
@@ -26,9 +28,23 @@ fn color(class: Class) -> Color {
     Color { r, g, b }
 }
 
+/// What frames of each kind are called in the legend.
+const KINDS: [(Class, &str); 6] = [
+    (Class::State, "state"),
+    (Class::Role, "thread"),
+    (Class::Python, "Python"),
+    (Class::Torch, "PyTorch, NCCL, CUDA calls"),
+    (Class::C, "C"),
+    (Class::Cpp, "C++"),
+];
+
+/// inferno's frame below all others, which has no name of its own.
+const ROOT: &str = "";
+
 /// A frame's width is how many ranks are in it; its title says which, and which are not.
 pub(crate) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     let mut colors = PaletteMap::default();
+    colors.insert(ROOT, color(Class::Role));
     let mut lines = Vec::new();
     for line in stack::lines(tree) {
         let mut frames = Vec::with_capacity(line.nodes.len());
@@ -41,6 +57,8 @@ pub(crate) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     }
     let mut options = Options::default();
     options.title = format!("{job}: stacks of {} ranks", tree.ranks.len());
+    // Its place is the legend's.
+    options.subtitle = Some(" ".to_owned());
     "ranks".clone_into(&mut options.count_name);
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
@@ -51,7 +69,31 @@ pub(crate) fn svg(tree: &Tree, job: &JobName) -> anyhow::Result<Vec<u8>> {
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut svg)
         .context("cannot draw the flame graph")?;
+    let end = svg.windows(END.len()).rposition(|at| at == END).unwrap_or(svg.len());
+    let rest = svg.split_off(end);
+    svg.extend(legend().into_bytes());
+    svg.extend(rest);
     Ok(svg)
+}
+
+const END: &[u8] = b"</svg>";
+
+/// A line under the title: each colour, and what it is of.
+fn legend() -> String {
+    let mut text = "<g id=\"legend\">".to_owned();
+    let mut x = 10;
+    for (class, name) in KINDS {
+        let Color { r, g, b } = color(class);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "<rect x=\"{x}\" y=\"36\" width=\"10\" height=\"10\" fill=\"rgb({r},{g},{b})\"/>\
+             <text x=\"{}\" y=\"45\">{name}</text>",
+            x + 14
+        );
+        x += 30 + 7 * name.len();
+    }
+    text + "</g>\n"
 }
 
 fn title(node: &Node) -> String {
@@ -60,4 +102,60 @@ fn title(node: &Node) -> String {
         if node.missing.is_empty() { here } else { format!("{here} not [{}]", node.missing.brief(RUNS)) };
     // A semicolon would end the frame.
     title.replace(';', ":").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{
+        frame::{RankStacks, Reading, StackFrame, ThreadStack},
+        id::{Pid, Rank},
+        unit::{Moment, Nanoseconds},
+    };
+
+    use super::*;
+
+    fn stacks() -> RankStacks {
+        let frame = StackFrame { function: "train".into(), file: "/job/train.py".into(), line: 3 };
+        let thread = ThreadStack {
+            thread: Some(7),
+            name: "MainThread".into(),
+            main: true,
+            owns_gil: false,
+            inside: None,
+            task: None,
+            frames: vec![frame],
+            more_frames: 0,
+        };
+        RankStacks {
+            job: "train".into(),
+            rank: Rank(0),
+            pid: Pid(1),
+            read_at: Moment(1),
+            state: Some('S'),
+            reading: Reading::Running,
+            held_for_native: None,
+            took: Nanoseconds(1),
+            why: Vec::new(),
+            threads: vec![thread],
+            more_threads: 0,
+        }
+    }
+
+    #[test]
+    fn every_colour_is_told_and_the_root_has_one_of_them() {
+        let tree = stack::merge([Rank(0)], &[stacks()]);
+        let svg = String::from_utf8(svg(&tree, &"train".into()).unwrap()).unwrap();
+        let fills = |text: &str| -> Vec<String> {
+            let begins = text.match_indices("fill=\"rgb(").map(|(at, _)| &text[at + 6..]);
+            let all = begins.filter_map(|rest| Some(rest.split('"').next()?.to_owned()));
+            // Words are black.
+            all.filter(|fill| fill != "rgb(0,0,0)").collect()
+        };
+        let (frames, legend) = svg.split_once("<g id=\"legend\">").expect("a legend");
+        let told = fills(legend);
+        assert_eq!(told.len(), KINDS.len(), "{legend}");
+        let frames = fills(frames);
+        assert!(frames.len() >= 3 && frames.iter().all(|fill| told.contains(fill)), "{frames:?} of {told:?}");
+        assert!(legend.trim_end().ends_with("</svg>"), "{legend}");
+    }
 }

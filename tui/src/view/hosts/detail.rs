@@ -11,11 +11,12 @@ use super::super::{
     headline,
     list::{Cell, Column, List, known},
     panel::{self, Title},
+    ranks::state,
 };
 use crate::{
     app::{App, Health, Host},
     arrival::Link,
-    figure, glyph,
+    figure,
     palette::Role,
     widget::wrap::wrapped,
     width::Room,
@@ -49,7 +50,7 @@ pub(super) fn draw(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut 
 /// The worst that there is to say of it, for its line.
 pub(super) fn worst(host: &Host) -> Cell {
     let ranks = |count: usize| figure::counted(count, "rank", "ranks");
-    let gone = host.ranks.len() - host.living;
+    let ended = host.ranks.len() - host.living - host.died;
     let said = [
         host.why().map(str::to_owned),
         (host.health == Health::Silent).then(|| "its collector says nothing".to_owned()),
@@ -58,7 +59,8 @@ pub(super) fn worst(host: &Host) -> Cell {
             1 => format!("rank {rank}: {word}"),
             held => format!("{}: {word}", ranks(held)),
         }),
-        (gone > 0 && host.living > 0).then(|| format!("{} ended", ranks(gone))),
+        (host.died > 0).then(|| format!("{} died", ranks(host.died))),
+        (ended > 0 && host.living > 0).then(|| format!("{} ended", ranks(ended))),
         (host.off > 0).then(|| format!("{} not observed", ranks(host.off))),
         host.blind.first().cloned(),
         host.differs.then(|| "another version".to_owned()),
@@ -131,12 +133,7 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
         };
         let text =
             format!("{}, {} alive{others}{off}", host.ranks.brief(RUNS), figure::count(host.living as u64));
-        put(
-            "ranks",
-            if host.living < host.ranks.len() || host.off > 0 { Role::Warning } else { Role::Text },
-            &text,
-            2,
-        );
+        put("ranks", if host.misses_ranks() || host.off > 0 { Role::Warning } else { Role::Text }, &text, 2);
         put(
             "GPUs",
             if host.gpus.held.is_empty() && host.gpus.xids == 0 { Role::Text } else { Role::Warning },
@@ -221,12 +218,11 @@ fn rank(app: &App, rank: Rank) -> Vec<Cell> {
         return vec![(rank.to_string(), Role::Muted)];
     };
     let status = &row.status;
-    let (sign, word, role) = glyph::state(row.severity());
     let device = status.device.as_ref().filter(|device| !device.is_stale());
     let held = device.and_then(|device| device.throttle.as_ref());
     vec![
         (rank.to_string(), Role::Strong),
-        (format!("{sign} {word}"), role),
+        state(row),
         known(status.overhead_pct.map(|cost| format!("{cost:.2}"))),
         known(device.and_then(|device| device.temperature_c).map(|degrees| degrees.to_string())),
         known(device.and_then(|device| device.power_w).map(|watts| format!("{watts:.0}"))),

@@ -2,7 +2,7 @@
 
 use xpu_shared::{
     capture::{RankCapture, Report, Seen, Single, Summary, Work, copied, host_function, kernel, transposed},
-    frame::{CapturedLabel, CapturedSpan},
+    frame::{CapturedLabel, CapturedOperation, CapturedSpan},
     id::{Rank, Step},
 };
 
@@ -17,6 +17,11 @@ fn number(value: u64) -> Cell {
 
 fn perhaps(value: Option<u64>) -> Cell {
     value.map_or(None, number)
+}
+
+/// What CUPTI recorded was launched by a thread that it does not tell.
+fn thread(single: &Single) -> Cell {
+    if single.thread == CapturedOperation::NO_THREAD { None } else { number(single.thread.into()) }
 }
 
 impl Source<'_> {
@@ -46,7 +51,7 @@ impl Source<'_> {
                 perhaps(single.on_gpu().map(|(begin, _)| at(begin))),
                 perhaps(single.took_on_gpu()),
                 stream,
-                number(single.thread.into()),
+                thread(single),
                 Flag(of.is_sampled(step)),
             ]);
             row.extend(cells);
@@ -160,7 +165,7 @@ pub(super) fn host(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()>
         row.extend([
             number(source.clocks.aligned(&of.host, single.at).0),
             took,
-            number(single.thread.into()),
+            thread(single),
             Flag(of.is_sampled(step)),
             Text(kind.to_string()),
             Text(name.to_owned()),
