@@ -117,7 +117,7 @@ impl Simulation {
     fn digest(&self, rank: Rank, seconds: u64) -> RankDigest {
         let slowdown = self.slowdown(rank);
         let steps_per_second = 1_000_000_000 / self.step_time().0;
-        let steps = seconds * 1_000_000_000 / self.step_time().0;
+        let steps = seconds * steps_per_second;
         let step_took =
             Nanoseconds((self.step_time().0 as f64 * (0.999 + 0.002 * self.noise(rank, 1))) as u64);
         let tflops = self.tflops(rank);
@@ -136,7 +136,7 @@ impl Simulation {
             life: Life::Alive,
             heard: self.at(seconds),
             step: Some(Step(steps)),
-            step_at: Moment(self.started.0 + steps * self.step_time().0),
+            step_at: self.at(seconds),
             step_median: Some(step_took),
             step_count: steps_per_second as u32,
             step_p50: Some(step_took),

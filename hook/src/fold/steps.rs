@@ -197,7 +197,7 @@ mod tests {
             }
             if step % 5 == 0 {
                 let (_, durations, timed_by) = steps.take().unwrap();
-                let by_gpu = (10..10 + 5 * u64::from(GONE)).contains(&step);
+                let by_gpu = (10..=10 + 5 * u64::from(GONE)).contains(&step);
                 assert_eq!(timed_by == TimedBy::Gpu, by_gpu, "{step}");
                 assert_eq!(durations.is_empty(), by_gpu && step != 10, "{step}");
             }

@@ -12,7 +12,8 @@ pub struct Advance {
     pub moved: Moment,
     /// When it last launched, allocated or freed anything, or came out of a wait for the GPU.
     pub worked: Moment,
-    /// Elapsed time over steps between the last digests that told of one, oldest first; at most [`Progress::WINDOW`].
+    /// Elapsed time over steps between the last digests that told of one, or where there is no other before it the median of those that
+    /// were timed, oldest first; at most [`Progress::WINDOW`].
     pub paces: Vec<Nanoseconds>,
 }
 
@@ -25,7 +26,8 @@ impl Advance {
         if before.is_none_or(|before| has_worked(before, after)) {
             self.worked = after.heard;
         }
-        if let Some(pace) = before.and_then(|before| pace(before, after)) {
+        let timed = || after.step_median.filter(|_| after.step_count > 0);
+        if let Some(pace) = before.and_then(|before| pace(before, after)).or_else(timed) {
             if self.paces.len() >= Progress::WINDOW {
                 self.paces.remove(0);
             }

@@ -10,7 +10,7 @@ use crate::{
     gemm::{ComputeType, GemmShape},
     histogram::Histogram,
     id::{CommunicatorId, Rank, Step},
-    unit::{Moment, Nanoseconds},
+    unit::Nanoseconds,
 };
 
 /// Tokens of a rank's batch, and layers of its stage: every shape of a layer is launched so often in a step.
@@ -39,7 +39,7 @@ impl Simulation {
 
     fn summary(&self, rank: Rank, seconds: u64) -> Summary {
         let steps_per_second = 1_000_000_000 / self.step_time().0;
-        let steps = seconds * 1_000_000_000 / self.step_time().0;
+        let steps = seconds * steps_per_second;
         let mut durations = Histogram::new();
         for step in 0..steps_per_second {
             let jitter = 0.99
@@ -54,7 +54,7 @@ impl Simulation {
                 timed_by: TimedBy::Gpu,
                 optimizer: String::new(),
                 completed: Step(steps),
-                at: Moment(self.started.0 + steps * self.step_time().0),
+                at: self.at(seconds),
                 durations,
                 work: Work::default(),
             }),

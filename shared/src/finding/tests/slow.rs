@@ -177,5 +177,5 @@ fn who_was_slow_before_a_standstill_is_named_all_through_it() {
 #[test]
 fn lateness_is_told_by_the_step() {
     let found = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]).run(15).findings();
-    assert!(found[0].evidence.contains("adds up to 40.0 ms in a step of 102.3 ms"), "{}", found[0].evidence);
+    assert!(found[0].evidence.contains("adds up to 40.0 ms in a step of 111.1 ms"), "{}", found[0].evidence);
 }
