@@ -16,7 +16,9 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     lab.keys("5");
     let mut lab = lab.run(12);
     let screen = lab.screen(132, 40);
-    screen.shows("▲ 102.4 to 124.9 ms (+22.0 %) from step").shows("steps are marked by the program");
+    screen
+        .shows("▲ 102.4 to 124.9 ms (+22.0 %) from step")
+        .shows("steps marked by the program, timed on the GPU");
     screen.shows("GEMM").shows("18.0 % is waiting for ranks").shows("other kernels, copies, host");
     screen.shows("single p50").shows("who keeps the others waiting");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
@@ -128,7 +130,7 @@ fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
         lab.arrive(frames);
     };
     without(Some(StepSource::Detected), &mut lab);
-    lab.keys("5").screen(132, 40).shows("steps are detected: nobody calls step()");
+    lab.keys("5").screen(132, 40).shows("steps detected, timed on the GPU");
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     without(None, &mut lab);
     lab.keys("5").screen(132, 40).shows("No step is known yet").shows("tracer.step()");

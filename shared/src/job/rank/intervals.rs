@@ -36,7 +36,9 @@ impl Interval {
             progress: Progress::of(digest),
             collectives: digest.launches.collectives,
             arithmetic: digest.gemm_flops,
-            gemm_flops: digest.gemm_timed_flops - before.map_or(0.0, |before| before.gemm_timed_flops),
+            // Totals that went back began anew.
+            gemm_flops: (digest.gemm_timed_flops - before.map_or(0.0, |before| before.gemm_timed_flops))
+                .max(0.0),
             gemm_time: Nanoseconds(digest.gemm_timed_for.0.saturating_sub(timed_for)),
             active: false,
         }

@@ -44,11 +44,18 @@ impl RankView {
     /// Step time: elapsed time over the steps of the last half minute. What lies between steps is in it, and bursts of a program that
     /// runs ahead of its GPU are not.
     pub fn step_time(&self) -> Option<Nanoseconds> {
-        let mut all =
-            self.intervals.progress().filter_map(|progress| Some((progress.step?, progress.step_at)));
-        let first = all.next()?;
-        let last = all.next_back()?;
-        let steps = last.0.0.checked_sub(first.0.0)?;
+        let known = |progress: &Progress| Some((progress.step?, progress.step_at));
+        let mut latest_first = self.intervals.progress().rev().filter_map(known);
+        let last = latest_first.next()?;
+        let mut first = last;
+        for one in latest_first {
+            // A count that began anew tells nothing together with the one before.
+            if one.0 > first.0 {
+                break;
+            }
+            first = one;
+        }
+        let steps = last.0.0 - first.0.0;
         last.1.0.checked_sub(first.1.0)?.checked_div(steps).map(Nanoseconds)
     }
 
