@@ -241,7 +241,8 @@ fn names_are_nothing_but_names() {
     for said in all_read(&place.path("run"), &file(|_| {})) {
         said.expect("the file is whole");
     }
-    let read = |name: &str| fs::read_to_string(place.path("run").join(name)).expect("it was written");
+    let read =
+        |name: &str| fs::read_to_string(place.path("run").join("made").join(name)).expect("it was written");
     let page = read("html");
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{page}");
     assert!(!page.contains("<script") && !page.contains('\u{1b}') && !page.contains("http"), "{page}");

@@ -190,37 +190,6 @@ hold()"
 }
 
 #[test]
-fn a_trainer_that_is_forked_counts_from_its_own_beginning() {
-    let script = format!(
-        "{ATTACH}
-optimizer = Adam([object()])
-for step in range(5): optimizer.step()
-child = os.fork()
-for step in range(12 if child == 0 else 2):
-    ok(gemm_ex(512, 512, 512))
-    optimizer.step()
-sys.stdin.read()
-if child: assert os.waitpid(child, 0)[1] == 0
-else: os._exit(0)"
-    );
-    let job = Job::alone("gemm=1", &script);
-    let parent = job.ranks[0].pid();
-    let completed = |of_parent: bool| {
-        until("both to have counted", || {
-            let speakers = job.listener.heard();
-            let mut last = speakers.iter().filter(|speaker| {
-                speaker.hellos.first().is_some_and(|hello| (hello.pid.0 == parent) == of_parent)
-            });
-            last.find_map(|speaker| speaker.summaries.iter().rev().find_map(|summary| summary.steps.clone()))
-                .filter(|steps| steps.completed.0 == if of_parent { 7 } else { 12 })
-        })
-    };
-    completed(true);
-    completed(false);
-    job.end();
-}
-
-#[test]
 fn what_the_program_marks_comes_before_its_optimizer() {
     let script = format!(
         "{ATTACH}

@@ -4,7 +4,6 @@ use xpu_shared::{
     frame::{Body, StepSource},
     id::Rank,
     simulation::Simulation,
-    unit::Nanoseconds,
 };
 use xpu_tests::Lab;
 
@@ -73,7 +72,7 @@ fn ranks_are_in_order_of_the_figures_that_are_shown() {
             let Body::Digest(digest) = &mut frame.body else { unreachable!() };
             for rank in &mut digest.ranks {
                 let place = u64::from(if turned { rank.rank.0 } else { 7 - rank.rank.0 });
-                rank.step_median = Some(Nanoseconds(100_000_000 + 1_000_000 * place));
+                rank.step_at.0 += 20_000_000 * place;
             }
         }
         lab.arrive(frames);

@@ -31,15 +31,18 @@ pub(super) struct Interval {
 
 impl Interval {
     pub(super) fn between(before: Option<&RankDigest>, digest: &RankDigest) -> Self {
-        let timed_for = before.map_or(0, |before| before.gemm_timed_for.0);
+        let timed = |digest: &RankDigest| (digest.gemm_timed_flops, digest.gemm_timed_for.0);
+        let ((flops, time), (flops_before, time_before)) = (timed(digest), before.map_or((0.0, 0), timed));
+        // Totals that went back began anew.
+        let began_anew = flops < flops_before || time < time_before;
+        let (gemm_flops, gemm_time) =
+            if began_anew { (0.0, 0) } else { (flops - flops_before, time - time_before) };
         Self {
             progress: Progress::of(digest),
             collectives: digest.launches.collectives,
             arithmetic: digest.gemm_flops,
-            // Totals that went back began anew.
-            gemm_flops: (digest.gemm_timed_flops - before.map_or(0.0, |before| before.gemm_timed_flops))
-                .max(0.0),
-            gemm_time: Nanoseconds(digest.gemm_timed_for.0.saturating_sub(timed_for)),
+            gemm_flops,
+            gemm_time: Nanoseconds(gemm_time),
             active: false,
         }
     }
