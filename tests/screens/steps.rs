@@ -73,6 +73,7 @@ fn ranks_are_in_order_of_the_figures_that_are_shown() {
             for rank in &mut digest.ranks {
                 let place = u64::from(if turned { rank.rank.0 } else { 7 - rank.rank.0 });
                 rank.step_at.0 += 20_000_000 * place;
+                rank.heard.0 += 100_000_000 * u64::from(turned);
             }
         }
         lab.arrive(frames);
