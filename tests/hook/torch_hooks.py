@@ -1,7 +1,7 @@
 """PyTorch's hook after a step of an optimizer, as its public API has it, for tests without PyTorch.
 
-`import_torch()` makes it: a module `torch.optim.optimizer` with `register_optimizer_step_post_hook`, and optimizers whose
-`step` calls what is registered. Real PyTorch is used by tests/zoo and tests/python/test_launchers.py.
+`import_torch()` makes it: a module `torch.optim.optimizer` with `register_optimizer_step_post_hook`. The `step` of the
+optimizers here calls what is registered. Real PyTorch is used by tests/zoo and tests/python/test_launchers.py.
 """
 
 import sys
