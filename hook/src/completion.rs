@@ -150,14 +150,8 @@ impl Witness {
         if !self.wanted.swap(false, Relaxed) {
             return;
         }
-        // An error of the program's own that waits to be read must not be mixed with ours.
-        if !runtime::error_free() {
+        if !runtime::may_record(stream) {
             return;
-        }
-        match runtime::is_capturing(stream) {
-            Some(false) => {}
-            Some(true) => return,
-            None => return runtime::forget_error(),
         }
         let Some(mark) = self.marks.iter().find(|mark| mark.take()) else { return };
         // SAFETY: it was free, and this thread took it.

@@ -296,21 +296,9 @@ impl Lane {
     /// Starts timing an operation on `stream`. Call it only for an operation the sampler chose.
     pub(crate) fn start_timing(&self, stream: cudaStream_t) -> Timing {
         let from = (self.counters.timed.get() % MEASURED_ONE_IN == 1).then(monotonic);
-        // An error of the program's own that waits to be read must not be mixed with ours.
-        if !runtime::error_free() {
-            return Timing::Not;
-        }
-        match runtime::is_capturing(stream) {
-            Some(false) => {
-                let Some(timer) = self.timers.start(stream) else { return Timing::Not };
-                Timing::Started { timer, cost: from.map(|from| monotonic() - from) }
-            }
-            Some(true) => Timing::Not,
-            None => {
-                runtime::forget_error();
-                Timing::Not
-            }
-        }
+        let timer = runtime::may_record(stream).then(|| self.timers.start(stream)).flatten();
+        timer
+            .map_or(Timing::Not, |timer| Timing::Started { timer, cost: from.map(|from| monotonic() - from) })
     }
 
     /// Ends it. Gives what the record should carry.

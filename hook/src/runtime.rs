@@ -61,6 +61,19 @@ pub(crate) fn is_capturing(stream: cudaStream_t) -> Option<bool> {
     (rc == SUCCESS).then_some(status != NOT_CAPTURING)
 }
 
+/// Whether an event may be recorded on `stream` now. Not while it is captured into a graph; nor while an error of the program's own
+/// waits to be read, with which one of ours must not be mixed.
+pub(crate) fn may_record(stream: cudaStream_t) -> bool {
+    if !error_free() {
+        return false;
+    }
+    let capturing = is_capturing(stream);
+    if capturing.is_none() {
+        forget_error();
+    }
+    capturing == Some(false)
+}
+
 /// The capture that `stream` takes part in. Streams that joined it through an event have the same.
 ///
 /// While another stream is captured CUDA refuses to answer for the default stream, and leaves an error: that would take the

@@ -80,7 +80,7 @@ fn frames() -> Vec<Frame> {
     all
 }
 
-/// What clients in other languages are tried on. UPDATE_EXPECT=1 writes it anew.
+/// What clients in other languages are tried on. `UPDATE_EXPECT=1` rewrites it.
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/frames.bin");
 
 #[test]

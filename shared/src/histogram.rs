@@ -128,7 +128,7 @@ impl Histogram {
             below >= wanted
         };
         // The sum, as a float, may be rounded up beyond itself.
-        let bucket = self.buckets.iter().find(reaches).or(self.buckets.last())?;
+        let bucket = self.buckets.iter().find(reaches).or_else(|| self.buckets.last())?;
         Some(Nanoseconds(if quantile <= 0.0 { bucket.lowest() } else { bucket.highest() }))
     }
 

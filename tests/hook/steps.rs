@@ -145,7 +145,12 @@ assert len(registered) == 1
 /// What the last summary of rank 0 says of its steps when these are completed.
 #[track_caller]
 fn steps_at(job: &Job, completed: u64) -> Steps {
-    job.after_step(0, completed).summaries.into_iter().rev().find_map(|summary| summary.steps).unwrap()
+    job.after_step(0, completed)
+        .summaries
+        .into_iter()
+        .rev()
+        .find_map(|summary| summary.steps)
+        .expect("steps were counted")
 }
 
 #[test]

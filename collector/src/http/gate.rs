@@ -171,7 +171,9 @@ mod tests {
         assert!(is_meant(&HeaderMap::new()), "HTTP/1.0 has none, and no browser");
         let two = ["localhost", "evil.example"].map(|host| (header::HOST, HeaderValue::from_static(host)));
         let mut both = HeaderMap::new();
-        two.into_iter().for_each(|(name, value)| _ = both.append(name, value));
+        for (name, value) in two {
+            both.append(name, value);
+        }
         assert!(!is_meant(&both));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) type Object = *mut c_void;
 /// `METH_FASTCALL`
 const FAST_CALL: c_int = 0x80;
 /// `Py_file_input`
-pub(crate) const FILE_INPUT: c_int = 257;
+const FILE_INPUT: c_int = 257;
 
 /// 3.9 is the oldest the project knows.
 const OLDEST: u32 = 9;
@@ -194,6 +194,44 @@ impl Python {
             leave(thread);
             result
         }
+    }
+
+    /// Runs a source of the hook's, which finds the functions and values that are given beside Python's built-in ones. The namespace that
+    /// it made lives as long as the process. Null if there is no memory for it; `None` if an exception is the program's: the source
+    /// defines functions, and fails only where a signal's handler does.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`]; what is given are objects, or null where none could be made, and stay referenced.
+    pub(crate) unsafe fn run(&self, source: &CStr, given: &[(&CStr, Object)]) -> Option<Object> {
+        // SAFETY: the caller's promise; every object is looked at before it is used.
+        unsafe {
+            let code = (self.Py_CompileString)(source.as_ptr(), c"<xpu-top>".as_ptr(), FILE_INPUT);
+            let names = (self.PyDict_New)();
+            let builtins = (c"__builtins__", (self.PyImport_AddModule)(c"builtins".as_ptr()));
+            let set = |&(name, value): &(&CStr, Object)| {
+                !value.is_null() && (self.PyDict_SetItemString)(names, name.as_ptr(), value) == 0
+            };
+            if code.is_null() || names.is_null() || !set(&builtins) || !given.iter().all(set) {
+                (self.PyErr_Clear)();
+                return Some(std::ptr::null_mut());
+            }
+            let done = (self.PyEval_EvalCode)(code, names, names);
+            (self.Py_DecRef)(code);
+            if done.is_null() {
+                return None;
+            }
+            (self.Py_DecRef)(done);
+            Some(names)
+        }
+    }
+
+    /// A function of the hook's, for Python.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(crate) unsafe fn function(&self, method: &'static Method) -> Object {
+        // SAFETY: the caller's promise; the method is static.
+        unsafe { (self.PyCFunction_NewEx)(method, std::ptr::null_mut(), std::ptr::null_mut()) }
     }
 
     /// `None`, as what a function answers with.

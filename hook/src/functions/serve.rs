@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     AGAIN, BUILT_IN, ON, QUEUED, SAID, WANTED,
-    api::{FILE_INPUT, FastCall, Method, Object, Python, caught},
+    api::{FastCall, Method, Object, Python, caught},
     codes, forms, open,
 };
 use crate::lane::monotonic;
@@ -21,8 +21,6 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("watc
     Ok(source) => source,
     Err(_) => panic!("a source has no NUL"),
 };
-/// `OWN_FILE` there.
-const FILE: &CStr = c"<xpu-top>";
 
 /// What the source finds beside itself.
 static METHODS: [(&CStr, Method); 6] = [
@@ -165,53 +163,23 @@ unsafe fn namespace(python: &Python) -> Option<Object> {
     if !known.is_null() {
         return Some(known);
     }
-    // SAFETY: the lock is held; every object is looked at before it is used.
-    unsafe {
-        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
-        let made = (python.PyDict_New)();
-        if code.is_null() || made.is_null() || !fill(python, made) {
-            (python.PyErr_Clear)();
-            return Some(ptr::null_mut());
-        }
-        let done = (python.PyEval_EvalCode)(code, made, made);
-        (python.Py_DecRef)(code);
-        if done.is_null() {
-            // It defines functions, and fails only where a signal's handler does.
-            return None;
-        }
-        (python.Py_DecRef)(done);
-        NAMESPACE.store(made, Relaxed);
-        Some(made)
-    }
-}
-
-unsafe fn fill(python: &Python, namespace: Object) -> bool {
-    let set = |name: &CStr, value: Object| {
-        // SAFETY: the lock is held; the dict takes a reference of its own.
-        !value.is_null() && unsafe { (python.PyDict_SetItemString)(namespace, name.as_ptr(), value) } == 0
-    };
-    // SAFETY: as above; the methods are static.
-    unsafe {
-        for (name, method) in &METHODS {
-            let function = (python.PyCFunction_NewEx)(&raw const *method, ptr::null_mut(), ptr::null_mut());
-            if !set(name, function) {
-                return false;
-            }
-            if *name == c"enter" {
-                // Its reference is kept: it marks profile functions as the hook's.
-                MARK.store(function, Relaxed);
-            } else {
-                (python.Py_DecRef)(function);
-            }
-        }
+    // SAFETY: the lock is held; the methods are static. References to all that is given last as long as the namespace, which is for ever.
+    let made = unsafe {
         let all = forms().collect::<Vec<_>>().join("\n");
         let all = (python.PyUnicode_FromStringAndSize)(all.as_ptr().cast(), all.len() as isize);
-        let built_in = (python.PyLong_FromLong)(BUILT_IN.len() as c_long);
-        // References to these last as long as the namespace, which is for ever.
-        set(c"__builtins__", (python.PyImport_AddModule)(c"builtins".as_ptr()))
-            && set(c"BUILT_IN", built_in)
-            && set(c"FORMS", all)
-    }
+        let mut given =
+            vec![(c"BUILT_IN", (python.PyLong_FromLong)(BUILT_IN.len() as c_long)), (c"FORMS", all)];
+        given.extend(METHODS.iter().map(|(name, method)| (*name, python.function(method))));
+        // It marks profile functions as the hook's.
+        let enter = given
+            .iter()
+            .find(|(name, _)| *name == c"enter")
+            .map_or(ptr::null_mut(), |&(_, function)| function);
+        MARK.store(enter, Relaxed);
+        python.run(SOURCE, &given)?
+    };
+    NAMESPACE.store(made, Relaxed);
+    Some(made)
 }
 
 /// Calls a function of the source, and gives the text it answers with. `None` if it raised: that is the program's.

@@ -53,8 +53,7 @@ impl Lane {
         }
         let completed = self.step_clock.mark.swap(NONE, Relaxed).wrapping_sub(1);
         if let Some((before, timing)) = self.take_open_step() {
-            let is_next = before.wrapping_add(1) == completed;
-            if is_next && runtime::error_free() && runtime::is_capturing(stream) == Some(false) {
+            if before.wrapping_add(1) == completed && runtime::may_record(stream) {
                 if let Some(timer) = self.stop_timing(timing, stream) {
                     self.push(Record::StepTime { timer });
                 }

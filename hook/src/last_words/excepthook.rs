@@ -15,7 +15,7 @@ use std::{
 use xpu_shared::unit::Moment;
 
 use super::words;
-use crate::functions::api::{FILE_INPUT, Method, Object, Python, caught};
+use crate::functions::api::{Method, Object, Python, caught};
 use slot::Slot;
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
@@ -23,7 +23,6 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("exce
     Ok(source) => source,
     Err(_) => panic!("a source has no NUL"),
 };
-const FILE: &CStr = c"<xpu-top>";
 
 static NOTE: Method = Method::new(c"note", note);
 
@@ -123,24 +122,10 @@ unsafe fn run(python: &Python) -> bool {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() {
             return true;
         }
-        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
-        let names = (python.PyDict_New)();
-        let function = (python.PyCFunction_NewEx)(&raw const NOTE, ptr::null_mut(), ptr::null_mut());
-        let builtins = (python.PyImport_AddModule)(c"builtins".as_ptr());
-        let all = [code, names, function, builtins];
-        let filled = all.iter().all(|object| !object.is_null())
-            && (python.PyDict_SetItemString)(names, c"note".as_ptr(), function) == 0
-            && (python.PyDict_SetItemString)(names, c"__builtins__".as_ptr(), builtins) == 0;
-        if !filled {
-            (python.PyErr_Clear)();
+        let Some(names) = python.run(SOURCE, &[(c"note", python.function(&NOTE))]) else { return false };
+        if names.is_null() {
             return true;
         }
-        let done = (python.PyEval_EvalCode)(code, names, names);
-        (python.Py_DecRef)(code);
-        if done.is_null() {
-            return false;
-        }
-        (python.Py_DecRef)(done);
         stand_before(python, names);
         let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());

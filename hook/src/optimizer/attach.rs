@@ -13,7 +13,7 @@ use std::{
 use xpu_shared::frame::StepSource;
 
 use crate::{
-    functions::api::{FILE_INPUT, Method, Object, Python, caught},
+    functions::api::{Method, Object, Python, caught},
     guard::Entered,
     steps,
     symbol::Kind,
@@ -24,7 +24,6 @@ const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("opti
     Ok(source) => source,
     Err(_) => panic!("a source has no NUL"),
 };
-const FILE: &CStr = c"<xpu-top>";
 
 static STEPPED: Method = Method::new(c"stepped", stepped);
 
@@ -128,28 +127,9 @@ unsafe fn namespace(python: &Python) -> Option<Object> {
         return Some(known);
     }
     // SAFETY: the caller holds the interpreter's lock.
-    unsafe {
-        let code = (python.Py_CompileString)(SOURCE.as_ptr(), FILE.as_ptr(), FILE_INPUT);
-        let names = (python.PyDict_New)();
-        let function = (python.PyCFunction_NewEx)(&raw const STEPPED, ptr::null_mut(), ptr::null_mut());
-        let builtins = (python.PyImport_AddModule)(c"builtins".as_ptr());
-        let filled = [code, names, function, builtins].iter().all(|object| !object.is_null())
-            && (python.PyDict_SetItemString)(names, c"stepped".as_ptr(), function) == 0
-            && (python.PyDict_SetItemString)(names, c"__builtins__".as_ptr(), builtins) == 0;
-        if !filled {
-            (python.PyErr_Clear)();
-            return Some(ptr::null_mut());
-        }
-        let done = (python.PyEval_EvalCode)(code, names, names);
-        (python.Py_DecRef)(code);
-        if done.is_null() {
-            // It defines functions, and fails only where a signal's handler does.
-            return None;
-        }
-        (python.Py_DecRef)(done);
-        NAMESPACE.store(names, Relaxed);
-        Some(names)
-    }
+    let names = unsafe { python.run(SOURCE, &[(c"stepped", python.function(&STEPPED))]) }?;
+    NAMESPACE.store(names, Relaxed);
+    Some(names)
 }
 
 /// `stepped(optimizer, parameter, name)`: addresses, and what the optimizer is called.

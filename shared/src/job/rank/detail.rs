@@ -117,7 +117,7 @@ fn keep_foremost<K, V>(
     known: &mut BTreeMap<K, Option<V>>,
     figures: impl Fn(&mut V) -> (Nanoseconds, &mut Histogram),
 ) {
-    let all = known.values_mut().flatten().map(|totals| figures(totals));
+    let all = known.values_mut().flatten().map(figures);
     let mut distributions: Vec<_> = all.filter(|(_, durations)| !durations.is_empty()).collect();
     if distributions.len() > DISTRIBUTIONS {
         distributions.select_nth_unstable_by_key(DISTRIBUTIONS, |(took, _)| std::cmp::Reverse(*took));
