@@ -50,7 +50,9 @@ fn the_page_says_what_status_says() {
             let count = |name| value(&page, name, &[("rank", &rank)]).is_some_and(|count| count > 3.0);
             count("xpu_top_gemm_duration_seconds_count")
                 && count("xpu_top_step_duration_seconds_count")
-                && value(&page, "xpu_top_bus_bandwidth_bytes_per_second", &[("rank", &rank)]).is_some()
+                && ["xpu_top_bus_bandwidth_bytes_per_second", "xpu_top_step_mean_seconds"]
+                    .iter()
+                    .all(|name| value(&page, name, &[("rank", &rank)]).is_some())
         };
         (0..4).all(told).then_some(page)
     });

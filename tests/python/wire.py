@@ -12,7 +12,8 @@ CALL = (
     "None Collective GroupEnd CommunicatorInit CommunicatorEnd StreamSynchronize DeviceSynchronize EventSynchronize "
     "Memory GraphLaunch Unknown"
 ).split()
-STEP_SOURCE = ["Marked", "Detected"]
+STEP_SOURCE = ["Marked", "Optimizer", "Detected"]
+TIMED_BY = ["Host", "Gpu"]
 LIFE = ["Alive", "Silent", "Ended", "Died"]
 
 RANK_INFO = {
@@ -85,7 +86,11 @@ RANK_DIGEST = {
     "step_at": "int",
     "step_median": ("option", "int"),
     "step_count": "int",
+    "step_p50": ("option", "int"),
+    "step_p99": ("option", "int"),
+    "steps_timed_by": ("enum", TIMED_BY),
     "step_source": ("option", ("enum", STEP_SOURCE)),
+    "optimizer": "string",
     "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
     "gemm_timed_flops": "f64",
     "gemm_timed_for": "int",
@@ -110,6 +115,7 @@ RANK_DIGEST = {
 }
 PROGRESS = {
     "heard": "int",
+    "step": ("option", "int"),
     "step_at": "int",
     "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
     "gemm_at_peak": ("option", "int"),
