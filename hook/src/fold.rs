@@ -23,6 +23,7 @@ use crate::{
     capture::Capture,
     driver,
     lane::{Lane, monotonic},
+    launches::Launch,
     observer::Observer,
     record::Record,
     runtime::{self, RELAXED},
@@ -31,7 +32,7 @@ use crate::{
 use exposed::Exposed;
 use graphs::GraphTally;
 use kernels::KernelTally;
-use steps::{Call, Launched, Mark, Steps};
+use steps::{Mark, Steps};
 use totals::Totals;
 
 /// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
@@ -129,16 +130,14 @@ impl Fold {
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         for (number, lane) in observer.lanes().enumerate() {
             while let Some(record) = lane.ring.pop() {
-                self.count(observer, number, &record);
+                self.count(observer, &record);
                 self.capture.launched(observer, number, &record);
                 if let Some(timer) = record.timer() {
                     self.waiting.push_back(Waiting { thread: number, lane, timer, record });
                 }
             }
         }
-        if let Some((completed, at)) = self.steps.settle(observer, begun) {
-            self.capture.mark(completed, at, StepSource::Detected);
-        }
+        self.steps.settle(begun);
         self.count_graphs(observer);
         self.count_kernels(observer);
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -199,22 +198,27 @@ impl Fold {
         self.device_uuid
     }
 
-    fn count(&mut self, observer: &Observer, lane: usize, record: &Record) {
+    fn count(&mut self, observer: &Observer, record: &Record) {
         match *record {
             Record::Gemm { shape, .. } => {
-                self.steps.product(lane, &shape);
+                self.steps.product(&shape);
                 self.gemms.count(shape, 1);
             }
             Record::Collective { communicator, operation, datatype, bytes, at, .. } => {
                 let slot = observer.communicators.slot(communicator);
-                self.steps.call(lane, Call { operation, bytes, size: slot.size(), at });
+                let launch = Launch { at, ..Launch::collective(operation, bytes, slot.size()) };
+                let ended = self.steps.collective(observer, &launch, slot.size());
+                self.detected(ended);
                 let communicator = slot.id();
                 self.collectives.count(CollectiveKey { communicator, operation, datatype, bytes }, 1);
             }
-            Record::Graph { graph, signature, size, at, .. } => {
-                self.steps.graph(lane, Launched { graph, signature, size, at });
+            Record::Launched { launch } => self.steps.launched(launch),
+            Record::Begun { steps, at } => {
+                let ended = self.steps.begun(observer, steps, at);
+                self.detected(ended);
             }
             Record::Interval { .. }
+            | Record::Graph { .. }
             | Record::Kernel { .. }
             | Record::Copy { .. }
             | Record::Gap { .. }
@@ -277,7 +281,18 @@ impl Fold {
             Record::Wait { .. } => self.exposed.waited(observer, duration),
             Record::Gap { .. } => self.gaps.push(duration),
             Record::StepTime { .. } => self.steps.timed(duration),
-            Record::Step { .. } | Record::Copy { .. } | Record::Host { .. } => {}
+            Record::Step { .. }
+            | Record::Copy { .. }
+            | Record::Host { .. }
+            | Record::Launched { .. }
+            | Record::Begun { .. } => {}
+        }
+    }
+
+    /// A step that nobody marks ended: its number, and when.
+    fn detected(&mut self, ended: Option<(u64, u64)>) {
+        if let Some((completed, at)) = ended {
+            self.capture.mark(completed, at, StepSource::Detected);
         }
     }
 

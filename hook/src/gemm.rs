@@ -8,6 +8,7 @@ use xpu_shared::gemm::GemmShape;
 use crate::{
     graphs::CaptureId,
     lane::{Lane, Timing, monotonic},
+    launches::{self, Launch},
     rate::{self, Class},
     record::Record,
 };
@@ -25,6 +26,7 @@ pub(crate) struct Product {
 /// Before the call. `stream` is asked for only if it is needed.
 #[inline]
 pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Product {
+    launches::before(lane, || Launch::product(&shape), &stream);
     lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);

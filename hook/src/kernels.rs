@@ -13,12 +13,16 @@ use cudarc::{driver::sys::CUfunction, runtime::sys::cudaStream_t};
 use crate::{
     graphs::CaptureId,
     lane::{Lane, Timing, monotonic},
+    launches,
     rate::{self, Class},
     record::Record,
 };
 use names::Known;
 pub(crate) use names::{forget as forget_names, missed, pattern, patterns, set_from};
 pub(crate) use pattern::PATTERNS;
+
+/// Blocks of a grid, and threads of a block.
+pub(crate) type Sizes = ([u32; 3], [u32; 3]);
 
 /// What is launched, as the call has it.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +47,19 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Before the call. `None` for one that will only be counted; `stream` is asked for only if it is needed.
+    /// Before the call. `None` for one that will only be counted; `sizes` and `stream` are asked for only if they are needed.
     #[inline]
-    pub(crate) fn begin(lane: &Lane, function: Function, stream: impl Fn() -> cudaStream_t) -> Option<Self> {
+    pub(crate) fn begin(
+        lane: &Lane,
+        function: Function,
+        sizes: impl FnOnce() -> Sizes,
+        stream: impl Fn() -> cudaStream_t,
+    ) -> Option<Self> {
+        let launch = || {
+            let (grid, block) = sizes();
+            launches::Launch::kernel(function.address(), grid, block)
+        };
+        launches::before(lane, launch, || Some(stream()));
         lane.before_launch(|| Some(stream()));
         let observer = lane.observer();
         let known = names::look_up(function);

@@ -39,6 +39,7 @@ mod interpose;
 mod kernels;
 mod lane;
 pub mod last_words;
+mod launches;
 mod line;
 mod memory;
 pub mod nccl;

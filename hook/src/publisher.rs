@@ -13,7 +13,7 @@ use std::{
 
 use xpu_shared::{
     codec,
-    frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches},
+    frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches, StepSource},
     ledger::Call,
     unit::Moment,
 };
@@ -25,7 +25,7 @@ use crate::{
     guard,
     identity::Identity,
     lane::{Lane, monotonic},
-    last_words,
+    last_words, launches,
     line::Line,
     memory,
     observer::{self, Observer},
@@ -122,6 +122,7 @@ impl Publisher {
     }
 
     fn publish_until_stopped(mut self) {
+        launches::tell_all(steps::counts(StepSource::Detected));
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         let mut asked_whether_alone = Instant::now();

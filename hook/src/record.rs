@@ -9,7 +9,7 @@ use xpu_shared::{
     sampling::Rate,
 };
 
-use crate::{functions, kernels, observer::Observer, timer::TimerId};
+use crate::{functions, kernels, launches::Launch, observer::Observer, timer::TimerId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
@@ -54,10 +54,6 @@ pub(crate) enum Record {
     /// The launch of an executable graph, by its number.
     Graph {
         graph: u32,
-        /// A hash of what it holds.
-        signature: u32,
-        /// Ranks of the widest communicator that it has a collective of; 0 without any.
-        size: u32,
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: Option<TimerId>,
@@ -77,6 +73,10 @@ pub(crate) enum Record {
     Gap { timer: TimerId },
     /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
+    /// Any launch, while steps are looked for.
+    Launched { launch: Launch },
+    /// A step began that nobody marks: so many since they are counted.
+    Begun { steps: u64, at: u64 },
     /// How long a step took on the GPU.
     StepTime { timer: TimerId },
     Step {
@@ -122,7 +122,7 @@ impl Record {
             | Self::Wait { timer, .. }
             | Self::Gap { timer }
             | Self::StepTime { timer } => Some(timer),
-            Self::Step { .. } | Self::Host { .. } => None,
+            Self::Step { .. } | Self::Host { .. } | Self::Launched { .. } | Self::Begun { .. } => None,
         }
     }
 
@@ -136,7 +136,12 @@ impl Record {
             | Self::Kernel { at, .. }
             | Self::Copy { at, .. }
             | Self::Host { at, .. } => Some(at).filter(|&at| at > 0),
-            Self::Wait { .. } | Self::Gap { .. } | Self::StepTime { .. } | Self::Step { .. } => None,
+            Self::Wait { .. }
+            | Self::Gap { .. }
+            | Self::StepTime { .. }
+            | Self::Step { .. }
+            | Self::Launched { .. }
+            | Self::Begun { .. } => None,
         }
     }
 
@@ -198,7 +203,12 @@ impl Record {
                     HostCall::Function(number) => functions::label(number),
                 }
             }
-            Self::Wait { .. } | Self::Gap { .. } | Self::StepTime { .. } | Self::Step { .. } => return None,
+            Self::Wait { .. }
+            | Self::Gap { .. }
+            | Self::StepTime { .. }
+            | Self::Step { .. }
+            | Self::Launched { .. }
+            | Self::Begun { .. } => return None,
         };
         Some(Single { label, at, sequence, held, timeable })
     }

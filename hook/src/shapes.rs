@@ -1,7 +1,7 @@
 //! Which shapes of products a thread has launched, so that each gets some samples, however rare it is.
 
 use std::{
-    hash::{Hash as _, Hasher},
+    hash::{Hash, Hasher},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -41,9 +41,9 @@ impl Shapes {
 }
 
 #[inline]
-fn hash(shape: &GemmShape) -> u64 {
+pub(crate) fn hash(what: &impl Hash) -> u64 {
     let mut mixer = Mixer(0);
-    shape.hash(&mut mixer);
+    what.hash(&mut mixer);
     sampling::priority(mixer.0)
 }
 

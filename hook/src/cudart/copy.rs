@@ -11,6 +11,7 @@ use crate::{
     graphs::CaptureId,
     interpose::{interpose, interpose_twins},
     lane::{Lane, Timing, monotonic},
+    launches::{self, Launch},
     record::{HostCall, Record},
     runtime::{CUDART, MISSING},
 };
@@ -74,6 +75,9 @@ fn direction(kind: c_int) -> Option<Direction> {
 }
 
 fn count(lane: &Lane, direction: Option<Direction>, bytes: u64) {
+    if direction == Some(Direction::HostToDevice) {
+        launches::launched(lane, || Launch::copy(bytes));
+    }
     match direction {
         Some(direction) => lane.counters.copies[direction as usize].add(1, bytes),
         None => lane.counters.sets.add(1, bytes),

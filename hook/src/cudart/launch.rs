@@ -6,9 +6,13 @@ use cudarc::runtime::sys::{cudaLaunchConfig_t, cudaStream_t, dim3};
 
 use crate::{
     interpose::interpose_twins,
-    kernels::{Function, Launch},
+    kernels::{Function, Launch, Sizes},
     runtime::{CUDART, MISSING},
 };
+
+fn sizes(grid: dim3, block: dim3) -> Sizes {
+    ([grid.x, grid.y, grid.z], [block.x, block.y, block.z])
+}
 
 interpose_twins! {
     /// CUDA 12 and older.
@@ -16,7 +20,7 @@ interpose_twins! {
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
+    before |lane| Launch::begin(lane, Function::Runtime(function), || sizes(grid, block), || stream);
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     /// What the compiler of CUDA 13 makes of `<<<>>>`.
@@ -24,22 +28,25 @@ interpose_twins! {
         kernel: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| Launch::begin(lane, Function::Kernel(kernel), || stream);
+    before |lane| Launch::begin(lane, Function::Kernel(kernel), || sizes(grid, block), || stream);
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz(
         function: *const c_void, grid: dim3, block: dim3, arguments: *mut *mut c_void, shared: usize,
         stream: cudaStream_t,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| Launch::begin(lane, Function::Runtime(function), || stream);
+    before |lane| Launch::begin(lane, Function::Runtime(function), || sizes(grid, block), || stream);
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cudaLaunchKernelExC, cudaLaunchKernelExC_ptsz(
         config: *const cudaLaunchConfig_t, function: *const c_void, arguments: *mut *mut c_void,
     ) -> c_int in CUDART, or MISSING;
-    before |lane| Launch::begin(lane, Function::Runtime(function), || {
+    before |lane| {
         // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
-        unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.stream)
-    });
+        let config = unsafe { config.as_ref() };
+        let sizes = || config.map_or_else(Sizes::default, |config| sizes(config.gridDim, config.blockDim));
+        let stream = || config.map_or(std::ptr::null_mut(), |config| config.stream);
+        Launch::begin(lane, Function::Runtime(function), sizes, stream)
+    };
     after |lane, launch, result| Launch::end(launch, lane, result);
 }

@@ -9,7 +9,7 @@ use super::{CUDA, NOT_INITIALIZED};
 use crate::{
     graphs,
     interpose::{interpose, interpose_twins},
-    kernels::{self, Function, Launch},
+    kernels::{self, Function, Launch, Sizes},
 };
 
 interpose_twins! {
@@ -17,23 +17,37 @@ interpose_twins! {
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
-    before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
+    before |lane| {
+        let sizes = || ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        Launch::begin(lane, Function::Driver(function), sizes, || stream.cast())
+    };
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cuLaunchKernelEx, cuLaunchKernelEx_ptsz(
         config: *const CUlaunchConfig, function: CUfunction, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
-    before |lane| Launch::begin(lane, Function::Driver(function), || {
+    before |lane| {
         // SAFETY: CUDA asks its callers for a valid configuration; NULL it refuses.
-        unsafe { config.as_ref() }.map_or(std::ptr::null_mut(), |config| config.hStream.cast())
-    });
+        let config = unsafe { config.as_ref() };
+        let sizes = || {
+            config.map_or_else(Sizes::default, |config| {
+                let grid = [config.gridDimX, config.gridDimY, config.gridDimZ];
+                (grid, [config.blockDimX, config.blockDimY, config.blockDimZ])
+            })
+        };
+        let stream = || config.map_or(std::ptr::null_mut(), |config| config.hStream.cast());
+        Launch::begin(lane, Function::Driver(function), sizes, stream)
+    };
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     fn cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: CUstream, arguments: *mut *mut c_void,
     ) -> c_int in CUDA, or NOT_INITIALIZED;
-    before |lane| Launch::begin(lane, Function::Driver(function), || stream.cast());
+    before |lane| {
+        let sizes = || ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        Launch::begin(lane, Function::Driver(function), sizes, || stream.cast())
+    };
     after |lane, launch, result| Launch::end(launch, lane, result);
 
     /// One that the runtime made executable is known; of others nothing but the launch.

@@ -1,8 +1,8 @@
 //! Where steps end: as the program marks them, or where nobody does, as its operations repeat.
 
 mod detector;
+mod log;
 mod period;
-mod rhythm;
 
 use xpu_shared::{
     frame::{StepSource, TimedBy},
@@ -13,9 +13,12 @@ use xpu_shared::{
 };
 
 use super::totals::Durations;
-use crate::{lane::monotonic, observer::Observer};
-use detector::Detector;
-pub(super) use detector::{Call, Launched};
+use crate::{
+    lane::monotonic,
+    launches::{self, Launch},
+    observer::Observer,
+};
+use detector::{Detector, Ended};
 
 /// Without a timing by the GPU in so many summaries with steps, the host's count again.
 const GONE: u32 = 10;
@@ -65,7 +68,14 @@ impl Steps {
         }
         if !self.is_said_by(source) {
             *self = Self::default();
+            launches::tell_all(false);
+            launches::count_steps_by(None);
         }
+        self.completed(source, completed, at);
+        true
+    }
+
+    fn completed(&mut self, source: StepSource, completed: u64, at: u64) {
         if let Some(before) = self.last
             && completed > before.completed
         {
@@ -75,7 +85,6 @@ impl Steps {
             self.pace = Some(self.pace.map_or(took, |pace| pace - pace / 16 + took / 16));
         }
         self.last = Some(Mark { source, completed, at });
-        true
     }
 
     fn is_said_by(&self, source: StepSource) -> bool {
@@ -98,40 +107,46 @@ impl Steps {
         self.pace
     }
 
-    /// A product launched by the thread of lane number `lane`.
-    pub(super) fn product(&mut self, lane: usize, shape: &GemmShape) {
+    /// A product was launched.
+    pub(super) fn product(&mut self, shape: &GemmShape) {
         if self.is_unsaid() {
-            self.detector.product(lane, shape);
+            self.detector.product(shape);
         }
     }
 
-    /// An operation of NCCL, likewise.
-    pub(super) fn call(&mut self, lane: usize, call: Call) {
+    /// An operation of NCCL, on a communicator of so many ranks. Gives the step that it is found to end.
+    pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
+        let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
+        self.detected(observer, ended)
+    }
+
+    /// The launch that steps are found to begin with, for the `steps`th time. Gives the step that ended.
+    pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
+        let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
+        self.detected(observer, ended)
+    }
+
+    /// Any launch, while steps are looked for.
+    pub(super) fn launched(&mut self, launch: Launch) {
         if self.is_unsaid() {
-            self.detector.call(lane, call);
+            self.detector.launched(launch);
         }
     }
 
-    /// A whole graph, likewise.
-    pub(super) fn graph(&mut self, lane: usize, launched: Launched) {
-        if self.is_unsaid() {
-            self.detector.graph(lane, launched);
-        }
-    }
-
-    /// Everything launched before `until` was told of. Gives the last step that was found to have ended, and when.
-    pub(super) fn settle(&mut self, observer: &Observer, until: u64) -> Option<(u64, u64)> {
-        if !self.is_unsaid() {
-            return None;
-        }
-        let durations = &mut self.by_host;
-        let ended = self.detector.settle(until, |took| durations.push(Nanoseconds(took)));
+    fn detected(&mut self, observer: &Observer, ended: Option<Ended>) -> Option<Ended> {
         if let Some((completed, at)) = ended {
-            let mark = Mark { source: StepSource::Detected, completed, at };
-            observer.ledger().step(Step(completed), mark.moment());
-            self.last = Some(mark);
+            self.completed(StepSource::Detected, completed, at);
+            observer.ledger().step(Step(completed), self.last?.moment());
         }
         ended
+    }
+
+    /// Everything launched before `until` was told of.
+    pub(super) fn settle(&mut self, until: u64) {
+        if self.is_unsaid() && self.detector.settle(until) {
+            // Numbers may begin elsewhere, and nothing is said while none is known.
+            self.last = None;
+        }
     }
 
     /// The last step, the durations of those since the last call, and whose clock they are by; `None` while none is known.
@@ -162,17 +177,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn call(bytes: u64, at: u64) -> Call {
-        Call { operation: Operation::AllReduce, bytes, size: 8, at }
-    }
-
-    /// So many steps of 25 ms and four buckets, seen by gathers of 10 ms.
+    /// So many steps of 25 ms and four buckets, with a product for each, seen by gathers of 10 ms.
     fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
         for step in range {
             for bucket in 0..4 {
                 let at = step * 25 * MS + bucket * 4 * MS;
-                steps.call(0, call(1000 + bucket, at));
-                steps.settle(observer, at + 1);
+                let bucket = Launch { at, ..Launch::collective(Operation::AllReduce, 100_000 + bucket, 8) };
+                steps.launched(Launch { at: at - 1, ..Launch::kernel(7, [64, 1, 1], [128, 1, 1]) });
+                steps.launched(bucket);
+                steps.collective(observer, &bucket, 8);
+                steps.settle(at + 1);
             }
         }
     }
@@ -205,33 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn launches_of_graphs_show_the_steps() {
-        let observer = Observer::get_or_start().unwrap();
-        for (size, parts) in [(0, &[7, 7, 7, 9][..]), (8, &[7, 7, 7, 9]), (0, &[7, 9]), (8, &[7, 9])] {
-            let mut steps = Steps::default();
-            for step in 0..200 {
-                // The same graph for each of three parts, then another.
-                for (part, &signature) in parts.iter().enumerate() {
-                    let at = step * 25 * MS + part as u64 * 5 * MS;
-                    steps.graph(0, Launched { graph: 1, signature, size, at });
-                    steps.settle(observer, at + 1);
-                }
-            }
-            let (mark, durations, _) = steps.take().unwrap();
-            assert_eq!(mark.source, StepSource::Detected);
-            assert!((195..=200).contains(&mark.completed), "{mark:?}");
-            assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5, "size {size}");
-        }
-    }
-
-    #[test]
     fn a_mark_ends_all_guessing() {
         let observer = Observer::get_or_start().unwrap();
         let mut steps = Steps::default();
-        train(&mut steps, observer, 0..200);
+        train(&mut steps, observer, 1..200);
         let (mark, durations, _) = steps.take().unwrap();
         assert_eq!(mark.source, StepSource::Detected);
-        assert!((195..=200).contains(&mark.completed), "{mark:?}");
+        assert!(mark.completed == 199, "{mark:?}");
         assert!((durations.median().unwrap().milliseconds() - 25.0).abs() < 0.5);
         steps.mark(StepSource::Marked, 7, 10_000 * MS);
         assert!(!steps.mark(StepSource::Optimizer, 90, 10_001 * MS), "the program knows better");

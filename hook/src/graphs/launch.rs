@@ -9,6 +9,7 @@ use super::{CaptureId, Contents, contents::Share, executable::Executable};
 use crate::{
     communicator::Slot,
     lane::{Lane, Timing, coarse_now, monotonic},
+    launches,
     observer::Observer,
     rate::{self, Class},
     record::Record,
@@ -38,6 +39,9 @@ impl Launch {
                 contents.enter(observer, now);
             }
             if switch::is_on() {
+                launches::launched(lane, || {
+                    launches::Launch::graph(executable.number(), executable.signature())
+                });
                 lane.before_launch(|| Some(stream));
             }
             if switch::is_on() && rate::of(Class::Graph).times(lane.counters.graphs.get()) {
@@ -80,13 +84,7 @@ impl Launch {
                     self.executable.launched();
                 }
                 if timer.is_some() || switch::is_on() {
-                    lane.push(Record::Graph {
-                        graph: self.executable.number(),
-                        signature: self.executable.signature(),
-                        size: contents.map_or(0, |contents| contents.size(observer)),
-                        at: monotonic(),
-                        timer,
-                    });
+                    lane.push(Record::Graph { graph: self.executable.number(), at: monotonic(), timer });
                 }
             }
         }
@@ -111,12 +109,6 @@ impl Contents {
             }
             line.point_to_point(share.id, share.point_to_point);
         }
-    }
-
-    /// Ranks of the widest communicator that has a collective here; 0 without any.
-    fn size(&self, observer: &Observer) -> u32 {
-        let collective = self.shares().iter().filter(|share| share.collectives > 0);
-        collective.filter_map(|share| Some(share.slot(observer)?.size())).max().unwrap_or(0)
     }
 
     fn retract(&self, observer: &Observer) {

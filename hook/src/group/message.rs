@@ -5,7 +5,14 @@ use std::ffi::c_int;
 use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{collective::Operation, datatype::DataType, sampling::Rate};
 
-use crate::{graphs::CaptureId, lane::Lane, nccl::IN_PROGRESS, record::Record, timer::TimerId};
+use crate::{
+    graphs::CaptureId,
+    lane::Lane,
+    launches::{self, Launch},
+    nccl::IN_PROGRESS,
+    record::Record,
+    timer::TimerId,
+};
 
 /// In place of a peer, for an operation that has none.
 pub(crate) const NO_PEER: u32 = u32::MAX;
@@ -43,6 +50,7 @@ impl Message {
         if !self.observed {
             return;
         }
+        launches::launched(lane, || Launch::collective(self.operation, self.bytes, slot.size()));
         let holds_up = self.holds_up_products(lane);
         lane.push(Record::Collective {
             communicator: self.communicator,

@@ -129,7 +129,7 @@ impl From<u8> for Known {
 }
 
 impl Function {
-    fn address(self) -> usize {
+    pub(super) fn address(self) -> usize {
         match self {
             Self::Runtime(function) | Self::Kernel(function) => function.addr(),
             Self::Driver(function) => function.addr(),

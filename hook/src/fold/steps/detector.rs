@@ -1,250 +1,295 @@
-//! Which sequence of operations shows the steps: the collectives of the widest communicators, or without any the products.
+//! Steps that nobody marks: their period is looked for in all launches, and then they are counted by one of them.
+//!
+//! Ranks count alike by what they share: where a step holds operations of NCCL, one of the widest communicator is counted, from its
+//! first on. All ranks have the same total of it, whenever they found the period, and whatever else they launch.
 
-use std::hash::{DefaultHasher, Hasher as _};
+use std::collections::HashMap;
 
-use xpu_shared::{collective::Operation, gemm::GemmShape};
+use xpu_shared::gemm::GemmShape;
 
 use super::{
-    period::Op,
-    rhythm::{Ended, Rhythm},
+    log::Log,
+    period::{self, Member, Period},
+};
+use crate::{
+    lane::monotonic,
+    launches::{self, Kind, Launch, Marker},
 };
 
-/// Sizes of communicators whose operations are followed, those of one size together.
-const SIZES: usize = 4;
-
-/// Launching threads whose products are told apart.
-const LANES: usize = 64;
-
-/// Operations that wait to be put in order; those of one gathering, mostly few.
+/// Launches that wait to be put in order; those of one gathering, mostly few.
 const WAITING: usize = 65_536;
 
-/// A repetition is told of when it has lasted for so long, in nanoseconds: what repeats within a step does not.
-const LASTS: u64 = 2_000_000_000;
+/// Names whose launches are counted from the first on.
+const COUNTED: usize = 8192;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A search ends without an answer after so many launches, or so long. Telling of one costs its thread some 50 ns.
+const LAUNCHES: u32 = 400_000;
+const SEARCHED: u64 = 90 * SECOND;
+
+/// How long nothing is searched after a search that found nothing; each time twice as long.
+const REST: u64 = 30 * SECOND;
+const LONGEST_REST: u64 = 600 * SECOND;
+
+/// After how long it is looked again whether a period still holds; each time four times as long.
+const FIRST_CHECK: u64 = 15 * SECOND;
+
+/// From one look to the next, and how many times as long as the look took.
+const LOOK_AFTER: u64 = 2 * SECOND;
+const LOOKS_ONE_IN: u64 = 50;
+
+/// Searches in a row that do not find a period again, after which it is not believed any more.
+const DOUBTS: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Detector {
-    /// Products launched by each lane so far.
-    products: [u64; LANES],
-    /// Operations since the last [`Self::settle`]: of several threads, and not in order.
-    waiting: Vec<Waiting>,
-    sizes: Vec<Followed>,
-    alone: Alone,
+    /// Launches since the last [`Self::settle`]: of several threads, and not in order.
+    waiting: Vec<Launch>,
+    /// Launches by what they are with their sizes, and without.
+    logs: [Log; 2],
+    counts: HashMap<u32, Counted>,
+    phase: Phase,
+    tracked: Option<Tracked>,
+    doubts: u32,
 }
 
-/// An operation of NCCL, as far as it matters here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
-    pub(crate) operation: Operation,
-    pub(crate) bytes: u64,
-    /// Ranks of its communicator.
-    pub(crate) size: u32,
-    /// When it was launched, in monotonic nanoseconds.
-    pub(crate) at: u64,
-}
-
-/// The launch of a graph, which is one operation whatever it holds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Launched {
-    pub(crate) graph: u32,
-    /// A hash of what it holds.
-    pub(crate) signature: u32,
-    /// Ranks of the widest communicator it has a collective of; 0 without any.
-    pub(crate) size: u32,
-    /// As of a [`Call`].
-    pub(crate) at: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    name: u32,
+/// How often something was launched so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    launches: u64,
+    /// Ranks of a collective's communicator; 0 of a product.
     size: u32,
-    at: u64,
-    lane: usize,
-    /// Products of that lane before it.
-    products: u64,
 }
 
-/// The operations of all communicators of one size.
-#[derive(Debug)]
-struct Followed {
-    size: u32,
-    rhythm: Rhythm,
-    /// Products of each lane before its last operation.
-    products: [u64; LANES],
-    lasting: Lasting,
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Searching {
+        since: Option<u64>,
+        look_at: u64,
+        rest: u64,
+    },
+    /// The pause after this one is `next`.
+    Resting {
+        until: u64,
+        next: u64,
+    },
 }
 
-/// How long a repetition has been there.
-#[derive(Debug, Default)]
-struct Lasting {
-    /// Its number, and when it was first seen.
-    candidate: Option<(u64, u64)>,
-    /// The period that may be told of.
-    told: Option<usize>,
+/// A period that steps are counted by.
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    launches: u32,
+    names: u64,
+    marker: Marker,
+    by: By,
+    /// Steps before those that are counted.
+    base: u64,
 }
 
-impl Lasting {
-    /// Whether the steps of what repeats now may be told of.
-    fn takes(&mut self, rhythm: &mut Rhythm, at: u64) -> bool {
-        let Some(period) = rhythm.period() else { return false };
-        let since = match self.candidate {
-            Some((known, since)) if known == rhythm.repetition() => since,
-            _ => {
-                self.candidate = Some((rhythm.repetition(), at));
-                at
-            }
-        };
-        if at.saturating_sub(since) >= LASTS && self.told != Some(period) {
-            self.told = Some(period);
-            rhythm.trust();
-        }
-        self.told == Some(period)
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The total of an operation that other ranks share.
+    Total,
+    /// Its launches since the period was found.
+    Launches,
 }
 
-/// A job without collectives: the products and graphs of the first thread that launched one. Products carry no time of their
-/// own; those launched between two gatherings are taken to have been launched evenly.
-#[derive(Debug, Default)]
-struct Alone {
-    lane: Option<usize>,
-    /// What was launched, and when if that is known.
-    names: Vec<(u32, Option<u64>)>,
-    rhythm: Option<Rhythm>,
-    lasting: Lasting,
-    settled: u64,
-}
+/// A step that ended: steps completed, and when.
+pub(super) type Ended = (u64, u64);
 
 impl Default for Detector {
     fn default() -> Self {
-        Self { products: [0; LANES], waiting: Vec::new(), sizes: Vec::new(), alone: Alone::default() }
+        let phase = Phase::Searching { since: None, look_at: 0, rest: REST };
+        let (waiting, counts, tracked) = (Vec::new(), HashMap::new(), None);
+        Self { waiting, logs: Default::default(), counts, phase, tracked, doubts: 0 }
     }
 }
 
 impl Detector {
-    pub(super) fn product(&mut self, lane: usize, shape: &GemmShape) {
-        let lane = lane % LANES;
-        self.products[lane] += 1;
-        if self.sizes.is_empty() {
-            self.alone.launched(lane, name(shape), None);
-        }
-    }
-
-    pub(super) fn call(&mut self, lane: usize, Call { operation, bytes, size, at }: Call) {
-        self.wait(lane % LANES, name(&(operation as u8, bytes)), size, at);
-    }
-
-    /// One with collectives is like a collective, another like a product.
-    pub(super) fn graph(&mut self, lane: usize, Launched { graph, signature, size, at }: Launched) {
-        let (lane, name) = (lane % LANES, name(&(graph, signature)));
-        if size > 0 {
-            return self.wait(lane, name, size, at);
-        }
-        self.products[lane] += 1;
-        if self.sizes.is_empty() {
-            self.alone.launched(lane, name, Some(at));
-        }
-    }
-
-    fn wait(&mut self, lane: usize, name: u32, size: u32, at: u64) {
+    /// Any launch, while all are told of.
+    pub(super) fn launched(&mut self, launch: Launch) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
-            self.waiting.push(Waiting { name, size, at, lane, products: self.products[lane] });
+            self.waiting.push(launch);
         }
     }
 
-    /// Everything launched before `until` is known. Gives the last step that ended, and tells how long each was.
-    pub(super) fn settle(&mut self, until: u64, mut took: impl FnMut(u64)) -> Option<(u64, u64)> {
-        self.waiting.sort_by_key(|waiting| waiting.at);
-        let known = self.waiting.partition_point(|waiting| waiting.at < until);
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let mut last = None;
-        for one in waiting.drain(..known) {
-            let Some(index) = self.followed(one.size) else { continue };
-            let followed = &mut self.sizes[index];
-            let Some(ended) = followed.take(&one) else { continue };
-            if self.shows(index) {
-                ended.took.into_iter().for_each(&mut took);
-                last = Some((ended.completed, ended.at));
+    pub(super) fn product(&mut self, shape: &GemmShape) {
+        self.count(&Launch::product(shape), 0);
+    }
+
+    /// An operation of NCCL on a communicator of so many ranks.
+    pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
+        self.count(launch, size);
+        let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
+        let Marker { name, is_form, count, .. } = tracked.marker;
+        if name != (if is_form { launch.form } else { launch.name }) {
+            return None;
+        }
+        let total = self.counts.get(&name)?.launches;
+        let ends = total.is_multiple_of(u64::from(count));
+        ends.then(|| (tracked.base + total / u64::from(count), launch.at))
+    }
+
+    /// The launch that steps begin with came once more, in all so often since it was chosen.
+    pub(super) fn begun(&self, steps: u64, at: u64) -> Option<Ended> {
+        let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
+        // The first begins a step, and ends none.
+        (steps > 1).then(|| (tracked.base + steps - 1, at))
+    }
+
+    fn count(&mut self, launch: &Launch, size: u32) {
+        for name in [launch.name, launch.form] {
+            if self.counts.len() < COUNTED || self.counts.contains_key(&name) {
+                let counted = self.counts.entry(name).or_default();
+                (counted.launches, counted.size) = (counted.launches + 1, size);
             }
         }
-        self.waiting = waiting;
-        if self.sizes.is_empty() { self.alone.settle(until, took) } else { last }
     }
 
-    /// The place of a size, which it is given if there is room. The first operation of NCCL ends the following of products.
-    fn followed(&mut self, size: u32) -> Option<usize> {
-        let known = self.sizes.iter().position(|followed| followed.size == size);
-        if known.is_some() || self.sizes.len() == SIZES {
-            return known;
+    /// Everything launched before `until` is known. `true` if steps are counted anew from now on, or not any more.
+    pub(super) fn settle(&mut self, until: u64) -> bool {
+        self.waiting.sort_by_key(|launch| launch.at);
+        let known = self.waiting.partition_point(|launch| launch.at < until);
+        let launches: Vec<_> = self.waiting.drain(..known).collect();
+        match self.phase {
+            Phase::Resting { until: over, next } => {
+                if until >= over {
+                    launches::tell_all(true);
+                    launches::were_lost();
+                    self.phase = Phase::Searching { since: None, look_at: 0, rest: next };
+                }
+                false
+            }
+            Phase::Searching { since, look_at, rest } => {
+                for launch in launches {
+                    self.keep(launch);
+                }
+                if launches::were_lost() {
+                    self.logs = Default::default();
+                    self.phase = Phase::Searching { since: Some(until), look_at: until + LOOK_AFTER, rest };
+                    return false;
+                }
+                let Some(since) = since else {
+                    let begun = (self.logs[0].sums().count > 0).then_some(until);
+                    self.phase = Phase::Searching { since: begun, look_at: until + LOOK_AFTER, rest };
+                    return false;
+                };
+                let over = until >= since + SEARCHED || self.logs[0].sums().count >= LAUNCHES;
+                if !over && until < look_at {
+                    return false;
+                }
+                self.look(until, over, (since, rest))
+            }
         }
-        let rhythm = Rhythm::new()?;
-        self.alone = Alone::default();
-        self.sizes.push(Followed { size, rhythm, products: self.products, lasting: Lasting::default() });
-        Some(self.sizes.len() - 1)
     }
 
-    /// Whether this size's steps are the ones to tell of: the widest communicators', because most ranks see the same of them.
-    /// A single operation that repeats is a weak sign, and gives way to any sequence.
-    fn shows(&self, index: usize) -> bool {
-        let worth = |followed: &Followed| {
-            let period = followed.rhythm.period().filter(|&period| followed.lasting.told == Some(period))?;
-            Some((period > 1, followed.size))
+    fn keep(&mut self, launch: Launch) {
+        let form = Launch { name: launch.form, ..launch };
+        let [strict, loose] = &mut self.logs;
+        if !strict.push(launch) || !loose.push(form) {
+            self.logs = Default::default();
+        }
+    }
+
+    fn look(&mut self, until: u64, over: bool, (since, rest): (u64, u64)) -> bool {
+        let begun = monotonic();
+        let [strict, loose] = &self.logs;
+        let found = period::find(strict).map(|period| (period, false));
+        let found = found.or_else(|| period::find(loose).map(|period| (period, true)));
+        let look_at = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
+        match found {
+            Some((period, is_form)) => {
+                self.rest(until, if self.tracked.is_some() { rest } else { FIRST_CHECK }, 4);
+                self.doubts = 0;
+                self.follow(&period, is_form)
+            }
+            None if over => {
+                self.rest(until, rest, 2);
+                self.doubts += 1;
+                self.doubts >= DOUBTS && self.lose()
+            }
+            None => {
+                self.phase = Phase::Searching { since: Some(since), look_at, rest };
+                false
+            }
+        }
+    }
+
+    fn rest(&mut self, from: u64, rest: u64, times: u64) {
+        launches::tell_all(false);
+        self.waiting = Vec::new();
+        self.logs = Default::default();
+        self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
+    }
+
+    /// The period is not believed any more. Whether there was one.
+    fn lose(&mut self) -> bool {
+        launches::count_steps_by(None);
+        self.tracked.take().is_some()
+    }
+
+    /// Counts steps by this period. `false` if they are already.
+    fn follow(&mut self, period: &Period, is_form: bool) -> bool {
+        let Period { launches, names, .. } = *period;
+        if self.tracked.is_some_and(|tracked| (tracked.launches, tracked.names) == (launches, names)) {
+            return false;
+        }
+        let shared = self.shared(&period.members);
+        let Some((marker, by)) = shared.map(|marker| (marker, By::Total)).or_else(|| {
+            let marker = own(&period.members)?;
+            Some((marker, By::Launches))
+        }) else {
+            return self.lose();
         };
-        let best = self.sizes.iter().filter_map(worth).max();
-        best.is_some() && worth(&self.sizes[index]) == best
+        let marker = Marker { is_form, ..marker };
+        // The total tells also of the steps before.
+        let base = if by == By::Total { 0 } else { self.steps_before(period) };
+        self.tracked = Some(Tracked { launches, names, marker, by, base });
+        launches::count_steps_by(Some(marker));
+        true
+    }
+
+    /// The operation of NCCL to count: of the widest communicator; of those the rarest in a step, of those the largest. What all
+    /// ranks of the communicator decide alike.
+    fn shared(&self, members: &[Member]) -> Option<Marker> {
+        let size = |member: &&Member| self.counts.get(&member.launch.name).map_or(0, |counted| counted.size);
+        let collectives = members.iter().filter(|member| member.launch.kind == Kind::Collective);
+        let widest = collectives.filter(|member| size(member) > 1).max_by(|a, b| {
+            let weight = |member: &Member| member.launch.weight;
+            (size(a).cmp(&size(b)))
+                .then(b.count.cmp(&a.count))
+                .then(weight(a).total_cmp(&weight(b)))
+                .then(a.launch.name.cmp(&b.launch.name))
+        })?;
+        Some(Marker { name: widest.launch.name, is_form: false, count: widest.count, other: None })
+    }
+
+    /// Steps up to now, by the products that every step has the same number of; at least those that were seen.
+    fn steps_before(&self, period: &Period) -> u64 {
+        let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
+        let steps = products.filter_map(|member| {
+            Some(self.counts.get(&member.launch.name)?.launches / u64::from(member.count))
+        });
+        steps.min().unwrap_or(period.seen as u64).max(period.seen as u64)
     }
 
     /// Bytes held, about.
     pub(super) fn memory(&self) -> usize {
-        let rhythms = self.sizes.iter().map(|followed| &followed.rhythm).chain(&self.alone.rhythm);
-        rhythms.map(Rhythm::memory).sum::<usize>()
-            + self.waiting.capacity() * size_of::<Waiting>()
-            + self.sizes.capacity() * size_of::<Followed>()
+        self.waiting.capacity() * size_of::<Launch>()
+            + self.logs.iter().map(Log::memory).sum::<usize>()
+            + self.counts.capacity() * size_of::<(u32, Counted)>()
     }
 }
 
-impl Followed {
-    fn take(&mut self, one: &Waiting) -> Option<Ended> {
-        let before = std::mem::replace(&mut self.products[one.lane], one.products);
-        let gemms = u32::try_from(one.products.saturating_sub(before)).unwrap_or(u32::MAX);
-        let ended = self.rhythm.take(Op { gemms, name: one.name }, one.at)?;
-        self.lasting.takes(&mut self.rhythm, one.at).then_some(ended)
-    }
-}
-
-impl Alone {
-    fn launched(&mut self, lane: usize, name: u32, at: Option<u64>) {
-        if *self.lane.get_or_insert(lane) == lane
-            && self.names.len() < WAITING
-            && self.names.try_reserve(1).is_ok()
-        {
-            self.names.push((name, at));
-        }
-    }
-
-    fn settle(&mut self, until: u64, mut took: impl FnMut(u64)) -> Option<(u64, u64)> {
-        let from = std::mem::replace(&mut self.settled, until);
-        let count = self.names.len() as u64;
-        if count > 0 && self.rhythm.is_none() {
-            self.rhythm = Rhythm::new();
-        }
-        let rhythm = self.rhythm.as_mut()?;
-        let (mut last, mut latest) = (None, 0);
-        for (index, (name, known)) in self.names.drain(..).enumerate() {
-            let evenly = from + until.saturating_sub(from) * (index as u64 + 1) / count;
-            let at = known.unwrap_or(evenly).max(latest);
-            latest = at;
-            let Some(ended) = rhythm.take(Op { gemms: 0, name }, at) else { continue };
-            if self.lasting.takes(rhythm, at) {
-                ended.took.into_iter().for_each(&mut took);
-                last = Some((ended.completed, ended.at));
-            }
-        }
-        last
-    }
-}
-
-fn name(of: &impl std::hash::Hash) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish() as u32
+/// The launch to count steps by where there is no operation of NCCL: the rarest in a step; and one half a step away, which an
+/// evaluation may lack.
+fn own(members: &[Member]) -> Option<Marker> {
+    let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
+    let away = |member: &&Member| member.offset.abs_diff(first.offset);
+    let others = members.iter().filter(|member| member.launch.name != first.launch.name);
+    let whole = members.iter().map(|member| member.offset).max().unwrap_or(0);
+    let other = others.min_by_key(|member| away(member).abs_diff(whole / 2));
+    let other = other.map(|member| member.launch.name);
+    Some(Marker { name: first.launch.name, is_form: false, count: first.count, other })
 }

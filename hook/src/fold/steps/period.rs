@@ -1,117 +1,398 @@
-//! After how many operations a sequence repeats.
+//! The period of a program's launches: the least one in which everything happens, also what happens once.
+//!
+//! A name that comes `count` times in every step has a property that can be looked for: whatever lies between one of its launches
+//! and the `count`th after it is the same, as a multiset, wherever one begins. Within a step (layers, buckets, micro-batches) that
+//! holds too, but for the stretch that has what comes once. So each period that is found is judged by what it does *not* hold:
+//! an optimizer's kernels after every fourth micro-batch show a part of a step, the copy of a figure for the log does not.
+//! Where both may be, there is no answer.
 
-/// Repetitions that a period is believed on.
-const FEW: usize = 4;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Operations a period is believed on at least: few repetitions of very little happen by chance.
-const FEWEST: usize = 24;
+use super::log::{Event, Log, Sums};
+use crate::launches::{Kind, Launch};
 
-/// Of so many operations in few repetitions one may differ.
-const TOLERATED_IN: usize = 20;
+/// A name is looked at from so many launches on.
+const FEWEST: usize = 8;
 
-/// Repetitions asked for at most of what has misled before: the layers of most models.
-const MOST: usize = 64;
+/// Launches of one name that are looked at, the latest; and launches of one name in a step.
+const LOOKED_AT: usize = 2048;
+const IN_A_STEP: usize = 64;
 
-/// One operation, as far as it tells it from others.
+/// Names looked at, two of each frequency.
+const NAMES: usize = 48;
+
+/// Stretches of a period that must be alike.
+const ALIKE: f64 = 0.7;
+
+/// Part of all launches that steps make up, and of all steps that one comes right after, at least.
+const COVERED: f64 = 0.5;
+/// What covers more, and stands beside products of its own now and then, may be training beside evaluation.
+const MOSTLY: f64 = 0.8;
+
+/// Kernels with fewer threads, or a smaller share of a period's, are of a log entry, not of an optimizer.
+const LIGHT: f64 = 4096.0;
+const LIGHT_SHARE: f64 = 0.0002;
+/// A copy is a batch's if it comes more often than this, as regularly as steps do.
+const BATCHES: usize = 4;
+/// By how much a mean may be off.
+const SAME_NUMBER: f64 = 0.005;
+/// A collective of fewer bytes carries a figure, not gradients.
+const FIGURE: f32 = 4096.0;
+
+/// Periods between two occasions of something else, beyond which it is no part of the step: without products, and with.
+const SELDOM: f64 = 256.0;
+const SELDOM_WITH_PRODUCTS: f64 = 32.0;
+/// How many micro-batches people accumulate. What comes after every fifth, tenth or hundredth repetition may be a log entry.
+const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+
+/// A period is believed after so many repetitions that took so many seconds; few repetitions must be longer.
+const BELIEVED: [(usize, f64); 3] = [(32, 3.0), (12, 15.0), (6, 60.0)];
+
+/// What one step is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Period {
+    /// Launches in a step, and the sum of their names.
+    pub(super) launches: u32,
+    pub(super) names: u64,
+    /// Repetitions that were seen.
+    pub(super) seen: usize,
+    /// The launches, in the order of the first of each; of a very long step the rarer ones.
+    pub(super) members: Vec<Member>,
+}
+
+/// A launch that every step holds `count` times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Member {
+    pub(super) launch: Launch,
+    pub(super) count: u32,
+    /// Launches of the step before the first of it.
+    pub(super) offset: u32,
+}
+
+/// A period that one name shows.
+#[derive(Debug)]
+struct Candidate {
+    sums: Sums,
+    /// Where repetitions begin that do not overlap, and where each ends: places in the log.
+    stretches: Vec<(usize, usize)>,
+}
+
+/// From what is accepted to what is not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Op {
-    /// Products launched between the one before it and this one.
-    pub(super) gemms: u32,
-    /// A hash of what it is.
-    pub(super) name: u32,
+enum Judgement {
+    Step,
+    /// It may be the step, and may be a part of one.
+    Ambiguous,
+    /// Something else happens too often beside it, and it is most of what is launched.
+    MicroBatch,
+    /// Something else happens too often beside it.
+    Part,
+    /// It holds no whole number of batches: several of it may.
+    OfABatch,
+    /// Little of what is launched.
+    Minor,
 }
 
-/// Whether the products between two operations count. A model whose products differ from step to step is only
-/// recognised without them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Likeness {
-    Strict,
-    Loose,
-}
-
-impl Likeness {
-    pub(super) fn alike(self, a: Op, b: Op) -> bool {
-        a.name == b.name && (self == Self::Loose || a.gemms == b.gemms)
-    }
-
-    /// The operation without what does not count.
-    fn seen(self, op: Op) -> Op {
-        if self == Self::Loose { Op { gemms: 0, ..op } } else { op }
-    }
-}
-
-/// What is asked for before a period is believed. A run of equal layers repeats too, within every step: a period that did not
-/// last raises the bar for itself and all that are shorter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bar {
-    misled: usize,
-    repetitions: usize,
-    /// A period that has shown that it is the step's.
-    trusted: Option<usize>,
-}
-
-impl Bar {
-    pub(super) const NONE: Self = Self { misled: 0, repetitions: FEW, trusted: None };
-
-    pub(super) fn trust(&mut self, period: usize) {
-        self.trusted = Some(period);
-    }
-
-    pub(super) fn raise(&mut self, period: usize) {
-        if self.trusted == Some(period) {
-            return;
+/// `None` while more has to be seen.
+pub(super) fn find(log: &Log) -> Option<Period> {
+    let mut judged: HashMap<Sums, (Judgement, Candidate)> = HashMap::new();
+    for positions in worth_looking_at(log) {
+        for candidate in candidates(log, &positions) {
+            if !judged.contains_key(&candidate.sums) {
+                let judgement = judge(log, &candidate);
+                judged.insert(candidate.sums, (judgement, candidate));
+            }
         }
-        self.misled = self.misled.max(period);
-        self.repetitions = (2 * self.repetitions).min(MOST);
     }
-
-    /// Operations that must repeat, and how many of them may differ.
-    fn window(self, lag: usize) -> (usize, usize) {
-        if lag <= self.misled && self.repetitions > FEW && self.trusted != Some(lag) {
-            return ((self.repetitions * lag).max(FEWEST), 0);
+    let mut judged: Vec<_> = judged.into_values().collect();
+    judged.retain(|(judgement, _)| *judgement != Judgement::Minor);
+    judged.sort_by_key(|(_, candidate)| candidate.sums.count);
+    // Several of what is no step are no step.
+    let parts: Vec<_> = judged
+        .iter()
+        .filter(|(judgement, _)| *judgement != Judgement::OfABatch)
+        .map(|(_, candidate)| candidate.sums)
+        .collect();
+    judged.retain(|(_, candidate)| !parts.iter().any(|&part| candidate.sums.is_several(part)));
+    let mut part: Option<u32> = None;
+    for (judgement, candidate) in &judged {
+        let launches = candidate.sums.count;
+        match judgement {
+            Judgement::Step => {
+                let accumulates = part.is_none_or(|part| ACCUMULATED.contains(&(launches / part)));
+                if !accumulates || !is_believed(log, candidate) {
+                    return None;
+                }
+                return Some(period(log, candidate));
+            }
+            Judgement::Part | Judgement::OfABatch | Judgement::Minor => {}
+            Judgement::MicroBatch => part = part.or(Some(launches)),
+            Judgement::Ambiguous => return None,
         }
-        let window = (FEW * lag).max(FEWEST);
-        (window, window / TOLERATED_IN)
     }
+    None
 }
 
-/// The period of the end of `history`: the one that is trusted, else the shortest, unless a longer one explains much more.
-pub(super) fn find(history: &[Op], how: Likeness, bar: Bar) -> Option<usize> {
-    let longest = history.len() / (FEW + 1);
-    let repeats = |lag: usize, (window, tolerated): (usize, usize)| {
-        let differing = agreement(history, how, lag).take(window).filter(|alike| !alike);
-        window + lag <= history.len() && differing.take(tolerated + 1).count() <= tolerated
+/// Places of the launches of the names that are worth it: two of each frequency, the rarest first.
+fn worth_looking_at(log: &Log) -> Vec<Vec<usize>> {
+    let mut positions: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (place, event) in log.events().iter().enumerate() {
+        positions.entry(event.launch.name).or_default().push(place);
+    }
+    let mut all: Vec<_> = positions.into_values().filter(|places| places.len() >= FEWEST).collect();
+    all.sort_by_key(|places| (places.len(), places[0]));
+    let mut taken: Vec<Vec<usize>> = Vec::new();
+    for places in all {
+        let same = taken.iter().rev().take_while(|other| other.len() == places.len()).count();
+        if same < 2 && taken.len() < NAMES {
+            taken.push(places);
+        }
+    }
+    for places in &mut taken {
+        let surplus = places.len().saturating_sub(LOOKED_AT);
+        places.drain(..surplus);
+    }
+    taken
+}
+
+/// The numbers of launches of a name after which the same was launched more often than after one more or one less, the least first.
+fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate> {
+    let events = log.events();
+    let pairs = |count: usize| positions.iter().copied().zip(positions[count..].iter().copied());
+    let between = |(from, to): (usize, usize)| events[to].before.since(events[from].before);
+    let most = (positions.len() / 4).min(IN_A_STEP);
+    let usual: Vec<_> = (1..=most)
+        .map(|count| {
+            let usual = majority(pairs(count).map(between)).unwrap_or_default();
+            let same = pairs(count).filter(|&pair| between(pair) == usual).count();
+            (usual, same as f64 / (positions.len() - count) as f64)
+        })
+        .collect();
+    let share =
+        |place: Option<usize>| place.and_then(|place| usual.get(place)).map_or(0.0, |&(_, share)| share);
+    let stands_out = |place: usize| {
+        let own = share(Some(place));
+        own >= ALIKE && own >= share(place.checked_sub(1)) && own >= share(Some(place + 1))
     };
-    if let Some(trusted) = bar.trusted.filter(|&lag| lag <= longest && repeats(lag, bar.window(lag))) {
-        return Some(trusted);
+    let found: Vec<_> = (0..most).filter(|&place| usual[place].0.count > 0 && stands_out(place)).collect();
+    found.into_iter().map(move |place| {
+        let sums = usual[place].0;
+        let mut stretches: Vec<(usize, usize)> = Vec::new();
+        for pair in pairs(place + 1).filter(|&pair| between(pair) == sums) {
+            if stretches.last().is_none_or(|&(_, end)| pair.0 >= end) {
+                stretches.push(pair);
+            }
+        }
+        Candidate { sums, stretches }
+    })
+}
+
+/// Boyer and Moore's vote: the value that more than half of all are, if there is one.
+fn majority<T: PartialEq>(all: impl Iterator<Item = T>) -> Option<T> {
+    let mut leader = None;
+    let mut votes = 0_usize;
+    for one in all {
+        if votes == 0 {
+            (leader, votes) = (Some(one), 1);
+        } else if leader.as_ref() == Some(&one) {
+            votes += 1;
+        } else {
+            votes -= 1;
+        }
     }
-    let shortest = (1..=longest).find(|&lag| repeats(lag, bar.window(lag)))?;
-    // Equal layers repeat, and what they make up repeats for longer.
-    let explained = run(history, how, shortest) + shortest;
-    let longer = |&lag: &usize| run(history, how, lag) >= (FEW * lag).max(2 * explained);
-    let period = (shortest + 1..=longest).find(longer).unwrap_or(shortest);
-    // Several of a shorter period that is not believed yet are no period: it explains as much, but for where it begins anew.
-    let window = FEW * period;
-    let differing = |lag: usize| agreement(history, how, lag).take(window).filter(|alike| !alike).count();
-    let unexplained = differing(period);
-    let is_part = |part: usize| period.is_multiple_of(part) && differing(part) <= unexplained + part;
-    (!(1..=period / 2).any(is_part)).then_some(period)
+    leader
 }
 
-/// How many operations at the end of `history` are each like the one a period before.
-pub(super) fn run(history: &[Op], how: Likeness, lag: usize) -> usize {
-    agreement(history, how, lag).take_while(|&alike| alike).count()
+fn judge(log: &Log, candidate: &Candidate) -> Judgement {
+    let (events, stretches) = (log.events(), &candidate.stretches);
+    let (first, last) = (stretches[0].0, stretches[stretches.len() - 1].1);
+    let whole = events[last].before.since(events[first].before).count;
+    let covered = stretches.len() as f64 * f64::from(candidate.sums.count) / f64::from(whole.max(1));
+    let adjoining = stretches.windows(2).filter(|pair| pair[0].1 == pair[1].0).count();
+    let over = log.sums().since(events[last].before).count > whole / 4;
+    if over || covered < COVERED || (adjoining as f64) < COVERED * (stretches.len() - 1) as f64 {
+        return Judgement::Minor;
+    }
+    if !batches(&events[first..last])
+        .into_iter()
+        .all(|apart| apart.iter().any(|&apart| divides(candidate.sums.count, apart)))
+    {
+        return Judgement::OfABatch;
+    }
+    let recent = beside(log, candidate, &HashMap::new(), |from, to| {
+        let launches = log.recent(events[from].before, events[to].before)?;
+        Some(launches.map(|launch| (*launch, launch.name)))
+    });
+    let inside = recent.as_ref().map(|recent| recent.inside.clone()).unwrap_or_default();
+    let kept = beside(log, candidate, &inside, |from, to| {
+        Some(events[from..to].iter().map(|event| (event.launch, event.original)))
+    });
+    // Of names that are not kept the recent launches know.
+    let whole = if log.is_thinned() { &recent } else { &kept };
+    let (is_plain, unlike) =
+        whole.as_ref().map_or((false, false), |beside| (is_plain(&beside.inside), beside.unlike));
+    let judge = |beside: Beside| beside.judge(covered, is_plain, unlike);
+    let recent = recent.filter(|beside| beside.occasions() > 1);
+    kept.map(judge).max(recent.map(judge)).unwrap_or(Judgement::Minor)
 }
 
-/// From the end on, whether each operation is like the one a period before.
-fn agreement(history: &[Op], how: Likeness, lag: usize) -> impl Iterator<Item = bool> {
-    let earlier = history[..history.len() - lag].iter().rev();
-    history.iter().rev().zip(earlier).map(move |(&a, &b)| how.alike(a, b))
+/// What happens beside a period, of what a look at the launches between two places of the log gives: each with the name that it was
+/// launched as. `known` are such names that the period holds.
+fn beside<L: Iterator<Item = (Launch, u32)>>(
+    log: &Log,
+    Candidate { sums, stretches }: &Candidate,
+    known: &HashMap<u32, (Kind, usize)>,
+    look: impl Fn(usize, usize) -> Option<L>,
+) -> Option<Beside> {
+    let events = log.events();
+    let first = stretches.iter().position(|&(from, to)| look(from, to).is_some())?;
+    let stretches = &stretches[first..];
+    let (from, to) = stretches[stretches.len() / 2];
+    let mut inside: HashMap<u32, (Kind, usize)> = HashMap::new();
+    let mut forms: HashSet<u32> = HashSet::new();
+    for (launch, _) in look(from, to)? {
+        inside.entry(launch.name).or_insert((launch.kind, 0)).1 += 1;
+        forms.insert(launch.form);
+    }
+    let threads = (events[to].threads - events[from].threads).max(1.0);
+    let mut found = Beside { repetitions: stretches.len(), ..Beside::default() };
+    for (occasion, pair) in stretches.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
+        let (from, to) = (pair[0].1, pair[1].0);
+        let Some(launches) = look(from, to) else { continue };
+        let mut known_counts: HashMap<u32, usize> = HashMap::new();
+        let mut strangers = Vec::new();
+        for (launch, original) in launches {
+            if inside.contains_key(&launch.name) {
+                *known_counts.entry(launch.name).or_default() += 1;
+            } else if !known.contains_key(&original) {
+                strangers.push(launch);
+            }
+        }
+        let times =
+            |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
+        let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
+        // Where known products come beside, as in an evaluation, most kernels are those of the evaluation.
+        let evaluates = events[to].before.since(events[from].before).products() > whole * sums.products();
+        let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
+        for launch in strangers {
+            match launch.kind {
+                Kind::Product | Kind::Graph => {
+                    found.with_products.insert(occasion);
+                    found.unlike |= !forms.contains(&launch.form);
+                }
+                Kind::Collective if launch.weight >= FIGURE => _ = found.without.insert(occasion),
+                Kind::Kernel if !evaluates && surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
+                    found.without.insert(occasion);
+                }
+                Kind::Collective | Kind::Kernel | Kind::Copy => {}
+            }
+        }
+    }
+    found.without.retain(|occasion| !found.with_products.contains(occasion));
+    found.inside = inside;
+    Some(found)
 }
 
-/// Where in a period a step begins: before the operation with the most products in front of it. Every rank that sees the same
-/// operations finds the same place, wherever it began to look.
-pub(super) fn beginning(period: &[Op], how: Likeness) -> usize {
-    let rotated = |at: usize| period[at..].iter().chain(&period[..at]).map(|&op| how.seen(op));
-    (0..period.len()).max_by(|&a, &b| rotated(a).cmp(rotated(b))).unwrap_or(0)
+/// When something happens beside a period that is no log entry: after how many repetitions.
+#[derive(Debug, Default)]
+struct Beside {
+    repetitions: usize,
+    with_products: BTreeSet<usize>,
+    without: BTreeSet<usize>,
+    /// Some of those products are of forms that the period does not have.
+    unlike: bool,
+    /// What the period itself holds, and how often.
+    inside: HashMap<u32, (Kind, usize)>,
 }
+
+impl Beside {
+    fn occasions(&self) -> usize {
+        self.with_products.len() + self.without.len()
+    }
+
+    /// `covered` is the part of all launches that the repetitions make up.
+    fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
+        let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
+        let often = apart(&self.without) <= SELDOM;
+        let often_with_products = apart(&self.with_products) <= SELDOM_WITH_PRODUCTS;
+        if often && self.with_products.is_empty() && !is_plain {
+            Judgement::MicroBatch
+        } else if often || (often_with_products && covered < MOSTLY && unlike) {
+            Judgement::Part
+        } else if often_with_products || is_plain {
+            Judgement::Ambiguous
+        } else {
+            Judgement::Step
+        }
+    }
+}
+
+/// Whether a period is a mere alternation, in which a step of eight equal parts would look like eight steps. The launch of a
+/// graph is no part.
+fn is_plain(inside: &HashMap<u32, (Kind, usize)>) -> bool {
+    let has = |wanted: Kind| inside.values().any(|&(kind, _)| kind == wanted);
+    let mut counts = inside.values().map(|&(_, count)| count);
+    let first = counts.next();
+    inside.len() <= 2 && !has(Kind::Graph) && !has(Kind::Copy) && counts.all(|count| Some(count) == first)
+}
+
+/// Copies to the device that come as regularly as batches do: how many launches from one to the next, in the mean and mostly.
+fn batches(events: &[Event]) -> Vec<[f64; 2]> {
+    let mut copies: HashMap<u32, Vec<u32>> = HashMap::new();
+    for event in events.iter().filter(|event| event.launch.kind == Kind::Copy) {
+        copies.entry(event.launch.name).or_default().push(event.before.count);
+    }
+    let apart = |at: Vec<u32>| {
+        let mut gaps: Vec<_> = at.windows(2).map(|pair| f64::from(pair[1].wrapping_sub(pair[0]))).collect();
+        gaps.sort_unstable_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (gaps.first(), gaps.last()) else { return None };
+        let (mean, median) = (gaps.iter().sum::<f64>() / gaps.len() as f64, gaps[gaps.len() / 2]);
+        (gaps.len() >= BATCHES && most - least <= least / 8.0).then_some([mean, median])
+    };
+    copies.into_values().filter_map(apart).collect()
+}
+
+/// Whether a period of so many launches holds a whole number of batches.
+fn divides(launches: u32, apart: f64) -> bool {
+    let batches = f64::from(launches) / apart;
+    batches >= 0.5 && (batches / batches.round() - 1.0).abs() <= SAME_NUMBER
+}
+
+/// Whether there were enough repetitions.
+fn is_believed(log: &Log, candidate: &Candidate) -> bool {
+    let stretches = &candidate.stretches;
+    let at = |place: usize| log.events()[place].launch.at;
+    let lasted = at(stretches[stretches.len() - 1].1).saturating_sub(at(stretches[0].0)) as f64 / 1e9;
+    BELIEVED.iter().any(|&(times, seconds)| stretches.len() >= times && lasted >= seconds)
+}
+
+fn period(log: &Log, candidate: &Candidate) -> Period {
+    let (from, to) = candidate.stretches[candidate.stretches.len() - 1];
+    let events = &log.events()[from..to];
+    let (from, to) = (events[0].before, log.events()[to].before);
+    let kept = || {
+        events.iter().filter(|event| event.original == event.launch.name && event.launch.kind != Kind::Copy)
+    };
+    let launches: Vec<(u32, Launch)> = match log.recent(from, to) {
+        Some(recent) => (0..).zip(recent.copied()).collect(),
+        None => kept().map(|event| (event.before.since(from).count, event.launch)).collect(),
+    };
+    let mut members: Vec<Member> = Vec::new();
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    for (offset, launch) in launches {
+        let place = *places.entry(launch.name).or_insert(members.len());
+        match members.get_mut(place) {
+            Some(member) => member.count += 1,
+            None => members.push(Member { launch, count: 1, offset }),
+        }
+    }
+    Period {
+        launches: candidate.sums.count,
+        names: candidate.sums.names,
+        seen: candidate.stretches.len(),
+        members,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! The launches of a process in the order they were made: what the search for the period of its steps looks at.
+//!
+//! Every launch enters running sums, so that any two stretches of the log can be compared at the price of a subtraction. Single
+//! launches are kept of names that are rare; of what comes often (a kernel that every layer launches) only the first after a pause.
+
+use std::collections::{HashMap, VecDeque, hash_map::Entry};
+
+use crate::launches::{Kind, Launch};
+
+/// Launches kept one by one: 0.5 MiB.
+const KEPT: usize = 8192;
+
+/// The latest launches, all of them, copies left out: 0.2 MiB.
+const RECENT: usize = 8192;
+
+/// A name that comes less often repeats nothing yet.
+const FEW: usize = 8;
+
+/// Launches of one name are after a pause if it is so many times as long as between most.
+const PAUSE: u32 = 8;
+
+const FIELD: u32 = 20;
+
+/// Running sums over the launches before a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Sums {
+    /// Launches.
+    pub(super) count: u32,
+    /// Of the hashes of their names, wrapping.
+    pub(super) names: u64,
+    /// Products, collectives, and kernels with graphs, in fields of [`FIELD`] bits, wrapping.
+    pub(super) kinds: u64,
+}
+
+impl Sums {
+    /// What lies between two points.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            count: self.count.wrapping_sub(earlier.count),
+            names: self.names.wrapping_sub(earlier.names),
+            kinds: self.kinds.wrapping_sub(earlier.kinds),
+        }
+    }
+
+    pub(super) fn is_several(self, of: Self) -> bool {
+        let times = self.count / of.count.max(1);
+        times > 1 && self.count == of.count * times && self.names == of.names.wrapping_mul(times.into())
+    }
+
+    pub(super) fn products(self) -> u32 {
+        (self.kinds & ((1 << FIELD) - 1)) as u32
+    }
+}
+
+/// A launch that was kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) launch: Launch,
+    /// What it was launched as: it is kept under another name if that is frequent.
+    pub(super) original: u32,
+    /// Of all launches before it.
+    pub(super) before: Sums,
+    /// Threads of all kernels before it.
+    pub(super) threads: f64,
+}
+
+/// A name that comes often.
+#[derive(Clone, Copy, Debug)]
+struct Frequent {
+    /// Launches of anything from one to the next, mostly.
+    apart: u32,
+    last: u32,
+}
+
+impl Frequent {
+    /// Whether this one comes after a pause.
+    fn begins(&mut self, now: u32) -> bool {
+        let gap = now.wrapping_sub(self.last);
+        self.last = now;
+        gap > PAUSE * self.apart
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    events: Vec<Event>,
+    recent: VecDeque<Launch>,
+    frequent: HashMap<u32, Frequent>,
+    sums: Sums,
+    threads: f64,
+}
+
+impl Log {
+    /// The next launch. `false` if there is no memory for it.
+    pub(super) fn push(&mut self, launch: Launch) -> bool {
+        if self.events.len() == KEPT {
+            self.thin();
+        }
+        if let Some(name) = self.kept_as(launch.name, launch.kind) {
+            if self.events.try_reserve(1).is_err() {
+                return false;
+            }
+            let original = launch.name;
+            let launch = Launch { name, ..launch };
+            self.events.push(Event { launch, original, before: self.sums, threads: self.threads });
+        }
+        let field = match launch.kind {
+            Kind::Copy => return true,
+            Kind::Product => 0,
+            Kind::Collective => FIELD,
+            Kind::Kernel | Kind::Graph => 2 * FIELD,
+        };
+        if launch.kind == Kind::Kernel {
+            self.threads += f64::from(launch.weight);
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        if self.recent.try_reserve(1).is_err() {
+            return false;
+        }
+        self.recent.push_back(launch);
+        self.sums.count = self.sums.count.wrapping_add(1);
+        self.sums.names = self.sums.names.wrapping_add(mix(launch.name));
+        self.sums.kinds = self.sums.kinds.wrapping_add(1 << field);
+        true
+    }
+
+    /// The name that a launch is kept under, if it is. Copies after a pause are no sign: their loader made it.
+    fn kept_as(&mut self, mut name: u32, kind: Kind) -> Option<u32> {
+        while let Some(frequent) = self.frequent.get_mut(&name) {
+            if kind == Kind::Copy || !frequent.begins(self.sums.count) {
+                return None;
+            }
+            name = after_a_pause(name);
+        }
+        Some(name)
+    }
+
+    /// Forgets single launches of the names that come most often, until half of the room is free.
+    fn thin(&mut self) {
+        let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
+        for event in &self.events {
+            places.entry(event.launch.name).or_default().push(event.before.count);
+        }
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_unstable_by_key(|(name, places)| (std::cmp::Reverse(places.len()), *name));
+        let mut left = self.events.len();
+        for (name, places) in places {
+            if left <= KEPT / 2 || places.len() < FEW {
+                break;
+            }
+            left -= places.len();
+            let mut gaps: Vec<_> = places.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+            gaps.sort_unstable();
+            self.frequent.insert(name, Frequent { apart: gaps[gaps.len() / 2].max(1), last: places[0] });
+        }
+        let before = std::mem::take(&mut self.events);
+        for mut event in before {
+            if let Entry::Occupied(mut frequent) = self.frequent.entry(event.launch.name) {
+                let begins = frequent.get_mut().begins(event.before.count);
+                if event.launch.kind == Kind::Copy || !begins {
+                    continue;
+                }
+                event.launch.name = after_a_pause(event.launch.name);
+            }
+            self.events.push(event);
+        }
+        if self.events.len() > KEPT * 3 / 4 {
+            // Nothing comes twice: kernels are chosen, weights are loaded.
+            *self = Self::default();
+        }
+    }
+
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The launches from one point to another, if they are recent.
+    pub(super) fn recent(&self, from: Sums, to: Sums) -> Option<impl Iterator<Item = &Launch>> {
+        let back = |sums: Sums| self.recent.len().checked_sub(self.sums.since(sums).count as usize);
+        let (from, to) = (back(from)?, back(to)?);
+        (from <= to).then(|| self.recent.range(from..to))
+    }
+
+    /// Whether single launches of some names are not kept.
+    pub(super) fn is_thinned(&self) -> bool {
+        !self.frequent.is_empty()
+    }
+
+    /// Of all launches so far.
+    pub(super) fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    /// Bytes held, about.
+    pub(super) fn memory(&self) -> usize {
+        self.events.capacity() * size_of::<Event>()
+            + self.recent.capacity() * size_of::<Launch>()
+            + self.frequent.capacity() * 2 * size_of::<Frequent>()
+    }
+}
+
+/// What the first launch of a frequent name after a pause is called.
+fn after_a_pause(name: u32) -> u32 {
+    name.rotate_left(7) ^ 0x5bd1_e995
+}
+
+/// Spreads a name over all bits, so that sums of different names differ.
+fn mix(name: u32) -> u64 {
+    let mut word = u64::from(name).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}

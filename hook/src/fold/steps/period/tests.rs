@@ -1,0 +1,303 @@
+//! Programs as sequences of launches, as training loops of each kind make them.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// What the names of launches of other sizes differ by.
+const OTHER_SIZES: u32 = 10_000;
+
+/// A launch without its time.
+#[derive(Clone, Copy)]
+struct Op(u32, Kind, f32);
+
+fn product(name: u32) -> Op {
+    Op(1000 + name, Kind::Product, 0.0)
+}
+
+fn kernel(name: u32, threads: f32) -> Op {
+    Op(2000 + name, Kind::Kernel, threads)
+}
+
+fn reduce(name: u32) -> Op {
+    Op(3000 + name, Kind::Collective, 1e8)
+}
+
+/// The sum of one figure over all ranks.
+fn figure() -> Op {
+    Op(3999, Kind::Collective, 4.0)
+}
+
+fn batch() -> Op {
+    Op(4000, Kind::Copy, 1e6)
+}
+
+fn graph(name: u32) -> Op {
+    Op(5000 + name, Kind::Graph, 0.0)
+}
+
+/// Blocks of the same two products, forwards; backwards with the double.
+fn forward(blocks: u32) -> Vec<Op> {
+    (0..blocks).flat_map(|_| [product(1), kernel(1, 1e6), product(2), kernel(2, 1e6)]).collect()
+}
+
+fn backward(blocks: u32, bucket: Option<u32>) -> Vec<Op> {
+    let block = [product(3), product(4), kernel(3, 1e6), product(5), product(6)];
+    (0..blocks).flat_map(|_| block.into_iter().chain(bucket.map(reduce))).collect()
+}
+
+/// The loss, and its gradient.
+fn loss() -> Vec<Op> {
+    vec![kernel(10, 1e5), kernel(11, 1e5)]
+}
+
+/// One kernel for each of so many parameters, all alike.
+fn optimizer(parameters: u32) -> Vec<Op> {
+    (0..parameters).map(|_| kernel(20, 1e5)).collect()
+}
+
+/// Steps of 50 ms each, whatever is in them, of which the step number is told; gives the log.
+fn play(steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> Log {
+    let mut log = Log::default();
+    for number in 0..steps {
+        let ops = step(number);
+        for (place, Op(name, kind, weight)) in ops.iter().copied().enumerate() {
+            let at = number as u64 * 50 * MS + place as u64 * 50 * MS / ops.len() as u64;
+            assert!(log.push(Launch { name, form: name % OTHER_SIZES, kind, weight, at }));
+        }
+    }
+    log
+}
+
+/// How many launches a step has, as far as is known.
+fn launches(log: &Log) -> Option<u32> {
+    find(log).map(|period| period.launches)
+}
+
+/// Launches that count.
+fn hard(ops: &[Op]) -> u32 {
+    ops.iter().filter(|op| op.1 != Kind::Copy).count() as u32
+}
+
+fn every_step(steps: usize, step: &[Op]) -> Option<u32> {
+    launches(&play(steps, |_| step.to_vec()))
+}
+
+fn random(n: usize, most: usize) -> usize {
+    (xpu_shared::sampling::priority(n as u64) % most as u64) as usize
+}
+
+#[test]
+fn equal_blocks_and_equal_buckets_are_no_steps() {
+    let by_hand: Vec<Op> = [forward(8), backward(8, Some(1)), optimizer(8)].concat();
+    assert_eq!(every_step(200, &by_hand), Some(hard(&by_hand)));
+    let with_loss: Vec<Op> =
+        [vec![batch()], forward(24), loss(), backward(24, Some(1)), optimizer(48)].concat();
+    assert_eq!(every_step(200, &with_loss), Some(hard(&with_loss)));
+    let copied: Vec<Op> = [vec![batch()], [product(1), reduce(1)].repeat(8)].concat();
+    assert_eq!(every_step(200, &copied), Some(hard(&copied)));
+    let ten: Vec<Op> = [vec![product(1); 10], vec![reduce(1)]].concat();
+    assert_eq!(every_step(200, &ten), Some(hard(&ten)));
+}
+
+#[test]
+fn a_mere_alternation_may_be_anything() {
+    assert_eq!(every_step(400, &[product(1), reduce(1)]), None);
+    assert_eq!(every_step(400, &[product(1)]), None);
+    assert_eq!(every_step(400, &[kernel(1, 1e6), kernel(2, 1e6)]), None);
+}
+
+#[test]
+fn micro_batches_are_no_steps_whether_they_reduce_or_not() {
+    for times in [2, 3, 4, 8, 16] {
+        for reducing in [true, false] {
+            let micro = |last: bool| {
+                let bucket = (reducing || last).then_some(1);
+                [vec![batch()], forward(6), loss(), backward(6, bucket)].concat()
+            };
+            let mut step: Vec<Op> = (0..times).flat_map(|number| micro(number + 1 == times)).collect();
+            step.extend(optimizer(12));
+            assert_eq!(every_step(300, &step), Some(hard(&step)), "{times} {reducing}");
+        }
+    }
+}
+
+#[test]
+fn evaluations_log_entries_and_the_start_are_no_steps() {
+    let micro: Vec<Op> = [forward(6), loss(), backward(6, Some(1))].concat();
+    let step: Vec<Op> = [micro.repeat(4), optimizer(12)].concat();
+    let log = play(400, |number| {
+        let mut ops = step.clone();
+        if number == 0 {
+            ops.splice(0..0, (0..500).map(|n| kernel(100 + n, 1e6)));
+        }
+        if number % 50 == 49 {
+            ops.extend((0..7).flat_map(|_| forward(6)));
+        }
+        if number % 10 == 9 {
+            ops.extend([kernel(50, 256.0), figure()]);
+        }
+        ops
+    });
+    assert_eq!(launches(&log), Some(hard(&step)));
+}
+
+#[test]
+fn what_may_be_an_optimizer_or_a_statistic_is_not_answered() {
+    let step: Vec<Op> = [forward(6), loss(), backward(6, Some(1))].concat();
+    for every in [5, 10, 20, 50] {
+        let log = play(40 * every, |number| {
+            let mut ops = step.clone();
+            if number % every == every - 1 {
+                ops.extend(optimizer(12));
+            }
+            ops
+        });
+        assert_eq!(launches(&log), None, "{every}");
+    }
+}
+
+#[test]
+fn both_halves_of_an_adversarial_step_are_one() {
+    let judge: Vec<Op> = [forward(4), loss(), backward(4, None), vec![kernel(20, 1e5)]].concat();
+    let artist: Vec<Op> = [forward(4), forward(3), loss(), backward(4, None), vec![kernel(21, 1e5)]].concat();
+    let step = [judge, artist].concat();
+    assert_eq!(every_step(200, &step), Some(hard(&step)));
+}
+
+#[test]
+fn the_stages_of_a_pipeline_have_the_same_number_of_steps() {
+    let send = reduce(31);
+    let receive = reduce(32);
+    for micro_batches in [4, 8, 16] {
+        let pass = |last: bool| {
+            let forward = [
+                if last { vec![receive] } else { vec![] },
+                forward(3),
+                if last { vec![] } else { vec![send] },
+            ];
+            let backward = [
+                if last { loss() } else { vec![receive] },
+                backward(3, None),
+                if last { vec![send] } else { vec![] },
+            ];
+            (forward.concat(), backward.concat())
+        };
+        for last in [true, false] {
+            let (forward, backward) = pass(last);
+            let ahead = usize::from(!last);
+            let mut step: Vec<Op> = forward.repeat(ahead);
+            for _ in ahead..micro_batches {
+                step.extend(forward.iter().chain(&backward));
+            }
+            step.extend(backward.repeat(ahead));
+            step.extend(optimizer(6));
+            assert_eq!(every_step(200, &step), Some(hard(&step)), "{micro_batches} {last}");
+        }
+    }
+}
+
+#[test]
+fn graphs_are_launches() {
+    assert_eq!(every_step(200, &[graph(1)]), Some(1));
+    let step = [batch(), kernel(1, 1e5), graph(1), graph(1), graph(2)];
+    assert_eq!(every_step(200, &step), Some(hard(&step)));
+}
+
+#[test]
+fn sequences_of_different_length_are_found_without_their_sizes() {
+    let step = |number: usize, by_form: bool| {
+        let length = if by_form { 0 } else { random(number, 100) as u32 * OTHER_SIZES };
+        let mut ops = [forward(6), backward(6, None)].concat();
+        for op in &mut ops {
+            op.0 += length;
+        }
+        [ops, loss(), optimizer(12)].concat()
+    };
+    assert_eq!(launches(&play(400, |number| step(number, false))), None, "no two steps are alike");
+    assert_eq!(launches(&play(400, |number| step(number, true))), Some(hard(&step(0, true))));
+}
+
+/// A program that somebody might write, from a number: its step, and what else it does.
+#[test]
+fn whatever_the_program_the_answer_is_right_or_there_is_none() {
+    let (mut right, mut unknown) = (0, 0);
+    for seed in 0..300 {
+        let mut drawn = 0;
+        let mut pick = |of: usize| {
+            drawn += 1;
+            random(seed * 1000 + drawn, of)
+        };
+        let blocks = 1 + pick(12) as u32;
+        let micro_batches = [1, 1, 1, 1, 2, 4, 8, 16][pick(8)];
+        let (reduces, always) = (pick(3) > 0, pick(2) > 0);
+        let (has_loss, has_copy, parameters) = (pick(4) > 0, pick(2) > 0, [0, 1, 3, 30][pick(4)]);
+        let mut step = Vec::new();
+        for number in 0..micro_batches {
+            let bucket = (reduces && (always || number + 1 == micro_batches)).then_some(1);
+            step.extend(has_copy.then(batch));
+            step.extend(forward(blocks));
+            step.extend(if has_loss { loss() } else { vec![] });
+            step.extend(backward(blocks, bucket));
+        }
+        step.extend(optimizer(parameters));
+        if micro_batches > 1 && parameters == 0 {
+            // Nothing tells the step.
+            continue;
+        }
+        let (log_every, test_every, test_batches) =
+            ([0, 10, 25, 100][pick(4)], [0, 0, 30, 50, 200][pick(5)], 1 + pick(20));
+        let (test_blocks, other_sizes) = (blocks, pick(3) == 0);
+        let log = play(500, |number| {
+            let mut ops = step.clone();
+            if number == 0 {
+                ops.splice(0..0, (0..300).map(|n| kernel(100 + n % 40, 1e6)));
+            }
+            if log_every > 0 && number % log_every == log_every - 1 {
+                ops.extend([kernel(50, 256.0), figure()]);
+            }
+            if test_every > 0 && number % test_every == test_every - 1 {
+                let mut pass = forward(test_blocks);
+                for op in &mut pass {
+                    op.0 += if other_sizes { OTHER_SIZES } else { 0 };
+                }
+                ops.extend(pass.repeat(test_batches));
+            }
+            ops
+        });
+        let found = launches(&log);
+        assert!(
+            found.is_none() || found == Some(hard(&step)),
+            "seed {seed}: {found:?}, not {:?}: {blocks} blocks, {micro_batches} micro-batches, {reduces} {always}, {has_loss} {has_copy} {parameters}, every {log_every} {test_every} {test_batches} {other_sizes}",
+            hard(&step)
+        );
+        if found.is_some() { right += 1 } else { unknown += 1 }
+    }
+    assert!(unknown * 5 < right, "{right} right, {unknown} unknown");
+}
+
+#[test]
+fn few_or_brief_repetitions_are_not_believed() {
+    let step: Vec<Op> = [forward(8), loss(), backward(8, Some(1)), optimizer(8)].concat();
+    assert_eq!(every_step(30, &step), None);
+    assert_eq!(every_step(70, &step), Some(hard(&step)), "3.5 s");
+}
+
+#[test]
+fn what_does_not_repeat_has_no_period() {
+    for kinds in [3, 5, 17, 400] {
+        for seed in 0..10 {
+            let log = play(20_000, |n| vec![product(random(n ^ seed << 40, kinds) as u32)]);
+            assert_eq!(launches(&log), None, "{kinds} kinds, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_step_of_very_many_launches_is_found_and_little_is_held() {
+    let micro: Vec<Op> = [forward(80), loss(), backward(80, Some(1))].concat();
+    let step: Vec<Op> = [vec![batch()], micro.repeat(16), optimizer(400)].concat();
+    let log = play(80, |_| step.clone());
+    assert_eq!(launches(&log), Some(hard(&step)), "{} launches", step.len());
+    assert!(log.memory() < 2 << 20, "{}", log.memory());
+}

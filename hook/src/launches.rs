@@ -1,0 +1,255 @@
+//! What is told of each launch while steps are looked for, and afterwards of the launch that a step begins with.
+//!
+//! Nothing is told where the program or an optimizer says where steps end: then this costs a load and a branch a launch.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use cudarc::runtime::sys::cudaStream_t;
+use xpu_shared::{collective::Operation, gemm::GemmShape};
+
+use crate::{
+    lane::{Lane, monotonic},
+    record::Record,
+    shapes,
+};
+
+/// What kind of work a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Product,
+    Collective,
+    Kernel,
+    Graph,
+    /// From host to device. It may be of a thread that loads ahead: it is a sign, and no part of the sums.
+    Copy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Launch {
+    /// A hash of what is launched, with its sizes.
+    pub(crate) name: u32,
+    /// The same without its sizes.
+    pub(crate) form: u32,
+    pub(crate) kind: Kind,
+    /// Threads of a kernel, bytes of a collective or a copy.
+    pub(crate) weight: f32,
+    /// Monotonic nanoseconds.
+    pub(crate) at: u64,
+}
+
+impl Launch {
+    fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
+        let form = mix(form ^ ((kind as u64 + 1) << 56));
+        Self { name: mix(form ^ sizes.wrapping_mul(ODD)) as u32, form: form as u32, kind, weight, at: 0 }
+    }
+
+    pub(crate) fn product(shape: &GemmShape) -> Self {
+        Self::new(Kind::Product, shapes::hash(&(shape.datatype, shape.transposed)), shapes::hash(shape), 0.0)
+    }
+
+    /// Of a communicator of so many ranks.
+    pub(crate) fn collective(operation: Operation, bytes: u64, size: u32) -> Self {
+        let form = u64::from(operation as u8) << 32 | u64::from(size);
+        Self::new(Kind::Collective, form, bytes, bytes as f32)
+    }
+
+    /// A function, and what it is launched with: blocks and threads of a block.
+    pub(crate) fn kernel(function: usize, grid: [u32; 3], block: [u32; 3]) -> Self {
+        let sizes = grid.into_iter().chain(block).fold(0_u64, |sizes, one| mix(sizes ^ u64::from(one)));
+        let threads = grid.into_iter().chain(block).fold(1.0_f32, |threads, one| threads * one as f32);
+        Self::new(Kind::Kernel, function as u64, sizes, threads)
+    }
+
+    pub(crate) fn graph(number: u32, signature: u32) -> Self {
+        Self::new(Kind::Graph, u64::from(number) << 32 | u64::from(signature), 0, 0.0)
+    }
+
+    pub(crate) fn copy(bytes: u64) -> Self {
+        Self::new(Kind::Copy, 0, bytes, bytes as f32)
+    }
+}
+
+/// An odd number with bits all over.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// As [`xpu_shared::sampling::priority`].
+fn mix(word: u64) -> u64 {
+    xpu_shared::sampling::priority(word)
+}
+
+/// What is wanted: bits.
+const ALL: u8 = 1;
+const MARKER: u8 = 2;
+
+static WANTED: AtomicU8 = AtomicU8::new(0);
+/// Something was to be told, and there was no room.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// The launch that a step begins with.
+static FIRST: First = First::nothing();
+
+/// Its name is a form, how often a step has it, and how often this one had it so far.
+#[derive(Debug)]
+struct First {
+    name: AtomicU32,
+    is_form: AtomicBool,
+    count: AtomicU32,
+    seen: AtomicU32,
+    /// Another launch that must come in between, or 0: an evaluation has the one, and not the other.
+    other: AtomicU32,
+    other_seen: AtomicBool,
+    steps: AtomicU64,
+}
+
+impl First {
+    const fn nothing() -> Self {
+        Self {
+            name: AtomicU32::new(0),
+            is_form: AtomicBool::new(false),
+            count: AtomicU32::new(1),
+            seen: AtomicU32::new(0),
+            other: AtomicU32::new(0),
+            other_seen: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of steps begun, if one begins with this launch.
+    fn takes(&self, launch: &Launch) -> Option<u64> {
+        let name = if self.is_form.load(Relaxed) { launch.form } else { launch.name };
+        let other = self.other.load(Relaxed);
+        if name == other {
+            self.other_seen.store(true, Relaxed);
+        }
+        if name != self.name.load(Relaxed) {
+            return None;
+        }
+        let seen = self.seen.fetch_add(1, Relaxed);
+        let begins =
+            seen == 0 || (seen >= self.count.load(Relaxed) && (other == 0 || self.other_seen.load(Relaxed)));
+        if !begins {
+            return None;
+        }
+        self.seen.store(1, Relaxed);
+        self.other_seen.store(false, Relaxed);
+        Some(self.steps.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// What a step begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    pub(crate) name: u32,
+    /// It is the name of a form.
+    pub(crate) is_form: bool,
+    /// Launches of it in a step.
+    pub(crate) count: u32,
+    /// What has to come in between, if that is known.
+    pub(crate) other: Option<u32>,
+}
+
+/// Whether every launch is told of.
+pub(crate) fn tell_all(all: bool) {
+    if all {
+        WANTED.fetch_or(ALL, Relaxed)
+    } else {
+        WANTED.fetch_and(!ALL, Relaxed)
+    };
+}
+
+/// Has the steps counted that begin with this, from 0.
+pub(crate) fn count_steps_by(marker: Option<Marker>) {
+    WANTED.fetch_and(!MARKER, Relaxed);
+    let Some(marker) = marker else { return };
+    FIRST.name.store(marker.name, Relaxed);
+    FIRST.is_form.store(marker.is_form, Relaxed);
+    FIRST.count.store(marker.count, Relaxed);
+    FIRST.other.store(marker.other.unwrap_or(0), Relaxed);
+    FIRST.seen.store(0, Relaxed);
+    FIRST.other_seen.store(false, Relaxed);
+    FIRST.steps.store(0, Relaxed);
+    WANTED.fetch_or(MARKER, Relaxed);
+}
+
+/// Whether a launch was not told of since this was asked last.
+pub(crate) fn were_lost() -> bool {
+    LOST.swap(false, Relaxed)
+}
+
+/// Before a launch on `stream`, which is asked for only if it is needed.
+#[inline]
+pub(crate) fn before(
+    lane: &Lane,
+    launch: impl FnOnce() -> Launch,
+    stream: impl FnOnce() -> Option<cudaStream_t>,
+) {
+    let wanted = WANTED.load(Relaxed);
+    if wanted != 0 {
+        // What goes into a graph is not launched now.
+        let observer = lane.observer();
+        if !observer.may_capture() || stream().is_some_and(|stream| observer.capture_of(stream).is_none()) {
+            tell(lane, wanted, launch());
+        }
+    }
+}
+
+/// A launch that is known not to go into a graph.
+#[inline]
+pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
+    let wanted = WANTED.load(Relaxed);
+    if wanted != 0 {
+        tell(lane, wanted, launch());
+    }
+}
+
+#[cold]
+fn tell(lane: &Lane, wanted: u8, launch: Launch) {
+    if wanted & ALL != 0 {
+        let at = monotonic();
+        if !lane.push_if_roomy(Record::Launched { launch: Launch { at, ..launch } }) {
+            LOST.store(true, Relaxed);
+        }
+    }
+    if wanted & MARKER != 0
+        && let Some(begun) = FIRST.takes(&launch)
+    {
+        lane.step_ended(begun);
+        lane.push(Record::Begun { steps: begun, at: monotonic() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(function: usize) -> Launch {
+        Launch::kernel(function, [4, 1, 1], [128, 1, 1])
+    }
+
+    #[test]
+    fn names_tell_sizes_apart_and_forms_do_not() {
+        let of = |blocks| Launch::kernel(77, [blocks, 1, 1], [128, 1, 1]);
+        assert_ne!(of(4).name, of(5).name);
+        assert_eq!((of(4).form, of(4).name), (of(5).form, of(4).name));
+        assert_ne!(kernel(77).form, kernel(78).form);
+        let sum = |bytes, size| Launch::collective(Operation::AllReduce, bytes, size);
+        assert_eq!(sum(4, 8).form, sum(8, 8).form);
+        assert_ne!(sum(4, 8).form, sum(4, 16).form);
+        assert!((of(4).weight - 512.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn an_evaluation_begins_no_step() {
+        let first = First::nothing();
+        first.name.store(kernel(1).name, Relaxed);
+        first.count.store(2, Relaxed);
+        first.other.store(kernel(2).name, Relaxed);
+        let mut begun = Vec::new();
+        let step = [1, 3, 1, 2];
+        let test = [1, 3, 1, 1, 1, 1];
+        for function in [step, step].concat().iter().chain(&test).chain(&[step, step].concat()) {
+            begun.extend(first.takes(&kernel(*function)));
+        }
+        assert_eq!(begun, [1, 2, 3, 4]);
+    }
+}
