@@ -98,10 +98,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
     let mut judged: HashMap<Sums, (Judgement, Candidate)> = HashMap::new();
     for positions in worth_looking_at(log) {
         for candidate in candidates(log, &positions) {
-            if !judged.contains_key(&candidate.sums) {
-                let judgement = judge(log, &candidate);
-                judged.insert(candidate.sums, (judgement, candidate));
-            }
+            judged.entry(candidate.sums).or_insert_with(|| (judge(log, &candidate), candidate));
         }
     }
     let mut judged: Vec<_> = judged.into_values().collect();
