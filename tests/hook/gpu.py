@@ -98,9 +98,13 @@ def matmul(m, n, k, a=0, b=0, batch=1, dtype=BF16, b_type=None, out=None, row=Fa
     return code
 
 
-def kernel():
-    side = Dim3(1, 1, 1)
-    return process.__getattr__("__cudaLaunchKernel")(memory, side, side, None, c_size_t(0), stream)
+def kernel(number=0, blocks=1):
+    """Of the function of this number."""
+    function = c_void_p(memory.value + 64 * number)
+    threads = 1 if blocks == 1 else 256
+    return process.__getattr__("__cudaLaunchKernel")(
+        function, Dim3(blocks, 1, 1), Dim3(threads, 1, 1), None, c_size_t(0), stream
+    )
 
 
 def sync():

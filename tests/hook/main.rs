@@ -15,6 +15,7 @@ mod memory;
 mod products;
 mod steps;
 mod timing;
+mod unmarked;
 
 use std::process::Command;
 

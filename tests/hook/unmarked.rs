@@ -1,0 +1,115 @@
+//! Steps that nobody marks, in loops of each kind: right by the program's own count and clock on every rank, or unknown.
+
+use std::time::Duration;
+
+use xpu_shared::{
+    frame::{StepSource, Steps},
+    unit::Moment,
+};
+use xpu_tests::program::until;
+
+use crate::Job;
+
+/// What a rank's program says of itself: when it completed which step.
+type Own = Vec<(f64, u64)>;
+
+/// Runs a loop of `programs.py` until `seen` has seen enough. Gives what was said of each rank's steps, and its own account.
+fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(Vec<Steps>, Own)> {
+    let job = Job::of(world, &[], &format!("from programs import *\ntrain({program})"));
+    let said = |rank: usize| -> Option<Vec<Steps>> {
+        let speaker = job.listener.speaker(job.ranks[rank].pid())?;
+        Some(speaker.summaries.into_iter().filter_map(|summary| summary.steps).collect())
+    };
+    let all = until("enough of all ranks", || {
+        let all: Vec<_> = (0..world).map(said).collect::<Option<_>>()?;
+        all.iter().all(|steps| seen(steps)).then_some(all)
+    });
+    std::fs::write(job.place.path("enough"), "").unwrap();
+    let own = job.ranks.into_iter().map(|rank| {
+        let outcome = rank.end();
+        assert!(outcome.status.success(), "{outcome:?}");
+        let line = |line: &str| {
+            let (at, number) = line.split_once(' ')?;
+            Some((at.parse().ok()?, number.parse().ok()?))
+        };
+        outcome.stdout.lines().filter_map(line).collect()
+    });
+    all.into_iter().zip(own).collect()
+}
+
+/// The number of the last step completed before a moment.
+fn own_at(own: &Own, moment: Moment) -> u64 {
+    let at = moment.0 as f64 / 1e9;
+    own.iter().take_while(|&&(then, _)| then <= at).last().map_or(0, |&(_, number)| number)
+}
+
+/// How long a step is of which the first of these is one and the last another, in milliseconds.
+fn mean(from: (f64, u64), to: (f64, u64)) -> f64 {
+    (to.0 - from.0) / (to.1 - from.1) as f64 * 1e3
+}
+
+fn is_right(world: usize, program: &str) {
+    let lasts = |steps: &[Steps]| match (steps.first(), steps.last()) {
+        (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(4),
+        _ => false,
+    };
+    for (said, own) in watch(world, program, lasts) {
+        for steps in &said {
+            assert_eq!(steps.source, StepSource::Detected);
+            let truth = own_at(&own, steps.at);
+            assert!(steps.completed.0.abs_diff(truth) <= 1, "{program}: {} for {truth}", steps.completed.0);
+        }
+        let at = |steps: &Steps| (steps.at.0 as f64 / 1e9, steps.completed.0);
+        let (from, to) = (at(&said[0]), at(&said[said.len() - 1]));
+        let shown = mean(from, to);
+        let within: Own = own.into_iter().filter(|&(then, _)| then >= from.0 && then <= to.0).collect();
+        let truth = mean(within[0], within[within.len() - 1]);
+        assert!((shown / truth - 1.0).abs() < 0.02, "{program}: {shown} ms, and the program says {truth}");
+    }
+}
+
+#[test]
+fn equal_blocks_and_equal_buckets() {
+    is_right(2, "equal_blocks");
+}
+
+#[test]
+fn micro_batches_that_reduce_evaluations_and_log_entries() {
+    is_right(2, "accumulates");
+}
+
+#[test]
+fn a_program_that_waits_every_eight_steps() {
+    is_right(1, "waits_every_8");
+}
+
+#[test]
+fn one_rank_without_nccl() {
+    is_right(1, "alone");
+}
+
+#[test]
+fn the_stages_of_a_pipeline() {
+    is_right(2, "pipeline");
+}
+
+#[test]
+fn two_networks_in_turn() {
+    is_right(1, "two_phases");
+}
+
+#[test]
+fn lengths_that_differ_from_step_to_step() {
+    is_right(1, "other_lengths");
+}
+
+#[test]
+fn what_may_be_a_step_or_an_eighth_of_one_is_not_told() {
+    let job = Job::of(2, &[], "from programs import *\ntrain(alternates)");
+    let last = until("two looks", || {
+        let mut speaker = job.listener.speaker(job.ranks[0].pid())?;
+        speaker.summaries.pop().filter(|summary| summary.launches.gemms > 8_000).map(|summary| summary.steps)
+    });
+    assert_eq!(last, None);
+    std::fs::write(job.place.path("enough"), "").unwrap();
+}
