@@ -118,6 +118,34 @@ fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
 }
 
 #[test]
+fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
+    let host = Host::new();
+    let ranks: Vec<_> =
+        (0..2).map(|rank| host.rank(rank, "from programs import *\ntrain(accumulates)")).collect();
+    until("both to have steps", || {
+        let status = host.status();
+        let has_steps = |rank: &Value| rank["step_source"] == "detected";
+        (status["ranks"].as_array()?.iter().filter(|rank| has_steps(rank)).count() == 2).then_some(())
+    });
+    let job = Job { host, ranks };
+    let done = job.capture("--steps 3 --wait 25");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let report = job.report();
+    assert_eq!(report["steps"].as_array().map(Vec::len), Some(3), "{report:#}");
+    let both = report["ranks"].as_array().expect("ranks");
+    assert_eq!(both.len(), 2);
+    for rank in both {
+        assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!("Detected")));
+        for step in rank["steps"].as_array().expect("steps") {
+            let count = |kind: &str| step["operations"][kind].as_u64().expect("a count");
+            // Four micro-batches of 18 products and 6 buckets; or an evaluation and a log entry beside.
+            assert!([72, 102].contains(&count("gemm")), "{report:#}");
+            assert!([24, 25].contains(&count("collective")), "{report:#}");
+        }
+    }
+}
+
+#[test]
 fn who_dies_meanwhile_is_named_and_the_file_opens() {
     let job = Job::new(ENDLESS);
     let capturing = job.begin_capture("--wait 12");
