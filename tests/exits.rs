@@ -281,8 +281,7 @@ fn the_first_to_end_is_named_and_the_others_followed() {
 /// One of the signals that xpu-timer handles; the hook leaves it alone.
 #[test]
 fn a_rank_that_a_broken_pipe_ends_is_told_of_with_that_signal() {
-    let script =
-        "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
+    let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
     let mut job = Job::new(&[], script);
     job.rank.tell("go");
     // Nobody has waited for it so far, so older kernels tell of it too.
