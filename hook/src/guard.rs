@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     cell::Cell,
+    mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -69,28 +70,30 @@ impl Inside {
     }
 }
 
-/// A word in the frame of a call, which nobody changes for as long as that frame is there. Once it is not, what is called next writes over it,
-/// sooner or later. So a changed mark is proof that its call was left, on whichever stack it was; an unchanged one is proof of nothing.
+/// Words in the frame of a call, which nobody changes for as long as that frame is there. Once it is not, what is called next writes over them,
+/// sooner or later. So a changed mark is proof that its call was left, on whichever stack it was; an unchanged one is proof of nothing. One
+/// word might lie for long in a part of another frame that is never written.
 #[derive(Debug)]
-pub(crate) struct Mark(Cell<usize>);
+pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
+
+type Words = [usize; 16];
 
 impl Mark {
     #[inline]
     pub(crate) const fn new() -> Self {
-        Self(Cell::new(0))
+        Self(Cell::new(MaybeUninit::uninit()))
     }
 
     #[inline]
     fn place(&self) -> usize {
-        (&raw const *self).expose_provenance()
+        self.0.as_ptr().expose_provenance()
     }
 
-    /// Marks the frame, and says where.
+    /// Marks the frame, and says where. The words stay, since whom this thread calls may read them there.
     #[inline]
     pub(crate) fn set(&self) -> usize {
         let at = self.place();
-        // SAFETY: it is this cell's own word. Volatile, since the one who reads it is the kernel.
-        unsafe { self.0.as_ptr().write_volatile(at ^ MARKED) };
+        self.0.set(MaybeUninit::new([at ^ MARKED; 16]));
         at
     }
 
@@ -100,18 +103,20 @@ impl Mark {
         if at == OWN {
             return false;
         }
-        match peek::word(at) {
-            Some(word) => word != at ^ MARKED,
-            // Nothing is there, or the kernel would not even read what is.
-            None => peek::word((&raw const at).expose_provenance()).is_some(),
+        let mut bytes = [0; size_of::<Words>()];
+        if peek::peek(at, &mut bytes) == bytes.len() {
+            return bytes.chunks_exact(size_of::<usize>()).any(|word| word != (at ^ MARKED).to_ne_bytes());
         }
+        // Nothing is there, or the kernel would not even read what is.
+        peek::word((&raw const at).expose_provenance()).is_some()
     }
 
-    /// As if another frame had come over it.
+    /// As if another frame had come over a word of it.
     #[cfg(test)]
     pub(crate) fn overwrite(&self) {
-        // SAFETY: as in `set`.
-        unsafe { self.0.as_ptr().write_volatile(0) };
+        let mut words = [self.place() ^ MARKED; 16];
+        words[11] = 0;
+        self.0.set(MaybeUninit::new(words));
     }
 }
 
