@@ -278,6 +278,20 @@ fn the_first_to_end_is_named_and_the_others_followed() {
     assert_eq!(died_by(waits.end().status), Some(15));
 }
 
+/// One of the signals that xpu-timer handles; the hook leaves it alone.
+#[test]
+fn a_rank_that_a_broken_pipe_ends_is_told_of_with_that_signal() {
+    let script = "import os, signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGPIPE)";
+    let mut job = Job::new(&[], script);
+    job.rank.tell("go");
+    // Nobody has waited for it so far, so older kernels tell of it too.
+    until("its end", || job.host.status()["ranks"][0]["exit"]["class"].is_string().then_some(()));
+    let (host, rank) = (job.host, job.rank);
+    let ended = Ended::seen(&host, rank.end());
+    assert_eq!((died_by(ended.outcome.status), &ended.exit["signal"]), (Some(13), &"SIGPIPE".into()));
+    assert!(ended.evidence().contains("SIGPIPE"), "{}", ended.evidence());
+}
+
 #[test]
 fn who_is_killed_without_a_word_is_said_to_be() {
     let job = Job::new(&[], "told()");

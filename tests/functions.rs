@@ -48,7 +48,11 @@ impl Job {
         let host = Host::new();
         let script = fs::read_to_string(built::source("functions.py")).expect("it is there");
         let counts = host.place.path("counts");
-        let mut all = vec![("XPU_TOP_TRACE_FUNCS", ASKED), ("COUNTS", counts.to_str().expect("text"))];
+        let mut all = vec![("COUNTS", counts.to_str().expect("text"))];
+        let asks = |name| ["XPU_TOP_TRACE_FUNCS", "XPU_TIMER_HOST_TRACING_FUNC"].contains(&name);
+        if !set.iter().any(|&(name, _)| asks(name)) {
+            all.push(("XPU_TOP_TRACE_FUNCS", ASKED));
+        }
         all.extend(set);
         let rank = host.alone_under(python, &all, &script);
         until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 3).then_some(()));
@@ -259,6 +263,28 @@ fn what_is_not_there_is_said() {
             __main__@Nobody@f: __main__ has no Nobody; math";
         assert!(said.starts_with(all), "{said}");
     }
+}
+
+#[test]
+fn a_wrong_name_costs_no_other_and_bare_ones_are_the_scripts() {
+    let python = &pythons()[0];
+    let named = |capture: &Capture| -> Vec<String> {
+        let mut names: Vec<_> = recorded(capture).into_values().flat_map(Counts::into_keys).collect();
+        names.retain(|name| !name.starts_with("gc ") && name != "__next__");
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    {
+        let job = Job::new(python, &[("XPU_TOP_TRACE_FUNCS", "deep,a b,__main__@fails,1x")]);
+        assert_eq!(named(&job.capture("--steps 6")), ["deep", "fails"]);
+        let blind = job.host.status()["coverage"]["blind"].to_string();
+        for wrong in ["'a b' is not function", "'1x' is not function"] {
+            assert!(blind.contains(&format!("XPU_TOP_TRACE_FUNCS: {wrong}")), "{blind}");
+        }
+    }
+    let job = Job::new(python, &[("XPU_TIMER_HOST_TRACING_FUNC", "deep,__main__@Trainer@work")]);
+    assert_eq!(named(&job.capture("--steps 6")), ["deep", "work"]);
 }
 
 #[test]

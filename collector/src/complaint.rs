@@ -23,9 +23,7 @@ struct Kind {
 impl Complaints {
     pub(crate) fn raise(&mut self, about: &'static str, detail: &dyn std::fmt::Display, now: Moment) {
         if let Some(new) = self.count(about, now) {
-            // What others say is one line, whatever is in it.
-            let detail = detail.to_string();
-            tracing::warn!("{about}: {} ({new} new, {} in all)", text::clean(&detail), self.total(about));
+            tracing::warn!("{}", line(about, &detail.to_string(), new, self.total(about)));
         }
     }
 
@@ -46,9 +44,21 @@ impl Complaints {
     }
 }
 
+/// What others say is one line, whatever is in it.
+fn line(about: &str, detail: &str, new: u64, total: u64) -> String {
+    format!("{about}: {} ({new} new, {total} in all)", text::clean(detail))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_say_breaks_no_line_and_steers_no_terminal() {
+        let said = line("a frame", "bad\n2026-01-01 ERROR all is lost\r\u{1b}[2J\u{2028}", 1, 2);
+        assert!(said.starts_with("a frame: bad") && said.ends_with("(1 new, 2 in all)"), "{said:?}");
+        assert!(!said.contains(['\n', '\r', '\u{1b}', '\u{2028}']), "{said:?}");
+    }
 
     #[test]
     fn a_flood_is_one_line_and_every_one_is_counted() {

@@ -9,7 +9,7 @@ use xpu_shared::{frame::StepSource, sampling::Rate};
 
 use crate::{
     budget,
-    guard::Entered,
+    guard::{Entered, Mark},
     lane::{Count, Lane},
     observer::Observer,
     rate::{self, Class},
@@ -24,7 +24,8 @@ pub extern "C" fn xpu_top_step(completed: i64) {
     if !steps::counts(StepSource::Marked) {
         return;
     }
-    if let Some(entered) = Entered::enter(Kind::Watched) {
+    let mark = Mark::new();
+    if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
         entered.leave(|lane| lane.observer().step(lane, completed));
     } else if let Some(observer) = Observer::get().filter(|_| !switch::is_on()) {
         // Ranks that are switched one after another agree on the number of a step.
@@ -36,7 +37,8 @@ pub extern "C" fn xpu_top_step(completed: i64) {
 /// one known; not a number if none is.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, loss: f64) {
-    if let Some(entered) = Entered::enter(Kind::Watched) {
+    let mark = Mark::new();
+    if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
         // First what was done: who sees the step sees its work.
         entered.leave(|lane| lane.observer().work.add(tokens, samples, loss));
     }

@@ -28,8 +28,9 @@ use std::{
 };
 
 use xpu_shared::{
+    endpoint::variable,
     frame::{CapturedLabel, FunctionKind, Tracing},
-    functions,
+    functions::Asked,
 };
 
 use api::Python;
@@ -43,7 +44,7 @@ const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__
 const GENERATIONS: u16 = 3;
 const GENERATION: u16 = u16::MAX - GENERATIONS;
 
-static WANTED_FUNCTIONS: OnceLock<Vec<String>> = OnceLock::new();
+static ASKED: OnceLock<Asked> = OnceLock::new();
 static ALWAYS: AtomicBool = AtomicBool::new(false);
 
 /// Which beginning is wanted, and which is recorded now; 0 for none.
@@ -64,9 +65,12 @@ static AGAIN: AtomicBool = AtomicBool::new(false);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Reads `XPU_TOP_TRACE_FUNCS`.
-pub(crate) fn set_from(text: &str) -> Result<(), String> {
-    functions::read(text).map(|functions| _ = WANTED_FUNCTIONS.set(functions))
+/// Reads what the environment asks for, and says what of it cannot be read.
+pub(crate) fn set_from(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let Some(asked) = Asked::of(value) else { return Vec::new() };
+    let wrong = asked.wrong.clone();
+    let _ = ASKED.set(asked);
+    wrong
 }
 
 pub(crate) fn record_always() {
@@ -79,7 +83,8 @@ pub(crate) fn are_always_recorded() -> bool {
 
 /// All that are watched, each by its place: a module, and what is in it.
 fn forms() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.into_iter().chain(WANTED_FUNCTIONS.get().into_iter().flatten().map(String::as_str))
+    let asked = ASKED.get().map_or(&[][..], |asked| &asked.functions);
+    BUILT_IN.into_iter().chain(asked.iter().map(String::as_str))
 }
 
 fn kind(number: u16) -> FunctionKind {
@@ -192,7 +197,8 @@ impl Functions {
     /// What was asked for and is not there, as of the last beginning.
     pub(crate) fn complaint(&self) -> Option<String> {
         let missing = &self.said.as_ref().filter(|said| !said.missing.is_empty())?.missing;
-        Some(format!("XPU_TOP_TRACE_FUNCS: {} not recorded: {}", missing.len(), missing.join("; ")))
+        let variable = ASKED.get().map_or(variable::FUNCTIONS, |asked| asked.variable);
+        Some(format!("{variable}: {} not recorded: {}", missing.len(), missing.join("; ")))
     }
 
     fn listen(&mut self) {

@@ -3,45 +3,160 @@
 use std::{
     any::Any,
     cell::Cell,
+    mem::MaybeUninit,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use crate::{lane::Lane, switch, symbol::Kind};
+use crate::{lane::Lane, peek, switch, symbol::Kind};
+
+/// What is in a mark, beside where it is.
+const MARKED: usize = 0x7870_755f_746f_7001_u64 as usize;
+
+/// In the place of a mark: the hook's own thread, which is inside for as long as it says.
+const OWN: usize = usize::MAX;
+
+/// So many calls by libraries are taken for parts of one call before it is looked whether that one goes on; then twice as many each time.
+/// Hardly any call makes so many.
+const UNLOOKED: u32 = 4;
+
+/// The calls that this thread is inside of. Libraries call themselves through public symbols (`ncclBcast` reaches `ncclBroadcast`): the
+/// outermost call is the one that counts. That holds for calls by those libraries alone: what a program calls begins anew.
+///
+/// A call that was left by an exception or by `longjmp` is never left here. It is known by its [`Mark`].
+struct Inside {
+    /// Where the last call has its mark; 0 outside of calls.
+    last: Cell<usize>,
+    /// Where the call has it that all others are within.
+    outermost: Cell<usize>,
+    /// Calls by libraries that were taken for parts of the last.
+    parts: Cell<u32>,
+}
 
 thread_local! {
-    /// This thread is inside an intercepted call. Libraries call themselves through public symbols (`ncclBcast` reaches
-    /// `ncclBroadcast`): the outermost call is the one that counts. A call that was left by an exception or by `longjmp` leaves it
-    /// set, so it holds for calls by those libraries alone: what a program calls begins anew.
     /// Const-initialised and without a destructor, so it works in `atexit` handlers and dying threads too.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static INSIDE: Inside =
+        const { Inside { last: Cell::new(0), outermost: Cell::new(0), parts: Cell::new(0) } };
+}
+
+impl Inside {
+    /// What a call is within whose mark will be at `here`; `None` if it is a part of that. Anything is said of a call by a library only:
+    /// what the program calls in a handler or a callback is within one that goes on.
+    #[inline(never)]
+    fn around(&self, kind: Kind, here: usize) -> Option<usize> {
+        // Two frames that are there cannot be in one place.
+        if self.last.get() == here {
+            self.forget_last();
+        }
+        if kind != Kind::Inner || self.last.get() == 0 {
+            return Some(self.last.get());
+        }
+        let parts = self.parts.get().wrapping_add(1);
+        self.parts.set(parts);
+        // What a call makes is below it on its stack: nothing above it is a part of it, unless it is on another stack.
+        let is_doubtful = here > self.last.get() || parts >= UNLOOKED;
+        if is_doubtful && parts.is_power_of_two() {
+            let _errno = ErrnoKept::keep();
+            while self.last.get() != 0 && Mark::is_gone(self.last.get()) {
+                self.forget_last();
+            }
+        }
+        (self.last.get() == 0).then_some(0)
+    }
+
+    /// The last call was left. What it was within may go on.
+    fn forget_last(&self) {
+        let outermost = self.outermost.get();
+        self.last.set(if self.last.get() == outermost { 0 } else { outermost });
+    }
+}
+
+/// Words in the frame of a call, which nobody changes for as long as that frame is there. Once it is not, what is called next writes over them,
+/// sooner or later. So a changed mark is proof that its call was left, on whichever stack it was; an unchanged one is proof of nothing. One
+/// word might lie for long in a part of another frame that is never written.
+#[derive(Debug)]
+pub(crate) struct Mark(Cell<MaybeUninit<Words>>);
+
+type Words = [usize; 16];
+
+impl Mark {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(MaybeUninit::uninit()))
+    }
+
+    #[inline]
+    fn place(&self) -> usize {
+        self.0.as_ptr().expose_provenance()
+    }
+
+    /// Marks the frame, and says where. The words stay, since whom this thread calls may read them there.
+    #[inline]
+    pub(crate) fn set(&self) -> usize {
+        let at = self.place();
+        self.0.set(MaybeUninit::new([at ^ MARKED; 16]));
+        at
+    }
+
+    /// Whether the frame that had its mark there is known to be gone. Its memory may be gone with it: the kernel reads it.
+    #[cold]
+    pub(crate) fn is_gone(at: usize) -> bool {
+        if at == OWN {
+            return false;
+        }
+        let mut bytes = [0; size_of::<Words>()];
+        if peek::peek(at, &mut bytes) == bytes.len() {
+            return bytes.chunks_exact(size_of::<usize>()).any(|word| word != (at ^ MARKED).to_ne_bytes());
+        }
+        // Nothing is there, or the kernel would not even read what is.
+        peek::word((&raw const at).expose_provenance()).is_some()
+    }
+
+    /// As if another frame had come over a word of it.
+    #[cfg(test)]
+    pub(crate) fn overwrite(&self) {
+        let mut words = [self.place() ^ MARKED; 16];
+        words[11] = 0;
+        self.0.set(MaybeUninit::new(words));
+    }
 }
 
 /// Proof that this thread may observe. It has no destructor: the call that is observed may be left without a return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
     lane: &'static Lane,
-    was_inside: bool,
+    /// The mark of the call that this one is within.
+    around: usize,
 }
 
 impl Entered {
+    /// `mark` is of the frame that the call is made from, and lives until the call has been left.
     #[inline]
-    pub(crate) fn enter(kind: Kind) -> Option<Self> {
-        if switch::is_on() { Self::enter_even_off(kind) } else { None }
+    pub(crate) fn enter(kind: Kind, mark: &Mark) -> Option<Self> {
+        if switch::is_on() { Self::enter_even_off(kind, mark) } else { None }
     }
 
     /// For calls that must keep a count while nobody observes; see [`crate::nccl`].
     #[inline]
-    pub(crate) fn enter_even_off(kind: Kind) -> Option<Self> {
-        let was_inside = INSIDE.get();
-        if switch::is_broken() || kind == Kind::Elsewhere || kind == Kind::Inner && was_inside {
+    pub(crate) fn enter_even_off(kind: Kind, mark: &Mark) -> Option<Self> {
+        if switch::is_broken() || kind == Kind::Elsewhere {
             return None;
         }
-        INSIDE.set(true);
+        let around = INSIDE.with(|inside| {
+            let last = inside.last.get();
+            let around = if last == 0 { 0 } else { inside.around(kind, mark.place())? };
+            let at = mark.set();
+            inside.last.set(at);
+            inside.parts.set(0);
+            if around == 0 {
+                inside.outermost.set(at);
+            }
+            Some(around)
+        })?;
         let lane = Lane::mine().or_else(first_call);
         if lane.is_none() {
-            INSIDE.set(was_inside);
+            INSIDE.with(|inside| inside.last.set(around));
         }
-        Some(Self { lane: lane?, was_inside })
+        Some(Self { lane: lane?, around })
     }
 
     /// Runs one half of an observation. Whatever it does, the program sees nothing of it but the time it took. Not inlined: it
@@ -58,7 +173,7 @@ impl Entered {
     #[inline]
     pub(crate) fn leave<T>(self, half: impl FnOnce(&'static Lane) -> T) -> Option<T> {
         let outcome = self.observe(half);
-        INSIDE.set(self.was_inside);
+        INSIDE.with(|inside| inside.last.set(self.around));
         outcome
     }
 }
@@ -81,22 +196,22 @@ fn first_call() -> Option<&'static Lane> {
     })
 }
 
-/// `enter!(kind)` or `enter!(kind, off)`: the first is for calls that are let through untouched while observing is off.
+/// `enter!(kind, mark)` or `enter!(kind, mark, off)`: the first is for calls that are let through untouched while observing is off.
 macro_rules! enter {
-    ($kind:expr) => {
-        $crate::guard::Entered::enter($kind)
+    ($kind:expr, $mark:expr) => {
+        $crate::guard::Entered::enter($kind, $mark)
     };
-    ($kind:expr, off) => {
-        $crate::guard::Entered::enter_even_off($kind)
+    ($kind:expr, $mark:expr, off) => {
+        $crate::guard::Entered::enter_even_off($kind, $mark)
     };
 }
 pub(crate) use enter;
 
 /// Runs `body` as if inside an intercepted call, so that what it calls is not observed.
 pub(crate) fn unobserved<T>(body: impl FnOnce() -> T) -> T {
-    let before = INSIDE.replace(true);
+    let before = INSIDE.with(|inside| inside.last.replace(OWN));
     let result = body();
-    INSIDE.set(before);
+    INSIDE.with(|inside| inside.last.set(before));
     result
 }
 
@@ -130,11 +245,74 @@ mod tests {
         let panics = switch::panics();
         // SAFETY: as in `ErrnoKept`.
         unsafe { *libc::__errno_location() = 77 };
-        assert!(Entered::enter_even_off(Kind::Watched).is_none());
+        let mark = Mark::new();
+        assert!(Entered::enter_even_off(Kind::Watched, &mark).is_none());
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
         assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
-        assert!(!INSIDE.get(), "the next call is not taken for one inside this");
+        assert_eq!(
+            INSIDE.with(|inside| inside.last.get()),
+            0,
+            "the next call is not taken for one inside this"
+        );
         switch::mend();
+    }
+
+    /// As `around` is asked at each call of this kind, by one whose mark is at `here`.
+    fn call(kind: Kind, here: usize) -> Option<usize> {
+        INSIDE.with(|inside| if inside.last.get() == 0 { Some(0) } else { inside.around(kind, here) })
+    }
+
+    fn be_inside(last: usize, outermost: usize) {
+        INSIDE.with(|inside| {
+            inside.last.set(last);
+            inside.outermost.set(outermost);
+            inside.parts.set(0);
+        });
+    }
+
+    #[test]
+    fn what_a_library_calls_within_a_call_that_goes_on_is_a_part_of_it() {
+        let mark = Mark::new();
+        let at = mark.set();
+        be_inside(at, at);
+        // Below it, and above it on another stack.
+        for here in [at - 4096, at + 4096] {
+            assert!((0..1_000).all(|_| call(Kind::Inner, here).is_none()), "{here:#x}");
+        }
+        assert_eq!(call(Kind::Watched, at - 64), Some(at), "what a program calls is none");
+        be_inside(OWN, OWN);
+        assert!((0..1_000).all(|_| call(Kind::Inner, at).is_none()), "the hook's own thread");
+        be_inside(0, 0);
+    }
+
+    #[test]
+    fn a_call_that_was_left_is_known_by_its_mark() {
+        let mark = Mark::new();
+        let at = mark.set();
+        be_inside(at, at);
+        assert_eq!(call(Kind::Inner, at), Some(0), "another frame is in its place");
+        be_inside(at, at);
+        mark.overwrite();
+        assert_eq!(call(Kind::Inner, at + 64), Some(0), "at once from above it");
+        be_inside(at, at);
+        let tries = (1..).find(|_| call(Kind::Inner, at - 64).is_some());
+        assert_eq!(tries, Some(UNLOOKED), "soon from below it");
+        // A stack that was unmapped.
+        be_inside(0x1000, 0x1000);
+        assert_eq!((1..).find(|_| call(Kind::Inner, 0x800).is_some()), Some(UNLOOKED));
+    }
+
+    #[test]
+    fn a_callbacks_call_that_was_left_does_not_end_the_one_around_it() {
+        let (outer, inner) = (Mark::new(), Mark::new());
+        let (outer_at, inner_at) = (outer.set(), inner.set());
+        be_inside(inner_at, outer_at);
+        inner.overwrite();
+        assert!((0..1_000).all(|_| call(Kind::Inner, outer_at.min(inner_at) - 64).is_none()));
+        assert_eq!(INSIDE.with(|inside| inside.last.get()), outer_at);
+        outer.overwrite();
+        assert!((0..2_000).any(|_| call(Kind::Inner, outer_at - 64).is_some()));
+        be_inside(0, 0);
     }
 }

@@ -58,7 +58,8 @@ macro_rules! interpose {
                 }
                 // SAFETY: the symbol of this name has this signature in every version of the library's public header.
                 let real = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Real>(target.at) };
-                let Some(entered) = $crate::guard::enter!(target.kind $(, $off)?) else {
+                let mark = $crate::guard::Mark::new();
+                let Some(entered) = $crate::guard::enter!(target.kind, &mark $(, $off)?) else {
                     SYMBOL.passes_by(target);
                     // SAFETY: the caller keeps the library's own preconditions.
                     return unsafe { real($($argument),*) };
@@ -171,7 +172,8 @@ mod tests {
             assert_eq!(answers, [page; 3]);
             assert_eq!(switch::panics(), panics + 1, "the calls after the first are not observed");
             assert!(switch::is_broken());
-            assert!(crate::guard::Entered::enter_even_off(crate::symbol::Kind::Watched).is_none());
+            let mark = crate::guard::Mark::new();
+            assert!(crate::guard::Entered::enter_even_off(crate::symbol::Kind::Watched, &mark).is_none());
         }
         switch::mend();
     }

@@ -7,9 +7,9 @@ mod step_clock;
 mod tenant;
 
 use std::{
-    cell::{Cell, UnsafeCell},
+    cell::Cell,
     ptr,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use cudarc::runtime::sys::cudaStream_t;
@@ -28,6 +28,7 @@ use crate::{
     ring::{Pushed, Ring},
     runtime,
     shapes::Shapes,
+    single::Single,
     sync,
     timer::{TimerId, Timers},
 };
@@ -54,9 +55,10 @@ pub(crate) struct Lane {
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
     pub(crate) shapes: Shapes,
+    group: Single<Group>,
+    /// Whether that group is open, for who need not touch it.
+    is_grouping: AtomicBool,
     /// Touched by the thread the lane is lent to, and by nobody else.
-    group: UnsafeCell<Group>,
-    /// As the group.
     layouts: Layouts,
     step_clock: StepClock,
     ledger_line: AtomicU32,
@@ -65,7 +67,7 @@ pub(crate) struct Lane {
     observer: &'static Observer,
 }
 
-// SAFETY: all fields but `group`, `layouts` and `step_clock` are atomics or Sync; these are the lent-to thread's alone.
+// SAFETY: all fields but `layouts` and `step_clock` are atomics or Sync; these are the lent-to thread's alone.
 unsafe impl Sync for Lane {}
 // SAFETY: as above.
 unsafe impl Send for Lane {}
@@ -189,7 +191,8 @@ impl Lane {
             timers: Timers::new()?,
             counters: Counters::default(),
             shapes: Shapes::new(),
-            group: UnsafeCell::new(Group::default()),
+            group: Single::new(Group::default()),
+            is_grouping: AtomicBool::new(false),
             layouts: Layouts::new()?,
             step_clock: StepClock::new(),
             ledger_line: AtomicU32::new(NO_LINE),
@@ -235,8 +238,10 @@ impl Lane {
     pub(crate) fn lend(&self, thread: u32) -> bool {
         let taken = self.tenant.lend(thread);
         if taken {
-            // The thread before may have ended in the middle of a group.
-            self.group(|group| *group = Group::default());
+            // The thread before may have ended in the middle of a group, or of work on one.
+            // SAFETY: only the thread that a lane is lent to works on its group; the one before is gone.
+            unsafe { self.group.renew(Group::default()) };
+            self.is_grouping.store(false, Relaxed);
             let lines = &self.observer.ledger().threads;
             let line = lines.iter().position(|line| line.claim(thread)).map_or(NO_LINE, |line| line as u32);
             self.ledger_line.store(line, Relaxed);
@@ -260,10 +265,19 @@ impl Lane {
         self.tenant.leave();
     }
 
-    /// The NCCL group this thread is in the middle of.
-    pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> T {
-        // SAFETY: only the lent-to thread calls this, through `mine`, and `Entered` keeps it from nesting.
-        with(unsafe { &mut *self.group.get() })
+    /// Whether this thread is in the middle of an NCCL group.
+    #[inline]
+    pub(crate) fn is_grouping(&self) -> bool {
+        self.is_grouping.load(Relaxed)
+    }
+
+    /// That group. `None` for a signal's handler that comes while it is worked on.
+    pub(crate) fn group<T>(&self, with: impl FnOnce(&mut Group) -> T) -> Option<T> {
+        self.group.with(Group::default, |group| {
+            let result = with(group);
+            self.is_grouping.store(group.is_open(), Relaxed);
+            result
+        })
     }
 
     /// The matrix layouts this thread knows. Called by the thread the lane is lent to.

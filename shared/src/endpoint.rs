@@ -93,8 +93,10 @@ pub mod variable {
     /// Who says where steps end: `marked`, `optimizer` or `detected`, and nobody else; `off` for nobody. By default the first of them
     /// that does.
     pub const STEPS: &str = "XPU_TOP_STEPS";
-    /// Functions of Python that captures hold, for example `train@Trainer@step,data@collate`.
+    /// Functions of Python that captures hold, for example `train@Trainer@step,collate`.
     pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
+    /// xpu-timer's for the same, read where the one above is not set.
+    pub const FUNCTIONS_OF_XPU_TIMER: &str = "XPU_TIMER_HOST_TRACING_FUNC";
     /// `1`: they are recorded all the time, so that a capture has them of the steps before it too.
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
     /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
@@ -103,6 +105,8 @@ pub mod variable {
     pub const EXIT_REPORTS: &str = "XPU_TOP_EXIT_REPORTS";
     /// Python files that are told of every rank's end, with commas between them.
     pub const EXIT_PLUGIN: &str = "XPU_TOP_EXIT_PLUGIN";
+    /// xpu-timer's for the same.
+    pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

@@ -1,4 +1,6 @@
-//! The functions of Python a user asks for: `megatron.core.pipeline_parallel@schedules@forward_step,train@Trainer@step`.
+//! The functions of Python a user asks for: `megatron.core.pipeline_parallel@schedules@forward_step,train@Trainer@step,collate`.
+
+use crate::endpoint::variable;
 
 /// Functions there can be, and characters of one.
 pub const FUNCTIONS: usize = 1024;
@@ -7,18 +9,65 @@ const LONGEST: usize = 256;
 /// Names between two `@`: a module, then what is in it.
 const PARTS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// Reads functions separated by commas. What cannot be read is said, and there are none then.
-pub fn read(text: &str) -> Result<Vec<String>, String> {
-    let all = || text.split(',').map(str::trim).filter(|form| !form.is_empty());
-    if all().count() > FUNCTIONS {
-        return Err(format!("XPU_TOP_TRACE_FUNCS: more than {FUNCTIONS} functions"));
+/// Where a name without a module is looked for: the main script, as xpu-timer does.
+const MAIN: &str = "__main__";
+
+/// What xpu-timer takes for a variable that is not set.
+const NOT_SET: &str = "NOT_SET";
+
+/// Sentences about what is wrong; the last one counts the others.
+const SENTENCES: usize = 16;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The variable that says so.
+    pub variable: &'static str,
+    /// Each with its module.
+    pub functions: Vec<String>,
+    /// What cannot be read, a sentence each. It costs no other.
+    pub wrong: Vec<String>,
+}
+
+impl Asked {
+    /// As the environment has it: in [`variable::FUNCTIONS`], or where that is not set as xpu-timer reads it.
+    pub fn of(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let own = value(variable::FUNCTIONS).map(|text| Self::read(variable::FUNCTIONS, &text));
+        own.or_else(|| {
+            let text = value(variable::FUNCTIONS_OF_XPU_TIMER).filter(|text| text.trim() != NOT_SET)?;
+            Some(Self::read(variable::FUNCTIONS_OF_XPU_TIMER, &text))
+        })
     }
-    if let Some(form) = all().find(|form| !is_function(form)) {
-        return Err(format!(
-            "XPU_TOP_TRACE_FUNCS: '{form:.64}' is not module@function or module@Class@function"
-        ));
+
+    /// Reads functions separated by commas.
+    pub fn read(variable: &'static str, text: &str) -> Self {
+        let (mut functions, mut wrong, mut more) = (Vec::new(), Vec::new(), 0_usize);
+        for form in text.split(',').map(str::trim).filter(|form| !form.is_empty()) {
+            let function = whole(form);
+            if is_function(&function) && functions.len() < FUNCTIONS {
+                functions.push(function);
+            } else if wrong.len() + 1 < SENTENCES {
+                wrong.push(if is_function(&function) {
+                    format!("{variable}: '{form:.64}' is one more than {FUNCTIONS} functions")
+                } else {
+                    format!(
+                        "{variable}: '{form:.64}' is not function, module@function or module@Class@function"
+                    )
+                });
+            } else {
+                more += 1;
+            }
+        }
+        if more > 0 {
+            wrong.push(format!("{variable}: {more} more are left out"));
+        }
+        Self { variable, functions, wrong }
     }
-    Ok(all().map(str::to_owned).collect())
+}
+
+/// With its module.
+fn whole(form: &str) -> String {
+    if form.contains('@') { form.to_owned() } else { format!("{MAIN}@{form}") }
 }
 
 fn is_function(form: &str) -> bool {
@@ -39,22 +88,63 @@ fn is_function(form: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Asked {
+        Asked::read(variable::FUNCTIONS, text)
+    }
+
     #[test]
-    fn a_list_is_read_or_refused_whole() {
-        let read_as = |text: &str, expected: &[&str]| {
-            assert_eq!(read(text), Ok(expected.iter().map(|&form| form.to_owned()).collect()), "{text}");
+    fn what_cannot_be_read_is_said_and_costs_no_other() {
+        let read_as = |text: &str, expected: &[&str], wrong: usize| {
+            let asked = read(text);
+            assert_eq!(asked.functions, expected, "{text:.40}");
+            assert_eq!(asked.wrong.len(), wrong, "{text:.40} {:?}", asked.wrong);
+            assert!(asked.wrong.iter().all(|why| why.contains("XPU_TOP_TRACE_FUNCS")), "{:?}", asked.wrong);
         };
-        read_as("", &[]);
-        read_as(" a.b@C@f ,, g@h,", &["a.b@C@f", "g@h"]);
+        read_as("", &[], 0);
+        read_as(" a.b@C@f ,, g@h,", &["a.b@C@f", "g@h"], 0);
+        read_as("collate, Ä1", &["__main__@collate", "__main__@Ä1"], 0);
         read_as(
-            "torch@cuda@Stream@wait_event,__main__@Ä1@_f",
-            &["torch@cuda@Stream@wait_event", "__main__@Ä1@_f"],
+            "torch@cuda@Stream@wait_event,__main__@_f",
+            &["torch@cuda@Stream@wait_event", "__main__@_f"],
+            0,
         );
-        let (many, long) = ("a@b,".repeat(FUNCTIONS + 1), format!("ok@f,a@{}", "b".repeat(LONGEST)));
-        for text in ["f", "a@", "@f", "a@b.c", "a..b@c", "a@1b", "a@b c", "ok@f;a@b", "a@b@@c", &many, &long]
+        let long = format!("a@{}", "b".repeat(LONGEST));
+        for one in ["a@", "@f", "a@b.c", "a.b", "a..b@c", "a@1b", "1b", "a@b c", "ok@f;a@b", "a@b@@c", &long]
         {
-            assert!(read(text).unwrap_err().contains("XPU_TOP_TRACE_FUNCS"), "{text:.20}");
+            read_as(&format!("ok@f,{one},collate"), &["ok@f", "__main__@collate"], 1);
         }
-        assert!(read(&many[4..]).is_ok());
+        read_as("a@,b@,ok@f,c@", &["ok@f"], 3);
+    }
+
+    #[test]
+    fn there_is_an_end_to_functions_and_to_what_is_said_of_them() {
+        let many = read(&"a@b,".repeat(FUNCTIONS + 1));
+        assert_eq!((many.functions.len(), many.wrong.len()), (FUNCTIONS, 1));
+        assert!(many.wrong[0].ends_with("'a@b' is one more than 1024 functions"), "{:?}", many.wrong);
+        let wrong = read(&"1,".repeat(100)).wrong;
+        assert_eq!(wrong.len(), SENTENCES);
+        assert!(wrong[SENTENCES - 1].ends_with("85 more are left out"), "{wrong:?}");
+    }
+
+    #[test]
+    fn xpu_timers_variable_is_read_where_ours_is_not_set() {
+        let of = |ours: Option<&str>, theirs: Option<&str>| {
+            Asked::of(|name| match name {
+                "XPU_TOP_TRACE_FUNCS" => ours.map(str::to_owned),
+                "XPU_TIMER_HOST_TRACING_FUNC" => theirs.map(str::to_owned),
+                _ => None,
+            })
+            .map(|asked| (asked.variable, asked.functions.join(",")))
+        };
+        assert_eq!(of(None, None), None);
+        assert_eq!(of(None, Some("NOT_SET")), None);
+        let theirs = Some(("XPU_TIMER_HOST_TRACING_FUNC", "__main__@collate,a@B@c".to_owned()));
+        assert_eq!(of(None, Some("collate,a@B@c")), theirs);
+        assert_eq!(of(Some("a@b"), Some("collate")), Some(("XPU_TOP_TRACE_FUNCS", "a@b".to_owned())));
+        assert_eq!(
+            of(Some(""), Some("collate")),
+            Some(("XPU_TOP_TRACE_FUNCS", String::new())),
+            "none are wanted"
+        );
     }
 }

@@ -103,7 +103,7 @@ fn cpu(program: &Program, of: impl Fn(&str) -> bool) -> f64 {
     nanoseconds.sum::<f64>() / 1e9
 }
 
-fn free_ports() -> BasePort {
+pub(crate) fn free_ports() -> BasePort {
     until("three free ports", || {
         let bind = |port| TcpListener::bind(("127.0.0.1", port));
         let first = bind(0).ok()?;

@@ -9,6 +9,7 @@ mod replay;
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
 mod ring;
 mod screen;
+mod shapes;
 #[path = "../../hook/src/sync.rs"]
 #[allow(unreachable_pub, unused_imports, reason = "as above")]
 mod sync;
@@ -26,7 +27,14 @@ fn main() {
     if only.as_deref() == Some(screen::MEMORY) {
         return screen::remember(words.next().and_then(|ranks| ranks.parse().ok()).expect("how many ranks"));
     }
+    if only.as_deref() == Some(shapes::SCREEN) {
+        return shapes::watch();
+    }
     let mut table = Table::of(&machine());
+    if only.as_deref() == Some("shapes") {
+        shapes::cost(&mut table);
+        return table.foot();
+    }
     if only.as_deref() == Some("screen") {
         screen::cost(&mut table);
         return table.foot();
@@ -42,6 +50,7 @@ fn main() {
     publish::cost(&mut table);
     launch::memory(&mut table);
     job::cost(&mut table);
+    shapes::cost(&mut table);
     held::cost(&mut table);
     replay::scrub(&mut table);
     screen::cost(&mut table);

@@ -33,7 +33,7 @@ pub(crate) fn cost(table: &mut Table) {
     table.row(Row::new("the same: its size", bytes as f64, "B"));
 }
 
-fn gemm(number: u64) -> GemmTotals {
+pub(crate) fn gemm(number: u64) -> GemmTotals {
     let mut durations = Histogram::new();
     (0..TIMED).for_each(|n| durations.record(Nanoseconds(100_000 + 1_000 * (n * number))));
     let shape = GemmShape {

@@ -139,7 +139,7 @@ pub(crate) fn remember(ranks: u32) {
     println!("{}", resident_mib());
 }
 
-fn resident_mib() -> f64 {
+pub(crate) fn resident_mib() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0

@@ -33,6 +33,7 @@ fn memory_is_not_misused() {
         ("throws.cpp", 0),
         ("thread_ends_in_callback.c", 0),
         ("jumps_out.c", 0),
+        ("jumps_from_handlers.c", 0),
         ("forks_in_callback.c", 0),
         ("exits_in_callback.c", 8),
         ("calls_in_callback.c", 0),

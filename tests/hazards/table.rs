@@ -34,6 +34,7 @@ const COUNTED: &[Named] = &[
     ("two_ranks", || Hazard::new("two_ranks", 0)),
     ("threads_come_and_go", || Hazard::new("threads_come_and_go", 0)),
     ("recovers_from_faults", || Hazard::new("recovers_from_faults", 0)),
+    ("jumps_from_handlers.c", || Hazard::linked("jumps_from_handlers.c", 0)),
     ("switched_while_used", || Hazard::new("switched_while_used", 0)),
     ("by_handle", || Hazard::new("by_handle", 0)),
     ("places_that_go", || Hazard::new("places_that_go", 0)),

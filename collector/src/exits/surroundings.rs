@@ -18,9 +18,6 @@ const PLUGINS: usize = 8;
 /// Longest text that is passed on.
 const TEXT: usize = 256;
 
-/// Under this name xpu-timer knows plugins.
-const OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
-
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Surroundings {
     /// The rank's, else this collector's own.
@@ -42,7 +39,8 @@ impl Surroundings {
         let variable = |name: &str| {
             text.split('\0').find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
-        let plugins = [variable::EXIT_PLUGIN, OF_XPU_TIMER].into_iter().find_map(&variable);
+        let plugins =
+            [variable::EXIT_PLUGIN, variable::EXIT_PLUGIN_OF_XPU_TIMER].into_iter().find_map(&variable);
         let plugins = plugins.or_else(|| env::var(variable::EXIT_PLUGIN).ok()).unwrap_or_default();
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
         let is_python = |path: &PathBuf| {

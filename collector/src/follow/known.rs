@@ -196,6 +196,26 @@ mod tests {
         assert_eq!((wishes.unsubscribe.len(), known.jobs().get(&job).is_none()), (10, true));
     }
 
+    /// What working out the wishes takes: `cargo nextest run --release -p xpu-collector --run-ignored only --no-capture wishes_of`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn wishes_of_ten_thousand_ranks_are_timed() {
+        let simulation = Simulation::new(7, 1_250, 8);
+        let (mut known, now) = (Known::new(Moment(0), Pages::default()), Moment(1_000_000_000_000));
+        told(&mut known, &simulation, now);
+        assert_eq!(known.told.len(), 10_000);
+        known.wishes(Instant::now(), now);
+        let mut times: Vec<_> = (0..100)
+            .map(|_| {
+                let began = Instant::now();
+                known.wishes(began, now);
+                began.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        println!("median {:?}, longest {:?}; once in {:?}", times[50], times[99], crate::follow::TIDY);
+    }
+
     #[test]
     fn gaps_in_a_stream_are_counted_and_a_collector_that_begins_anew_is_none() {
         let mut known = Known::default();

@@ -152,3 +152,22 @@ fn rank_meant(job: &Job, wanted: &Stacktrace) -> Option<Rank> {
     }
     .map(|(rank, _)| rank)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_of_a_dump_is_not_done_is_named() {
+        let ignored = |path: Option<&str>, kinds| {
+            let dump = Dump { path: path.map(Into::into), kinds, ..Dump::default() };
+            dump.ignored().iter().filter_map(|why| why.split(':').next()).collect::<Vec<_>>()
+        };
+        assert_eq!(ignored(None, 0), [""; 0]);
+        assert_eq!(ignored(None, ALL), [""; 0]);
+        assert_eq!(ignored(Some("/root/output"), ALL), ["dump_path"]);
+        for some in 1..ALL {
+            assert_eq!(ignored(None, some), ["dump_kernel_type"], "{some}");
+        }
+    }
+}

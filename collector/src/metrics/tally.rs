@@ -6,7 +6,7 @@ use xpu_shared::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, PythonTotals, RankDetail, Summary},
-    id::{CommunicatorId, Pid},
+    id::{CommunicatorId, Pid, Rank},
     job::{Job, RankView},
     unit::{Moment, Nanoseconds},
 };
@@ -104,15 +104,7 @@ impl Tally {
     pub(crate) fn take_recent(&mut self, detail: &RankDetail, job: &Job, pages: &Pages, now: Moment) {
         let RankDetail { rank, summary, .. } = detail;
         if pages.compat {
-            // By its rank: behind a relay, processes of two hosts may have one number.
-            let own = job.rank(*rank).map(RankView::host);
-            let on_host = |id: CommunicatorId| {
-                let has = |view: &RankView| {
-                    let states = view.latest().into_iter().flat_map(|digest| &digest.communicators);
-                    Some(view.host()) == own && states.into_iter().any(|state| state.id == id)
-                };
-                u32::try_from(job.ranks().filter(|(_, view)| has(view)).count()).unwrap_or(u32::MAX)
-            };
+            let on_host = |id| ranks_beside(job, *rank, id);
             self.levels.get_or_insert_with(|| Levels::new(pages.peaks, now)).take(summary, on_host, now);
         }
         if pages.per_shape {
@@ -234,6 +226,17 @@ impl Tally {
     }
 }
 
+/// How many ranks of a communicator are on the host of this one. By its rank: behind a relay, processes of two hosts may have one
+/// number.
+fn ranks_beside(job: &Job, rank: Rank, id: CommunicatorId) -> u32 {
+    let own = job.rank(rank).map(RankView::host);
+    let has = |view: &RankView| {
+        let states = view.latest().into_iter().flat_map(|digest| &digest.communicators);
+        Some(view.host()) == own && states.into_iter().any(|state| state.id == id)
+    };
+    u32::try_from(job.ranks().filter(|(_, view)| has(view)).count()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use xpu_shared::histogram::Histogram;
@@ -293,6 +296,25 @@ mod tests {
         tally.take(&summary, Pid(1), 8);
         let all: u64 = tally.messages().map(|(_, messages)| messages.count).sum();
         assert_eq!((tally.messages().count(), all, tally.folded()), (KINDS + 1, 10 * (KINDS as u64 + 9), 9));
+    }
+
+    #[test]
+    fn ranks_of_one_host_are_together_whatever_their_process_numbers() {
+        let simulation = xpu_shared::simulation::Simulation::new(1, 2, 2);
+        let (second, mut jobs) = (CommunicatorId(7), xpu_shared::job::Jobs::default());
+        for (host, mut frame) in simulation.snapshots(60).into_iter().enumerate() {
+            let xpu_shared::frame::Body::Snapshot(snapshot) = &mut frame.body else { panic!("{frame:?}") };
+            for (place, rank) in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks).enumerate() {
+                // As pods number them.
+                rank.info.pid = Pid(100 + place as u32);
+                if host == 1 {
+                    rank.digest.communicators[0].id = second;
+                }
+            }
+            jobs.fold(&frame);
+        }
+        let job = jobs.get(&simulation.job).expect("it was told of");
+        assert_eq!((ranks_beside(job, Rank(3), second), ranks_beside(job, Rank(1), second)), (2, 0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap,
     ffi::{c_char, c_void},
     panic::catch_unwind,
-    ptr, slice,
+    ptr,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -24,6 +24,7 @@ use super::{
     SUCCESS, cuptiActivityGetNextRecord,
     record::{self, Record},
 };
+use crate::peek::peek;
 
 /// Bytes of a buffer, and how many CUPTI has at once.
 const BUFFER: usize = 256 << 10;
@@ -39,8 +40,9 @@ const RAN: usize = 64 << 10;
 const NAMES: usize = 1 << 20;
 const NAME: usize = 16 << 10;
 
-/// The smallest there are.
+/// The smallest there are, and what is read of one at once.
 const PAGE: usize = 4096;
+const PIECE: usize = 256;
 
 /// Records taken over at once.
 const CHUNK: usize = 64;
@@ -122,8 +124,8 @@ impl Records {
         if let Some(&place) = self.known.get(&at.addr()) {
             return Some(place);
         }
-        let name = readable(at)?;
-        let place = match self.names.get(name) {
+        let name = text(at.expose_provenance())?;
+        let place = match self.names.get(&name[..]) {
             Some(&place) => place,
             None if self.name_bytes + name.len() > NAMES => return None,
             None => {
@@ -153,30 +155,27 @@ fn push<T>(all: &mut Vec<T>, one: T) -> bool {
     has_room
 }
 
-/// The C string there, if there is one and it is no longer than a name may be. Whoever wrote the record is not trusted so far that the program
-/// would end over it.
-fn readable(at: *const c_char) -> Option<&'static [u8]> {
-    let mut end = at.addr();
-    loop {
-        let page = end & !(PAGE - 1);
-        // SAFETY: it changes nothing, and fails where nothing is mapped.
-        let mapped = unsafe { libc::msync(ptr::without_provenance_mut(page), PAGE, libc::MS_ASYNC) == 0 };
-        if page == 0 || !mapped {
+/// A copy of the C string there, if there is one and it is no longer than a name may be. Whoever wrote the record is not trusted so far that
+/// the program would end over it.
+fn text(at: usize) -> Option<Vec<u8>> {
+    let (mut text, mut piece) = (Vec::new(), [0; PIECE]);
+    while text.len() <= NAME {
+        let from = at.checked_add(text.len())?;
+        // Not beyond the page: the next may be unreadable.
+        let wanted = PIECE.min(PAGE - from % PAGE);
+        let count = peek(from, &mut piece[..wanted]);
+        let read = &piece[..count];
+        let end = read.iter().position(|&byte| byte == 0);
+        text.try_reserve(read.len()).ok()?;
+        text.extend_from_slice(&read[..end.unwrap_or(read.len())]);
+        if end.is_some() {
+            return (text.len() <= NAME).then_some(text);
+        }
+        if read.is_empty() {
             return None;
         }
-        let next = page + PAGE;
-        while end < next {
-            // SAFETY: within a page that is mapped.
-            if unsafe { at.byte_add(end - at.addr()).read() } == 0 {
-                // SAFETY: so many bytes have just been read; CUPTI keeps names for as long as it gives records.
-                return Some(unsafe { slice::from_raw_parts(at.cast(), end - at.addr()) });
-            }
-            end += 1;
-            if end - at.addr() > NAME {
-                return None;
-            }
-        }
     }
+    None
 }
 
 /// `None` where another thread had it when this process was forked.
@@ -284,8 +283,10 @@ fn take(buffer: *mut u8, valid: usize) {
             if rc != Some(SUCCESS) || at.is_null() {
                 break;
             }
-            // SAFETY: CUPTI gave it, and its version is a known one.
-            chunk[count] = unsafe { record::read(at) };
+            // A record that is not within the buffer is none.
+            let left = at.addr().checked_sub(buffer.addr()).map_or(0, |before| valid.saturating_sub(before));
+            // SAFETY: so many bytes of the buffer are left, which is the hook's own and never unmapped.
+            chunk[count] = unsafe { record::read(at, left) };
             count += 1;
         }
         if count == 0 {
@@ -306,9 +307,9 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_not_read() {
-        assert_eq!(readable(c"_Z1fv".as_ptr()), Some(&b"_Z1fv"[..]));
+        assert_eq!(text(c"_Z1fv".as_ptr().expose_provenance()), Some(b"_Z1fv".to_vec()));
         for wild in [0, 1, 0xffff_ffff_ffff_fff0, 0x5555_0000_0000_0000] {
-            assert_eq!(readable(ptr::without_provenance(wild)), None, "{wild:#x}");
+            assert_eq!(text(wild), None, "{wild:#x}");
         }
         // Up to the end of what is mapped.
         let at = make();
@@ -317,11 +318,23 @@ mod tests {
         // SAFETY: within what is left.
         unsafe { at.add(PAGE - 3).write_bytes(b'x', PAGE + 3) };
         // SAFETY: as above.
-        let inside = unsafe { at.add(PAGE - 3) };
-        assert_eq!(readable(inside.cast()), None);
+        let inside = unsafe { at.add(PAGE - 3) }.expose_provenance();
+        assert_eq!(text(inside), None);
         // SAFETY: as above.
         unsafe { at.add(PAGE + 1).write(0) };
-        assert_eq!(readable(inside.cast()), Some(&b"xxxx"[..]));
+        assert_eq!(text(inside), Some(b"xxxx".to_vec()));
+        // Mapped, and not to be read.
+        // SAFETY: the second page of what is left; nobody has a reference into it.
+        unsafe { libc::mprotect(at.add(PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(text(inside), None);
+    }
+
+    #[test]
+    fn names_have_a_longest() {
+        for (length, is_read) in [(NAME, true), (NAME + 1, false)] {
+            let name = std::ffi::CString::new(vec![b'x'; length]).unwrap();
+            assert_eq!(text(name.as_ptr().expose_provenance()).is_some(), is_read, "{length}");
+        }
     }
 
     #[test]

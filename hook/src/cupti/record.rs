@@ -25,10 +25,16 @@ pub(super) struct Record {
     pub(super) name: *const c_char,
 }
 
+/// What is read of a record: its name is last.
+const READ: usize = 112;
+
 /// # Safety
-/// A whole record of a known CUPTI lies there.
-pub(super) unsafe fn read(at: *const u8) -> Option<Record> {
-    // SAFETY: as promised here; each place is within the record of that kind.
+/// So many bytes are readable there.
+pub(super) unsafe fn read(at: *const u8, bytes: usize) -> Option<Record> {
+    if bytes < READ {
+        return None;
+    }
+    // SAFETY: as promised here; each place is within what is read.
     let word = |offset: usize| unsafe { at.add(offset).cast::<u32>().read_unaligned() };
     // SAFETY: as above.
     let long = |offset: usize| unsafe { at.add(offset).cast::<u64>().read_unaligned() };
@@ -57,8 +63,8 @@ mod tests {
     }
 
     fn read_of(bytes: &[u8]) -> Option<Record> {
-        // SAFETY: the records made here are whole.
-        unsafe { read(bytes.as_ptr()) }
+        // SAFETY: they are all there.
+        unsafe { read(bytes.as_ptr(), bytes.len()) }
     }
 
     #[test]
@@ -75,5 +81,6 @@ mod tests {
             assert_eq!(read_of(&bytes), Some(expected), "{size}");
         }
         assert_eq!(read_of(&made(64, &[(0, 17)], &[])), None, "overhead, of which nothing is kept");
+        assert_eq!(read_of(&made(READ - 1, &[(0, KERNEL)], &[])), None, "beyond the end of its buffer");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{GENERATION, GENERATIONS, on, tally};
 use crate::{
-    guard::Entered,
+    guard::{Entered, Mark},
     lane::monotonic,
     record::{HostCall, Record},
     symbol::Kind,
@@ -99,7 +99,8 @@ fn record(number: u16, at: u64) {
     let until = monotonic();
     tally::count(number, until.saturating_sub(at));
     let record = Record::Host { call: HostCall::Function(number), bytes: 0, at, until };
-    let entered = Entered::enter(Kind::Watched);
+    let mark = Mark::new();
+    let entered = Entered::enter(Kind::Watched, &mark);
     let pushed = entered.and_then(|entered| entered.leave(|lane| lane.push_if_roomy(record)));
     if pushed != Some(true) {
         DROPPED.fetch_add(1, Relaxed);

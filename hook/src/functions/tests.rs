@@ -10,13 +10,16 @@ fn numbers_have_names() {
     assert_eq!(of(GENERATION + 2), (FunctionKind::GarbageCollection, "gc generation 2".to_owned()));
     let loader = "torch.utils.data.dataloader._BaseDataLoaderIter.__next__".to_owned();
     assert_eq!(of(0), (FunctionKind::DataLoader, loader));
-    set_from("train@Trainer@step").expect("it is a function");
+    let value =
+        |name: &str| (name == variable::FUNCTIONS).then(|| "train@Trainer@step,a b,collate".to_owned());
+    assert_eq!(set_from(value).len(), 1, "one is none");
     assert_eq!(of(1), (FunctionKind::Named, "train.Trainer.step".to_owned()));
+    assert_eq!(of(2), (FunctionKind::Named, "__main__.collate".to_owned()));
 }
 
 #[test]
 fn codes_are_found_again() {
-    let all: Vec<usize> = (1..=functions::FUNCTIONS).map(|number| number * 48).collect();
+    let all: Vec<usize> = (1..=xpu_shared::functions::FUNCTIONS).map(|number| number * 48).collect();
     for (number, &code) in all.iter().enumerate() {
         codes::watch(code, number as u16);
         codes::watch(code, 7);

@@ -10,20 +10,22 @@ use crate::{group::Group, interpose::interpose, lane::coarse_now};
 interpose! {
     fn ncclGroupStart() -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
-    after |_, lane, result| if result == 0 { lane.group(Group::open) };
+    after |_, lane, result| if result == 0 { let _ = lane.group(Group::open); };
 
     fn ncclGroupEnd() -> c_int in NCCL, or MISSING, even off;
-    before |lane| if lane.group(|group| group.is_outermost()) {
+    before |lane| if lane.group(|group| group.is_outermost()) == Some(true) {
         lane.entered(Call::GroupEnd, coarse_now());
-        lane.group(|group| group.launch(lane));
+        let _ = lane.group(|group| group.launch(lane));
     };
     after |lane, (), result| {
-        lane.group(|group| group.close(lane, result));
+        let _ = lane.group(|group| group.close(lane, result));
         lane.left();
     };
 
     /// Only works out how long the group would take, and launches nothing of it. Communicators are made.
     fn ncclGroupSimulateEnd(information: *mut c_void) -> c_int in NCCL, or MISSING, even off;
     before |lane| lane;
-    after |_, lane, result| lane.group(|group| group.discard(lane, result));
+    after |_, lane, result| {
+        let _ = lane.group(|group| group.discard(lane, result));
+    };
 }

@@ -52,8 +52,8 @@ impl Joining {
             // SAFETY: the caller promises it.
             self.handle = unsafe { *self.place };
         }
-        if lane.group(|group| group.is_open()) {
-            lane.group(|group| group.join(self));
+        if lane.is_grouping() {
+            let _ = lane.group(|group| group.join(self));
         } else {
             // SAFETY: the caller promises it.
             unsafe { self.made(lane, result) };

@@ -60,7 +60,7 @@ fn begin(
             line.point_to_point(slot.id(), 1);
         }
     }
-    if lane.group(|group| group.is_open()) {
+    if lane.is_grouping() {
         return Some(Ticket { message, timing: Timing::Not, chosen: None, queued: true });
     }
     lane.entered(Call::Collective, now);
@@ -83,7 +83,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let counts = message.operation.is_collective() && message.captured.is_none();
     let line = slot.line(observer.ledger()).filter(|_| counts);
     if queued {
-        let kept = result == 0 && lane.group(|group| group.queue(message, lane.ring.slots()));
+        let kept = result == 0 && lane.group(|group| group.queue(message, lane.ring.slots())) == Some(true);
         if let Some(line) = line.filter(|_| !kept) {
             line.retract(slot.id(), 1);
         }

@@ -10,7 +10,7 @@ use std::{
 
 use cudarc::nccl::sys::ncclComm_t;
 
-use crate::{communicator::Origin, memory};
+use crate::{communicator::Origin, memory, peek};
 
 /// More than that at once are forgotten: their calls count as unknown.
 const MOST: usize = 32;
@@ -71,7 +71,7 @@ impl Pending {
         is: impl Fn(ncclComm_t, ncclComm_t) -> bool,
     ) -> Option<(ncclComm_t, Origin)> {
         self.take(|unborn| {
-            let handle = peek(unborn.place);
+            let handle = handle_at(unborn.place);
             (!handle.is_null() && is(handle, unborn.parent)).then_some((handle, unborn.origin))
         })
     }
@@ -95,14 +95,9 @@ impl Pending {
     }
 }
 
-/// What is at an address that may be nobody's by now: the kernel looks, and refuses where we would crash. NULL if it does.
-fn peek(place: *const ncclComm_t) -> ncclComm_t {
-    let mut handle: ncclComm_t = ptr::null_mut();
-    let here = libc::iovec { iov_base: (&raw mut handle).cast(), iov_len: size_of::<ncclComm_t>() };
-    let there = libc::iovec { iov_base: place.cast_mut().cast(), iov_len: size_of::<ncclComm_t>() };
-    // SAFETY: it writes to `handle` alone, and checks the address that it reads.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0) };
-    if read == size_of::<ncclComm_t>() as isize { handle } else { ptr::null_mut() }
+/// What is at an address that may be nobody's by now. NULL if it is.
+fn handle_at(place: *const ncclComm_t) -> ncclComm_t {
+    ptr::with_exposed_provenance_mut(peek::word(place.addr()).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -76,11 +76,11 @@ impl Observer {
 
     fn make() -> Option<(&'static Self, Identity)> {
         let read = |name, set: fn(&str) -> Result<(), String>| set(&std::env::var(name).ok()?).err();
+        let functions = functions::set_from(|name| std::env::var(name).ok());
         let complaints = [
             read(variable::BUDGET, budget::set_from),
             read(variable::SAMPLE, rate::set_from),
             read(variable::KERNELS, kernels::set_from),
-            read(variable::FUNCTIONS, functions::set_from),
             read(variable::STEPS, steps::set_from),
         ];
         if std::env::var_os(variable::FUNCTIONS_ALWAYS).is_some_and(|value| value == "1") {
@@ -103,7 +103,7 @@ impl Observer {
             optimizers: Optimizers::default(),
             is_marked: AtomicBool::new(false),
             captures: AtomicU32::new(0),
-            complaints: complaints.into_iter().flatten().collect(),
+            complaints: complaints.into_iter().flatten().chain(functions).collect(),
             overhead: Overhead::default(),
             stop: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

@@ -14,7 +14,7 @@ use xpu_shared::frame::StepSource;
 
 use crate::{
     functions::api::{Method, Object, Python, caught},
-    guard::Entered,
+    guard::{Entered, Mark},
     steps,
     symbol::Kind,
 };
@@ -151,7 +151,8 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
             };
             let (optimizer, parameter) = (address(0), address(1));
             (python.PyErr_Clear)();
-            if let Some(entered) = Entered::enter_even_off(Kind::Watched) {
+            let mark = Mark::new();
+            if let Some(entered) = Entered::enter_even_off(Kind::Watched, &mark) {
                 let name = str::from_utf8(name).unwrap_or_default();
                 entered.leave(|lane| lane.observer().optimizer_stepped(lane, optimizer, parameter, name));
             }

@@ -255,8 +255,14 @@ pub fn signal_name(number: i32) -> String {
         7 => "SIGBUS",
         8 => "SIGFPE",
         9 => "SIGKILL",
+        10 => "SIGUSR1",
         11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
         TERM => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
         other => return format!("signal {other}"),
     };
     name.to_owned()

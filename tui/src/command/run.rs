@@ -19,7 +19,7 @@ use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
     expected::{self, Expected},
-    functions,
+    functions::Asked,
     id::{JobName, Pid},
 };
 
@@ -51,8 +51,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
             return Ok(become_it(&mut command, program));
         }
     };
-    if let Some(why) = std::env::var(variable::FUNCTIONS).ok().and_then(|text| functions::read(&text).err()) {
-        warn(&format!("{why}; captures will hold none of them"));
+    let asked = Asked::of(|name| std::env::var(name).ok());
+    for wrong in asked.iter().flat_map(|asked| &asked.wrong) {
+        warn(&format!("{wrong}; captures will not hold it"));
     }
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     if let Some(line) = not_understood(names) {
@@ -68,7 +69,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
 }
 
 /// Variables of xpu-timer that have a meaning here.
-const OF_XPU_TIMER: [&str; 1] = ["XPU_TIMER_EXIT_HOOK_PLUGIN"];
+const OF_XPU_TIMER: [&str; 2] = [variable::EXIT_PLUGIN_OF_XPU_TIMER, variable::FUNCTIONS_OF_XPU_TIMER];
 
 /// Those that are set and have none, in one line: who comes from xpu-timer, or its forerunner, would wait for what they did.
 fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
@@ -224,6 +225,7 @@ mod tests {
     fn variables_of_another_that_mean_nothing_are_named_in_one_line() {
         let said = |names: &[&str]| not_understood(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(said(&["PATH", "XPU_TOP_JOB", "XPU_TIMER_EXIT_HOOK_PLUGIN"]), None);
+        assert_eq!(said(&["XPU_TIMER_HOST_TRACING_FUNC"]), None);
         let line = said(&["XPU_TIMER_PORT", "ATORCH_TIMER", "HOME"]).unwrap();
         assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and mean nothing"), "{line}");
     }

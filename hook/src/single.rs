@@ -1,0 +1,107 @@
+//! What one call works on at a time.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use crate::guard::Mark;
+
+/// A value that is lent to one call at a time. Who comes in between (a signal's handler, or another thread) gets nothing: it never waits.
+/// A call that was left by a jump in the middle of its work holds nothing up, and what it was working on is never touched again.
+pub(crate) struct Single<T> {
+    /// Where the call that has it keeps its mark; 0 if nobody has it.
+    holder: AtomicUsize,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `with` lends the value to one call at a time, whichever thread it is of.
+unsafe impl<T: Send> Sync for Single<T> {}
+
+impl<T> Single<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { holder: AtomicUsize::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Puts another value in its place. One that was left half changed is not dropped.
+    ///
+    /// # Safety
+    /// Whoever had it is gone, and no call begins meanwhile.
+    pub(crate) unsafe fn renew(&self, value: T) {
+        // SAFETY: nobody has it, as is promised here.
+        unsafe {
+            if self.holder.swap(0, Acquire) == 0 {
+                *self.value.get() = value;
+            } else {
+                self.value.get().write(value);
+            }
+        }
+    }
+
+    /// `anew` makes the value that takes the place of one which was left half changed. `None` if somebody has it.
+    pub(crate) fn with<R>(&self, anew: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mark = Mark::new();
+        let at = mark.set();
+        if let Err(holder) = self.holder.compare_exchange(0, at, Acquire, Relaxed) {
+            // Two frames that are there cannot be in one place.
+            if holder != at && !Mark::is_gone(holder) {
+                return None;
+            }
+            self.holder.compare_exchange(holder, at, Acquire, Relaxed).ok()?;
+            // SAFETY: the frame is gone that had it, so nobody has it but this call. It is not dropped: it may be half of something.
+            unsafe { self.value.get().write(anew()) };
+        }
+        let _held = Held(&self.holder);
+        // SAFETY: the holder is this call until `_held` is dropped, which is after `body`.
+        Some(body(unsafe { &mut *self.value.get() }))
+    }
+}
+
+/// Gives it back, also when the body panics.
+struct Held<'a>(&'a AtomicUsize);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_lent_to_one_at_a_time() {
+        let single = Single::new(vec![1]);
+        let inner = single.with(Vec::new, |value| {
+            value.push(2);
+            single.with(Vec::new, |value| value.push(3))
+        });
+        assert_eq!(inner, Some(None), "who comes in between gets nothing");
+        assert_eq!(single.with(Vec::new, |value| value.clone()), Some(vec![1, 2]));
+        let panics = || single.with(Vec::new, |_| panic!("on purpose"));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("it panics");
+        assert_eq!(single.with(Vec::new, |value| value.len()), Some(2));
+    }
+
+    #[test]
+    fn who_was_left_by_a_jump_does_not_have_it_any_more() {
+        let single = Single::new(vec![1]);
+        let there = Mark::new();
+        single.holder.store(there.set(), Relaxed);
+        assert_eq!(single.with(Vec::new, |value| value.len()), None, "its frame is still there");
+        there.overwrite();
+        assert_eq!(
+            single.with(Vec::new, |value| value.len()),
+            Some(0),
+            "what it was working on is not touched"
+        );
+        single.holder.store(there.set(), Relaxed);
+        // SAFETY: nobody but this test has it.
+        unsafe { single.renew(vec![7]) };
+        assert_eq!(single.with(Vec::new, |value| value.clone()), Some(vec![7]));
+    }
+}
