@@ -118,6 +118,31 @@ fn what_was_launched_is_what_is_in_the_file_and_then_all_is_as_before() {
 }
 
 #[test]
+fn parts_that_the_program_names_are_in_it() {
+    let job = Job::new(
+        "
+process.xpu_top_span_begin.restype = c_uint64
+while True:
+    outer = process.xpu_top_span_begin()
+    inner = process.xpu_top_span_begin()
+    time.sleep(0.002)
+    process.xpu_top_span_end(b'data', c_uint64(inner))
+    work()
+    process.xpu_top_span_end(b'turn', c_uint64(outer))",
+    );
+    let done = job.capture("--steps 4 --wait 25");
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let report = job.report();
+    let rows = report["host"].as_array().expect("rows");
+    for (name, least) in [("data", 2e6), ("turn", 12e6)] {
+        let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{report:#}"));
+        // The first began before the first step, or the last ended after the last, on each of two ranks.
+        assert!((row["kind"] == "span") && (6..=8).contains(&row["count"].as_u64().unwrap()), "{row}");
+        assert!(row["p50_ns"].as_f64() > Some(least), "{row}");
+    }
+}
+
+#[test]
 fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
     let host = Host::new();
     let ranks: Vec<_> =

@@ -8,12 +8,12 @@ use std::{
 use xpu_shared::{frame::StepSource, sampling::Rate};
 
 use crate::{
-    budget,
+    budget, capture,
     guard::{Entered, Mark},
-    lane::{Count, Lane},
+    lane::{Count, Lane, monotonic},
     observer::Observer,
     rate::{self, Class},
-    steps, switch,
+    spans, steps, switch,
     symbol::Kind,
 };
 
@@ -43,6 +43,29 @@ pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, l
         entered.leave(|lane| lane.observer().work.add(tokens, samples, loss));
     }
     xpu_top_step(completed);
+}
+
+/// When a part of the program begins that [`xpu_top_span_end`] names; 0 while nothing records it.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub extern "C" fn xpu_top_span_begin() -> u64 {
+    if capture::is_on() { monotonic() } else { 0 }
+}
+
+/// It ends, on the thread that began it: `begun` is what [`xpu_top_span_begin`] gave.
+///
+/// # Safety
+/// `name` is a NUL-terminated string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn xpu_top_span_end(name: *const c_char, begun: u64) {
+    if begun == 0 || name.is_null() || !capture::is_on() {
+        return;
+    }
+    let mark = Mark::new();
+    if let Some(entered) = Entered::enter(Kind::Watched, &mark) {
+        // SAFETY: the caller promises a NUL-terminated string.
+        let name = unsafe { CStr::from_ptr(name) };
+        entered.leave(|lane| spans::ended(lane, name, begun));
+    }
 }
 
 /// Turns observing off (0) or on. Off, a launch costs one load; what would be wrong later is kept: numbers that ranks agree on,

@@ -100,7 +100,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
     let kind = kind(number);
     let name = match kind {
         FunctionKind::GarbageCollection => format!("gc generation {}", number - GENERATION),
-        FunctionKind::DataLoader | FunctionKind::Named => {
+        FunctionKind::DataLoader | FunctionKind::Named | FunctionKind::Span => {
             forms().nth(number.into()).unwrap_or_default().replace('@', ".")
         }
     };

@@ -56,6 +56,7 @@ mod ring_tests;
 mod runtime;
 mod shapes;
 mod single;
+mod spans;
 mod steps;
 mod switch;
 pub mod symbol;

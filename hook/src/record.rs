@@ -9,7 +9,7 @@ use xpu_shared::{
     sampling::Rate,
 };
 
-use crate::{functions, kernels, launches::Launch, observer::Observer, timer::TimerId};
+use crate::{functions, kernels, launches::Launch, observer::Observer, spans, timer::TimerId};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record {
@@ -94,6 +94,8 @@ pub(crate) enum HostCall {
     Blocked(BlockingCall),
     /// A function of Python, by its number.
     Function(u16),
+    /// A part of the program that it named itself, by the number of the name.
+    Span(u16),
 }
 
 /// A record as it is kept while everything is.
@@ -201,6 +203,7 @@ impl Record {
                     HostCall::Set => CapturedLabel::Set { bytes },
                     HostCall::Blocked(call) => CapturedLabel::Blocked(call),
                     HostCall::Function(number) => functions::label(number),
+                    HostCall::Span(number) => spans::label(number),
                 }
             }
             Self::Wait { .. }

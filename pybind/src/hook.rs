@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::{CStr, OsStr, c_void},
+    ffi::{CStr, OsStr, c_char, c_void},
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
 };
@@ -12,12 +12,16 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 /// `xpu_top_step` and `xpu_top_step_with` of `xpu_top.h`.
 type Step = unsafe extern "C" fn(i64);
 type StepWith = unsafe extern "C" fn(i64, u64, u64, f64);
+/// `xpu_top_span_begin` and `xpu_top_span_end`.
+type SpanBegin = unsafe extern "C" fn() -> u64;
+type SpanEnd = unsafe extern "C" fn(*const c_char, u64);
 
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     step: Step,
     /// A hook older than this module has none.
     step_with: Option<StepWith>,
+    span: Option<(SpanBegin, SpanEnd)>,
 }
 
 pub(crate) enum Hook {
@@ -46,20 +50,38 @@ impl Hook {
     }
 
     pub(crate) fn step(&self, completed: i64) {
-        if let Self::Preloaded(marks) | Self::Packaged(marks) = self {
+        if let Some(marks) = self.marks() {
             // SAFETY: the header promises that it may be called at any time from any thread; the library is never unmapped.
             unsafe { (marks.step)(completed) };
         }
     }
 
     pub(crate) fn step_with(&self, completed: i64, tokens: u64, samples: u64, loss: f64) {
+        match self.marks().and_then(|marks| marks.step_with) {
+            // SAFETY: as above.
+            Some(step_with) => unsafe { step_with(completed, tokens, samples, loss) },
+            None => self.step(completed),
+        }
+    }
+
+    fn marks(&self) -> Option<&Marks> {
         match self {
-            Self::Preloaded(Marks { step_with: Some(step_with), .. })
-            | Self::Packaged(Marks { step_with: Some(step_with), .. }) => {
-                // SAFETY: as above.
-                unsafe { step_with(completed, tokens, samples, loss) };
-            }
-            _ => self.step(completed),
+            Self::Preloaded(marks) | Self::Packaged(marks) => Some(marks),
+            Self::Disabled | Self::Missing { .. } => None,
+        }
+    }
+
+    /// When a span begins; 0 if nothing records it.
+    pub(crate) fn span_begin(&self) -> u64 {
+        // SAFETY: as above.
+        self.marks().and_then(|marks| marks.span).map_or(0, |(begin, _)| unsafe { begin() })
+    }
+
+    /// Ends one that began then.
+    pub(crate) fn span_end(&self, name: &CStr, begun: u64) {
+        if let Some((_, end)) = self.marks().and_then(|marks| marks.span) {
+            // SAFETY: as above.
+            unsafe { end(name.as_ptr(), begun) };
         }
     }
 
@@ -78,7 +100,11 @@ fn marks_of(library: &Library) -> Option<Marks> {
     let step = unsafe { library.get::<Step>(b"xpu_top_step\0") }.ok().map(|symbol| *symbol)?;
     // SAFETY: as above.
     let step_with = unsafe { library.get::<StepWith>(b"xpu_top_step_with\0") }.ok().map(|symbol| *symbol);
-    Some(Marks { step, step_with })
+    // SAFETY: as above.
+    let begin = unsafe { library.get::<SpanBegin>(b"xpu_top_span_begin\0") }.ok().map(|symbol| *symbol);
+    // SAFETY: as above.
+    let end = unsafe { library.get::<SpanEnd>(b"xpu_top_span_end\0") }.ok().map(|symbol| *symbol);
+    Some(Marks { step, step_with, span: begin.zip(end) })
 }
 
 /// The hook that was installed with this module.

@@ -1,4 +1,4 @@
-//! The Python module `xpu_top._native`: one class that passes step marks on to the hook.
+//! The Python module `xpu_top._native`: step marks and spans, passed on to the hook.
 //!
 //! The hook is found, not linked: the preloaded one if there is one, else the packaged one, which then only carries the
 //! marks and stands in front of nothing. Without either, or with `XPU_TOP_DISABLE=1`, every call does nothing.
@@ -6,11 +6,15 @@
 mod hook;
 mod work;
 
-use std::ffi::CString;
+use std::{
+    ffi::CString,
+    sync::{Mutex, PoisonError},
+};
 
 use pyo3::{
     exceptions::{PyRuntimeWarning, PyValueError},
     prelude::*,
+    types::PyTuple,
 };
 
 use hook::Hook;
@@ -66,6 +70,16 @@ impl Tracer {
         Ok(())
     }
 
+    /// A part of the program under a name, in captures:
+    ///
+    /// >>> with tracer.span("data"):
+    /// ...     batch = next(batches)
+    fn span(slf: Py<Self>, name: String) -> PyResult<Span> {
+        let name =
+            CString::new(name).map_err(|_nul| PyValueError::new_err("the name of a span has no NUL"))?;
+        Ok(Span { tracer: slf, name, begun: Mutex::new(Vec::new()) })
+    }
+
     /// Where the marks go: "preloaded", "packaged", "disabled" or "missing".
     #[getter]
     fn source(&self) -> &'static str {
@@ -77,8 +91,40 @@ impl Tracer {
     }
 }
 
+/// What `Tracer.span` gives: a context manager, that may be entered again and again.
+#[pyclass(frozen, module = "xpu_top")]
+struct Span {
+    tracer: Py<Tracer>,
+    name: CString,
+    /// When those began that are not ended.
+    begun: Mutex<Vec<u64>>,
+}
+
+#[pymethods]
+impl Span {
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        let span = slf.get();
+        let begun = span.tracer.get().hook.span_begin();
+        span.begun.lock().unwrap_or_else(PoisonError::into_inner).push(begun);
+        slf
+    }
+
+    /// Exceptions go on.
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> bool {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.tracer.get().hook.span_end(&self.name, begun.unwrap_or(0));
+        false
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Span({:?})", self.name)
+    }
+}
+
 #[pymodule(gil_used = false)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Span>()?;
     module.add_class::<Tracer>()
 }

@@ -46,7 +46,7 @@ pub(crate) fn cost(table: &mut Table) {
     table.row(
         Row::new(what("collector"), peak, "MiB")
             .at_most(MEMORY_MIB)
-            .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / (1 << 20) as f64)),
+            .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / f64::from(1 << 20))),
     );
     let itself = env::current_exe().expect("Linux tells a program its path");
     let told = Command::new(itself).arg(SCREEN).output().expect("it ran a moment ago");

@@ -44,6 +44,20 @@ for wrong in ({"tokens": -1}, {"tokens": 1.5}, {"samples": "x"}, {"loss": "low"}
         assert next(iter(wrong)) in str(error), error
     else:
         raise AssertionError(wrong)
+part = t.span("data")
+with part, part, t.span("a part"):
+    pass
+try:
+    with part:
+        raise KeyError("it goes on")
+except KeyError:
+    pass
+for wrong, error in (("a\\0b", ValueError), (7, TypeError)):
+    try:
+        t.span(wrong)
+    except error:
+        continue
+    raise AssertionError(wrong)
 try:
     t.step(-7)
 except ValueError as error:

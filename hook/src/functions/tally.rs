@@ -28,7 +28,7 @@ pub(super) fn count(number: u16, time: u64) {
     let calls = match kind(number) {
         FunctionKind::GarbageCollection => &COLLECTIONS,
         FunctionKind::DataLoader => &BATCHES,
-        FunctionKind::Named => return,
+        FunctionKind::Named | FunctionKind::Span => return,
     };
     calls.count.fetch_add(1, Relaxed);
     calls.time.fetch_add(time, Relaxed);

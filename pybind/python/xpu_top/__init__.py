@@ -7,6 +7,8 @@
         train(batch)
         my_tracer.step()
 
+A part of the program has a name in captures with ``with my_tracer.span("data"): ...``.
+
 Works with or without ``xpu-top run``, with or without a GPU; with ``XPU_TOP_DISABLE=1`` it does nothing.
 """
 

@@ -1,4 +1,4 @@
-from typing import Literal, Optional, SupportsFloat, SupportsIndex
+from typing import ContextManager, Literal, Optional, SupportsFloat, SupportsIndex
 
 __version__: str
 
@@ -20,6 +20,8 @@ class Tracer:
         is a CUDA tensor is read as ``float(loss)`` would be, which waits for the GPU: give it where the program reads
         it anyway.
         """
+    def span(self, name: str) -> ContextManager[object]:
+        """A part of the program under a name, in captures: ``with tracer.span("data"): ...``."""
     @property
     def source(self) -> Literal["preloaded", "packaged", "disabled", "missing"]:
         """Where the marks go."""

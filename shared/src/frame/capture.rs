@@ -181,8 +181,9 @@ pub enum CapturedLabel {
 }
 
 impl CapturedLabel {
+    /// A function of Python; not a span, which the program itself tells of.
     pub fn is_function(&self) -> bool {
-        matches!(self, Self::Function { .. })
+        matches!(self, Self::Function { kind, .. } if *kind != FunctionKind::Span)
     }
 }
 
@@ -195,6 +196,8 @@ pub enum FunctionKind {
     GarbageCollection,
     /// The wait for a data loader's next batch.
     DataLoader,
+    /// A part of the program that it named itself.
+    Span,
 }
 
 /// One operation.

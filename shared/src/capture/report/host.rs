@@ -1,4 +1,4 @@
-//! What threads did on the host: Python's functions, its garbage collector, data loaders, and calls that wait for the GPU.
+//! What threads did on the host: spans of the program, Python's functions, its garbage collector, data loaders, and calls that wait for the GPU.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,6 +16,8 @@ pub enum HostKind {
     Function,
     GarbageCollection,
     DataLoader,
+    /// What the program named itself.
+    Span,
     /// A call that waits for the GPU.
     Blocked,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for HostKind {
             Self::Function => "function",
             Self::GarbageCollection => "garbage_collection",
             Self::DataLoader => "data_loader",
+            Self::Span => "span",
             Self::Blocked => "blocked",
         })
     }
@@ -52,6 +55,7 @@ pub fn what(label: &CapturedLabel) -> Option<(HostKind, &str)> {
                 FunctionKind::Named => HostKind::Function,
                 FunctionKind::GarbageCollection => HostKind::GarbageCollection,
                 FunctionKind::DataLoader => HostKind::DataLoader,
+                FunctionKind::Span => HostKind::Span,
             };
             (kind, name)
         }

@@ -155,6 +155,7 @@ fn host(row: &HostRow) -> Vec<String> {
         HostKind::Function => "Python",
         HostKind::GarbageCollection => "gc",
         HostKind::DataLoader => "data",
+        HostKind::Span => "span",
         HostKind::Blocked => "waits",
     };
     vec![

@@ -1,0 +1,88 @@
+//! Parts of the program that it names itself (`Tracer.span`), recorded while a capture is taken.
+
+use std::{
+    ffi::CStr,
+    ptr,
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{AcqRel, Acquire},
+    },
+};
+
+use xpu_shared::frame::{CapturedLabel, FunctionKind};
+
+use crate::{
+    lane::{Lane, monotonic},
+    record::{HostCall, Record},
+};
+
+/// Names told apart. Those of more have the number of none, and are called so.
+const NAMES: usize = 64;
+const NONE: u16 = NAMES as u16;
+
+/// Letters of a name that are kept.
+const LONGEST: usize = 64;
+
+/// The names in the order they came, each leaked: they live as long as the process.
+static KNOWN: [AtomicPtr<String>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
+
+/// A span that began at `begun` ends.
+pub(crate) fn ended(lane: &Lane, name: &CStr, begun: u64) {
+    let call = HostCall::Span(number(name));
+    lane.push_if_roomy(Record::Host { call, bytes: 0, at: begun, until: monotonic() });
+}
+
+pub(crate) fn label(number: u16) -> CapturedLabel {
+    let name = KNOWN.get(usize::from(number)).and_then(known);
+    let name = name.map_or_else(|| format!("(more than {NAMES} names)"), str::to_owned);
+    CapturedLabel::Function { kind: FunctionKind::Span, name }
+}
+
+fn number(name: &CStr) -> u16 {
+    let name = name.to_string_lossy();
+    let name: String = xpu_shared::text::clean(&name).chars().take(LONGEST).collect();
+    for (number, place) in KNOWN.iter().enumerate() {
+        if known(place).is_none() {
+            let new = Box::into_raw(Box::new(name.clone()));
+            if place.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_ok() {
+                return number as u16;
+            }
+            // SAFETY: it was made just now, and nobody else has it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+        if known(place) == Some(&name) {
+            return number as u16;
+        }
+    }
+    NONE
+}
+
+fn known(place: &AtomicPtr<String>) -> Option<&'static str> {
+    let name = place.load(Acquire);
+    // SAFETY: null, or a string that was leaked for good.
+    unsafe { name.as_ref() }.map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_numbers_and_the_last_are_called_so() {
+        let named = |number| match label(number) {
+            CapturedLabel::Function { kind: FunctionKind::Span, name } => name,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([c"data", c"loss", c"data"].map(number), [0, 1, 0]);
+        assert_eq!([0, 1].map(named), ["data", "loss"]);
+        assert_eq!(named(number(c"a\x1b[2Jb")), "a [2Jb");
+        assert_eq!(
+            named(number(CStr::from_bytes_with_nul(&[&[b'x'; 300][..], b"\0"].concat()).unwrap())).len(),
+            LONGEST
+        );
+        let more: Vec<_> =
+            (0..100).map(|n| number(&std::ffi::CString::new(format!("n{n}")).unwrap())).collect();
+        assert_eq!((more[0], more[99]), (4, NONE));
+        assert_eq!(named(NONE), "(more than 64 names)");
+    }
+}
