@@ -46,7 +46,7 @@ pub(crate) fn cost(table: &mut Table) {
     table.row(
         Row::new(what("collector"), peak, "MiB")
             .at_most(MEMORY_MIB)
-            .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / (1 << 20) as f64)),
+            .note(format!("/metrics every {EVERY} s: {:.1} MiB", page as f64 / f64::from(1 << 20))),
     );
     let itself = env::current_exe().expect("Linux tells a program its path");
     let told = Command::new(itself).arg(SCREEN).output().expect("it ran a moment ago");
@@ -110,7 +110,8 @@ fn read_page(base: BasePort) -> usize {
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         .expect("it reads");
     stream.read_to_end(&mut page).expect("it answers");
-    assert!(page.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&page[..page.len().min(200)]));
+    let text = String::from_utf8_lossy(&page);
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("xpu_top_gemms_total{"), "{text:.200}");
     page.len()
 }
 
