@@ -110,7 +110,8 @@ fn read_page(base: BasePort) -> usize {
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         .expect("it reads");
     stream.read_to_end(&mut page).expect("it answers");
-    assert!(page.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&page[..page.len().min(200)]));
+    let text = String::from_utf8_lossy(&page);
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("xpu_top_gemms_total{"), "{text:.200}");
     page.len()
 }
 

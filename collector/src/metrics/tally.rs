@@ -299,25 +299,6 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_one_host_are_together_whatever_their_process_numbers() {
-        let simulation = xpu_shared::simulation::Simulation::new(1, 2, 2);
-        let (second, mut jobs) = (CommunicatorId(7), xpu_shared::job::Jobs::default());
-        for (host, mut frame) in simulation.snapshots(60).into_iter().enumerate() {
-            let xpu_shared::frame::Body::Snapshot(snapshot) = &mut frame.body else { panic!("{frame:?}") };
-            for (place, rank) in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks).enumerate() {
-                // As pods number them.
-                rank.info.pid = Pid(100 + place as u32);
-                if host == 1 {
-                    rank.digest.communicators[0].id = second;
-                }
-            }
-            jobs.fold(&frame);
-        }
-        let job = jobs.get(&simulation.job).expect("it was told of");
-        assert_eq!((ranks_beside(job, Rank(3), second), ranks_beside(job, Rank(1), second)), (2, 0));
-    }
-
-    #[test]
     fn a_communicator_keeps_its_label_from_run_to_run() {
         assert_eq!(communicator_label("tp\n0", 4, 8), "tp0");
         assert_eq!(communicator_label("", 8, 8), "world");
