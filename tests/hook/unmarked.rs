@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xpu_shared::{
-    frame::{StepSource, Steps},
+    frame::{StepSource, Steps, TimedBy},
     unit::Moment,
 };
 use xpu_tests::program::until;
@@ -59,6 +59,8 @@ fn is_right(world: usize, program: &str) {
             let truth = own_at(&own, steps.at);
             assert!(steps.completed.0.abs_diff(truth) <= 1, "{program}: {} for {truth}", steps.completed.0);
         }
+        let by_gpu = said.iter().any(|steps| steps.timed_by == TimedBy::Gpu && !steps.durations.is_empty());
+        assert!(by_gpu, "{program}: no step was timed on the GPU");
         let at = |steps: &Steps| (steps.at.0 as f64 / 1e9, steps.completed.0);
         let (from, to) = (at(&said[0]), at(&said[said.len() - 1]));
         let shown = mean(from, to);
