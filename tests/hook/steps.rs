@@ -195,6 +195,35 @@ hold()"
 }
 
 #[test]
+fn a_trainer_that_is_forked_has_its_steps() {
+    let place = Place::new();
+    let listener = Listener::at(&place.socket());
+    let script = format!(
+        "
+import os, sys
+child = os.fork()
+if child:
+    _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+from gpu import *
+{ATTACH}
+optimizer = Adam([object()])
+for step in range(30):
+    ok(gemm_ex(512, 512, 512))
+    optimizer.step()
+hold()"
+    );
+    let program = Program::start(&mut place.script(&script));
+    let steps = until("the child's steps", || {
+        let said = listener.heard().into_iter().flat_map(|speaker| speaker.summaries);
+        said.filter_map(|summary| summary.steps).find(|steps| steps.completed.0 == 30)
+    });
+    assert_eq!((steps.source, &*steps.optimizer), (StepSource::Optimizer, "Adam"));
+    let outcome = program.end();
+    assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+}
+
+#[test]
 fn what_the_program_marks_comes_before_its_optimizer() {
     let script = format!(
         "{ATTACH}

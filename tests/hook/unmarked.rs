@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xpu_shared::{
-    frame::{StepSource, Steps},
+    frame::{StepSource, Steps, TimedBy},
     unit::Moment,
 };
 use xpu_tests::program::until;
@@ -53,17 +53,24 @@ fn is_right(world: usize, program: &str) {
         (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(4),
         _ => false,
     };
-    for (said, own) in watch(world, program, lasts) {
+    for (rank, (said, own)) in watch(world, program, lasts).into_iter().enumerate() {
         for steps in &said {
             assert_eq!(steps.source, StepSource::Detected);
             let truth = own_at(&own, steps.at);
             assert!(steps.completed.0.abs_diff(truth) <= 1, "{program}: {} for {truth}", steps.completed.0);
         }
+        let by_gpu = said.iter().any(|steps| steps.timed_by == TimedBy::Gpu && !steps.durations.is_empty());
+        assert!(by_gpu, "{program}: no step was timed on the GPU");
         let at = |steps: &Steps| (steps.at.0 as f64 / 1e9, steps.completed.0);
         let (from, to) = (at(&said[0]), at(&said[said.len() - 1]));
         let shown = mean(from, to);
-        let within: Own = own.into_iter().filter(|&(then, _)| then >= from.0 && then <= to.0).collect();
+        let within: Own = own.iter().copied().filter(|&(then, _)| then >= from.0 && then <= to.0).collect();
         let truth = mean(within[0], within[within.len() - 1]);
+        println!(
+            "{program}, rank {rank}: step {} of its {}, {shown:.2} ms of its {truth:.2}",
+            to.1,
+            own_at(&own, said[said.len() - 1].at)
+        );
         assert!((shown / truth - 1.0).abs() < 0.02, "{program}: {shown} ms, and the program says {truth}");
     }
 }

@@ -24,12 +24,14 @@ const COUNTED: usize = 8192;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A search ends without an answer after so many launches, or so long. Telling of one costs its thread some 50 ns.
-const LAUNCHES: u32 = 400_000;
-const SEARCHED: u64 = 90 * SECOND;
+/// A search ends without an answer after so many launches, or so long.
+const LAUNCHES: u32 = 1_000_000;
+const SEARCHED: u64 = 600 * SECOND;
 
-/// How long nothing is searched after a search that found nothing; each time twice as long.
+/// How long nothing is searched after a search that found nothing; each time twice as long. At least so long that telling of the
+/// launches, 50 ns each, took a thousandth of the time.
 const REST: u64 = 30 * SECOND;
+const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
 
 /// After how long it is looked again whether a period still holds; each time four times as long.
@@ -205,7 +207,8 @@ impl Detector {
                 self.follow(&period, is_form)
             }
             None if over => {
-                self.rest(until, rest, 2);
+                let launches = u64::from(self.logs[0].sums().count);
+                self.rest(until, rest.max(launches * REST_FOR_EACH), 2);
                 self.doubts += 1;
                 self.doubts >= DOUBTS && self.lose()
             }
