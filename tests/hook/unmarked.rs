@@ -24,7 +24,7 @@ fn watch(world: usize, program: &str, seen: impl Fn(&[Steps]) -> bool) -> Vec<(V
         let all: Vec<_> = (0..world).map(said).collect::<Option<_>>()?;
         all.iter().all(|steps| seen(steps)).then_some(all)
     });
-    std::fs::write(job.place.path("enough"), "").unwrap();
+    std::fs::write(job.place.path("enough"), "").expect("a file can be written");
     let own = job.ranks.into_iter().map(|rank| {
         let outcome = rank.end();
         assert!(outcome.status.success(), "{outcome:?}");
