@@ -50,7 +50,7 @@ fn mean(from: (f64, u64), to: (f64, u64)) -> f64 {
 
 fn is_right(world: usize, program: &str) {
     let lasts = |steps: &[Steps]| match (steps.first(), steps.last()) {
-        (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(4),
+        (Some(first), Some(last)) => last.at.since(first.at) > Duration::from_secs(8),
         _ => false,
     };
     for (rank, (said, own)) in watch(world, program, lasts).into_iter().enumerate() {
