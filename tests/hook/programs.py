@@ -1,6 +1,11 @@
 """Training loops that mark no steps, in the shapes that people write them. Each counts its own."""
 
-from gpu import *
+import os
+import sys
+import time
+from pathlib import Path
+
+from gpu import RANK, WORLD, Group, all_reduce, communicator, gemm_ex, hold, kernel, ok, receive, send, sync
 
 enough = Path(os.environ["RENDEZVOUS"], "enough")
 comm = communicator() if WORLD > 1 else None

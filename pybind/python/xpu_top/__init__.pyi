@@ -1,4 +1,5 @@
-from typing import ContextManager, Literal, Optional, SupportsFloat, SupportsIndex
+from contextlib import AbstractContextManager
+from typing import Literal, Optional, SupportsFloat, SupportsIndex
 
 __version__: str
 
@@ -20,7 +21,7 @@ class Tracer:
         is a CUDA tensor is read as ``float(loss)`` would be, which waits for the GPU: give it where the program reads
         it anyway.
         """
-    def span(self, name: str) -> ContextManager[object]:
+    def span(self, name: str) -> AbstractContextManager[object]:
         """A part of the program under a name, in captures: ``with tracer.span("data"): ...``."""
     @property
     def source(self) -> Literal["preloaded", "packaged", "disabled", "missing"]:
