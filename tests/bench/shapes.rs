@@ -81,7 +81,7 @@ fn collector() -> (f64, usize) {
             (socket, Body::Hello(info))
         })
         .collect();
-    let mut page = 0;
+    let mut page = String::new();
     for second in 0..SECONDS {
         let began = Instant::now();
         for ((socket, hello), (_, summary)) in workers.iter_mut().zip(details(&simulation, second)) {
@@ -98,21 +98,24 @@ fn collector() -> (f64, usize) {
         }
         thread::sleep(Duration::from_secs(1).saturating_sub(began.elapsed()));
     }
+    // The first only has the collector listen.
+    let products = page.lines().filter(|line| line.starts_with("xpu_top_gemms_total{"));
+    assert_eq!(products.count(), RANKS as usize, "the pages tell of every rank's products");
     let status = fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    (line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0, page)
+    (line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0, page.len())
 }
 
-fn read_page(base: BasePort) -> usize {
+fn read_page(base: BasePort) -> String {
     let mut page = Vec::new();
     let mut stream = TcpStream::connect(("127.0.0.1", base.http())).expect("it listens");
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         .expect("it reads");
     stream.read_to_end(&mut page).expect("it answers");
-    let text = String::from_utf8_lossy(&page);
-    assert!(text.starts_with("HTTP/1.1 200") && text.contains("xpu_top_gemms_total{"), "{text:.200}");
-    page.len()
+    let page = String::from_utf8_lossy(&page).into_owned();
+    assert!(page.starts_with("HTTP/1.1 200"), "{page:.200}");
+    page
 }
 
 /// A second of each rank.
