@@ -19,6 +19,8 @@ const MIB: f64 = 32.0;
 struct Bench {
     dir: TempDir,
     program: PathBuf,
+    /// Steps are looked for, and so every launch is told of.
+    searches: bool,
 }
 
 impl Bench {
@@ -30,7 +32,7 @@ impl Bench {
         }
         let program = dir.path().join("launch");
         built::compile("bench/launch.c", &program, &["-O2"]);
-        Self { dir, program }
+        Self { dir, program, searches: false }
     }
 
     /// Name and numbers of each line the program prints.
@@ -41,6 +43,7 @@ impl Bench {
             command
                 .env("LD_PRELOAD", built::hook())
                 .env("XPU_TOP_SOCKET", self.dir.path().join("nobody"))
+                .env("XPU_TOP_STEPS", if self.searches { "detected" } else { "off" })
                 .env(
                     "XPU_TOP_SAMPLE",
                     format!("gemm={sample},collective={sample},graph={sample},wait={sample}"),
@@ -57,11 +60,13 @@ impl Bench {
 }
 
 pub(crate) fn cost(table: &mut Table) {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
     let alone = bench.run(&["cost", COUNTED], None);
     let off = bench.run(&["cost", COUNTED, "off"], Some(16));
     let counted = bench.run(&["cost", COUNTED], Some(1 << 20));
     let timed = bench.run(&["cost", TIMED], Some(1));
+    bench.searches = true;
+    let searched = bench.run(&["cost", COUNTED], Some(1 << 20));
     for (kind, figures) in [("counted", &counted), ("timed", &timed)] {
         assert_eq!(figures["lost"], [0.0, 0.0], "{kind}: the pauses are too short, or the machine too busy");
     }
@@ -88,6 +93,9 @@ pub(crate) fn cost(table: &mut Table) {
         };
         row("off", &off, None);
         row("counted", &counted, Some(NS_COUNTED));
+        if ["cudaLaunchKernel", "cublasGemmEx", "ncclAllReduce"].contains(&name) {
+            row("counted, while steps are looked for", &searched, None);
+        }
         if !matches!(name, "cudaLaunchKernel" | "cudaEventRecord") {
             row("timed", &timed, Some(NS_TIMED));
         }
