@@ -60,7 +60,7 @@ pub(crate) fn cost(table: &mut Table) {
         Row::new("collector, 8 ranks: of a core", percent(before.0, after.0), "%").at_most(COLLECTOR_PERCENT),
     );
     let hooks = percent(before.1, after.1) / f64::from(RANKS);
-    table.row(Row::new("hook's threads (its own, ZeroMQ's) of a rank: of a core", hooks, "%"));
+    table.row(Row::new("hook's thread of a rank: of a core", hooks, "%"));
     let overview = bytes as f64 / f64::from(RANKS) / seconds;
     table.row(Row::new("overview on the wire, a rank and second", overview, "B").at_most(OVERVIEW_BYTES));
 }
