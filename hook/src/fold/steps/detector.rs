@@ -53,6 +53,8 @@ pub(super) struct Detector {
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
+    /// Names of the products of a step that is tracked, and how often it has each.
+    products: Vec<(u32, u32)>,
     doubts: u32,
 }
 
@@ -103,8 +105,8 @@ pub(super) type Ended = (u64, u64);
 impl Default for Detector {
     fn default() -> Self {
         let phase = Phase::Searching { since: None, look_at: 0, rest: REST };
-        let (waiting, counts, tracked) = (Vec::new(), HashMap::new(), None);
-        Self { waiting, logs: Default::default(), counts, phase, tracked, doubts: 0 }
+        let (waiting, products, counts) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { waiting, logs: Default::default(), counts, phase, tracked: None, products, doubts: 0 }
     }
 }
 
@@ -134,10 +136,15 @@ impl Detector {
     }
 
     /// The launch that steps begin with came once more, in all so often since it was chosen.
-    pub(super) fn begun(&self, steps: u64, at: u64) -> Option<Ended> {
-        let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
-        // The first begins a step, and ends none.
-        (steps > 1).then(|| (tracked.base + steps - 1, at))
+    pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
+        let before = self.steps_before();
+        let tracked = self.tracked.as_mut().filter(|tracked| tracked.by == By::Launches)?;
+        if steps == 1 {
+            // The first begins a step, and ends none. The program went on while its period was looked for.
+            tracked.base = tracked.base.max(before.unwrap_or(0));
+            return None;
+        }
+        Some((tracked.base + steps - 1, at))
     }
 
     fn count(&mut self, launch: &Launch, size: u32) {
@@ -247,7 +254,9 @@ impl Detector {
         };
         let marker = Marker { is_form, ..marker };
         // The total tells also of the steps before.
-        let base = if by == By::Total { 0 } else { self.steps_before(period) };
+        let base = if by == By::Total { 0 } else { period.seen as u64 };
+        let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
+        self.products = products.map(|member| (member.launch.name, member.count)).collect();
         self.tracked = Some(Tracked { launches, names, marker, by, base });
         launches::count_steps_by(Some(marker));
         true
@@ -268,13 +277,13 @@ impl Detector {
         Some(Marker { name: widest.launch.name, is_form: false, count: widest.count, other: None })
     }
 
-    /// Steps up to now, by the products that every step has the same number of; at least those that were seen.
-    fn steps_before(&self, period: &Period) -> u64 {
-        let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
-        let steps = products.filter_map(|member| {
-            Some(self.counts.get(&member.launch.name)?.launches / u64::from(member.count))
-        });
-        steps.min().unwrap_or(period.seen as u64).max(period.seen as u64)
+    /// Steps up to now, by the products that every step has the same number of; `None` if it has none.
+    fn steps_before(&self) -> Option<u64> {
+        let steps = self
+            .products
+            .iter()
+            .filter_map(|&(name, count)| Some(self.counts.get(&name)?.launches / u64::from(count)));
+        steps.min()
     }
 
     /// Bytes held, about.
