@@ -46,7 +46,7 @@ const SELDOM_WITH_PRODUCTS: f64 = 32.0;
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// A period is believed after so many repetitions that took so many seconds; few repetitions must be longer.
-const BELIEVED: [(usize, f64); 3] = [(32, 3.0), (12, 15.0), (6, 60.0)];
+const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
 /// What one step is made of.
 #[derive(Clone, Debug, PartialEq)]

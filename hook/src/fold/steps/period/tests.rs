@@ -57,12 +57,17 @@ fn optimizer(parameters: u32) -> Vec<Op> {
 }
 
 /// Steps of 50 ms each, whatever is in them, of which the step number is told; gives the log.
-fn play(steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> Log {
+fn play(steps: usize, step: impl FnMut(usize) -> Vec<Op>) -> Log {
+    play_at(50 * MS, steps, step)
+}
+
+/// The same with steps of so many nanoseconds.
+fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> Log {
     let mut log = Log::default();
     for number in 0..steps {
         let ops = step(number);
         for (place, Op(name, kind, weight)) in ops.iter().copied().enumerate() {
-            let at = number as u64 * 50 * MS + place as u64 * 50 * MS / ops.len() as u64;
+            let at = number as u64 * took + place as u64 * took / ops.len() as u64;
             assert!(log.push(Launch { name, form: name % OTHER_SIZES, kind, weight, at }));
         }
     }
@@ -281,6 +286,8 @@ fn few_or_brief_repetitions_are_not_believed() {
     let step: Vec<Op> = [forward(8), loss(), backward(8, Some(1)), optimizer(8)].concat();
     assert_eq!(every_step(30, &step), None);
     assert_eq!(every_step(70, &step), Some(hard(&step)), "3.5 s");
+    assert_eq!(launches(&play_at(MS, 500, |_| step.clone())), None, "0.5 s");
+    assert_eq!(launches(&play_at(MS, 4000, |_| step.clone())), Some(hard(&step)), "4,000 steps of 1 ms");
 }
 
 #[test]
