@@ -1,11 +1,11 @@
-//! What is told of each launch while steps are looked for, and afterwards of the launch that a step begins with.
+//! Launches reported to the search for steps; and, once their period is known, the launch that each step begins with.
 //!
-//! Nothing is told where the program or an optimizer says where steps end: then this costs a load and a branch a launch.
+//! Nothing is reported where the program or an optimizer says where steps end: a launch then costs a load and a branch more.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{collective::Operation, gemm::GemmShape};
+use xpu_shared::{collective::Operation, gemm::GemmShape, sampling::priority};
 
 use crate::{
     lane::{Lane, monotonic},
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Collective,
     Kernel,
     Graph,
-    /// From host to device. It may be of a thread that loads ahead: it is a sign, and no part of the sums.
+    /// From host to device. A thread that loads ahead may make it at any time, so it is a sign, and no part of the sums.
     Copy,
 }
 
@@ -39,23 +39,23 @@ pub(crate) struct Launch {
 
 impl Launch {
     fn new(kind: Kind, form: u64, sizes: u64, weight: f32) -> Self {
-        let form = mix(form ^ ((kind as u64 + 1) << 56));
-        Self { name: mix(form ^ sizes.wrapping_mul(ODD)) as u32, form: form as u32, kind, weight, at: 0 }
+        let form = priority(form ^ ((kind as u64 + 1) << 56));
+        Self { name: priority(form ^ sizes.wrapping_mul(ODD)) as u32, form: form as u32, kind, weight, at: 0 }
     }
 
     pub(crate) fn product(shape: &GemmShape) -> Self {
         Self::new(Kind::Product, shapes::hash(&(shape.datatype, shape.transposed)), shapes::hash(shape), 0.0)
     }
 
-    /// Of a communicator of so many ranks.
+    /// `size` is the number of ranks of the communicator.
     pub(crate) fn collective(operation: Operation, bytes: u64, size: u32) -> Self {
         let form = u64::from(operation as u8) << 32 | u64::from(size);
         Self::new(Kind::Collective, form, bytes, bytes as f32)
     }
 
-    /// A function, and what it is launched with: blocks and threads of a block.
+    /// A function by its address, with blocks and threads of a block.
     pub(crate) fn kernel(function: usize, grid: [u32; 3], block: [u32; 3]) -> Self {
-        let sizes = grid.into_iter().chain(block).fold(0_u64, |sizes, one| mix(sizes ^ u64::from(one)));
+        let sizes = grid.into_iter().chain(block).fold(0_u64, |sizes, one| priority(sizes ^ u64::from(one)));
         let threads = grid.into_iter().chain(block).fold(1.0_f32, |threads, one| threads * one as f32);
         Self::new(Kind::Kernel, function as u64, sizes, threads)
     }
@@ -72,30 +72,26 @@ impl Launch {
 /// An odd number with bits all over.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// As [`xpu_shared::sampling::priority`].
-fn mix(word: u64) -> u64 {
-    xpu_shared::sampling::priority(word)
-}
-
-/// What is wanted: bits.
+/// Bits of [`WANTED`]: every launch, and the one that steps begin with.
 const ALL: u8 = 1;
 const MARKER: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// Something was to be told, and there was no room.
+/// A launch was not reported for want of room.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The launch that a step begins with.
 static FIRST: First = First::nothing();
 
-/// Its name is a form, how often a step has it, and how often this one had it so far.
+/// A [`Marker`], and how far the current step is.
 #[derive(Debug)]
 struct First {
     name: AtomicU32,
     is_form: AtomicBool,
     count: AtomicU32,
+    /// Launches of it since the step began.
     seen: AtomicU32,
-    /// Another launch that must come in between, or 0: an evaluation has the one, and not the other.
+    /// 0 for none.
     other: AtomicU32,
     other_seen: AtomicBool,
     steps: AtomicU64,
@@ -144,12 +140,12 @@ pub(crate) struct Marker {
     pub(crate) is_form: bool,
     /// Launches of it in a step.
     pub(crate) count: u32,
-    /// What has to come in between, if that is known.
+    /// Another launch that must come in between: an evaluation has the one, and not the other.
     pub(crate) other: Option<u32>,
 }
 
-/// Whether every launch is told of.
-pub(crate) fn tell_all(all: bool) {
+/// Has every launch reported, or not any more.
+pub(crate) fn report_all(all: bool) {
     if all {
         WANTED.fetch_or(ALL, Relaxed)
     } else {
@@ -157,7 +153,7 @@ pub(crate) fn tell_all(all: bool) {
     };
 }
 
-/// Has the steps counted that begin with this, from 0.
+/// Counts the steps that begin with this launch, from 0.
 pub(crate) fn count_steps_by(marker: Option<Marker>) {
     WANTED.fetch_and(!MARKER, Relaxed);
     let Some(marker) = marker else { return };
@@ -171,7 +167,7 @@ pub(crate) fn count_steps_by(marker: Option<Marker>) {
     WANTED.fetch_or(MARKER, Relaxed);
 }
 
-/// Whether a launch was not told of since this was asked last.
+/// Whether a launch was not reported since the last call.
 pub(crate) fn were_lost() -> bool {
     LOST.swap(false, Relaxed)
 }
@@ -188,7 +184,7 @@ pub(crate) fn before(
         // What goes into a graph is not launched now.
         let observer = lane.observer();
         if !observer.may_capture() || stream().is_some_and(|stream| observer.capture_of(stream).is_none()) {
-            tell(lane, wanted, launch());
+            report(lane, wanted, launch());
         }
     }
 }
@@ -198,12 +194,12 @@ pub(crate) fn before(
 pub(crate) fn launched(lane: &Lane, launch: impl FnOnce() -> Launch) {
     let wanted = WANTED.load(Relaxed);
     if wanted != 0 {
-        tell(lane, wanted, launch());
+        report(lane, wanted, launch());
     }
 }
 
 #[cold]
-fn tell(lane: &Lane, wanted: u8, launch: Launch) {
+fn report(lane: &Lane, wanted: u8, launch: Launch) {
     if wanted & ALL != 0 {
         let at = monotonic();
         if !lane.push_if_roomy(Record::Launched { launch: Launch { at, ..launch } }) {

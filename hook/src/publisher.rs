@@ -122,7 +122,7 @@ impl Publisher {
     }
 
     fn publish_until_stopped(mut self) {
-        launches::tell_all(steps::counts(StepSource::Detected));
+        launches::report_all(steps::counts(StepSource::Detected));
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         let mut asked_whether_alone = Instant::now();

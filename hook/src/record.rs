@@ -73,9 +73,9 @@ pub(crate) enum Record {
     Gap { timer: TimerId },
     /// Only while everything is recorded: a call that held its thread, or moved memory without a stream.
     Host { call: HostCall, bytes: u64, at: u64, until: u64 },
-    /// Any launch, while steps are looked for.
+    /// Any launch, during a search for steps.
     Launched { launch: Launch },
-    /// A step began that nobody marks: so many since they are counted.
+    /// A detected step began: the `steps`th since they are counted.
     Begun { steps: u64, at: u64 },
     /// How long a step took on the GPU.
     StepTime { timer: TimerId },

@@ -41,8 +41,8 @@ impl<T> Single<T> {
         }
     }
 
-    /// `anew` makes the value that takes the place of one which was left half changed. `None` if somebody has it.
-    pub(crate) fn with<R>(&self, anew: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
+    /// `fresh` makes the value that takes the place of one which was left half changed. `None` if somebody has it.
+    pub(crate) fn with<R>(&self, fresh: impl FnOnce() -> T, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mark = Mark::new();
         let at = mark.set();
         if let Err(holder) = self.holder.compare_exchange(0, at, Acquire, Relaxed) {
@@ -52,7 +52,7 @@ impl<T> Single<T> {
             }
             self.holder.compare_exchange(holder, at, Acquire, Relaxed).ok()?;
             // SAFETY: the frame is gone that had it, so nobody has it but this call. It is not dropped: it may be half of something.
-            unsafe { self.value.get().write(anew()) };
+            unsafe { self.value.get().write(fresh()) };
         }
         let _held = Held(&self.holder);
         // SAFETY: the holder is this call until `_held` is dropped, which is after `body`.

@@ -19,7 +19,7 @@ const MIB: f64 = 32.0;
 struct Bench {
     dir: TempDir,
     program: PathBuf,
-    /// Steps are looked for, and so every launch is told of.
+    /// Steps are searched for, so every launch is reported.
     searches: bool,
 }
 

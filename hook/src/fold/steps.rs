@@ -20,7 +20,7 @@ use crate::{
 };
 use detector::{Detector, Ended};
 
-/// Without a timing by the GPU in so many summaries with steps, the host's count again.
+/// After this many summaries with steps and without a timing by the GPU, the host's timings count again.
 const GONE: u32 = 10;
 
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Steps {
         }
         if !self.is_said_by(source) {
             *self = Self::default();
-            launches::tell_all(false);
+            launches::report_all(false);
             launches::count_steps_by(None);
         }
         self.completed(source, completed, at);
@@ -114,19 +114,19 @@ impl Steps {
         }
     }
 
-    /// An operation of NCCL, on a communicator of so many ranks. Gives the step that it is found to end.
+    /// An NCCL operation on a communicator of `size` ranks. Gives the detected step that it ends.
     pub(super) fn collective(&mut self, observer: &Observer, launch: &Launch, size: u32) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.collective(launch, size)).flatten();
         self.detected(observer, ended)
     }
 
-    /// The launch that steps are found to begin with, for the `steps`th time. Gives the step that ended.
+    /// The `steps`th detected step began since they are counted. Gives the step that ended.
     pub(super) fn begun(&mut self, observer: &Observer, steps: u64, at: u64) -> Option<Ended> {
         let ended = self.is_unsaid().then(|| self.detector.begun(steps, at)).flatten();
         self.detected(observer, ended)
     }
 
-    /// Any launch, while steps are looked for.
+    /// Any launch, during a search for steps.
     pub(super) fn launched(&mut self, launch: Launch) {
         if self.is_unsaid() {
             self.detector.launched(launch);
@@ -141,10 +141,10 @@ impl Steps {
         ended
     }
 
-    /// Everything launched before `until` was told of.
+    /// Everything launched before `until` is known.
     pub(super) fn settle(&mut self, until: u64) {
         if self.is_unsaid() && self.detector.settle(until) {
-            // Numbers may begin elsewhere, and nothing is said while none is known.
+            // The numbers may jump. Until the next one is known, the step is unknown.
             self.last = None;
         }
     }

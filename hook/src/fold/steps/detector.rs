@@ -1,7 +1,7 @@
-//! Steps that nobody marks: their period is looked for in all launches, and then they are counted by one of them.
+//! Steps that nobody marks. First the period is searched for among all launches; then one launch of the period is counted.
 //!
-//! Ranks count alike by what they share: where a step holds operations of NCCL, one of the widest communicator is counted, from its
-//! first on. All ranks have the same total of it, whenever they found the period, and whatever else they launch.
+//! Where a step holds NCCL operations, the launch that is counted is an operation of the widest communicator, and the step number comes from
+//! its total since the start. That total is the same on all ranks, so they number steps alike, whenever each found the period.
 
 use std::collections::HashMap;
 
@@ -16,32 +16,32 @@ use crate::{
     launches::{self, Kind, Launch, Marker},
 };
 
-/// Launches that wait to be put in order; those of one gathering, mostly few.
+/// Launches of several threads that wait to be sorted by time.
 const WAITING: usize = 65_536;
 
-/// Names whose launches are counted from the first on.
+/// Names whose launches are counted from the start.
 const COUNTED: usize = 8192;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A search ends without an answer after so many launches, or so long.
-const LAUNCHES: u32 = 1_000_000;
+/// A search without an answer ends after this many launches, or this much time.
+const LAUNCHES: u64 = 1_000_000;
 const SEARCHED: u64 = 600 * SECOND;
 
-/// How long nothing is searched after a search that found nothing; each time twice as long. At least so long that telling of the
-/// launches, 50 ns each, took a thousandth of the time.
+/// The pause after a search without an answer; it doubles each time. At least 50 us for each launch that was reported: reporting one takes
+/// its thread 50 ns, which so stays within a thousandth of the time.
 const REST: u64 = 30 * SECOND;
 const REST_FOR_EACH: u64 = 50_000;
 const LONGEST_REST: u64 = 600 * SECOND;
 
-/// After how long it is looked again whether a period still holds; each time four times as long.
+/// When a known period is searched for again, to check it; the interval quadruples each time.
 const FIRST_CHECK: u64 = 15 * SECOND;
 
-/// From one look to the next, and how many times as long as the look took.
+/// The interval between two looks, and the least multiple of the time that a look takes.
 const LOOK_AFTER: u64 = 2 * SECOND;
 const LOOKS_ONE_IN: u64 = 50;
 
-/// Searches in a row that do not find a period again, after which it is not believed any more.
+/// A period is given up after this many searches in a row that do not find it.
 const DOUBTS: u32 = 2;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Detector {
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// Names of the products of a step that is tracked, and how often it has each.
+    /// Names of the products of the period, and how often it holds each.
     products: Vec<(u32, u32)>,
     doubts: u32,
 }
@@ -68,16 +68,10 @@ struct Counted {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    Searching {
-        since: Option<u64>,
-        look_at: u64,
-        rest: u64,
-    },
+    /// `reported` launches since the search began, which is at the first; a pause of `rest` follows.
+    Searching { since: Option<u64>, reported: u64, look_at: u64, rest: u64 },
     /// The pause after this one is `next`.
-    Resting {
-        until: u64,
-        next: u64,
-    },
+    Resting { until: u64, next: u64 },
 }
 
 /// A period that steps are counted by.
@@ -104,14 +98,14 @@ pub(super) type Ended = (u64, u64);
 
 impl Default for Detector {
     fn default() -> Self {
-        let phase = Phase::Searching { since: None, look_at: 0, rest: REST };
+        let phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: REST };
         let (waiting, products, counts) = (Vec::new(), Vec::new(), HashMap::new());
         Self { waiting, logs: Default::default(), counts, phase, tracked: None, products, doubts: 0 }
     }
 }
 
 impl Detector {
-    /// Any launch, while all are told of.
+    /// Any launch, during a search.
     pub(super) fn launched(&mut self, launch: Launch) {
         if self.waiting.len() < WAITING && self.waiting.try_reserve(1).is_ok() {
             self.waiting.push(launch);
@@ -122,7 +116,7 @@ impl Detector {
         self.count(&Launch::product(shape), 0);
     }
 
-    /// An operation of NCCL on a communicator of so many ranks.
+    /// An NCCL operation on a communicator of `size` ranks. Gives the step that it ends.
     pub(super) fn collective(&mut self, launch: &Launch, size: u32) -> Option<Ended> {
         self.count(launch, size);
         let tracked = self.tracked.filter(|tracked| tracked.by == By::Total)?;
@@ -135,16 +129,16 @@ impl Detector {
         ends.then(|| (tracked.base + total / u64::from(count), launch.at))
     }
 
-    /// The launch that steps begin with came once more, in all so often since it was chosen.
+    /// `steps` steps began since the launch was chosen that they begin with. Gives the step that ended.
     pub(super) fn begun(&mut self, steps: u64, at: u64) -> Option<Ended> {
-        let before = self.steps_before();
-        let tracked = self.tracked.as_mut().filter(|tracked| tracked.by == By::Launches)?;
-        if steps == 1 {
-            // The first begins a step, and ends none. The program went on while its period was looked for.
-            tracked.base = tracked.base.max(before.unwrap_or(0));
-            return None;
+        let tracked = self.tracked.filter(|tracked| tracked.by == By::Launches)?;
+        if steps > 1 {
+            return Some((tracked.base + steps - 1, at));
         }
-        Some((tracked.base + steps - 1, at))
+        // The first begins a step and ends none. The program went on during the look that found the period.
+        let base = self.steps_before().unwrap_or(0).max(tracked.base);
+        self.tracked = Some(Tracked { base, ..tracked });
+        None
     }
 
     fn count(&mut self, launch: &Launch, size: u32) {
@@ -156,7 +150,7 @@ impl Detector {
         }
     }
 
-    /// Everything launched before `until` is known. `true` if steps are counted anew from now on, or not any more.
+    /// Everything launched before `until` is known. `true` if the way in which steps are counted changed, or they are not counted any more.
     pub(super) fn settle(&mut self, until: u64) -> bool {
         self.waiting.sort_by_key(|launch| launch.at);
         let known = self.waiting.partition_point(|launch| launch.at < until);
@@ -164,31 +158,30 @@ impl Detector {
         match self.phase {
             Phase::Resting { until: over, next } => {
                 if until >= over {
-                    launches::tell_all(true);
+                    launches::report_all(true);
                     launches::were_lost();
-                    self.phase = Phase::Searching { since: None, look_at: 0, rest: next };
+                    self.phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: next };
                 }
                 false
             }
-            Phase::Searching { since, look_at, rest } => {
+            Phase::Searching { since: None, rest, .. } if launches.is_empty() => {
+                self.phase = Phase::Searching { since: None, reported: 0, look_at: until + LOOK_AFTER, rest };
+                false
+            }
+            Phase::Searching { since, reported, look_at, rest } => {
+                let (since, reported) = (since.unwrap_or(until), reported + launches.len() as u64);
                 for launch in launches {
                     self.keep(launch);
                 }
+                let mut look_at = look_at;
                 if launches::were_lost() {
+                    // A gap would look like an irregular step.
                     self.logs = Default::default();
-                    self.phase = Phase::Searching { since: Some(until), look_at: until + LOOK_AFTER, rest };
-                    return false;
+                    look_at = until + LOOK_AFTER;
                 }
-                let Some(since) = since else {
-                    let begun = (self.logs[0].sums().count > 0).then_some(until);
-                    self.phase = Phase::Searching { since: begun, look_at: until + LOOK_AFTER, rest };
-                    return false;
-                };
-                let over = until >= since + SEARCHED || self.logs[0].sums().count >= LAUNCHES;
-                if !over && until < look_at {
-                    return false;
-                }
-                self.look(until, over, (since, rest))
+                self.phase = Phase::Searching { since: Some(since), reported, look_at, rest };
+                let over = until >= since + SEARCHED || reported >= LAUNCHES;
+                (over || until >= look_at) && self.look(until, over, (reported, rest))
             }
         }
     }
@@ -201,12 +194,12 @@ impl Detector {
         }
     }
 
-    fn look(&mut self, until: u64, over: bool, (since, rest): (u64, u64)) -> bool {
+    fn look(&mut self, until: u64, over: bool, (reported, rest): (u64, u64)) -> bool {
         let begun = monotonic();
         let [strict, loose] = &self.logs;
         let found = period::find(strict).map(|period| (period, false));
         let found = found.or_else(|| period::find(loose).map(|period| (period, true)));
-        let look_at = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
+        let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
                 self.rest(until, if self.tracked.is_some() { rest } else { FIRST_CHECK }, 4);
@@ -214,20 +207,21 @@ impl Detector {
                 self.follow(&period, is_form)
             }
             None if over => {
-                let launches = u64::from(self.logs[0].sums().count);
-                self.rest(until, rest.max(launches * REST_FOR_EACH), 2);
+                self.rest(until, rest.max(reported * REST_FOR_EACH), 2);
                 self.doubts += 1;
                 self.doubts >= DOUBTS && self.lose()
             }
             None => {
-                self.phase = Phase::Searching { since: Some(since), look_at, rest };
+                if let Phase::Searching { look_at, .. } = &mut self.phase {
+                    *look_at = next;
+                }
                 false
             }
         }
     }
 
     fn rest(&mut self, from: u64, rest: u64, times: u64) {
-        launches::tell_all(false);
+        launches::report_all(false);
         self.waiting = Vec::new();
         self.logs = Default::default();
         self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
@@ -253,7 +247,7 @@ impl Detector {
             return self.lose();
         };
         let marker = Marker { is_form, ..marker };
-        // The total tells also of the steps before.
+        // The total counts from the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
         let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
         self.products = products.map(|member| (member.launch.name, member.count)).collect();
@@ -262,8 +256,8 @@ impl Detector {
         true
     }
 
-    /// The operation of NCCL to count: of the widest communicator; of those the rarest in a step, of those the largest. What all
-    /// ranks of the communicator decide alike.
+    /// The NCCL operation to count: of the widest communicator; of those the rarest in a step, of those the largest. All ranks of the
+    /// communicator choose the same.
     fn shared(&self, members: &[Member]) -> Option<Marker> {
         let size = |member: &&Member| self.counts.get(&member.launch.name).map_or(0, |counted| counted.size);
         let collectives = members.iter().filter(|member| member.launch.kind == Kind::Collective);
@@ -294,8 +288,7 @@ impl Detector {
     }
 }
 
-/// The launch to count steps by where there is no operation of NCCL: the rarest in a step; and one half a step away, which an
-/// evaluation may lack.
+/// The launch to count where there is no NCCL operation: the rarest in a step; with it one half a step away, which an evaluation may lack.
 fn own(members: &[Member]) -> Option<Marker> {
     let first = members.iter().min_by_key(|member| (member.count, member.offset))?;
     let away = |member: &&Member| member.offset.abs_diff(first.offset);
@@ -304,4 +297,27 @@ fn own(members: &[Member]) -> Option<Marker> {
     let other = others.min_by_key(|member| away(member).abs_diff(whole / 2));
     let other = other.map(|member| member.launch.name);
     Some(Marker { name: first.launch.name, is_form: false, count: first.count, other })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_ends_also_where_no_launch_comes_twice() {
+        let mut detector = Detector::default();
+        let mut reported = 0;
+        while matches!(detector.phase, Phase::Searching { .. }) {
+            assert!(reported <= LAUNCHES, "its log was emptied again and again");
+            for _ in 0..10_000 {
+                reported += 1;
+                let launch = Launch::kernel(reported as usize, [1; 3], [1; 3]);
+                detector.launched(Launch { at: reported, ..launch });
+            }
+            detector.settle(reported + 1);
+        }
+        assert_eq!(reported, LAUNCHES);
+        let Phase::Resting { until, .. } = detector.phase else { panic!("{:?}", detector.phase) };
+        assert!(until >= reported * REST_FOR_EACH, "a thousandth of the time");
+    }
 }

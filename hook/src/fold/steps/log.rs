@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
+use xpu_shared::sampling::priority;
+
 use crate::launches::{Kind, Launch};
 
 /// Launches kept one by one: 0.5 MiB.
@@ -16,20 +18,18 @@ const RECENT: usize = 8192;
 /// A name that comes less often repeats nothing yet.
 const FEW: usize = 8;
 
-/// Launches of one name are after a pause if it is so many times as long as between most.
+/// A gap between two launches of one name is a pause if it is this many times the median gap.
 const PAUSE: u32 = 8;
-
-const FIELD: u32 = 20;
 
 /// Running sums over the launches before a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sums {
     /// Launches.
     pub(super) count: u32,
-    /// Of the hashes of their names, wrapping.
+    /// The sum of the hashes of their names, wrapping.
     pub(super) names: u64,
-    /// Products, collectives, and kernels with graphs, in fields of [`FIELD`] bits, wrapping.
-    pub(super) kinds: u64,
+    /// Products among the launches.
+    pub(super) products: u32,
 }
 
 impl Sums {
@@ -38,17 +38,14 @@ impl Sums {
         Self {
             count: self.count.wrapping_sub(earlier.count),
             names: self.names.wrapping_sub(earlier.names),
-            kinds: self.kinds.wrapping_sub(earlier.kinds),
+            products: self.products.wrapping_sub(earlier.products),
         }
     }
 
+    /// Whether these are a multiple of others.
     pub(super) fn is_several(self, of: Self) -> bool {
         let times = self.count / of.count.max(1);
         times > 1 && self.count == of.count * times && self.names == of.names.wrapping_mul(times.into())
-    }
-
-    pub(super) fn products(self) -> u32 {
-        (self.kinds & ((1 << FIELD) - 1)) as u32
     }
 }
 
@@ -104,14 +101,8 @@ impl Log {
             let launch = Launch { name, ..launch };
             self.events.push(Event { launch, original, before: self.sums, threads: self.threads });
         }
-        let field = match launch.kind {
-            Kind::Copy => return true,
-            Kind::Product => 0,
-            Kind::Collective => FIELD,
-            Kind::Kernel | Kind::Graph => 2 * FIELD,
-        };
-        if launch.kind == Kind::Kernel {
-            self.threads += f64::from(launch.weight);
+        if launch.kind == Kind::Copy {
+            return true;
         }
         if self.recent.len() == RECENT {
             self.recent.pop_front();
@@ -121,8 +112,12 @@ impl Log {
         }
         self.recent.push_back(launch);
         self.sums.count = self.sums.count.wrapping_add(1);
-        self.sums.names = self.sums.names.wrapping_add(mix(launch.name));
-        self.sums.kinds = self.sums.kinds.wrapping_add(1 << field);
+        self.sums.names = self.sums.names.wrapping_add(priority(launch.name.into()));
+        match launch.kind {
+            Kind::Product => self.sums.products = self.sums.products.wrapping_add(1),
+            Kind::Kernel => self.threads += f64::from(launch.weight),
+            Kind::Collective | Kind::Graph | Kind::Copy => {}
+        }
         true
     }
 
@@ -204,12 +199,4 @@ impl Log {
 /// What the first launch of a frequent name after a pause is called.
 fn after_a_pause(name: u32) -> u32 {
     name.rotate_left(7) ^ 0x5bd1_e995
-}
-
-/// Spreads a name over all bits, so that sums of different names differ.
-fn mix(name: u32) -> u64 {
-    let mut word = u64::from(name).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }

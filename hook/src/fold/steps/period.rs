@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::log::{Event, Log, Sums};
 use crate::launches::{Kind, Launch};
 
-/// A name is looked at from so many launches on.
+/// A name is looked at if it was launched at least this often.
 const FEWEST: usize = 8;
 
-/// Launches of one name that are looked at, the latest; and launches of one name in a step.
+/// Of one name only the latest launches are looked at. A name that a step has more often shows no period.
 const LOOKED_AT: usize = 2048;
 const IN_A_STEP: usize = 64;
 
@@ -24,28 +24,28 @@ const NAMES: usize = 48;
 /// Stretches of a period that must be alike.
 const ALIKE: f64 = 0.7;
 
-/// Part of all launches that steps make up, and of all steps that one comes right after, at least.
+/// Repetitions must make up at least this part of all launches, and this part of them must follow directly on one another.
 const COVERED: f64 = 0.5;
-/// What covers more, and stands beside products of its own now and then, may be training beside evaluation.
+/// Repetitions that make up more than this, with other products now and then, may be training with evaluations.
 const MOSTLY: f64 = 0.8;
 
-/// Kernels with fewer threads, or a smaller share of a period's, are of a log entry, not of an optimizer.
+/// Kernels with fewer threads, or with a smaller share of a period's threads, belong to a log entry, not to an optimizer.
 const LIGHT: f64 = 4096.0;
 const LIGHT_SHARE: f64 = 0.0002;
-/// A copy is a batch's if it comes more often than this, as regularly as steps do.
+/// A copy to the device moves batches if it comes at least this often at regular intervals.
 const BATCHES: usize = 4;
-/// By how much a mean may be off.
+/// Relative error of a mean.
 const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 const FIGURE: f32 = 4096.0;
 
-/// Periods between two occasions of something else, beyond which it is no part of the step: without products, and with.
+/// Something that happens less often than once in this many repetitions is no part of the step: without products, and with.
 const SELDOM: f64 = 256.0;
 const SELDOM_WITH_PRODUCTS: f64 = 32.0;
-/// How many micro-batches people accumulate. What comes after every fifth, tenth or hundredth repetition may be a log entry.
+/// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
-/// A period is believed after so many repetitions that took so many seconds; few repetitions must be longer.
+/// A period is believed after at least this many repetitions over at least this many seconds; one of these is enough.
 const BELIEVED: [(usize, f64); 4] = [(1000, 0.3), (32, 3.0), (12, 15.0), (6, 60.0)];
 
 /// What one step is made of.
@@ -77,7 +77,7 @@ struct Candidate {
     stretches: Vec<(usize, usize)>,
 }
 
-/// From what is accepted to what is not looked at.
+/// What a period is, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Judgement {
     Step,
@@ -269,7 +269,7 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
             |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
         let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
         // Where known products come beside, as in an evaluation, most kernels are those of the evaluation.
-        let evaluates = events[to].before.since(events[from].before).products() > whole * sums.products();
+        let evaluates = events[to].before.since(events[from].before).products > whole * sums.products;
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
         for launch in strangers {
             match launch.kind {
@@ -349,7 +349,7 @@ fn batches(events: &[Event]) -> Vec<[f64; 2]> {
     copies.into_values().filter_map(apart).collect()
 }
 
-/// Whether a period of so many launches holds a whole number of batches.
+/// Whether a period of this many launches holds a whole number of batches.
 fn divides(launches: u32, apart: f64) -> bool {
     let batches = f64::from(launches) / apart;
     batches >= 0.5 && (batches / batches.round() - 1.0).abs() <= SAME_NUMBER

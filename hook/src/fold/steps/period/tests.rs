@@ -51,7 +51,7 @@ fn loss() -> Vec<Op> {
     vec![kernel(10, 1e5), kernel(11, 1e5)]
 }
 
-/// One kernel for each of so many parameters, all alike.
+/// One kernel for each parameter, all alike.
 fn optimizer(parameters: u32) -> Vec<Op> {
     (0..parameters).map(|_| kernel(20, 1e5)).collect()
 }
@@ -61,7 +61,7 @@ fn play(steps: usize, step: impl FnMut(usize) -> Vec<Op>) -> Log {
     play_at(50 * MS, steps, step)
 }
 
-/// The same with steps of so many nanoseconds.
+/// The same with steps that take `took` nanoseconds.
 fn play_at(took: u64, steps: usize, mut step: impl FnMut(usize) -> Vec<Op>) -> Log {
     let mut log = Log::default();
     for number in 0..steps {
