@@ -3,8 +3,8 @@
 #
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #
-# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. Parts: watch agree counts kernels same
-# hang overhead memory device capture activity exposed replay; of four or more: faults
+# PROGRAMS is a folder with xpu-top, xpu-collector and libxpu_hook.so; results go to OUT. With SHARED=1 the ranks share
+# one GPU. Parts: watch agree counts kernels same hang overhead memory device capture activity exposed replay; of four or more: faults
 set -uo pipefail
 programs=$(realpath "$1") out=$(realpath "$2")
 shift 2
@@ -16,7 +16,7 @@ XPU_TOP_RUNTIME_DIR=$(mktemp -d) HOME=$(mktemp -d)
 export XPU_TOP_RUNTIME_DIR HOME
 cd "$here" || exit
 
-run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node ${RANKS:-2} "${@:2}"; }
+run() { timeout ${LIMIT:-400} xpu-top run --job "$1" -- python3 -m torch.distributed.run --nproc_per_node ${RANKS:-2} ${SHARED:+share.py} "${@:2}"; }
 # Waits for the first timed GEMM: CUDA and cuBLAS take ten seconds and more to begin.
 when_busy() {
     for _ in $(seq 60); do

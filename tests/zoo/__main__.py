@@ -5,8 +5,8 @@
 PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
 `status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
 moment that status gives for it, the time if it is within 2 % of the program's own mean over the same half minute.
-One row a program goes to stdout, everything to OUT/zoo.json. Without a GPU those that want one are left out, and sizes
-are small.
+One row a program goes to stdout, everything to OUT/zoo.json. Ranks share a GPU where there are too few. Without a GPU
+programs that need one are left out, and sizes are small.
 """
 
 import argparse
@@ -23,7 +23,8 @@ import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).parent / "programs"
+HERE = pathlib.Path(__file__).resolve().parent / "programs"
+SHARE = HERE.parents[1] / "gpu" / "share.py"
 # Name: script and arguments, ranks; each with what it wants.
 ZOO = {
     "DDP, equal blocks": (2, "ddp_equal_blocks.py"),
@@ -119,7 +120,7 @@ def watch(given, name):
     script = [str(HERE / line.split()[0]), *line.split()[1:]]
     if ranks > 1:
         launch = ["-m", "torch.distributed.run", "--nproc_per_node", str(ranks), "--rdzv-backend", "c10d"]
-        script = [*launch, "--rdzv-endpoint", "localhost:0", *script]
+        script = [*launch, "--rdzv-endpoint", "localhost:0", str(SHARE), *script]
     xpu_top = str(given.programs / "xpu-top")
     with (place / "output").open("w") as output:
         job = subprocess.Popen(

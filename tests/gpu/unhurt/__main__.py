@@ -26,6 +26,7 @@ TORCHRUN = [
     "c10d",
     "--rdzv-endpoint",
     "localhost:0",
+    str(here.parent / "share.py"),
 ]
 LOSS = here.parent / "same_loss.py"
 PROGRAMS = {
@@ -34,6 +35,7 @@ PROGRAMS = {
     "checkpoint at SIGTERM": [*TORCHRUN, str(here / "checkpoint.py"), "OWN"],
     "DataLoader workers": [sys.executable, str(here / "workers.py")],
     "torch.multiprocessing": [sys.executable, str(here / "processes.py")],
+    "torch.compile": [sys.executable, str(here / "compiled.py")],
     "several runtimes": [sys.executable, str(here / "runtimes.py")],
 }
 CASES = {

@@ -25,11 +25,11 @@ class Model(lightning.LightningModule):
         own.step(self.global_step)
 
 
-world = int(os.environ.get("WORLD_SIZE", 1))
+world, here = (int(os.environ.get(name, 1)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
 rows = torch.utils.data.TensorDataset(torch.randn(own.size(8192, 256), WIDTH))
 loader = torch.utils.data.DataLoader(rows, batch_size=own.size(512, 8), num_workers=0)
 trainer = lightning.Trainer(
-    max_epochs=-1, accelerator="gpu" if own.GPU else "cpu", devices=world, logger=False, enable_checkpointing=False,
-    enable_progress_bar=False, strategy="ddp" if world > 1 else "auto",
+    max_epochs=-1, accelerator="gpu" if own.GPU else "cpu", devices=here, num_nodes=world // here, logger=False,
+    enable_checkpointing=False, enable_progress_bar=False, strategy="ddp" if world > 1 else "auto",
 )  # fmt: skip
 trainer.fit(Model(), loader)
