@@ -97,6 +97,13 @@ impl Graphs {
         });
     }
 
+    /// The same, of a capture that is known and has not ended; `false` for any other.
+    pub(crate) fn captured_in(&self, capture: CaptureId, add: impl FnOnce(&mut Contents)) -> bool {
+        let Some(mut known) = self.lock() else { return false };
+        let capture = known.captures.iter_mut().find(|known| known.id == capture);
+        capture.map(|capture| add(&mut capture.contents)).is_some()
+    }
+
     /// A capture was begun that adds to a graph there is.
     pub(crate) fn capture_into(&self, capture: CaptureId, graph: cudaGraph_t) {
         self.with(|known| {

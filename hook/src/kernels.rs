@@ -105,6 +105,7 @@ impl Launch {
         };
         let place = pattern.map(usize::from).filter(|&pattern| pattern < PATTERNS);
         if let Some(capture) = self.captured {
+            lane.captured(capture);
             return lane.observer().graphs.captured(capture, |contents| {
                 contents.kernels += 1;
                 if let Some(place) = place {

@@ -30,7 +30,7 @@ use crate::{
     graphs::{CaptureId, Graphs},
     lane::{Lane, monotonic},
     memory,
-    optimizer::Optimizers,
+    optimizer::{Optimizer, Optimizers},
     record::Record,
     runtime, switch,
     work::Working,
@@ -208,9 +208,19 @@ impl Observer {
         self.step_ended(lane, StepSource::Marked, completed);
     }
 
-    /// An optimizer has stepped; see [`Optimizers`].
-    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: usize, parameter: usize, name: &str) {
-        let completed = self.optimizers.stepped(optimizer, parameter, name);
+    /// An optimizer's step was called; see [`Optimizers`]. A step that went into a graph is made when the graph is launched.
+    pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer) {
+        let capture = lane.last_capture().filter(|_| self.may_capture());
+        if !capture
+            .is_some_and(|capture| self.graphs.captured_in(capture, |graph| graph.add_steps(optimizer, 1)))
+        {
+            self.optimizer_stepped(lane, optimizer, 1);
+        }
+    }
+
+    /// An optimizer has made so many steps.
+    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) {
+        let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer)).last();
         // While observing is off, and where the program marks its steps, they are only counted.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);

@@ -25,7 +25,25 @@ const SAME_PARAMETERS: u32 = 2;
 /// Longest name kept, in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// An optimizer as far as it is told apart: by its address, and that of the first parameter it stepped for.
+/// An optimizer that stepped: its address, that of the first parameter it stepped for, and what it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Optimizer {
+    address: usize,
+    parameter: usize,
+    name: String,
+}
+
+impl Optimizer {
+    fn new(address: usize, parameter: usize, name: &str) -> Self {
+        Self { address, parameter, name: name[..name.floor_char_boundary(LONGEST_NAME)].to_owned() }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.address, self.parameter) == (other.address, other.parameter)
+    }
+}
+
+/// One of which only this is kept.
 #[derive(Debug, Default)]
 struct Known {
     optimizer: AtomicUsize,
@@ -47,65 +65,70 @@ pub(crate) struct Optimizers {
 }
 
 impl Known {
-    fn is(&self, optimizer: usize, parameter: usize) -> bool {
-        self.optimizer.load(Relaxed) == optimizer && self.parameter.load(Relaxed) == parameter
+    fn is(&self, optimizer: &Optimizer) -> bool {
+        self.optimizer.load(Relaxed) == optimizer.address && self.parameter.load(Relaxed) == optimizer.parameter
     }
 
-    fn set(&self, optimizer: usize, parameter: usize) {
-        self.optimizer.store(optimizer, Relaxed);
-        self.parameter.store(parameter, Relaxed);
+    fn set(&self, optimizer: &Optimizer) {
+        self.optimizer.store(optimizer.address, Relaxed);
+        self.parameter.store(optimizer.parameter, Relaxed);
+    }
+
+    fn clear(&self) {
+        self.optimizer.store(0, Relaxed);
+        self.parameter.store(0, Relaxed);
     }
 }
 
 impl Optimizers {
     /// An optimizer has stepped. Gives the number of steps that the program has completed, if this ended one.
-    pub(crate) fn stepped(&self, optimizer: usize, parameter: usize, name: &str) -> Option<u64> {
-        self.stepped_at(optimizer, parameter, name, monotonic())
+    pub(crate) fn stepped(&self, optimizer: &Optimizer) -> Option<u64> {
+        self.stepped_at(optimizer, monotonic())
     }
 
-    fn stepped_at(&self, optimizer: usize, parameter: usize, name: &str, now: u64) -> Option<u64> {
+    fn stepped_at(&self, optimizer: &Optimizer, now: u64) -> Option<u64> {
         let last = self.stepped_at.load(Relaxed);
         let since = now.saturating_sub(last);
         let mut steps = 1;
         if last == 0 {
-            self.follow(optimizer, parameter, name);
-        } else if self.followed.is(optimizer, parameter) {
+            self.follow(optimizer);
+        } else if self.followed.is(optimizer) {
             self.apart.store(since, Relaxed);
-        } else if self.takes_over(optimizer, parameter, since) {
+        } else if self.takes_over(optimizer, since) {
             steps = self.rival_steps.load(Relaxed);
-            self.follow(optimizer, parameter, name);
+            self.follow(optimizer);
             self.apart.store(since / u64::from(steps.max(1)), Relaxed);
         } else {
             return None;
         }
         self.stepped_at.store(now.max(1), Relaxed);
-        self.rival.set(0, 0);
+        self.rival.clear();
         self.rival_steps.store(0, Relaxed);
         Some(self.completed.fetch_add(steps.into(), Relaxed) + u64::from(steps))
     }
 
     /// Whether this one goes on where the one that was followed ended, which stepped so long ago. Of others only one is counted,
     /// the first that stepped since.
-    fn takes_over(&self, optimizer: usize, parameter: usize, since: u64) -> bool {
+    fn takes_over(&self, optimizer: &Optimizer, since: u64) -> bool {
         let known = self.rival_steps.load(Relaxed);
         if known == 0 {
-            self.rival.set(optimizer, parameter);
-        } else if !self.rival.is(optimizer, parameter) {
+            self.rival.set(optimizer);
+        } else if !self.rival.is(optimizer) {
             return false;
         }
         let steps = known + 1;
         self.rival_steps.store(steps, Relaxed);
         let apart = self.apart.load(Relaxed);
+        let parameter = optimizer.parameter;
         let same = parameter != 0 && self.followed.parameter.load(Relaxed) == parameter;
         let gone = apart > 0 && since > apart.saturating_mul(LONGER);
         steps >= MANY || steps >= FEW && gone || same && steps >= SAME_PARAMETERS
     }
 
-    fn follow(&self, optimizer: usize, parameter: usize, name: &str) {
-        self.followed.set(optimizer, parameter);
+    fn follow(&self, optimizer: &Optimizer) {
+        self.followed.set(optimizer);
         if let Ok(mut known) = self.name.lock() {
-            known.clear();
-            known.push_str(&name[..name.floor_char_boundary(LONGEST_NAME)]);
+            known.clone_from(&optimizer.name);
         }
     }
 
@@ -133,7 +156,7 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(place, (optimizer, parameter))| {
-                optimizers.stepped_at(optimizer, parameter, "Adam", at(place))
+                optimizers.stepped_at(&Optimizer::new(optimizer, parameter, "Adam"), at(place))
             })
             .collect()
     }
@@ -177,7 +200,7 @@ mod tests {
     #[test]
     fn a_name_is_cut_between_letters() {
         let optimizers = Optimizers::default();
-        optimizers.stepped(1, 1, &"ß".repeat(30));
+        optimizers.stepped(&Optimizer::new(1, 1, &"ß".repeat(30)));
         assert_eq!(optimizers.name(), "ß".repeat(20));
     }
 }

@@ -57,7 +57,7 @@ impl Simulation {
             .map(|host| {
                 let ranks = self.ranks_of(host).map(|rank| RankSnapshot {
                     info: self.info(rank),
-                    earlier: None,
+                    earlier: Vec::new(),
                     advance: Advance::default(),
                     digest: self.digest(rank, seconds),
                 });

@@ -44,6 +44,9 @@ hook.xpu_top_counter.restype = ctypes.c_uint64
 hook.xpu_top_set_budget.argtypes = [ctypes.c_double]
 plugin = ctypes.CDLL(given.nccl_example) if given.nccl_example else None
 
+# The hook's function that PyTorch calls after each step of an optimizer is off with the rest.
+post_hooks, attached = torch.optim.optimizer._global_optimizer_post_hooks, {}
+
 # Everything of NCCL's profiler but the proxy's network events.
 NCCL_EVENTS = 1 | 2 | 4 | 64 | 256 | 512 | 1024 | 2048
 
@@ -54,16 +57,20 @@ def counter(name):
 
 def off():
     hook.xpu_top_set_enabled(0)
+    attached.update(post_hooks)
+    post_hooks.clear()
 
 
 def default():
     hook.xpu_top_set_enabled(1)
     hook.xpu_top_set_budget(0.1)
+    post_hooks.update(attached)
 
 
 def everything():
     hook.xpu_top_set_enabled(1)
     hook.xpu_top_set_budget(-1.0)
+    post_hooks.update(attached)
 
 
 def nccl_example():
@@ -175,6 +182,7 @@ def measure(name):
             "steps_per_block": steps,
             "step_ms": round(base, 3),
             "operations_per_step": operations,
+            "optimizer_hooks": len(attached),
             "timed_per_step": round(timed / steps / given.rounds, 2),
             **{f"{mode}_pct": median(ratios[mode]) for mode in MODES if mode != "off"},
             "noise_pct": median(ratios["off"]),

@@ -174,6 +174,28 @@ hold()"
 }
 
 #[test]
+fn an_optimizer_in_a_graph_steps_at_each_launch() {
+    let script = format!(
+        "{ATTACH}
+optimizer, other = Adam([object()]), SGD([object()])
+def work():
+    ok(gemm_ex(8192, 8192, 4096)); ok(kernel())
+    optimizer.step(); other.step()
+for _ in range(3): work()
+replay = capture(work)
+for number in range(400):
+    ok(replay())
+    if number % 8 == 7: sync()
+hold()"
+    );
+    let job = Job::of(1, &[], &script);
+    let steps = steps_at(&job, 403);
+    assert_eq!((steps.source, &*steps.optimizer), (StepSource::Optimizer, "Adam"));
+    assert_eq!(steps.timed_by, TimedBy::Gpu);
+    job.end();
+}
+
+#[test]
 fn an_optimizer_called_for_group_after_group_steps_once() {
     let script = format!(
         "{ATTACH}

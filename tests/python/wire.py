@@ -123,7 +123,7 @@ PROGRESS = {
     "exposed_for": ("option", "int"),
 }
 ADVANCE = {"moved": "int", "worked": "int", "paces": ("list", "int")}
-RANK_SNAPSHOT = {"info": RANK_INFO, "earlier": ("option", PROGRESS), "advance": ADVANCE, "digest": RANK_DIGEST}
+RANK_SNAPSHOT = {"info": RANK_INFO, "earlier": ("list", PROGRESS), "advance": ADVANCE, "digest": RANK_DIGEST}
 JOB_SNAPSHOT = {
     "job": "string",
     "ranks": ("list", RANK_SNAPSHOT),

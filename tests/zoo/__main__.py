@@ -92,12 +92,16 @@ def own_steps(path):
     return [at for at, _ in steps], [number for _, number in steps]
 
 
-def own_mean(log, until, window):
-    """Milliseconds a step over the window that ends then; of steps, not of calls."""
+def own_means(log, until, window):
+    """Milliseconds a step over the window that ends then; of steps, not of calls. From the last step before the window
+    and from the first one in it: where steps are long that makes a difference."""
     times, numbers = log
-    first, last = bisect.bisect_left(times, until - window), bisect.bisect_right(times, until) - 1
-    steps = numbers[last] - numbers[first] if last > first else 0
-    return (times[last] - times[first]) / steps * 1e3 if steps else None
+    within, last = bisect.bisect_left(times, until - window), bisect.bisect_right(times, until) - 1
+    means = []
+    for first in (max(within - 1, 0), within):
+        if last > first and numbers[last] > numbers[first]:
+            means.append((times[last] - times[first]) / (numbers[last] - numbers[first]) * 1e3)
+    return means
 
 
 def watch(given, name):
@@ -159,14 +163,15 @@ def judge(name, ranks, status, logs, output):
         heard = shown.get("step_at") or times[-1]
         at = bisect.bisect_right(times, heard + 0.002)
         own = numbers[at - 1] if at else 0
-        own_ms = own_mean(log, heard, WINDOW)
-        row["own"].append((own, own_ms and round(own_ms, 3)))
-        row["shown"].append((step, mean and round(mean, 3)))
+        own_ms = own_means(log, heard, WINDOW)
+        row["own"].append((own, own_ms[0] if own_ms else None))
+        row["shown"].append((step, mean))
         row["number"].append("unknown" if step is None else "right" if abs(step - own) <= 1 else "wrong")
-        if mean is None or own_ms is None:
+        if mean is None or not own_ms:
             row["time"].append("unknown")
         else:
-            row["time"].append("right" if abs(mean / own_ms - 1) <= TOLERANCE else "wrong")
+            is_right = min(own_ms) * (1 - TOLERANCE) <= mean <= max(own_ms) * (1 + TOLERANCE)
+            row["time"].append("right" if is_right else "wrong")
     steps = status.get("steps", {})
     row["source"] = (steps.get("source"), steps.get("optimizer"), steps.get("timed_by"))
     row["p50"] = steps.get("p50_ms", steps.get("median_ms"))
@@ -178,6 +183,10 @@ def judge(name, ranks, status, logs, output):
     return row
 
 
+def figure(value):
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
+
+
 def line(row):
     if "failed" in row:
         return f"| {row['program']} | did not run: {row['failed'].strip().splitlines()[-1:]} |"
@@ -185,7 +194,7 @@ def line(row):
     cells = [row["program"]]
     for of, what in ((0, "number"), (1, "time")):
         pairs = [
-            f"{own[of]} / {shown[of]}{sign[verdict]}"
+            f"{figure(own[of])} / {figure(shown[of])}{sign[verdict]}"
             for own, shown, verdict in zip(row["own"], row["shown"], row[what])
         ]
         cells.append("; ".join(pairs))

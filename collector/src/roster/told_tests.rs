@@ -27,7 +27,7 @@ fn a_snapshot_says_where_a_rank_stood_before() {
         roster.digests(now);
     }
     let snapshot = &roster.snapshot()[0].ranks[0];
-    assert_eq!((snapshot.earlier.unwrap().heard, snapshot.digest.heard), (at(11.0), at(40.0)));
+    assert_eq!((snapshot.earlier[0].heard, snapshot.digest.heard), (at(11.0), at(40.0)));
 }
 
 #[test]

@@ -88,9 +88,9 @@ impl Worker {
         self.latest.hook.blind.iter().take(RankDigest::BLIND).map(|said| text(said)).collect()
     }
 
-    /// Where it stood half a minute ago, or when it first had something to say.
-    pub(crate) fn earlier(&self) -> Option<Progress> {
-        self.progress.front().copied()
+    /// Where it stood at each digest of the last half minute, or since it first had something to say.
+    pub(crate) fn earlier(&self) -> Vec<Progress> {
+        self.progress.iter().copied().collect()
     }
 
     /// When it last got on, by the digests.

@@ -9,7 +9,7 @@ use xpu_shared::{
     collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
 };
 
-use crate::{group::Message, kernels::PATTERNS};
+use crate::{group::Message, kernels::PATTERNS, optimizer::Optimizer};
 
 /// Distinct products, operations and communicators held by all graphs together: 4 MiB. What is beyond is in the sums only.
 const ENTRIES: usize = 48 << 10;
@@ -44,6 +44,8 @@ pub(crate) struct Contents {
     /// Count and bytes by direction; then those of fills.
     pub(crate) copies: [(u64, u64); Direction::PeerToPeer as usize + 1],
     pub(crate) sets: (u64, u64),
+    /// The optimizer that stepped while it was captured, and how often: it does so again at every launch.
+    optimizer: Option<(Optimizer, u32)>,
 }
 
 /// NCCL operations that are alike.
@@ -109,8 +111,24 @@ impl Contents {
         }
     }
 
+    /// Of several optimizers the first counts.
+    pub(crate) fn add_steps(&mut self, optimizer: &Optimizer, steps: u32) {
+        match &mut self.optimizer {
+            Some((known, count)) if known.is_same(optimizer) => *count = count.saturating_add(steps),
+            Some(_) => {}
+            None => self.optimizer = Some((optimizer.clone(), steps)),
+        }
+    }
+
+    pub(super) fn optimizer(&self) -> Option<(&Optimizer, u32)> {
+        self.optimizer.as_ref().map(|(optimizer, steps)| (optimizer, *steps))
+    }
+
     /// Adds all that another holds.
     pub(crate) fn merge(&mut self, other: &Self) {
+        if let Some((optimizer, steps)) = other.optimizer() {
+            self.add_steps(optimizer, steps);
+        }
         other.products.iter().for_each(|&(shape, count)| add_to(&mut self.products, shape, count));
         other.operations.iter().for_each(|&(alike, count)| add_to(&mut self.operations, alike, count));
         other.shares.iter().for_each(|&share| self.add_share(share));

@@ -86,6 +86,9 @@ impl Launch {
                 if timer.is_some() || switch::is_on() {
                     lane.push(Record::Graph { graph: self.executable.number(), at: monotonic(), timer });
                 }
+                if let Some((optimizer, steps)) = contents.and_then(Contents::optimizer) {
+                    observer.optimizer_stepped(lane, optimizer, steps);
+                }
             }
         }
         self.executable.unpin();

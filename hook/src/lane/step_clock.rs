@@ -4,13 +4,13 @@
 
 use std::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use cudarc::runtime::sys::cudaStream_t;
 
 use super::{Lane, Timing};
-use crate::{record::Record, runtime, steps};
+use crate::{graphs::CaptureId, record::Record, runtime, steps};
 
 /// No mark waits for a launch.
 const NONE: u64 = 0;
@@ -21,11 +21,13 @@ pub(super) struct StepClock {
     /// The number of the step that ended before the one that is timed. Touched by the thread the lane is lent to; when that
     /// is gone, by the hook's own.
     open: UnsafeCell<Option<(u64, Timing)>>,
+    /// The capture that a launch of this thread went into last; 0 if none did.
+    capture: AtomicU32,
 }
 
 impl StepClock {
     pub(super) const fn new() -> Self {
-        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None) }
+        Self { mark: AtomicU64::new(NONE), open: UnsafeCell::new(None), capture: AtomicU32::new(0) }
     }
 }
 
@@ -33,6 +35,16 @@ impl Lane {
     /// Step number `completed` ended on this thread.
     pub(crate) fn step_ended(&self, completed: u64) {
         self.step_clock.mark.store(completed.wrapping_add(1), Relaxed);
+    }
+
+    /// A launch of this thread went into a capture.
+    pub(crate) fn captured(&self, capture: CaptureId) {
+        self.step_clock.capture.store(capture.get(), Relaxed);
+    }
+
+    /// The capture that a launch of this thread went into last. It may have ended.
+    pub(crate) fn last_capture(&self) -> Option<CaptureId> {
+        CaptureId::new(self.step_clock.capture.load(Relaxed))
     }
 
     /// Before a launch. `stream` is asked for only if it is needed.
@@ -77,6 +89,7 @@ impl Lane {
 
     /// The thread is gone: what it began to time is forgotten.
     pub(super) fn forget_step(&self) {
+        self.step_clock.capture.store(0, Relaxed);
         self.step_clock.mark.store(NONE, Relaxed);
         if let Some((_, timing)) = self.take_open_step() {
             self.drop_timing(timing);

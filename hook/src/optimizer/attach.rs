@@ -15,6 +15,7 @@ use xpu_shared::frame::StepSource;
 use crate::{
     functions::api::{Method, Object, Python, caught},
     guard::{Entered, Mark},
+    optimizer::Optimizer,
     steps,
     symbol::Kind,
 };
@@ -149,12 +150,11 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
             } else {
                 std::slice::from_raw_parts(name.cast(), length.max(0) as usize)
             };
-            let (optimizer, parameter) = (address(0), address(1));
+            let optimizer = Optimizer::new(address(0), address(1), str::from_utf8(name).unwrap_or_default());
             (python.PyErr_Clear)();
             let mark = Mark::new();
             if let Some(entered) = Entered::enter_even_off(Kind::Watched, &mark) {
-                let name = str::from_utf8(name).unwrap_or_default();
-                entered.leave(|lane| lane.observer().optimizer_stepped(lane, optimizer, parameter, name));
+                entered.leave(|lane| lane.observer().optimizer_called(lane, &optimizer));
             }
         }
     });

@@ -35,8 +35,9 @@ pub struct JobSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankSnapshot {
     pub info: RankInfo,
-    /// Where it stood half a minute ago, or first: who has just come can tell its rates from a whole window.
-    pub earlier: Option<Progress>,
+    /// Where it stood at each digest of the last half minute, oldest first: who has just come can tell its rates from a whole
+    /// window. At most [`Progress::WINDOW`].
+    pub earlier: Vec<Progress>,
     pub advance: Advance,
     pub digest: RankDigest,
 }

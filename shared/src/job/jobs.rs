@@ -53,7 +53,7 @@ impl Jobs {
                     known.hear_clock(&frame.host, behind);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
-                        known.with_rank(rank.info.rank, |view| view.remember(rank.earlier, &rank.advance));
+                        known.with_rank(rank.info.rank, |view| view.remember(&rank.earlier, &rank.advance));
                         known.digest(frame, &rank.digest);
                     }
                     known.forget_former();

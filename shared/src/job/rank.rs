@@ -115,12 +115,10 @@ impl RankView {
         }
     }
 
-    /// Where it stood before anything was heard of it here, and when it last got on.
-    pub(super) fn remember(&mut self, earlier: Option<Progress>, advance: &Advance) -> bool {
+    /// Where it stood before anything was heard of it here, oldest first, and when it last got on.
+    pub(super) fn remember(&mut self, earlier: &[Progress], advance: &Advance) -> bool {
         let is_new = self.intervals.is_empty() || self.advance == Advance::default();
-        if self.intervals.is_empty() {
-            self.intervals.begin_with(earlier);
-        }
+        self.intervals.begin_with(earlier);
         if self.advance == Advance::default() {
             let Advance { moved, worked, ref paces } = *advance;
             let paces = paces.iter().rev().take(WINDOW).rev().copied().collect();

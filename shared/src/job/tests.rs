@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    frame::{Advance, Body, Event, Life},
+    frame::{Advance, Body, Event, Life, Progress},
     id::Step,
     simulation::Simulation,
     status::{ExitCode, RankState, Status},
@@ -306,6 +306,34 @@ fn who_comes_late_knows_since_when_a_rank_stands() {
         assert_eq!((view.gemm_rate(), view.step_time()), (None, None), "that was before");
         assert_eq!(view.pace() == Some(Nanoseconds(7)), is_first);
     }
+}
+
+/// One step a second until its collector was asked, ten from then on: half a minute is 17 seconds of one and 13 of the other.
+#[test]
+fn who_comes_late_means_the_same_half_minute() {
+    let simulation = Simulation::new(3, 1, 1);
+    let second = |second: u64| Moment(simulation.started.0 + second * 1_000_000_000);
+    let mut digests = simulation.digests(60);
+    let Body::Digest(digest) = &mut digests[0].body else { unreachable!() };
+    let mut told = digest.ranks.remove(0);
+    let mut at = |seconds: u64, steps: u64| {
+        (told.heard, told.step_at, told.step) = (second(seconds), second(seconds), Some(Step(steps)));
+        told.clone()
+    };
+    let earlier: Vec<_> = (31..=60).map(|seconds| Progress::of(&at(seconds, seconds))).collect();
+    let mut jobs = Jobs::default();
+    let mut snapshots = simulation.snapshots(60);
+    let Body::Snapshot(snapshot) = &mut snapshots[0].body else { unreachable!() };
+    (snapshot.jobs[0].ranks[0].digest, snapshot.jobs[0].ranks[0].earlier) = (at(60, 60), earlier);
+    jobs.fold(&snapshots[0]);
+    for seconds in 61..=73 {
+        let mut frames = simulation.digests(seconds);
+        let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
+        digest.ranks[0] = at(seconds, 60 + (seconds - 60) * 10);
+        jobs.fold(&frames[0]);
+    }
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(view.step_time(), Some(Nanoseconds(30_000_000_000 / (17 + 130))));
 }
 
 /// A digest may repeat what was summed up last while the ledger went on: its steps are the next beat's.

@@ -1,4 +1,4 @@
-"""torch.compile of a step with its optimizer: the graphs, graph breaks and compilations that dynamo counts, and the loss."""
+"""torch.compile of a step with its optimizer: the loss, and the graphs, breaks and compilations that dynamo counts."""
 
 import torch
 from torch._dynamo.utils import counters, get_compilation_metrics

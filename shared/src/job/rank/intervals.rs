@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::push_bounded;
+use super::{RATES, push_bounded};
 use crate::{
     frame::{Progress, RankDigest},
     unit::{Moment, Nanoseconds},
@@ -11,6 +11,9 @@ use crate::{
 
 /// Digests that rates are taken over.
 pub(super) const WINDOW: usize = Progress::WINDOW;
+
+/// Room that is kept for what was before: one, and one more for a moment.
+const FEW: usize = 4;
 
 /// Digests in which it got on that are remembered, however long ago.
 const ACTIVE: usize = WINDOW + 1;
@@ -71,8 +74,8 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     window: VecDeque<Interval>,
-    /// Where it stood before them.
-    before: Option<Progress>,
+    /// Where it stood before them, as far back as the half minute goes.
+    before: VecDeque<Progress>,
     /// Those of them in which it got on, and what is remembered of others before them.
     active: usize,
     active_before: VecDeque<Activity>,
@@ -80,29 +83,38 @@ pub(super) struct Intervals {
 
 impl Intervals {
     pub(super) fn is_empty(&self) -> bool {
-        self.before.is_none() && self.window.is_empty()
+        self.before.is_empty() && self.window.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
         self.window.len()
     }
 
-    /// Where it stood before the first digest that was heard here.
-    pub(super) fn begin_with(&mut self, earlier: Option<Progress>) {
-        self.before = earlier;
+    /// Where it stood before the first digest that was heard here, oldest first.
+    pub(super) fn begin_with(&mut self, earlier: &[Progress]) {
+        if self.before.is_empty() {
+            let first = self.window.front().map_or(Moment(u64::MAX), |first| first.progress.heard);
+            let earlier = &earlier[..earlier.partition_point(|progress| progress.heard < first)];
+            self.before.extend(&earlier[earlier.len().saturating_sub(WINDOW)..]);
+        }
     }
 
     pub(super) fn take(&mut self, interval: Interval) {
         if self.window.len() == WINDOW
             && let Some(oldest) = self.window.pop_front()
         {
-            self.before = Some(oldest.progress);
+            self.before.push_back(oldest.progress);
             if oldest.active {
                 self.active -= 1;
                 push_bounded(&mut self.active_before, oldest.activity(), ACTIVE);
             }
         }
         push_bounded(&mut self.window, interval, WINDOW);
+        // The half minute begins at the last of them that is not within it.
+        let begins = Moment(interval.progress.heard.0.saturating_sub(RATES.as_nanos() as u64));
+        let within = self.before.iter().position(|progress| progress.heard > begins);
+        self.before.drain(..within.unwrap_or(self.before.len()).saturating_sub(1));
+        self.before.shrink_to(FEW);
         self.active += usize::from(interval.active);
         if self.active + self.active_before.len() > ACTIVE {
             self.active_before.pop_front();
@@ -119,7 +131,7 @@ impl Intervals {
         self.window.iter()
     }
 
-    /// Where it stood before the half minute, and after each digest in it.
+    /// Where it stood at the beginning of the half minute, and after each digest in it.
     pub(super) fn progress(&self) -> impl DoubleEndedIterator<Item = &Progress> {
         self.before.iter().chain(self.window.iter().map(|interval| &interval.progress))
     }
