@@ -30,8 +30,8 @@ TORCHRUN = [
 ]
 LOSS = here.parent / "same_loss.py"
 PROGRAMS = {
-    "loss of DDP": [*TORCHRUN, str(LOSS), "ddp", "60"],
-    "loss of FSDP2": [*TORCHRUN, str(LOSS), "fsdp", "60"],
+    "loss of DDP": [*TORCHRUN, str(LOSS), "ddp", "40"],
+    "loss of FSDP2": [*TORCHRUN, str(LOSS), "fsdp", "40"],
     "checkpoint at SIGTERM": [*TORCHRUN, str(here / "checkpoint.py"), "OWN"],
     "DataLoader workers": [sys.executable, str(here / "workers.py")],
     "torch.multiprocessing": [sys.executable, str(here / "processes.py")],
