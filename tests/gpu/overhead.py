@@ -22,6 +22,7 @@ import time
 import torch
 import torch.distributed as dist
 from jobs import JOBS
+from torch.optim.optimizer import _global_optimizer_post_hooks
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("jobs", nargs="+")
@@ -45,7 +46,7 @@ hook.xpu_top_set_budget.argtypes = [ctypes.c_double]
 plugin = ctypes.CDLL(given.nccl_example) if given.nccl_example else None
 
 # The hook's function that PyTorch calls after each step of an optimizer is off with the rest.
-post_hooks, attached = torch.optim.optimizer._global_optimizer_post_hooks, {}
+post_hooks, attached = _global_optimizer_post_hooks, {}
 
 # Everything of NCCL's profiler but the proxy's network events.
 NCCL_EVENTS = 1 | 2 | 4 | 64 | 256 | 512 | 1024 | 2048

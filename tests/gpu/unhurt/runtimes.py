@@ -1,12 +1,10 @@
-"""CUDA libraries in one process: torch, CuPy, numba, JAX. Which copies of the runtime are mapped goes to stderr."""
+"""CUDA libraries in one process: torch, CuPy, JAX. Which copies of the runtime are mapped goes to stderr."""
 
 import os
 import sys
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import cupy
-import numba.cuda
-import numpy
 import torch
 
 a = torch.eye(512, device="cuda") * 2
@@ -16,18 +14,6 @@ print("cupy", float((b @ b).sum()), flush=True)
 kernel = cupy.RawKernel('extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }', "twice")
 kernel((1,), (256,), (b,))
 print("cupy kernel", float(b.sum()), flush=True)
-
-
-@numba.cuda.jit
-def thrice(x):
-    at = numba.cuda.grid(1)
-    if at < x.size:
-        x[at] *= 3
-
-
-c = numba.cuda.to_device(numpy.ones(256, dtype=numpy.float32))
-thrice[1, 256](c)
-print("numba", float(c.copy_to_host().sum()), flush=True)
 
 import jax.numpy as jnp  # noqa: E402
 
