@@ -1,7 +1,10 @@
-/* Somebody else's preload, which stands in front of a few of the same calls as a profiler or an accounting tool does. */
+/* Somebody else's preload, which stands in front of a few of the same calls as a profiler or an accounting tool does.
+ *
+ * TELLS: at the end it says what it counted. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 typedef struct { unsigned x, y, z; } dim3;
 
@@ -27,3 +30,9 @@ int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm
     counted[2]++;
     return real(s, r, n, type, op, comm, stream);
 }
+
+#ifdef TELLS
+__attribute__((destructor)) static void told(void) {
+    printf("the other one counted %d products, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
+}
+#endif

@@ -70,7 +70,18 @@ fn linked(twelve: StandIn<'_>, thirteen: StandIn<'_>) -> Hazard {
     hazard
 }
 
+/// Another preload, which gives its functions no version, behind the hook or before it.
+fn with_another_preload(mut hazard: Hazard, is_first: bool) -> Hazard {
+    let counter = hazard.compile("libcounter.c", "libcounter.so", &["-shared", "-fPIC", "-DTELLS"]);
+    hazard.others = if is_first { (Some(counter), None) } else { (None, Some(counter)) };
+    hazard
+}
+
 harmless! {
+    a_preload_behind_the_hook_sees_calls_of_a_version:
+        with_another_preload(opens("3", &[User::of("g", thirteen().versioned())]), false);
+    a_preload_before_the_hook_sees_calls_of_a_version:
+        with_another_preload(opens("3", &[User::of("g", thirteen().versioned())]), true);
     a_runtime_of_a_wheel_is_found: opens("3", &[User::of("l", StandIn::cudart(OF_A_WHEEL, 12).versioned())]);
     two_runtimes_linked: linked(twelve(), thirteen());
     two_runtimes_linked_with_versions: linked(twelve().versioned(), thirteen().versioned());

@@ -99,6 +99,8 @@ const NEEDED: usize = 0x6fff_fffe;
 /// A version's index in `.gnu.version`; the bit above says that it is not the default one.
 const INDEX: u16 = 0x7fff;
 const NOT_DEFAULT: u16 = 0x8000;
+/// `VER_NDX_GLOBAL`: defined for others, in no version.
+const GLOBAL: u16 = 1;
 
 impl Object {
     /// `None` if nothing can be looked up in it.
@@ -159,21 +161,33 @@ impl Object {
 
     /// Where the function or variable of this name is that it defines for others, in its default version.
     pub(super) fn find(&self, name: &Name<'_>) -> Option<usize> {
+        // SAFETY: the index is of a symbol.
+        self.index_of(name).map(|index| unsafe { self.base.wrapping_add((*self.symbols.add(index)).value) })
+    }
+
+    /// Whether its definition has no version: the loader takes it for any that is asked for.
+    pub(super) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
+        // SAFETY: there is a version for each symbol.
+        self.index_of(name)
+            .is_some_and(|index| self.versions.is_null() || unsafe { *self.versions.add(index) } & INDEX <= GLOBAL)
+    }
+
+    fn index_of(&self, name: &Name<'_>) -> Option<usize> {
         // SAFETY: the tables are mapped while `each` looks at the object, and laid out as the ELF specification says.
         unsafe {
             if !self.gnu_hash.is_null() {
-                return self.find_by_gnu_hash(name);
+                return self.index_by_gnu_hash(name);
             }
             if self.hash.is_null() {
                 return None;
             }
             // `nbucket`, `nchain`: the second is how many symbols there are.
             let count = *self.hash.add(1) as usize;
-            (1..count).find_map(|index| self.definition(index, name))
+            (1..count).find(|&index| self.defines(index, name))
         }
     }
 
-    unsafe fn find_by_gnu_hash(&self, name: &Name<'_>) -> Option<usize> {
+    unsafe fn index_by_gnu_hash(&self, name: &Name<'_>) -> Option<usize> {
         const BITS: u32 = usize::BITS;
         // SAFETY: as in `find`. A header of four words, the filter, the buckets, then a chain for each.
         unsafe {
@@ -193,10 +207,8 @@ impl Object {
             let mut index = *bucket.add((name.hash % buckets) as usize);
             while index >= first {
                 let hash = *chain.add((index - first) as usize);
-                if hash | 1 == name.hash | 1
-                    && let Some(found) = self.definition(index as usize, name)
-                {
-                    return Some(found);
+                if hash | 1 == name.hash | 1 && self.defines(index as usize, name) {
+                    return Some(index as usize);
                 }
                 if hash & 1 != 0 {
                     break;
@@ -207,7 +219,7 @@ impl Object {
         }
     }
 
-    unsafe fn definition(&self, index: usize, name: &Name<'_>) -> Option<usize> {
+    unsafe fn defines(&self, index: usize, name: &Name<'_>) -> bool {
         /// `STT_NOTYPE`, `STT_OBJECT`, `STT_FUNC`
         const KINDS: [u8; 3] = [0, 1, 2];
         /// `STB_GLOBAL`, `STB_WEAK`, `STB_GNU_UNIQUE`
@@ -219,12 +231,8 @@ impl Object {
                 && KINDS.contains(&(symbol.info & 15))
                 && FOR_OTHERS.contains(&(symbol.info >> 4))
                 && CStr::from_ptr(self.strings.add(symbol.name as usize)) == name.text;
-            if !fits {
-                return None;
-            }
-            let version = if self.versions.is_null() { 0 } else { *self.versions.add(index) };
-            let is_hidden = version & NOT_DEFAULT != 0 || (!self.versions.is_null() && version == 0);
-            (!is_hidden).then(|| self.base.wrapping_add(symbol.value))
+            let version = if self.versions.is_null() { GLOBAL } else { *self.versions.add(index) };
+            fits && version & NOT_DEFAULT == 0 && version != 0
         }
     }
 

@@ -160,7 +160,7 @@ fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
         is_caller
     });
     // SAFETY: RTLD_NEXT is a handle; the strings are NUL-terminated, and the caller's are mapped while it calls.
-    let global = unsafe { look_up(libc::RTLD_NEXT, name.text, caller.version) };
+    let global = unsafe { look_up(libc::RTLD_NEXT, name, caller.version) };
     if global.is_some() || caller.path.is_null() {
         return global;
     }
@@ -170,20 +170,32 @@ fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
         if handle.is_null() {
             return None;
         }
-        let local = look_up(handle, name.text, caller.version);
+        let local = look_up(handle, name, caller.version);
         unload::close(handle);
         local
     }
 }
 
-unsafe fn look_up(handle: *mut c_void, name: &CStr, version: *const c_char) -> Option<usize> {
+/// What the loader binds a reference to this version to: the first definition in the scope, if it has no version, or that version.
+unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) -> Option<usize> {
     // SAFETY: the caller's promise.
-    let at = unsafe {
-        if version.is_null() {
-            libc::dlsym(handle, name.as_ptr())
-        } else {
-            libc::dlvsym(handle, name.as_ptr(), version)
-        }
+    let first = unsafe { libc::dlsym(handle, name.text.as_ptr()) };
+    let at = if version.is_null() || is_for_any_version(first.addr(), name) {
+        first
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { libc::dlvsym(handle, name.text.as_ptr(), version) }
     };
     (!at.is_null()).then(|| at.expose_provenance())
+}
+
+/// Whether this is the definition of an object that gives it no version, as other preloads do.
+fn is_for_any_version(address: usize, name: &Name<'_>) -> bool {
+    let mut is_any = false;
+    loaded::each(|object| {
+        let is_it = object.span.contains(address);
+        is_any = is_it && object.is_for_any_version(name);
+        is_it
+    });
+    is_any
 }
