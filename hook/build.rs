@@ -1,6 +1,15 @@
-//! The hook stays mapped whatever the program does: its thread and the functions it stands in front of outlive a dlclose.
+//! How the hook is linked.
+
+/// Functions of the C library that `src/system.rs` stands in for.
+const WRAPPED: &str = "close connect fcntl fstat fstat64 ftruncate geteuid getpid getrandom getsockopt gettid lseek64 lstat64 madvise \
+    memfd_create mmap mmap64 munmap open64 pause poll prctl process_vm_readv read readlink recv sched_yield send socket stat64 statx \
+    write writev";
 
 fn main() {
+    // It stays mapped whatever the program does: its thread and the functions it stands in front of outlive a dlclose.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libxpu_hook.so");
+    for name in WRAPPED.split_whitespace() {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
+    }
 }

@@ -52,6 +52,11 @@ fn words() -> Option<&'static LastWords> {
     mine::page().map(|page| &page.last)
 }
 
+/// Whether the observer was made in this process: `false` in a child of which the C library knows nothing.
+pub(crate) fn are_of_this_process() -> bool {
+    mine::page().is_some()
+}
+
 /// From now on this process's end is noted.
 pub(crate) fn begin(observer: &'static Observer) {
     mine::remember(observer.ledger());

@@ -61,6 +61,7 @@ mod steps;
 mod switch;
 pub mod symbol;
 mod sync;
+mod system;
 mod thread;
 mod timer;
 mod unwinder;

@@ -66,7 +66,8 @@ pub(crate) struct Optimizers {
 
 impl Known {
     fn is(&self, optimizer: &Optimizer) -> bool {
-        self.optimizer.load(Relaxed) == optimizer.address && self.parameter.load(Relaxed) == optimizer.parameter
+        self.optimizer.load(Relaxed) == optimizer.address
+            && self.parameter.load(Relaxed) == optimizer.parameter
     }
 
     fn set(&self, optimizer: &Optimizer) {

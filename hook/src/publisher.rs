@@ -162,9 +162,17 @@ impl Publisher {
                 self.observer.lanes().for_each(Lane::reclaim);
                 self.publish();
             }
-            if now_and_then(&mut asked_whether_alone) && last_words::alone::is_last_thread() {
+            if now_and_then(&mut asked_whether_alone)
+                && let Some(code) = last_words::alone::last_thread_ends_with()
+            {
+                self.say_goodbye();
+                if code != 0 {
+                    // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
+                    // SAFETY: it ends this thread.
+                    unsafe { libc::syscall(libc::SYS_exit, code) };
+                }
                 // The C library ends the process when the last thread returns, as it would have without this one.
-                return self.say_goodbye();
+                return;
             }
             self.send();
             let pause = if self.fold.is_waiting() || self.fold.capture.is_active() || born.elapsed() < YOUNG {

@@ -19,6 +19,7 @@ use std::{
 };
 
 use loaded::{Name, Span};
+pub(crate) use loaded::{after_fork, before_fork};
 pub use unload::dlclose;
 pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
@@ -237,6 +238,13 @@ impl Binding {
     }
 }
 
+/// In a forked child.
+pub(crate) fn forget() {
+    WRITING.store(false, Release);
+    loaded::forget();
+    unload::forget();
+}
+
 /// A function of the loaded library with this file name. NULL if it is not loaded, or has no such function.
 pub(crate) fn find_in(library: &CStr, name: &CStr) -> *mut c_void {
     ptr::with_exposed_provenance_mut(scope::find_in_file(library, &Name::new(name)))
@@ -330,7 +338,7 @@ macro_rules! foreign {
                 std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> c_int>(at)
             };
             // SAFETY: the caller keeps the library's own preconditions.
-            Some(unsafe { real($($argument),*) })
+            Some($crate::thread::uncancelled(|| unsafe { real($($argument),*) }))
         }
     };
 }

@@ -45,6 +45,26 @@ fn create(body: Body) -> bool {
     }
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` (glibc)
+const NOT_NOW: c_int = 1;
+
+/// A call of the hook's own into a library, in which a thread of the program's that was cancelled must not end: it would be unwound
+/// through the hook. It ends in the program's next call.
+#[inline]
+pub(crate) fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: it writes what was, and that is put back.
+    unsafe { pthread_setcancelstate(NOT_NOW, &raw mut before) };
+    let result = call();
+    // SAFETY: as above; the place for the answer may be NULL.
+    unsafe { pthread_setcancelstate(before, ptr::null_mut()) };
+    result
+}
+
 /// Names the calling thread.
 pub(crate) fn name() {
     // SAFETY: the name ends with NUL and is short enough (prctl(2)).

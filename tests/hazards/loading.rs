@@ -54,6 +54,7 @@ harmless! {
     a_library_that_needs_a_newer_cxx_is_loaded: newer_library();
     a_program_with_an_older_cxx_starts: older_program();
     errors_of_the_loader_are_the_programs: Hazard::linked("keeps_dlerror.c", 0);
+    a_program_with_functions_called_as_those_of_posix: Hazard::linked_with("own_names.c", &["-rdynamic"], 0);
     errno_is_the_programs: Hazard::linked("keeps_errno.c", 0);
     a_static_program_is_left_alone: static_program();
     a_program_with_no_environment_is_left_alone: without_environment();

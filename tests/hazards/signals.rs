@@ -1,6 +1,6 @@
 //! Signals: their handlers, and the threads that get them, are the program's.
 
-use crate::hazard::Hazard;
+use crate::{hazard::Hazard, unwinding::ABORTED};
 
 harmless! {
     signals_reach_the_programs_own_threads: Hazard::new("signals", 0);
@@ -13,5 +13,9 @@ harmless! {
     calls_that_are_interrupted_are_the_programs_own: Hazard::linked("interrupted_calls.c", 0);
     faults_that_are_mended_stay_so: Hazard::linked("mends_faults.c", 0).with("1").with("40");
     hooks_of_python_are_pythons: Hazard::script("hooks_of_python.py");
+    a_thread_that_was_cancelled_may_abort: Hazard::linked("cancelled_and_aborts.c", 0).by(ABORTED);
+    a_handler_whose_stack_is_gone_is_not_looked_for: Hazard::linked("stack_of_handler_goes.c", 4);
+    messages_of_exceptions_are_made_once: Hazard::script_that_ends("message_is_made_once.py", 1);
+    a_stack_of_python_that_is_used_up_is_nobodys: Hazard::script("little_recursion.py");
     exceptions_of_python_end_it_as_they_would: Hazard::script_that_ends("raises.py", 1);
 }

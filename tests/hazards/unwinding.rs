@@ -2,7 +2,7 @@
 
 use crate::hazard::Hazard;
 
-const ABORTED: i32 = 6;
+pub(crate) const ABORTED: i32 = 6;
 
 harmless! {
     a_thread_that_is_cancelled_while_it_waits_unwinds: Hazard::linked("cancelled.c", 0);

@@ -59,6 +59,8 @@ macro_rules! python {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             /// `_Py_NoneStruct`
             pub(crate) none: Object,
+            /// `RecursionError` and `MemoryError`.
+            no_room: [*const Object; 2],
             /// `Py_IsFinalizing`, under either of its names.
             is_finalizing: Option<unsafe extern "C" fn() -> c_int>,
             /// Since 3.11.
@@ -93,7 +95,8 @@ macro_rules! python {
                     std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object) -> *mut c_void>(at)
                 });
                 let none = look("_Py_NoneStruct\0")?;
-                Some(Self { $($name,)* none, is_finalizing, enter_tracing, vectorcall_of, leave_tracing })
+                let no_room = [look("PyExc_RecursionError\0")?.cast_const().cast(), look("PyExc_MemoryError\0")?.cast_const().cast()];
+                Some(Self { $($name,)* none, no_room, is_finalizing, enter_tracing, vectorcall_of, leave_tracing })
             }
         }
     };
@@ -123,6 +126,7 @@ python! {
     fn PyLong_AsLong(Object) -> c_long;
     fn PySys_GetObject(*const c_char) -> Object;
     fn PyErr_Clear();
+    fn PyErr_ExceptionMatches(Object) -> c_int;
     fn Py_IncRef(Object);
     fn Py_DecRef(Object);
     fn PyFrame_GetCode(Object) -> Object;
@@ -197,7 +201,7 @@ impl Python {
     }
 
     /// Runs a source of the hook's, which finds the functions and values that are given beside Python's built-in ones. The namespace that
-    /// it made lives as long as the process. Null if there is no memory for it; `None` if an exception is the program's: the source
+    /// it made lives as long as the process. Null if there is no room for it now; `None` if an exception is the program's: the source
     /// defines functions, and fails only where a signal's handler does.
     ///
     /// # Safety
@@ -218,10 +222,26 @@ impl Python {
             let done = (self.PyEval_EvalCode)(code, names, names);
             (self.Py_DecRef)(code);
             if done.is_null() {
-                return None;
+                return self.had_no_room().then_some(std::ptr::null_mut());
             }
             (self.Py_DecRef)(done);
             Some(names)
+        }
+    }
+
+    /// Whether a source of the hook's raised because the program has used up its stack or memory. That exception is not the program's: it
+    /// is forgotten.
+    ///
+    /// # Safety
+    /// As [`Self::untraced`].
+    pub(crate) unsafe fn had_no_room(&self) -> bool {
+        // SAFETY: the caller's promise; Python has set both variables before it ran any code.
+        unsafe {
+            let had_none = self.no_room.iter().any(|&kind| (self.PyErr_ExceptionMatches)(*kind) != 0);
+            if had_none {
+                (self.PyErr_Clear)();
+            }
+            had_none
         }
     }
 

@@ -1,20 +1,35 @@
 //! Whether the program's threads are all gone while its process is not: `pthread_exit` in `main` leaves it to the last thread to end it,
 //! which must not be the hook's.
 
-use std::fs;
+use std::{
+    ffi::{c_int, c_long, c_void},
+    fs, ptr,
+};
 
-/// Whether the calling thread, which is not the main thread, is the last that runs. Reads one small file.
-pub(crate) fn is_last_thread() -> bool {
-    fs::read_to_string("/proc/self/stat").is_ok_and(|stat| has_one_left(&stat).unwrap_or(false))
+/// The code that the process ends with, if the calling thread, which is not the main thread, is the last that runs.
+pub(crate) fn last_thread_ends_with() -> Option<c_int> {
+    if is_main_thread_there() { None } else { code_of_one_left(&fs::read_to_string("/proc/self/stat").ok()?) }
+}
+
+/// Asked without a file: the lowest free number of a descriptor is the program's. A thread has a list of locks that outlive it, which the
+/// kernel forgets as the thread ends (`get_robust_list(2)`). `false` also where that is not known.
+fn is_main_thread_there() -> bool {
+    let mut list = ptr::null_mut::<c_void>();
+    let mut length = 0_usize;
+    // SAFETY: the kernel writes the two words.
+    let answer: c_long =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, libc::getpid(), &raw mut list, &raw mut length) };
+    answer == 0 && !list.is_null()
 }
 
 /// `proc_pid_stat(5)`: the main thread's state stands after the name, which may hold any character; a main thread that has ended is a
-/// zombie, and counts, until all have.
-fn has_one_left(stat: &str) -> Option<bool> {
+/// zombie, and counts, until all have. The last field is how it ended, as `wait(2)` tells it.
+fn code_of_one_left(stat: &str) -> Option<c_int> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
     let threads: u32 = fields.nth(16)?.parse().ok()?;
-    Some(state == "Z" && threads == 2)
+    let status: c_int = fields.last().and_then(|last| last.parse().ok()).unwrap_or(0);
+    (state == "Z" && threads == 2).then_some(status >> 8 & 0xff)
 }
 
 #[cfg(test)]
@@ -23,13 +38,21 @@ mod tests {
 
     #[test]
     fn only_a_main_thread_that_has_ended_leaves_one_alone() {
-        let stat = |state: &str, threads: u32| {
-            format!("7 (a) Z (b) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 987654 1 2")
+        let stat = |state: &str, threads: u32, status: u32| {
+            format!(
+                "7 (a) Z (b) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 987654 1 2 {status}\n"
+            )
         };
-        assert_eq!(has_one_left(&stat("Z", 2)), Some(true));
-        assert_eq!(has_one_left(&stat("Z", 3)), Some(false));
-        assert_eq!(has_one_left(&stat("S", 2)), Some(false));
-        assert_eq!(has_one_left("7 (a"), None);
-        assert!(!is_last_thread());
+        assert_eq!(code_of_one_left(&stat("Z", 2, 0)), Some(0));
+        assert_eq!(code_of_one_left(&stat("Z", 2, 5 << 8)), Some(5));
+        assert_eq!(code_of_one_left(&stat("Z", 3, 0)), None);
+        assert_eq!(code_of_one_left(&stat("S", 2, 0)), None);
+        assert_eq!(code_of_one_left("7 (a"), None);
+        assert_eq!(last_thread_ends_with(), None);
+    }
+
+    #[test]
+    fn a_main_thread_that_runs_is_seen_without_a_file() {
+        assert!(is_main_thread_there());
     }
 }

@@ -13,6 +13,7 @@ import sys
 FRAMES = 64
 # Letters of a message.
 MESSAGE = 2000
+PLAIN = {str, bytes, int, float, complex, bool, type(None)}
 
 # The exception of the main thread that was told of last, as a number: it need not be kept, for Python keeps it (`sys.last_value`).
 told = 0
@@ -63,7 +64,9 @@ def tell(kind, value, trace, thread=""):
 
 
 def message(value):
-    try:
-        return str(value)[:MESSAGE].replace("\0", " ")
-    except BaseException:
-        return "(its message could not be had)"
+    """What Python would print, where no code of the program's makes it: that is to run once, when Python prints it."""
+    arguments = BaseException.args.__get__(value)
+    plain = [argument for argument in arguments if type(argument) in PLAIN]
+    own = type(type(value).__str__) is not type(BaseException.__str__)
+    text = ", ".join(map(str, plain)) if own or len(plain) < len(arguments) else str(value)
+    return text[:MESSAGE].replace("\0", " ")

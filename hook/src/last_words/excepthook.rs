@@ -8,7 +8,7 @@ use std::{
     ptr,
     sync::atomic::{
         AtomicU8, AtomicU32,
-        Ordering::{AcqRel, Acquire, Relaxed},
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
@@ -124,13 +124,15 @@ unsafe fn run(python: &Python) -> bool {
         }
         let Some(names) = python.run(SOURCE, &[(c"note", python.function(&NOTE))]) else { return false };
         if names.is_null() {
+            // At one of the next looks.
+            STATE.store(LATE, Release);
             return true;
         }
         stand_before(python, names);
         let begin = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(begin, ptr::null_mut());
         if answer.is_null() {
-            return false;
+            return python.had_no_room();
         }
         (python.Py_DecRef)(answer);
     }

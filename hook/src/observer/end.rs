@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
-use crate::{capture, functions, lane::monotonic, last_words, memory, optimizer, switch};
+use crate::{capture, functions, lane::monotonic, last_words, memory, optimizer, switch, symbol};
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -45,7 +45,8 @@ unsafe extern "C" {
 extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     let _ = std::panic::catch_unwind(|| {
         last_words::exits(code);
-        if let Some(observer) = Observer::get() {
+        // A child of a bare `clone` has a copy of the observer, and not its thread.
+        if let Some(observer) = Observer::get().filter(|_| last_words::are_of_this_process()) {
             observer.finish();
         }
     });
@@ -54,6 +55,7 @@ extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
 /// In a forked child: forget the parent's observer, without dropping any of it. Its thread does not exist here, and its socket is the
 /// parent's.
 extern "C" fn in_child() {
+    symbol::forget();
     memory::forget();
     OBSERVER.store(ptr::null_mut(), Relaxed);
     TOO_EARLY.store(0, Relaxed);
@@ -70,7 +72,7 @@ pub(super) fn register() {
         return;
     }
     // SAFETY: the handler is a function of this library, which is never unmapped (-z nodelete).
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    unsafe { libc::pthread_atfork(Some(symbol::before_fork), Some(symbol::after_fork), Some(in_child)) };
     register_exit();
 }
 

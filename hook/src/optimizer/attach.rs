@@ -93,13 +93,12 @@ unsafe fn run(python: &Python) -> bool {
         }
         let Some(names) = namespace(python) else { return false };
         if names.is_null() {
-            DONE.store(true, Relaxed);
             return true;
         }
         let function = (python.PyDict_GetItemString)(names, c"attach".as_ptr());
         let answer = (python.PyObject_CallObject)(function, ptr::null_mut());
         if answer.is_null() {
-            return false;
+            return python.had_no_room();
         }
         let mut length = 0;
         if (python.PyUnicode_AsUTF8AndSize)(answer, &raw mut length).is_null() {

@@ -6,8 +6,6 @@ use std::{
         AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
-    thread,
-    time::Duration,
 };
 
 use super::{FOUND, Foreign, GENERATION, GONE, Library, loaded, scope};
@@ -25,9 +23,8 @@ static VISITING: AtomicBool = AtomicBool::new(false);
 /// Objects that were unloaded when it was last looked.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
-/// How long a program that closes a library waits for the hook's own thread to be out of it. It stays for microseconds.
+/// For how many milliseconds a program that closes a library waits for the hook's own thread to be out of it. It stays for microseconds.
 const PATIENCE: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The hook's own thread is in the libraries; while it is, none is unloaded.
 #[derive(Debug)]
@@ -48,6 +45,12 @@ impl Drop for Visit {
     }
 }
 
+/// In a forked child, which has no thread of the hook's.
+pub(crate) fn forget() {
+    VISITING.store(false, SeqCst);
+    CLOSING.store(0, SeqCst);
+}
+
 /// # Safety
 /// As the C library documents it.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -62,7 +65,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
         if !VISITING.load(SeqCst) {
             break;
         }
-        thread::sleep(PAUSE);
+        loaded::pause();
     }
     let result = close();
     look_for_unloaded();

@@ -3,6 +3,7 @@
 //! Nothing here may keep training from starting: whatever is missing costs a line on stderr and the watching.
 
 mod collector;
+mod inherited;
 mod name;
 mod preload;
 mod sanitizer;
@@ -86,6 +87,7 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
 
 /// Returns only where it cannot.
 fn become_it(command: &mut Command, program: &OsStr) -> ExitCode {
+    inherited::hand_on(command);
     let error = command.exec();
     let (code, hint) = match error.kind() {
         io::ErrorKind::NotFound if program.as_bytes().contains(&b'/') => {

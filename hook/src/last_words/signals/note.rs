@@ -13,7 +13,7 @@ use xpu_shared::{
 };
 
 use super::{asked, entry::Call};
-use crate::last_words::maps;
+use crate::{last_words::maps, peek};
 
 /// What the kernel does not write below a stack pointer.
 const RED_ZONE: u64 = 128;
@@ -114,7 +114,7 @@ fn is_inside(stack: usize) -> bool {
 
 /// Whether the same is interrupted as by the signal that was noted last.
 fn is_same_place(words: &LastWords, context: *mut c_void) -> bool {
-    // SAFETY: what a handler was given, or is found further up on the stack of one that runs.
+    // SAFETY: what a handler was given.
     let now = unsafe { registers(context) };
     THREAD.load(Relaxed) == this_thread() && words.fault.place() == (now[0], now[1])
 }
@@ -126,8 +126,19 @@ pub(super) fn is_inside_a_blocking_handler(words: &LastWords) -> bool {
     let Some(number) = words.fault.handed_signal().filter(|_| is_inside(ptr::from_ref(&here).addr())) else {
         return false;
     };
-    let context = ptr::with_exposed_provenance_mut(CONTEXT.load(Relaxed));
-    is_same_place(words, context) && asked::mask() & 1 << (number - 1) != 0
+    is_still_interrupted(words) && asked::mask() & 1 << (number - 1) != 0
+}
+
+/// Where the handler was left by a jump, its stack may be anything by now, or gone.
+#[cold]
+#[inline(never)]
+fn is_still_interrupted(words: &LastWords) -> bool {
+    // SAFETY: a context is plain words and pointers, which may be zero, and which the kernel writes as bytes.
+    let mut context = unsafe { zeroed::<libc::ucontext_t>() };
+    let place = (&raw mut context).cast::<c_void>();
+    // SAFETY: the slice is the context, and is used before that is.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(place.cast(), size_of::<libc::ucontext_t>()) };
+    peek::peek(CONTEXT.load(Relaxed), bytes) == bytes.len() && is_same_place(words, place)
 }
 
 /// Called from within such a handler, which ends the process.

@@ -1,0 +1,23 @@
+"""The text of an exception that nobody catches is made by code of the program's: once, when Python prints it. Ends with
+exit code 1."""
+
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "hook"))
+import gpu  # noqa: E402
+
+
+class Told(Exception):
+    def __str__(self):
+        print("asked for its text", flush=True)
+        return "a text of its own"
+
+
+gpu.ok(gpu.gemm_ex(256, 256, 256))
+gpu.sync()
+for _ in range(100):
+    time.sleep(0.001)
+raise Told

@@ -1,0 +1,61 @@
+//! What a program inherits from who starts it, and Rust's runtime changes before `main`: closed standard streams, which it opens, and an
+//! ignored SIGPIPE, for which it sets the default action where it starts a program.
+
+use std::{
+    ffi::c_int,
+    io,
+    os::unix::process::CommandExt as _,
+    process::Command,
+    ptr,
+    sync::atomic::{AtomicU8, Ordering::Relaxed},
+};
+
+const STREAMS: c_int = 3;
+
+/// A bit for each standard stream that was closed, and one for SIGPIPE that was ignored.
+static CHANGED: AtomicU8 = AtomicU8::new(0);
+const IGNORED: u8 = 1 << STREAMS;
+
+/// Before Rust's runtime.
+extern "C" fn look() {
+    let mut changed = 0;
+    for stream in 0..STREAMS {
+        // SAFETY: it only asks for the flags of a descriptor, which may be closed.
+        if unsafe { libc::fcntl(stream, libc::F_GETFD) } < 0 {
+            changed |= 1 << stream;
+        }
+    }
+    // SAFETY: an all-zero action is valid storage, and with no new action the old one is only written there.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut action);
+        if action.sa_sigaction == libc::SIG_IGN {
+            changed |= IGNORED;
+        }
+    }
+    CHANGED.store(changed, Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+/// The program that is started finds it as it was.
+pub(super) fn hand_on(command: &mut Command) {
+    let changed = CHANGED.load(Relaxed);
+    let restore = move || -> io::Result<()> {
+        for stream in (0..STREAMS).filter(|stream| changed & 1 << stream != 0) {
+            // SAFETY: nothing is written to it any more: the program follows, or an error that nobody could read.
+            unsafe { libc::close(stream) };
+        }
+        if changed & IGNORED != 0 {
+            // SAFETY: no function is called for it.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        }
+        Ok(())
+    };
+    if changed != 0 {
+        // SAFETY: two system calls, which may be made between fork and exec; here there is no fork.
+        unsafe { command.pre_exec(restore) };
+    }
+}
