@@ -34,6 +34,7 @@ use xpu_shared::{
 };
 
 use api::Python;
+pub(crate) use api::look_for_python;
 use serve::{ATTACHED, Said};
 pub(crate) use tally::totals;
 

@@ -24,7 +24,11 @@ use std::{
 
 use xpu_shared::{endpoint::variable, error_name, ledger::LastWords, unit::Moment};
 
-use crate::observer::{self, Observer};
+use crate::{
+    functions,
+    observer::{self, Observer},
+    switch,
+};
 
 /// A program that goes on for so long after its handler got a fatal signal has survived it.
 const SURVIVES: Duration = Duration::from_secs(5);
@@ -39,6 +43,9 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     observer::heed_environment();
+    if switch::is_on() {
+        functions::look_for_python();
+    }
     exit::find();
     signals::find();
 }

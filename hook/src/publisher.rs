@@ -123,6 +123,7 @@ impl Publisher {
 
     fn publish_until_stopped(mut self) {
         launches::report_all(steps::counts(StepSource::Detected));
+        last_words::alone::is_main_thread_there();
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         let mut asked_whether_alone = Instant::now();
@@ -166,6 +167,8 @@ impl Publisher {
                 && let Some(code) = last_words::alone::last_thread_ends_with()
             {
                 self.say_goodbye();
+                // Handlers of exit may run on this thread now: they find no signal blocked.
+                crate::thread::unblock_signals();
                 if code != 0 {
                     // The main thread ended by the system call: the kernel takes the code of the thread that ends last.
                     // SAFETY: it ends this thread.

@@ -238,6 +238,11 @@ impl Binding {
     }
 }
 
+/// Another after each time that something was unloaded.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Acquire)
+}
+
 /// In a forked child.
 pub(crate) fn forget() {
     WRITING.store(false, Release);

@@ -45,6 +45,15 @@ fn create(body: Body) -> bool {
     }
 }
 
+pub(crate) fn unblock_signals() {
+    // SAFETY: an all-zero sigset_t is valid storage, and is made an empty set.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
+}
+
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }

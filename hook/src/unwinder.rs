@@ -79,6 +79,31 @@ const RAISE: usize = 14;
 static SLOTS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 static IS_FOUND: AtomicBool = AtomicBool::new(false);
 
+// The end of a thread (`pthread_cancel`, `pthread_exit`: _UA_FORCE_UNWIND) passes through the hook's frames as if they had nothing to put
+// away (_URC_CONTINUE_UNWIND). It may come at any instruction, and nothing in the hook may stop it. The linker puts this before the routine
+// of the standard library (`--wrap`, see `build.rs`).
+#[cfg(all(not(test), target_arch = "x86_64"))]
+global_asm!(
+    ".globl __wrap_rust_eh_personality",
+    ".hidden __wrap_rust_eh_personality",
+    "__wrap_rust_eh_personality:",
+    "test esi, 8",
+    "jz 2f",
+    "mov eax, 8",
+    "ret",
+    "2: jmp __real_rust_eh_personality",
+);
+#[cfg(all(not(test), target_arch = "aarch64"))]
+global_asm!(
+    ".globl __wrap_rust_eh_personality",
+    ".hidden __wrap_rust_eh_personality",
+    "__wrap_rust_eh_personality:",
+    "tbz w1, #3, 2f",
+    "mov w0, #8",
+    "ret",
+    "2: b __real_rust_eh_personality",
+);
+
 // Every unwinding of the hook's own begins here.
 #[cfg(all(not(test), target_arch = "x86_64"))]
 global_asm!(

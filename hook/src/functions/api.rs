@@ -3,10 +3,14 @@
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
 };
 
-use crate::symbol;
+use crate::{lane::monotonic, symbol};
 
 /// A `PyObject *`; also of what is no object, such as a `PyThreadState`.
 pub(crate) type Object = *mut c_void;
@@ -139,7 +143,21 @@ python! {
     fn PyThreadState_Swap(Object) -> Object;
 }
 
-static PYTHON: OnceLock<Python> = OnceLock::new();
+/// What was found, and after how many unloaded libraries. One that was found is never freed: another thread may be using it.
+static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
+static KNOWN: AtomicU32 = AtomicU32::new(0);
+
+/// Where its first function was seen, and when. What was there before the program began is complete.
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static SEEN_AT: AtomicU64 = AtomicU64::new(0);
+
+/// A library that is being loaded is seen before the loader has put in its addresses. That takes milliseconds.
+const LOADED_IN: u64 = 2_000_000_000;
+
+/// When the hook is loaded, which is after all that the program is linked with.
+pub(crate) fn look_for_python() {
+    SEEN.store(symbol::find_anywhere(c"Py_IsInitialized").addr(), Relaxed);
+}
 
 // SAFETY: functions, and None, which lives as long as the process.
 unsafe impl Send for Python {}
@@ -149,11 +167,37 @@ unsafe impl Sync for Python {}
 impl Python {
     /// `None` where there is none, or another than `CPython`. It may be loaded yet.
     pub(crate) fn find() -> Option<&'static Self> {
-        if let Some(known) = PYTHON.get() {
-            return Some(known);
+        let unloaded = symbol::generation();
+        if KNOWN.load(Acquire) == unloaded {
+            // SAFETY: it is never freed.
+            if let Some(known) = unsafe { PYTHON.load(Acquire).as_ref() } {
+                return Some(known);
+            }
         }
-        let found = Self::look()?;
-        Some(PYTHON.get_or_init(|| found))
+        Self::find_again(unloaded)
+    }
+
+    #[cold]
+    fn find_again(unloaded: u32) -> Option<&'static Self> {
+        let at = symbol::find_anywhere(c"Py_IsInitialized").addr();
+        if SEEN.swap(at, AcqRel) != at {
+            SEEN_AT.store(monotonic(), Release);
+        }
+        let seen_at = SEEN_AT.load(Acquire);
+        if at == 0 || seen_at > 0 && monotonic() - seen_at < LOADED_IN {
+            PYTHON.store(ptr::null_mut(), Release);
+            return None;
+        }
+        // SAFETY: it is never freed.
+        let known = unsafe { PYTHON.load(Acquire).as_ref() };
+        let known = known.filter(|known| known.Py_IsInitialized as usize == at);
+        let found = match known {
+            Some(known) => known,
+            None => Box::leak(Box::new(Self::look()?)),
+        };
+        PYTHON.store(ptr::from_ref(found).cast_mut(), Release);
+        KNOWN.store(unloaded, Release);
+        Some(found)
     }
 
     /// Called by any thread, without the interpreter's lock.

@@ -4,22 +4,38 @@
 use std::{
     ffi::{c_int, c_long, c_void},
     fs, ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
+
+/// The main thread was seen.
+static WAS_THERE: AtomicBool = AtomicBool::new(false);
 
 /// The code that the process ends with, if the calling thread, which is not the main thread, is the last that runs.
 pub(crate) fn last_thread_ends_with() -> Option<c_int> {
-    if is_main_thread_there() { None } else { code_of_one_left(&fs::read_to_string("/proc/self/stat").ok()?) }
+    if is_main_thread_there() {
+        return None;
+    }
+    match fs::read_to_string("/proc/self/stat") {
+        Ok(stat) => code_of_one_left(&stat),
+        // No `/proc`, or no descriptor: if others run they keep the process, and this thread leaves.
+        Err(_) if WAS_THERE.load(Relaxed) => Some(0),
+        Err(_) => None,
+    }
 }
 
 /// Asked without a file: the lowest free number of a descriptor is the program's. A thread has a list of locks that outlive it, which the
 /// kernel forgets as the thread ends (`get_robust_list(2)`). `false` also where that is not known.
-fn is_main_thread_there() -> bool {
+pub(crate) fn is_main_thread_there() -> bool {
     let mut list = ptr::null_mut::<c_void>();
     let mut length = 0_usize;
     // SAFETY: the kernel writes the two words.
     let answer: c_long =
         unsafe { libc::syscall(libc::SYS_get_robust_list, libc::getpid(), &raw mut list, &raw mut length) };
-    answer == 0 && !list.is_null()
+    let is_there = answer == 0 && !list.is_null();
+    if is_there {
+        WAS_THERE.store(true, Relaxed);
+    }
+    is_there
 }
 
 /// `proc_pid_stat(5)`: the main thread's state stands after the name, which may hold any character; a main thread that has ended is a

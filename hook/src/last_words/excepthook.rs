@@ -15,7 +15,10 @@ use std::{
 use xpu_shared::unit::Moment;
 
 use super::words;
-use crate::functions::api::{Method, Object, Python, caught};
+use crate::{
+    functions::api::{Method, Object, Python, caught},
+    symbol::Visit,
+};
 use slot::Slot;
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
@@ -74,6 +77,7 @@ pub(super) fn attach_if_late() {
     if STATE.load(Relaxed) != LATE {
         return;
     }
+    let Some(_visit) = Visit::begin() else { return };
     let Some(python) = Python::find() else {
         if LOOKS.fetch_add(1, Relaxed) >= ENOUGH {
             STATE.store(DONE, Relaxed);

@@ -5,7 +5,7 @@ use std::{
     panic::catch_unwind,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32,
+        AtomicBool, AtomicU32,
         Ordering::{AcqRel, Relaxed, Release},
     },
 };
@@ -17,7 +17,7 @@ use crate::{
     guard::{Entered, Mark},
     optimizer::Optimizer,
     steps,
-    symbol::Kind,
+    symbol::{Kind, Visit},
 };
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("optimizer.py"), "\0").as_bytes())
@@ -32,8 +32,6 @@ static STEPPED: Method = Method::new(c"stepped", stepped);
 static DONE: AtomicBool = AtomicBool::new(false);
 /// The main thread has been asked and has not come to it yet.
 static ASKED: AtomicBool = AtomicBool::new(false);
-/// Where the source lives, once it was run. Only under the interpreter's lock.
-static NAMESPACE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// How often it was looked for.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +48,7 @@ pub(crate) fn attach_if_late() {
     if looks > OFTEN && !looks.is_multiple_of(THEN_ONE_IN) {
         return;
     }
+    let Some(_visit) = Visit::begin() else { return };
     let Some(python) = Python::find() else { return };
     if python.is_supported().is_ok() && !ASKED.swap(true, AcqRel) && !python.call_soon(attach) {
         ASKED.store(false, Relaxed);
@@ -91,7 +90,9 @@ unsafe fn run(python: &Python) -> bool {
         if (python.PyInterpreterState_Get)() != (python.PyInterpreterState_Main)() || !is_imported(python) {
             return true;
         }
-        let Some(names) = namespace(python) else { return false };
+        let Some(names) = python.run(SOURCE, &[(c"stepped", python.function(&STEPPED))]) else {
+            return false;
+        };
         if names.is_null() {
             return true;
         }
@@ -106,6 +107,9 @@ unsafe fn run(python: &Python) -> bool {
         }
         DONE.store(length > 0, Relaxed);
         (python.Py_DecRef)(answer);
+        if length <= 0 {
+            (python.Py_DecRef)(names);
+        }
     }
     true
 }
@@ -118,18 +122,6 @@ unsafe fn is_imported(python: &Python) -> bool {
         !modules.is_null()
             && !(python.PyDict_GetItemString)(modules, c"torch.optim.optimizer".as_ptr()).is_null()
     }
-}
-
-/// Null if there is no memory for it; `None` if an exception is the program's. It lives as long as the process.
-unsafe fn namespace(python: &Python) -> Option<Object> {
-    let known = NAMESPACE.load(Relaxed);
-    if !known.is_null() {
-        return Some(known);
-    }
-    // SAFETY: the caller holds the interpreter's lock.
-    let names = unsafe { python.run(SOURCE, &[(c"stepped", python.function(&STEPPED))]) }?;
-    NAMESPACE.store(names, Relaxed);
-    Some(names)
 }
 
 /// `stepped(optimizer, parameter, name)`: addresses, and what the optimizer is called.

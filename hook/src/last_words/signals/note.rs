@@ -20,6 +20,7 @@ const RED_ZONE: u64 = 128;
 
 /// Copied of a stack at once.
 const PIECE: usize = 256;
+const PAGE: usize = 4096;
 
 /// A handler's frames take less.
 const HANDLER_STACK: usize = 256 << 10;
@@ -28,6 +29,9 @@ const HANDLER_STACK: usize = 256 << 10;
 /// who holds the claim on the note.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 static FRAME: AtomicUsize = AtomicUsize::new(0);
+/// Where the alternate stack lies that it is on; 0 for any other. A jump may leave the handler, and such a stack be unmapped: it is read
+/// only by who is on it.
+static STACK: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Where this thread's own storage lies.
@@ -81,6 +85,10 @@ unsafe fn note(
     claimed.signal(number, code, address);
     THREAD.store(this_thread(), Relaxed);
     FRAME.store(frame, Relaxed);
+    // SAFETY: the caller's promise.
+    let alternate = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_stack };
+    let is_on_it = frame.wrapping_sub(alternate.ss_sp.addr()) <= alternate.ss_size;
+    STACK.store(if is_on_it { alternate.ss_sp.addr() } else { 0 }, Relaxed);
     CONTEXT.store(context.expose_provenance(), Relaxed);
     // SAFETY: the caller's promise.
     let registers = unsafe { registers(context) };
@@ -109,12 +117,13 @@ pub(super) unsafe fn in_full(words: &LastWords, call: &Call, ends: bool) {
 /// Whether the program's handler of the signal that was noted last is running on this thread, further up on this stack.
 fn is_inside(stack: usize) -> bool {
     let frame = FRAME.load(Relaxed);
-    THREAD.load(Relaxed) == this_thread() && stack < frame && frame - stack < HANDLER_STACK
+    let is_on_that_stack = stack < frame && frame - stack < HANDLER_STACK && stack >= STACK.load(Relaxed);
+    THREAD.load(Relaxed) == this_thread() && is_on_that_stack
 }
 
 /// Whether the same is interrupted as by the signal that was noted last.
 fn is_same_place(words: &LastWords, context: *mut c_void) -> bool {
-    // SAFETY: what a handler was given.
+    // SAFETY: what a handler was given, or is found further up on the stack of one that runs.
     let now = unsafe { registers(context) };
     THREAD.load(Relaxed) == this_thread() && words.fault.place() == (now[0], now[1])
 }
@@ -126,19 +135,8 @@ pub(super) fn is_inside_a_blocking_handler(words: &LastWords) -> bool {
     let Some(number) = words.fault.handed_signal().filter(|_| is_inside(ptr::from_ref(&here).addr())) else {
         return false;
     };
-    is_still_interrupted(words) && asked::mask() & 1 << (number - 1) != 0
-}
-
-/// Where the handler was left by a jump, its stack may be anything by now, or gone.
-#[cold]
-#[inline(never)]
-fn is_still_interrupted(words: &LastWords) -> bool {
-    // SAFETY: a context is plain words and pointers, which may be zero, and which the kernel writes as bytes.
-    let mut context = unsafe { zeroed::<libc::ucontext_t>() };
-    let place = (&raw mut context).cast::<c_void>();
-    // SAFETY: the slice is the context, and is used before that is.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(place.cast(), size_of::<libc::ucontext_t>()) };
-    peek::peek(CONTEXT.load(Relaxed), bytes) == bytes.len() && is_same_place(words, place)
+    let context = ptr::with_exposed_provenance_mut(CONTEXT.load(Relaxed));
+    is_same_place(words, context) && asked::mask() & 1 << (number - 1) != 0
 }
 
 /// Called from within such a handler, which ends the process.
@@ -177,11 +175,9 @@ unsafe fn note_rest(claimed: Claimed<'_>) {
     let mut at = from;
     let mut piece = [0_u8; PIECE];
     while at < end {
-        let length = PIECE.min((end - at) as usize);
-        let source = ptr::with_exposed_provenance::<u8>(at as usize);
-        // SAFETY: from `from` to `end` memory is mapped and may be read, as the kernel just said; it is this thread's own stack.
-        unsafe { ptr::copy_nonoverlapping(source, piece.as_mut_ptr(), length) };
-        if !stack.push(&piece[..length]) {
+        // Up to the page's end: what lies behind may be a guard, of which the kernel's list of mappings says nothing.
+        let length = PIECE.min((end - at) as usize).min(PAGE - at as usize % PAGE);
+        if peek::peek(at as usize, &mut piece[..length]) < length || !stack.push(&piece[..length]) {
             break;
         }
         at += length as u64;
