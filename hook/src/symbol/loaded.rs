@@ -168,10 +168,9 @@ impl Object {
 
     /// Whether its definition has no version: the loader takes it for any that is asked for.
     pub(super) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
-        // SAFETY: there is a version for each symbol.
-        self.index_of(name).is_some_and(|index| {
-            self.versions.is_null() || unsafe { *self.versions.add(index) } & INDEX <= GLOBAL
-        })
+        let Some(index) = self.index_of(name) else { return false };
+        // SAFETY: where there are versions there is one for each symbol.
+        self.versions.is_null() || unsafe { *self.versions.add(index) } & INDEX <= GLOBAL
     }
 
     fn index_of(&self, name: &Name<'_>) -> Option<usize> {
