@@ -1,5 +1,5 @@
-"""The stack that Python may use is nearly used up while the GPU is used for the first time: the program gets no exception
-that it would not get. Exit code 0."""
+"""The stack that Python may use is nearly used up while the GPU is used for the first time: no exception comes of it.
+Exit code 0."""
 
 import sys
 import threading

@@ -65,8 +65,11 @@ def tell(kind, value, trace, thread=""):
 
 def message(value):
     """What Python would print, where no code of the program's makes it: that is to run once, when Python prints it."""
-    arguments = BaseException.args.__get__(value)
-    plain = [argument for argument in arguments if type(argument) in PLAIN]
-    own = type(type(value).__str__) is not type(BaseException.__str__)
-    text = ", ".join(map(str, plain)) if own or len(plain) < len(arguments) else str(value)
-    return text[:MESSAGE].replace("\0", " ")
+    try:
+        arguments = BaseException.args.__get__(value)
+        plain = [argument for argument in arguments if type(argument) in PLAIN]
+        own = type(type(value).__str__) is not type(BaseException.__str__)
+        text = ", ".join(map(str, plain)) if own or len(plain) < len(arguments) else str(value)
+        return text[:MESSAGE].replace("\0", " ")
+    except BaseException:
+        return "(its message could not be had)"
