@@ -75,7 +75,7 @@ taken, taking = set(), threading.Lock()
 
 
 def take_base():
-    """Ports that nobody has; below those that connections are given."""
+    """Sixteen free ports; below those that connections are given."""
     with taking:
         for base in range(16 * (os.getpid() % 500) + 20000, 32000, 16):
             with contextlib.ExitStack() as sockets, contextlib.suppress(OSError):
@@ -179,7 +179,9 @@ def judge(name, ranks, status, logs, output):
         own_ms = own_means(log, heard, WINDOW)
         row["own"].append((own, own_ms[len(own_ms) // 2] if own_ms else None))
         row["shown"].append((step, mean))
-        row["number"].append("unknown" if step is None else "right" if abs(step - own) <= 1 else "wrong")
+        # A number that no longer moves is of then, and not of now.
+        moves = times[-1] - heard < 5 + 3 * max(own_ms, default=0) / 1e3
+        row["number"].append("unknown" if step is None else "right" if abs(step - own) <= 1 and moves else "wrong")
         if mean is None or not own_ms:
             row["time"].append("unknown")
         else:
