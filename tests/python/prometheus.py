@@ -4,6 +4,7 @@ It is not installed, so no service is started and no root is needed.
 """
 
 import contextlib
+import http
 import json
 import os
 import pathlib
@@ -58,6 +59,9 @@ class Prometheus:
             with urllib.request.urlopen(url, timeout=10) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
+            # While it reads its files it says that it is not ready: an OSError, after which it is asked again.
+            if error.code == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
             raise AssertionError(f"{query}: {error.read().decode()}") from error
 
     def ask(self, expression):
