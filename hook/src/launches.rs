@@ -77,7 +77,7 @@ const ALL: u8 = 1;
 const MARKER: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(0);
-/// A launch was not reported for want of room.
+/// A launch was not reported because there was no room.
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The launch that a step begins with.

@@ -218,7 +218,7 @@ impl Observer {
         }
     }
 
-    /// An optimizer has made so many steps.
+    /// An optimizer has made this number of steps.
     pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) {
         let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer)).last();
         // While observing is off, and where the program marks its steps, they are only counted.

@@ -4,6 +4,7 @@
 //! on who makes it, so what was found is remembered by the object that the call comes from (its return address). Watched is the
 //! copy that was called first, the [`Library`]'s home; calls to another are handed on and counted.
 
+mod forks;
 mod loaded;
 mod scope;
 mod unload;
@@ -18,8 +19,8 @@ use std::{
     },
 };
 
+pub(crate) use forks::{after_fork, before_fork};
 use loaded::{Name, Span};
-pub(crate) use loaded::{after_fork, before_fork};
 pub use unload::dlclose;
 pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
 
@@ -246,7 +247,7 @@ pub(crate) fn generation() -> u32 {
 /// In a forked child.
 pub(crate) fn forget() {
     WRITING.store(false, Release);
-    loaded::forget();
+    forks::forget();
     unload::forget();
 }
 

@@ -21,10 +21,9 @@ static BUFFER: Buffer = Buffer(UnsafeCell::new([0; LINE]));
 /// The caller holds the claim on the note of a fault.
 pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u64) -> Option<u64> {
     modules.clear();
-    let (name, how) = (c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-    // Not by `open`, `read` and `close`, where a thread that was cancelled ends.
+    // A system call, as the two below (`system.rs`): in the C library's functions a thread that was cancelled ends.
     // SAFETY: the name ends with NUL.
-    let file = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name, how) };
+    let file = unsafe { libc::open64(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return None;
     }
@@ -34,7 +33,7 @@ pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u
     loop {
         let room = &mut buffer[filled..];
         // SAFETY: the pointer and length are those of `room`.
-        let read = unsafe { libc::syscall(libc::SYS_read, file, room.as_mut_ptr(), room.len()) };
+        let read = unsafe { libc::read(file, room.as_mut_ptr().cast(), room.len()) };
         let Ok(read @ 1..) = usize::try_from(read) else { break };
         filled += read;
         let mut from = 0;
@@ -52,7 +51,7 @@ pub(super) unsafe fn note<const WORDS: usize>(modules: &Bytes<WORDS>, address: u
         }
     }
     // SAFETY: it was opened here.
-    unsafe { libc::syscall(libc::SYS_close, file) };
+    unsafe { libc::close(file) };
     end
 }
 

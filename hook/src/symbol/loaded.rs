@@ -7,8 +7,9 @@ use std::{
     ffi::{CStr, c_char, c_int, c_void},
     mem::offset_of,
     ptr,
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
+
+use super::forks::between_forks;
 
 /// A function's name with its hash, worked out beforehand.
 #[derive(Debug)]
@@ -310,55 +311,6 @@ pub(super) fn unloaded() -> u64 {
         unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
     });
     count
-}
-
-/// Threads that are looking, and threads that fork, now. A child that is forked while another thread looks finds the loader's list locked
-/// by a thread that it has not, for ever: glibc does not mend that lock as it does others.
-static LOOKING: AtomicU32 = AtomicU32::new(0);
-static FORKING: AtomicU32 = AtomicU32::new(0);
-
-/// For how many milliseconds either waits for the other. A look takes microseconds; a fork of a large process may take longer.
-const PATIENCE: u32 = 50;
-
-fn between_forks(look: impl FnOnce()) {
-    for waited in 0.. {
-        LOOKING.fetch_add(1, SeqCst);
-        if FORKING.load(SeqCst) == 0 || waited == PATIENCE {
-            break;
-        }
-        LOOKING.fetch_sub(1, SeqCst);
-        pause();
-    }
-    look();
-    // A child was begun with no thread that looks.
-    let _ = LOOKING.fetch_update(SeqCst, SeqCst, |looking| looking.checked_sub(1));
-}
-
-/// For `pthread_atfork`.
-pub(crate) extern "C" fn before_fork() {
-    FORKING.fetch_add(1, SeqCst);
-    for _ in 0..PATIENCE {
-        if LOOKING.load(SeqCst) == 0 {
-            break;
-        }
-        pause();
-    }
-}
-
-pub(crate) extern "C" fn after_fork() {
-    FORKING.fetch_sub(1, SeqCst);
-}
-
-pub(crate) fn forget() {
-    LOOKING.store(0, SeqCst);
-    FORKING.store(0, SeqCst);
-}
-
-/// A millisecond; not by a function in which a thread that was cancelled ends.
-pub(super) fn pause() {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // SAFETY: the kernel reads the time.
-    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, ptr::null_mut::<libc::timespec>()) };
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{FOUND, Foreign, GENERATION, GONE, Library, loaded, scope};
+use super::{FOUND, Foreign, GENERATION, GONE, Library, forks, loaded, scope};
 use crate::{cublas::CUBLAS, cublaslt::CUBLASLT, cupti::CUPTI, driver::CUDA, nccl::NCCL, runtime::CUDART};
 
 pub(crate) static LIBRARIES: [&Library; 6] = [&CUDART, &CUBLAS, &CUBLASLT, &NCCL, &CUDA, &CUPTI];
@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
         if !VISITING.load(SeqCst) {
             break;
         }
-        loaded::pause();
+        forks::pause();
     }
     let result = close();
     look_for_unloaded();
