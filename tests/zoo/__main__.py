@@ -1,6 +1,6 @@
 """Programs as people write them, and what xpu-top says of their steps: beside what each program says of itself.
 
-    python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [NAME...]
+    python3 tests/zoo PROGRAMS OUT [--at-once N] [--seconds S] [--capture] [NAME...]
 
 PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
 `status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
@@ -42,6 +42,7 @@ ZOO = {
     "torch.compile max-autotune": (2, "compiled.py max-autotune-no-cudagraphs"),
     "waits every 8 steps": (2, "waits.py"),
     "waits every 8 steps, slow loader": (2, "waits.py loader"),
+    "waits every 8 steps, slow loader, marked": (2, "waits.py loader marked"),
     "Trainer of transformers": (2, "hf_trainer.py"),
     "accelerate, accumulation 4": (2, "accelerate_loop.py"),
     "Lightning": (2, "lightning_fit.py"),
@@ -68,6 +69,7 @@ arguments.add_argument("out", type=pathlib.Path)
 arguments.add_argument("--at-once", type=int, default=1)
 arguments.add_argument("--seconds", type=float, default=36, help="of training before status is asked")
 arguments.add_argument("--start", type=float, default=120, help="seconds that a program may take to its first step")
+arguments.add_argument("--capture", action="store_true", help="three steps of each program too")
 arguments.add_argument("names", nargs="*")
 
 
@@ -156,13 +158,27 @@ def watch(given, name):
         said = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=60, check=False)
         status = json.loads(said.stdout) if said.stdout else {}
         time.sleep(0.2)
-        return judge(name, ranks, status, [own_steps(path) for path in logs], (place / "output").read_text())
+        row = judge(name, ranks, status, [own_steps(path) for path in logs], (place / "output").read_text())
+        if given.capture and row["source"][0]:
+            where = ask[3:]
+            row["captured"] = captured(xpu_top, where, environment, place / "capture.bin")
+        return row
     finally:
         end_all(f"XPU_TOP_BASE_PORT={base}")
         job.wait()
         shutil.copytree(place, given.out / name.replace(" ", "-").replace(",", ""), dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("inductor", "run", ".*"))  # fmt: skip
         shutil.rmtree(place, ignore_errors=True)
+
+
+def captured(xpu_top, where, environment, path):
+    """The steps that a capture of three holds, of each rank, or why there is none."""
+    command = [xpu_top, "capture", "--steps", "3", "--no-watch", "--wait", "60", "-o", str(path), *where]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    if said.returncode:
+        return said.stderr.strip()
+    told = subprocess.run([xpu_top, "report", "--json", str(path)], capture_output=True, text=True, check=True)
+    return [[step["step"] for step in rank["steps"]] for rank in json.loads(told.stdout)["ranks"]]
 
 
 def judge(name, ranks, status, logs, output):
@@ -217,6 +233,7 @@ def line(row):
     agree = set(row["number"]) == {"right"}
     cells += [" ".join(str(word) for word in row["source"] if word), "yes" if agree else "no"]
     cells.append("; ".join(f"{kind}" for kind, _ in row["findings"]) or "none")
+    cells.append(str(row.get("captured", "")))
     return "| " + " | ".join(cells) + " |"
 
 
@@ -228,8 +245,8 @@ def main():
 
     has_gpu = torch.cuda.is_available()
     names = given.names or [name for name in ZOO if has_gpu or name not in NEEDS_GPU]
-    print("| program | step: own / shown | ms a step: own / shown | source | ranks agree | findings |")
-    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    print("| program | step: own / shown | ms a step: own / shown | source | ranks agree | findings | captured |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
         for row in pool.map(lambda name: watch(given, name), names):
