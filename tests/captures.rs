@@ -140,6 +140,14 @@ while True:
         assert!((row["kind"] == "span") && (6..=8).contains(&row["count"].as_u64().unwrap()), "{row}");
         assert!(row["p50_ns"].as_f64() > Some(least), "{row}");
     }
+    // They are counted without a capture too.
+    let asked = job.host.ask("status --json --rank 1 --wait 5");
+    let ranks = serde_json::from_str::<Value>(&asked.stdout).expect("a document")["ranks"].clone();
+    let spans = ranks.as_array().and_then(|ranks| ranks.iter().find(|rank| rank["rank"] == 1));
+    let spans = spans.map(|rank| rank["activity"]["spans"].clone()).unwrap_or_default();
+    let of = |name: &str| spans.as_array()?.iter().find(|span| span["name"] == name).cloned();
+    let (data, turn) = (of("data").expect("data"), of("turn").expect("turn"));
+    assert!(data["count"].as_u64() > Some(4) && turn["took_s"].as_f64() > data["took_s"].as_f64(), "{spans}");
 }
 
 #[test]

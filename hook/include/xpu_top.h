@@ -19,8 +19,8 @@ void xpu_top_step(int64_t completed);
  * `loss` is the last one known, NAN if none is. */
 void xpu_top_step_with(int64_t completed, uint64_t tokens, uint64_t samples, double loss);
 
-/* A part of the program: `uint64_t begun = xpu_top_span_begin(); ...; xpu_top_span_end("data", begun);` on one thread. It is in
- * captures, under its name (64 letters, 64 names), and costs a load while none is taken. */
+/* A part of the program: `uint64_t begun = xpu_top_span_begin(); ...; xpu_top_span_end("data", begun);` on one thread. Under
+ * its name (64 letters, 64 names) it is counted, and is in captures. */
 uint64_t xpu_top_span_begin(void);
 void xpu_top_span_end(const char *name, uint64_t begun);
 

@@ -8,7 +8,7 @@ use std::{
 use xpu_shared::{frame::StepSource, sampling::Rate};
 
 use crate::{
-    budget, capture,
+    budget,
     guard::{Entered, Mark},
     lane::{Count, Lane, monotonic},
     observer::Observer,
@@ -45,10 +45,10 @@ pub extern "C" fn xpu_top_step_with(completed: i64, tokens: u64, samples: u64, l
     xpu_top_step(completed);
 }
 
-/// When a part of the program begins that [`xpu_top_span_end`] names; 0 while nothing records it.
+/// When a part of the program begins that [`xpu_top_span_end`] names; 0 while nothing is observed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn xpu_top_span_begin() -> u64 {
-    if capture::is_on() { monotonic() } else { 0 }
+    if switch::is_on() { monotonic() } else { 0 }
 }
 
 /// It ends, on the thread that began it: `begun` is what [`xpu_top_span_begin`] gave.
@@ -57,7 +57,7 @@ pub extern "C" fn xpu_top_span_begin() -> u64 {
 /// `name` is a NUL-terminated string.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn xpu_top_span_end(name: *const c_char, begun: u64) {
-    if begun == 0 || name.is_null() || !capture::is_on() {
+    if begun == 0 || name.is_null() {
         return;
     }
     let mark = Mark::new();

@@ -1,17 +1,21 @@
-//! Parts of the program that it names itself (`Tracer.span`), recorded while a capture is taken.
+//! Parts of the program that it names itself (`Tracer.span`): counted always, each one recorded while a capture is taken.
 
 use std::{
     ffi::CStr,
     ptr,
     sync::atomic::{
-        AtomicPtr,
-        Ordering::{AcqRel, Acquire},
+        AtomicPtr, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed},
     },
 };
 
-use xpu_shared::frame::{CapturedLabel, FunctionKind};
+use xpu_shared::{
+    frame::{CapturedLabel, FunctionKind, SpanTotals},
+    unit::Nanoseconds,
+};
 
 use crate::{
+    capture,
     lane::{Lane, monotonic},
     record::{HostCall, Record},
 };
@@ -23,18 +27,42 @@ const NONE: u16 = NAMES as u16;
 /// Letters of a name that are kept.
 const LONGEST: usize = 64;
 
-/// The names in the order they came, each leaked: they live as long as the process.
-static KNOWN: [AtomicPtr<String>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
+#[derive(Debug)]
+struct Named {
+    name: String,
+    count: AtomicU64,
+    /// Nanoseconds.
+    took: AtomicU64,
+}
+
+/// Those that are known, in the order they came, each leaked: they live as long as the process.
+static KNOWN: [AtomicPtr<Named>; NAMES] = [const { AtomicPtr::new(ptr::null_mut()) }; NAMES];
 
 /// A span that began at `begun` ends.
 pub(crate) fn ended(lane: &Lane, name: &CStr, begun: u64) {
-    let call = HostCall::Span(number(name));
-    lane.push_if_roomy(Record::Host { call, bytes: 0, at: begun, until: monotonic() });
+    let (number, until) = (number(name), monotonic());
+    if let Some(named) = KNOWN.get(usize::from(number)).and_then(known) {
+        named.count.fetch_add(1, Relaxed);
+        named.took.fetch_add(until.saturating_sub(begun), Relaxed);
+    }
+    if capture::is_on() {
+        lane.push_if_roomy(Record::Host { call: HostCall::Span(number), bytes: 0, at: begun, until });
+    }
+}
+
+/// Those that ended at least once; none of the names beyond [`NAMES`].
+pub(crate) fn totals() -> Vec<SpanTotals> {
+    let all = KNOWN.iter().map_while(known).map(|named| SpanTotals {
+        name: named.name.clone(),
+        count: named.count.load(Relaxed),
+        took: Nanoseconds(named.took.load(Relaxed)),
+    });
+    all.filter(|totals| totals.count > 0).collect()
 }
 
 pub(crate) fn label(number: u16) -> CapturedLabel {
     let name = KNOWN.get(usize::from(number)).and_then(known);
-    let name = name.map_or_else(|| format!("(more than {NAMES} names)"), str::to_owned);
+    let name = name.map_or_else(|| format!("(more than {NAMES} names)"), |named| named.name.clone());
     CapturedLabel::Function { kind: FunctionKind::Span, name }
 }
 
@@ -43,24 +71,25 @@ fn number(name: &CStr) -> u16 {
     let name: String = xpu_shared::text::clean(&name).chars().take(LONGEST).collect();
     for (number, place) in KNOWN.iter().enumerate() {
         if known(place).is_none() {
-            let new = Box::into_raw(Box::new(name.clone()));
+            let named = Named { name: name.clone(), count: AtomicU64::new(0), took: AtomicU64::new(0) };
+            let new = Box::into_raw(Box::new(named));
             if place.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire).is_ok() {
                 return number as u16;
             }
             // SAFETY: it was made just now, and nobody else has it.
             drop(unsafe { Box::from_raw(new) });
         }
-        if known(place) == Some(&name) {
+        if known(place).is_some_and(|named| named.name == name) {
             return number as u16;
         }
     }
     NONE
 }
 
-fn known(place: &AtomicPtr<String>) -> Option<&'static str> {
-    let name = place.load(Acquire);
-    // SAFETY: null, or a string that was leaked for good.
-    unsafe { name.as_ref() }.map(String::as_str)
+fn known(place: &AtomicPtr<Named>) -> Option<&'static Named> {
+    let named = place.load(Acquire);
+    // SAFETY: null, or one that was leaked for good.
+    unsafe { named.as_ref() }
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Hook {
         }
     }
 
-    /// When a span begins; 0 if nothing records it.
+    /// When a span begins; 0 if nothing is observed.
     pub(crate) fn span_begin(&self) -> u64 {
         // SAFETY: as above.
         self.marks().and_then(|marks| marks.span).map_or(0, |(begin, _)| unsafe { begin() })

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{CaptureOrder, Command, Event, Request, StepSource, Steps, Summary, TimedBy, Work},
+    frame::{CaptureOrder, Command, Event, Request, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,
@@ -33,11 +33,12 @@ fn frames() -> Vec<Frame> {
         optimizer: String::new(),
         work: Work::default(),
     };
+    let data = SpanTotals { name: "data".to_owned(), count: 5, took: Nanoseconds(60_000_000) };
     let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
     all.extend([
-        frame(Body::Summary(Summary { steps: Some(steps), ..Summary::default() })),
+        frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
         frame(Body::Command(Command::Enable(false))),
         frame(Body::Request(Request::Snapshot)),

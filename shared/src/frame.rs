@@ -16,7 +16,8 @@ mod stacks;
 mod summary;
 
 pub use activity::{
-    Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Work,
+    Blocked, BlockingCall, Copies, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals,
+    SpanTotals, Work,
 };
 pub use advance::Advance;
 pub use capture::{

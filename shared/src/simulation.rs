@@ -193,10 +193,11 @@ impl Simulation {
         GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / self.slowdown(rank)
     }
 
-    /// Everybody waits for the slowest.
+    /// Everybody waits for the slowest. A second holds whole steps.
     fn step_time(&self) -> Nanoseconds {
         let worst = self.slow.iter().map(|&(_, factor)| factor).fold(1.0, f64::max);
-        Nanoseconds((STEP.0 as f64 * (1.0 + 0.71 * (worst - 1.0))) as u64)
+        let least = STEP.seconds() * (1.0 + 0.71 * (worst - 1.0));
+        Nanoseconds((1e9 / (1.0 / least).floor()) as u64)
     }
 
     /// Of a step; products hide a tenth of its four collectives.
@@ -207,8 +208,8 @@ impl Simulation {
     fn sample(&self, rank: Rank, sequence: u64, slowdown: f64) -> CollectiveSample {
         let bus_bytes = Operation::AllReduce.bus_bytes(BUCKET / 2, 2, self.world_size());
         let transfer = bus_bytes as f64 / BUS_GB_S * (0.98 + 0.04 * self.noise(Rank(0), sequence));
-        let behind = self.step_time().0 as f64 / STEP.0 as f64 - 1.0;
-        let waits = if slowdown > 1.0 { 0.0 } else { behind * STEP.0 as f64 / 4.0 };
+        let longer = (self.step_time().0 - STEP.0) as f64;
+        let waits = if slowdown > 1.0 || self.slow.is_empty() { 0.0 } else { longer / 4.0 };
         let jitter = 30_000.0 * self.noise(rank, sequence);
         CollectiveSample {
             communicator: 0,

@@ -1,9 +1,11 @@
 //! Steps: how long they take, since when, and what they are made of.
 
 use xpu_shared::{
-    frame::{Body, StepSource},
-    id::Rank,
+    frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
+    histogram::Histogram,
+    id::{Rank, Step},
     simulation::Simulation,
+    unit::{Moment, Nanoseconds},
 };
 use xpu_tests::Lab;
 
@@ -16,12 +18,41 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     let mut lab = lab.run(12);
     let screen = lab.screen(132, 40);
     screen
-        .shows("▲ 102.4 to 124.9 ms (+22.0 %) from step")
+        .shows("▲ 111.1 to 125.0 ms (+12.5 %) from step")
         .shows("steps marked by the program, timed on the GPU");
-    screen.shows("GEMM").shows("18.0 % is waiting for ranks").shows("other kernels, copies, host");
+    screen.shows("GEMM").shows("18.1 % is waiting for ranks").shows("other kernels, copies, host");
     screen.shows("single p50").shows("who keeps the others waiting");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         golden(&format!("steps-{width}x{height}"), &lab.screen(width, height));
+    }
+}
+
+/// What the program names is told by the step, over what was seen.
+#[test]
+fn parts_that_the_program_names_are_on_the_page() {
+    let mut lab = one_slow();
+    lab.keys("5");
+    for (step, data, forward) in [(1_000_000, 5_000, 9_000), (1_000_010, 5_121, 9_400)] {
+        let (job, ms) = (lab.simulation().job.clone(), |ms: u64| Nanoseconds(ms * 1_000_000));
+        let span = |name: &str, took| SpanTotals { name: name.to_owned(), count: step, took: ms(took) };
+        let steps = Steps {
+            source: StepSource::Marked,
+            completed: Step(step),
+            at: Moment(step),
+            durations: Histogram::new(),
+            timed_by: TimedBy::Gpu,
+            optimizer: String::new(),
+            work: Work::default(),
+        };
+        let spans = vec![span("data", data), span("forward", forward)];
+        let summary = Summary { steps: Some(steps), spans, ..Summary::default() };
+        let body = Body::Detail(RankDetail { job, rank: Rank(37), summary });
+        let frame = Frame { body, ..lab.simulation().digests(1).remove(4) };
+        lab.arrive(vec![frame]);
+    }
+    let mut lab = lab.run(2);
+    for (width, height) in [(100, 30), (132, 40), (200, 60)] {
+        lab.screen(width, height).shows("spans      forward 40.0 ms · data 12.1 ms");
     }
 }
 
@@ -33,10 +64,10 @@ fn a_wide_overview_shows_step_times_beside_the_maps() {
     let screen = lab.screen(200, 60);
     screen
         .shows("Step time")
-        .shows("now 124.9")
+        .shows("now 125.0")
         .shows("m ago ")
         .shows("step 17,940")
-        .shows("▲ 102.4 to 124.9 ms (+22.0 %)");
+        .shows("▲ 111.1 to 125.0 ms (+12.5 %)");
     screen.shows("GEMM       ").shows("host waits");
     let line = screen.text().lines().find(|line| line.contains("host waits")).map(str::to_owned);
     assert!(line.is_some_and(|line| line.contains(" %")), "{}", screen.text());
@@ -91,7 +122,7 @@ fn a_steady_job_has_a_line_and_no_change() {
     let mut lab = Lab::new(Simulation::new(7, 8, 8)).run(60);
     lab.keys("5");
     let mut lab = lab.run(2);
-    lab.screen(132, 40).shows("now 102.4 ms").hides(" from step ").hides("│▲");
+    lab.screen(132, 40).shows("now 111.1 ms").hides(" from step ").hides("│▲");
     golden_at_both("steps-steady", &mut lab);
 }
 

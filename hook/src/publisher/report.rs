@@ -14,6 +14,7 @@ use crate::{
     fold::Sample,
     functions,
     lane::{Count, Counters, Lane, monotonic},
+    spans,
 };
 
 impl Publisher {
@@ -76,6 +77,7 @@ impl Publisher {
             blocked: self.blocked(),
             exposed_for: self.fold.exposed_for(self.observer),
             python: functions::totals(),
+            spans: spans::totals(),
             device: self.fold.device_name().to_owned(),
             device_uuid: self.fold.device_uuid(),
             hook: self.health(),

@@ -98,6 +98,16 @@ pub enum BlockingCall {
     Copy,
 }
 
+/// Parts of the program that it names itself (`Tracer.span`), since the rank started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpanTotals {
+    #[serde(deserialize_with = "crate::text::line")]
+    pub name: String,
+    pub count: u64,
+    /// Of all its threads, from begin to end, with what lies within them.
+    pub took: Nanoseconds,
+}
+
 /// What a program says it did, with `step(tokens=, samples=, loss=)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {

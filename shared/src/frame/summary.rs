@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Blocked, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Work};
+use super::{Blocked, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, SpanTotals, Work};
 use crate::{
     collective::Operation,
     datatype::DataType,
@@ -61,6 +61,8 @@ pub struct Summary {
     /// nothing tells, or where CUDA graphs hide it.
     pub exposed_for: Option<Nanoseconds>,
     pub python: Option<PythonTotals>,
+    /// At most 64 names, those that ended at least once.
+    pub spans: Vec<SpanTotals>,
     /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
     #[serde(deserialize_with = "crate::text::line")]
     pub device: String,

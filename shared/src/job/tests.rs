@@ -33,7 +33,7 @@ fn a_healthy_job_reads_as_it_is() {
         assert!((tflops / 640.0 - 1.0).abs() < 0.01, "{tflops}");
         let bus = rank.bus_gb_s.unwrap().0;
         assert!((bus / 350.0 - 1.0).abs() < 0.05, "{bus}");
-        assert!((rank.step_ms_p50.unwrap() / 102.4 - 1.0).abs() < 0.01);
+        assert!((rank.step_ms_p50.unwrap() / 111.1 - 1.0).abs() < 0.01);
         assert_eq!(rank.state, RankState::Ok);
     }
 }

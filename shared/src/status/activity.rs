@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::microseconds;
 use crate::{
     frame::{
-        Blocked, BlockingCall, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, Summary,
+        Blocked, BlockingCall, Direction, GraphTotals, KernelTotals, MemoryTotals, PythonTotals, SpanTotals,
+        Summary,
     },
     job::RankView,
     unit::Nanoseconds,
@@ -27,6 +28,9 @@ pub struct Activity {
     /// With `XPU_TOP_TRACE_FUNCS_ALWAYS`.
     #[serde(default)]
     pub python: Option<PythonStatus>,
+    /// Parts of the program that it names with `Tracer.span`, since the rank started.
+    #[serde(default)]
+    pub spans: Vec<SpanStatus>,
     /// What timing one operation was found to cost its thread, and the GPU.
     pub event_us: f64,
     pub event_gap_us: f64,
@@ -95,6 +99,19 @@ pub struct PythonStatus {
     pub batch_wait_s: f64,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpanStatus {
+    pub name: String,
+    pub count: u64,
+    pub took_s: f64,
+}
+
+impl From<&SpanTotals> for SpanStatus {
+    fn from(totals: &SpanTotals) -> Self {
+        Self { name: totals.name.clone(), count: totals.count, took_s: totals.took.seconds() }
+    }
+}
+
 impl From<PythonTotals> for PythonStatus {
     fn from(totals: PythonTotals) -> Self {
         Self {
@@ -109,7 +126,7 @@ impl From<PythonTotals> for PythonStatus {
 impl Activity {
     /// `None` of a rank nobody looks at.
     pub(super) fn of(view: &RankView) -> Option<Self> {
-        let Summary { device, device_uuid, memory, blocked, python, hook, .. } = view.summary()?;
+        let Summary { device, device_uuid, memory, blocked, python, spans, hook, .. } = view.summary()?;
         let mut blocked: Vec<_> = blocked.iter().map(waiting).collect();
         blocked.sort_by(|a, b| b.waited_s.total_cmp(&a.waited_s));
         let us = |time: Nanoseconds| time.0 as f64 / 1e3;
@@ -121,6 +138,7 @@ impl Activity {
             memory: held(memory),
             blocked,
             python: python.map(PythonStatus::from),
+            spans: spans.iter().map(SpanStatus::from).collect(),
             event_us: us(hook.event_cost),
             event_gap_us: us(hook.event_gap),
             hook_bytes: hook.memory,

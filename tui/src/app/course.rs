@@ -45,7 +45,11 @@ impl Course {
         if self.points.back().is_some_and(|last| last.step == step) {
             return;
         }
-        let paces = || living().filter_map(|(rank, view)| Some((rank, view.beats().last()?.pace * 1e3)));
+        let paces = || {
+            living().filter_map(|(rank, view)| {
+                view.beats().last().map(|beat| (rank, beat.span / beat.steps * 1e3))
+            })
+        };
         let worst = paces().max_by(|(_, one), (_, other)| one.total_cmp(other));
         let middle = median(paces().map(|(_, pace)| f64::from(pace)).collect());
         if let (Some((rank, worst)), Some(median)) = (worst, middle) {

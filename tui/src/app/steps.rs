@@ -1,13 +1,16 @@
 //! What the page of steps shows beside their course: what they are made of, how far ranks are apart, who is late.
 
-use std::collections::BTreeSet;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use xpu_shared::{
     change_point::ChangePoint,
     histogram::Histogram,
     id::{JobName, Rank},
     job::{Breakdown, Job, RankView, median},
-    unit::Moment,
+    unit::{Moment, Nanoseconds},
 };
 
 use super::{
@@ -25,6 +28,8 @@ pub struct Steps {
     pub breakdown: Breakdown,
     /// Single steps of these ranks, since they are watched.
     pub singles: Histogram,
+    /// Parts that the program names, a step: their name, and the time in the middle of these ranks; the longest first.
+    pub spans: Vec<(String, Nanoseconds)>,
     /// Watched ranks of which single steps are known.
     pub heard: usize,
     /// Rows of the survey as they are listed.
@@ -103,8 +108,20 @@ impl Steps {
         let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
         self.singles = Histogram::new();
         views().filter_map(RankView::single_steps).for_each(|steps| self.singles.merge(steps));
+        self.spans = spans(views());
         self.heard = views().filter_map(RankView::single_steps).filter(|steps| !steps.is_empty()).count();
     }
+}
+
+fn spans<'a>(views: impl Iterator<Item = &'a RankView>) -> Vec<(String, Nanoseconds)> {
+    let mut by_name: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (name, took) in views.flat_map(RankView::spans) {
+        by_name.entry(name).or_default().push(took.0 as f64);
+    }
+    let middle = by_name.into_iter().filter_map(|(name, took)| Some((name.to_owned(), median(took)?)));
+    let mut all: Vec<_> = middle.map(|(name, took)| (name, Nanoseconds(took as u64))).collect();
+    all.sort_by_key(|&(_, took)| Reverse(took));
+    all
 }
 
 /// Each share by itself: that of the rank in the middle.

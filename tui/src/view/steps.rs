@@ -44,11 +44,15 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     let wide = room == Room::Wide;
     let frame = if wide { 2 } else { 1 };
     let changes = line::told(app, room) as u16;
+    // Parts that the program names take one more line.
+    let spans = u16::from(!app.steps.spans.is_empty());
     let heights = match room {
         Room::Wide => {
             [Constraint::Length(below.height * 4 / 10), Constraint::Length(frame + 7), Constraint::Fill(1)]
         }
-        Room::Medium => [Constraint::Length(7 + changes), Constraint::Length(PARTS + 4), Constraint::Fill(1)],
+        Room::Medium => {
+            [Constraint::Length(7 + changes), Constraint::Length(PARTS + 4 + spans), Constraint::Fill(1)]
+        }
         _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(PARTS + 1), Constraint::Fill(1)],
     };
     let [course, parts, ranks] = Layout::vertical(heights).areas(below);
@@ -59,8 +63,11 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         breakdown::draw(app, room, left, buffer);
         spread::draw(app, room, right, buffer);
     } else {
-        let [upper, lower] =
-            Layout::vertical([Constraint::Length(PARTS + 1), Constraint::Fill(1)]).areas(parts);
+        let [upper, lower] = Layout::vertical([
+            Constraint::Length(PARTS + 1 + if room == Room::Medium { spans } else { 0 }),
+            Constraint::Fill(1),
+        ])
+        .areas(parts);
         breakdown::draw(app, room, upper, buffer);
         spread::draw(app, room, lower, buffer);
     }

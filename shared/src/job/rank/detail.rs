@@ -1,15 +1,15 @@
 //! The whole summary of a rank that somebody looks at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::RankView;
+use super::{RankView, push_bounded};
 use crate::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Summary},
+    frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, SpanTotals, Summary},
     gemm::GemmShape,
     histogram::Histogram,
-    id::CommunicatorId,
+    id::{CommunicatorId, Step},
     unit::Nanoseconds,
 };
 
@@ -18,6 +18,9 @@ type CollectiveKey = (CommunicatorId, Operation, DataType, u64);
 
 /// Shapes, and collectives, remembered.
 const KEYS: usize = 16_384;
+
+/// Summaries over which spans are told: half a minute.
+const SPANS: usize = 30;
 
 /// Distributions kept of each sort: of those that take the most time. The totals of the others are known all the same.
 const DISTRIBUTIONS: usize = 256;
@@ -30,6 +33,8 @@ pub(super) struct Detail {
     collectives: BTreeMap<CollectiveKey, Option<CollectiveTotals>>,
     graphs: BTreeMap<u32, Option<GraphTotals>>,
     kernels: BTreeMap<String, Option<KernelTotals>>,
+    /// Totals at the last summaries in which a step was completed, oldest first.
+    spans: VecDeque<(Step, Vec<SpanTotals>)>,
 }
 
 impl Detail {
@@ -61,8 +66,26 @@ impl Detail {
         keep_foremost(&mut self.kernels, |totals| (totals.timed_for, &mut totals.durations));
         if let Some(steps) = &summary.steps {
             self.steps.merge(&steps.durations);
+            if self.spans.back().is_none_or(|(known, _)| *known < steps.completed)
+                && !(self.spans.is_empty() && summary.spans.is_empty())
+            {
+                push_bounded(&mut self.spans, (steps.completed, summary.spans.clone()), SPANS);
+            }
         }
         self.summary = Some(summary.clone());
+    }
+
+    fn spans_per_step(&self) -> Vec<(&str, Nanoseconds)> {
+        let (Some((first, before)), Some((last, now))) = (self.spans.front(), self.spans.back()) else {
+            return Vec::new();
+        };
+        let steps = last.0.saturating_sub(first.0);
+        let took = now.iter().filter_map(|totals| {
+            let earlier = before.iter().find(|earlier| earlier.name == totals.name);
+            let took = totals.took.0.saturating_sub(earlier.map_or(0, |earlier| earlier.took.0));
+            Some((totals.name.as_str(), Nanoseconds(took.checked_div(steps)?)))
+        });
+        took.collect()
     }
 }
 
@@ -75,6 +98,11 @@ impl RankView {
     /// Steps one by one, those completed since somebody looks. `None` unless looked at.
     pub fn single_steps(&self) -> Option<&Histogram> {
         self.detail.as_ref().map(|detail| &detail.steps)
+    }
+
+    /// Time a step in each part of the program that it names itself, over the last half minute that somebody looks.
+    pub fn spans(&self) -> Vec<(&str, Nanoseconds)> {
+        self.detail.as_ref().map(|detail| detail.spans_per_step()).unwrap_or_default()
     }
 
     /// Totals by shape since the rank started, with the durations seen since somebody looks. Empty unless looked at.
@@ -128,7 +156,11 @@ fn keep_foremost<K, V>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::ComputeType;
+    use crate::{
+        frame::{StepSource, Steps, TimedBy, Work},
+        gemm::ComputeType,
+        unit::Moment,
+    };
 
     fn gemm(m: u64) -> GemmTotals {
         let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
@@ -141,6 +173,30 @@ mod tests {
             timed_for: Nanoseconds(1000 * m),
             durations,
         }
+    }
+
+    #[test]
+    fn spans_are_told_by_the_step_over_what_was_seen() {
+        let mut detail = Detail::default();
+        for (step, data) in [(100, 900), (104, 940), (110, 1000)] {
+            let span =
+                |name: &str, took| SpanTotals { name: name.to_owned(), count: 1, took: Nanoseconds(took) };
+            let mut spans = vec![span("data", data)];
+            // Another begins later.
+            spans.extend((step > 100).then(|| span("loss", 5 * (step - 100))));
+            let steps = Steps {
+                source: StepSource::Marked,
+                completed: Step(step),
+                at: Moment(step),
+                durations: Histogram::new(),
+                timed_by: TimedBy::Host,
+                optimizer: String::new(),
+                work: Work::default(),
+            };
+            detail.take(&Summary { steps: Some(steps), spans, ..Summary::default() });
+            assert_eq!(detail.spans_per_step().is_empty(), step == 100);
+        }
+        assert_eq!(detail.spans_per_step(), [("data", Nanoseconds(10)), ("loss", Nanoseconds(5))]);
     }
 
     #[test]

@@ -15,7 +15,13 @@ use super::{
     },
     PARTS,
 };
-use crate::{app::App, figure, glyph, palette::Role, widget::wrap::cut, width::Room};
+use crate::{
+    app::App,
+    figure, glyph,
+    palette::Role,
+    widget::wrap::{cut, wrapped},
+    width::Room,
+};
 
 /// Columns of what a bar is of, and of its figures.
 const LABEL: usize = 11;
@@ -47,6 +53,34 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     let title = Title { name: "Where time goes", about, ..Title::default() };
     let inner = panel::draw(app.palette, room, title, area, buffer);
     bars(app, room, inner, buffer);
+    let below =
+        Rect { y: inner.y + inner.height.min(PARTS), height: inner.height.saturating_sub(PARTS), ..inner };
+    draw_spans(app, below, buffer);
+}
+
+/// Parts that the program names, as far as there is room.
+fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
+    if app.steps.spans.is_empty() {
+        return;
+    }
+    let each = app
+        .steps
+        .spans
+        .iter()
+        .map(|(name, took)| format!("{name} {} ms", figure::three(took.milliseconds())));
+    let text = each.collect::<Vec<_>>().join(" · ");
+    let width = usize::from(area.width).saturating_sub(LABEL);
+    let lines = wrapped(&text, width, area.height.into());
+    let (label, plain) = (app.palette.of(Role::Muted), app.palette.of(Role::Text));
+    let lines: Vec<_> = lines
+        .into_iter()
+        .enumerate()
+        .map(|(at, line)| {
+            let label = Span::styled(format!("{:<LABEL$}", if at == 0 { "spans" } else { "" }), label);
+            Line::from(vec![label, Span::styled(line, plain)])
+        })
+        .collect();
+    headline::lines(&lines, area, buffer);
 }
 
 /// Without their frame.
