@@ -42,6 +42,21 @@ pub struct Finding {
     /// The collective the job stands at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collective: Option<Standstill>,
+    /// What it takes of the job's time, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// What a finding costs the job, by what the other ranks wait.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Percent of the time, and half the width of the interval in which it lies (95 %).
+    pub pct: f64,
+    pub pct_error: f64,
+    /// Milliseconds of a step; `None` where no step is known.
+    pub ms_per_step: Option<f64>,
+    /// GPU-hours lost since it began: those of all ranks.
+    pub gpu_hours: f64,
 }
 
 /// One collective, as those tell of it that entered it.

@@ -10,6 +10,7 @@ mod punctuality;
 mod rank;
 mod rhythm;
 mod stacks;
+mod toll;
 mod transfers;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -24,6 +25,7 @@ pub use rank::{RankView, Sample};
 pub use rhythm::Beat;
 use rhythm::Rhythm;
 use stacks::Stacks;
+pub use toll::Toll;
 pub use transfers::{Track, Traffic, Transfers};
 
 use crate::{

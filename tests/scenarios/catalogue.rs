@@ -21,10 +21,10 @@ pub(crate) const NAMES: [&str; 44] = [
     "healthy: warm-up that compiles",
     "healthy: a rank comes late",
     "healthy: longer sequences, longer steps",
-    "healthy: a slightly slower GPU",
     "healthy: short pauses",
     "healthy: many buckets, few timed",
-    "healthy: an expert with more to do",
+    "a slightly slower GPU",
+    "an expert with more to do",
     "slow compute",
     "slow compute, half of the ranks",
     "throttled clocks",
@@ -57,6 +57,20 @@ pub(crate) const NAMES: [&str; 44] = [
     "hang: in the first steps",
 ];
 
+/// What costs about as much as is told: both to tell it and to leave it is right, and nothing else is.
+const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
+
+/// What is played with two and three ranks too.
+const OF_FEW: [&str; 7] = [
+    "healthy: data parallel",
+    "healthy: sharded",
+    "slow compute",
+    "throttled clocks",
+    "slow data loader",
+    "more work than the others",
+    "pauses of one rank",
+];
+
 const LAYOUTS: [Layout; 5] =
     [Layout::Ddp, Layout::Fsdp, Layout::TensorData, Layout::Pipeline, Layout::Experts];
 
@@ -83,11 +97,20 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         from,
         until: from + 34.0,
     };
+    if ranks < 4 {
+        setting.layout = chance.one_of(2, &[Layout::Ddp, Layout::Fsdp]);
+    }
     let expected = fill(name, &mut setting, chance, rank).ok()?;
+    // What becomes of few ranks is told by what they cost; the other rules need more of them.
+    let is_played = OF_FEW.contains(&name) && matches!(setting.layout, Layout::Ddp | Layout::Fsdp);
+    if ranks < 4 && !is_played {
+        return None;
+    }
     if matches!(setting.trouble, Trouble::Stall { .. }) {
         setting.until = from + 30.0;
     }
-    Some(Scenario { setting, expected })
+    let may_be_left = MAY_BE_LEFT.contains(&name);
+    Some(Scenario { setting, expected, may_be_left })
 }
 
 /// This build cannot play it, or not with so many ranks.
@@ -174,9 +197,9 @@ fn fill(
             setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };
             None
         }
-        "healthy: a slightly slower GPU" => {
+        "a slightly slower GPU" => {
             setting.trouble = Trouble::Compute { ranks: vec![rank], factor: 1.04 };
-            None
+            Some(one(Kind::SlowRank, Class::Compute, rank))
         }
         "healthy: short pauses" => {
             setting.trouble = Trouble::PausesOfAll {
@@ -189,12 +212,12 @@ fn fill(
             many_buckets(setting)?;
             None
         }
-        "healthy: an expert with more to do" => {
+        "an expert with more to do" => {
             setting.layout = chance.one_of(20, &[Layout::Experts, Layout::TensorData]);
             setting.trouble = Trouble::Busier { rank, factor: chance.between(10, 1.15, 1.4) };
             // From the start: it is so because of what it is.
             setting.from = 0.0;
-            None
+            Some(one(Kind::SlowRank, Class::Compute, rank))
         }
         "slow data loader, many buckets" => {
             many_buckets(setting)?;

@@ -1,4 +1,4 @@
-//! Pretend jobs with and without troubles, of 8, 64 and 1,024 ranks, played through the findings: `make scenarios`.
+//! Pretend jobs with and without troubles, of 2, 3, 8, 64 and 1,024 ranks, played through the findings: `make scenarios`.
 //!
 //! `scenarios [--tuning] [--seeds N] [--class TEXT] [--ranks N] [--tell]`. The rules were made with the tuning seeds; those
 //! reported are others.
@@ -40,7 +40,13 @@ fn main() -> ExitCode {
     Row::head();
     let mut good = true;
     for name in NAMES.into_iter().filter(|name| name.contains(&class)) {
-        let runs = [(8, seeds), (64, seeds.div_ceil(2)), (1024, seeds.div_ceil(20))];
+        let runs = [
+            (2, seeds),
+            (3, seeds.div_ceil(2)),
+            (8, seeds),
+            (64, seeds.div_ceil(2)),
+            (1024, seeds.div_ceil(20)),
+        ];
         let runs: Vec<_> = runs
             .into_iter()
             .filter(|(ranks, _)| only.is_none_or(|only| only == *ranks))

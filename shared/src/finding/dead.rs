@@ -60,6 +60,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
         evidence,
         advice: advice(class).to_owned(),
         collective: None,
+        cost: None,
     })
 }
 

@@ -101,6 +101,7 @@ fn errors(job: &Job, now: Moment) -> Option<Finding> {
         evidence,
         advice: "look at dmesg on that host, and take the GPU out if it comes again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
         collective: None,
+        cost: None,
     })
 }
 
@@ -136,5 +137,6 @@ fn full(job: &Job) -> Option<Finding> {
         evidence,
         advice: "expect failing allocations, or an allocator that frees and waits: a smaller batch, or other processes off this GPU (nvidia-smi)".to_owned(),
         collective: None,
+        cost: None,
     })
 }

@@ -35,8 +35,8 @@ impl Examiner {
         let stands = dead.is_some() || hang.is_some();
         let portraits = self.portraits.values();
         let ranks = job.ranks().zip(portraits).map(|((rank, view), (_, portrait))| (rank, view, portrait));
-        let slow = slow::ranks(&cohort::of(ranks));
         let link = link::slow(job).filter(|_| !stands);
+        let slow = slow::ranks(&cohort::of(ranks), stands || link.is_some());
         // What a slow rank takes of all steps is told with it.
         let explained = stands || link.is_some() || !slow.is_empty();
         let pace = if explained { None } else { pace::changes(job) };

@@ -121,7 +121,7 @@ fn finding(
 ) -> Finding {
     let since_s = still.stands_for.as_secs_f64();
     let advice = advice.to_owned();
-    Finding { kind: Kind::Hang, class, ranks, confidence, since_s, evidence, advice, collective }
+    Finding { kind: Kind::Hang, class, ranks, confidence, since_s, evidence, advice, collective, cost: None }
 }
 
 /// `8 ranks`, `1 rank`

@@ -180,5 +180,6 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         evidence,
         advice,
         collective: None,
+        cost: None,
     }
 }

@@ -161,6 +161,7 @@ fn regression(changes: &[Change], measure: Measure) -> Option<Finding> {
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        cost: None,
     })
 }
 
@@ -226,6 +227,7 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         evidence,
         advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
+        cost: None,
     })
 }
 

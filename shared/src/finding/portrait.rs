@@ -8,7 +8,7 @@ use super::{
 use crate::{
     collective::Operation,
     id::CommunicatorId,
-    job::{Arrivals, RankView, median},
+    job::{Arrivals, RankView, Toll, median},
     unit::Nanoseconds,
 };
 
@@ -67,6 +67,9 @@ pub(super) struct Portrait {
     /// Whether its first steps are past, and digests that told of steps.
     pub begun: bool,
     pub beats: usize,
+    /// What the others wait for it alone, and the share of time that its products were held up by communication.
+    pub toll: Option<Toll>,
+    pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
 }
 
@@ -121,6 +124,8 @@ impl Portrait {
             blocked: host::WAITS.map(|digests| view.blocked_for(digests)),
             begun: view.step().is_none() || host::has_begun(view),
             beats: view.beats().len(),
+            toll: view.toll(),
+            exposed: view.exposed_for(LONG),
             pace: view.pace(),
         }
     }

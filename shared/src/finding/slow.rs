@@ -1,6 +1,7 @@
 //! Ranks the others wait for, and whether that is their GPU or their host.
 
 mod compute;
+mod cost;
 mod evidence;
 pub(super) mod host;
 pub(super) mod work;
@@ -28,11 +29,13 @@ const LATE_BY_COMPUTE: f64 = 0.02;
 /// Seconds after which a slow GPU is told though others may follow.
 const FOLLOWED: f64 = 8.0;
 
-pub(super) fn ranks(cohorts: &[Vec<Member<'_>>]) -> Vec<Finding> {
+/// `explained`: what they cost has another reason, that is told.
+pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let fell: Vec<_> = by_own_past(cohorts, &slow);
     slow.extend(fell);
-    if more_follow(cohorts, &slow) {
+    let awaited = more_follow(cohorts, &slow);
+    if awaited {
         slow.clear();
     }
     let busy = work::busier(cohorts);
@@ -50,11 +53,18 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>]) -> Vec<Finding> {
         suspect.held = usual.and_then(|usual| device::held(suspect.member.view, usual));
     }
     let (clocks, compute) = slow.into_iter().partition(|suspect| suspect.held.is_some());
-    [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
+    let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects))
-        .chain(work::finding(cohorts, &busy))
-        .collect()
+        .chain(work::finding(cohorts, &busy));
+    let mut findings: Vec<_> = by_rule.collect();
+    if findings.is_empty() && !awaited && !explained {
+        findings.extend(cost::finding(cohorts));
+    }
+    cost::assess(&mut findings, cohorts);
+    let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
+    findings.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
+    findings
 }
 
 /// A rank under suspicion.

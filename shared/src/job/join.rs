@@ -16,6 +16,8 @@ pub struct Join {
     size: u32,
     reported: u32,
     shortest: Nanoseconds,
+    /// The shortest but one.
+    second: Nanoseconds,
     longest: Nanoseconds,
 }
 
@@ -23,6 +25,11 @@ impl Join {
     /// The shortest duration: the last rank to come waited for nobody, so this is what the transfer took.
     pub fn transfer(&self) -> Nanoseconds {
         self.shortest
+    }
+
+    /// What all the others waited at least for the last rank to come: what would be won if it came with the last of them.
+    pub fn gap(&self) -> Nanoseconds {
+        if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
     }
 
     /// The duration of the rank that came first, and waited for all.
@@ -70,11 +77,13 @@ impl Joins {
         if let Some(&place) = self.places.get(&key) {
             let (_, join) = &mut self.ring[place as usize];
             join.reported += 1;
+            join.second = join.second.min(join.shortest.max(duration));
             join.shortest = join.shortest.min(duration);
             join.longest = join.longest.max(duration);
             return (Place(place), Some(*join).filter(Join::is_complete));
         }
-        let join = Join { size, reported: 1, shortest: duration, longest: duration };
+        let join =
+            Join { size, reported: 1, shortest: duration, second: Nanoseconds(u64::MAX), longest: duration };
         let at = if self.ring.len() < REMEMBERED {
             self.ring.push((key, join));
             self.ring.len() - 1
@@ -100,6 +109,18 @@ impl Joins {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_is_between_the_last_two_to_come() {
+        let mut joins = Joins::default();
+        let mut report = |ms: u64| joins.report(CommunicatorId(1), Sequence(0), 4, Nanoseconds(ms)).1;
+        assert_eq!([9, 2, 7].map(|ms| report(ms).is_some()), [false; 3]);
+        let whole = report(5).unwrap();
+        assert_eq!(
+            (whole.gap(), whole.transfer(), whole.longest()),
+            (Nanoseconds(3), Nanoseconds(2), Nanoseconds(9))
+        );
+    }
 
     #[test]
     fn a_place_that_was_given_to_another_holds_nothing_any_more() {

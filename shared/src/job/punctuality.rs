@@ -3,7 +3,11 @@
 
 use std::{collections::VecDeque, mem};
 
-use super::{Joins, Sample, rank::push_bounded};
+use super::{Joins, Sample, Toll, rank::push_bounded, toll::Window};
+use crate::{
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
 
 /// Digests remembered.
 const REMEMBERED: usize = 30;
@@ -29,10 +33,11 @@ pub struct Arrivals {
 pub(super) struct Punctuality {
     /// Of the last digests, and how many are of each.
     untold: VecDeque<Sample>,
-    digests: VecDeque<usize>,
+    digests: VecDeque<(usize, Moment, Option<Step>)>,
     /// Noted since the last of them.
     noted: usize,
     arrivals: VecDeque<Arrivals>,
+    window: Window,
 }
 
 impl Punctuality {
@@ -42,18 +47,22 @@ impl Punctuality {
     }
 
     /// Ends a digest, and judges the collectives of an earlier one.
-    pub(super) fn judge(&mut self, joins: &Joins) {
-        self.digests.push_back(mem::take(&mut self.noted));
+    pub(super) fn judge(&mut self, joins: &Joins, (at, step): (Moment, Option<Step>)) {
+        self.digests.push_back((mem::take(&mut self.noted), at, step));
         if self.digests.len() <= OTHERS {
             return;
         }
-        let told = self.digests.pop_front().unwrap_or_default();
+        let (told, at, step) = self.digests.pop_front().unwrap_or_default();
+        self.window.begin(at, step);
+        let window = &mut self.window;
         let complete = self.untold.drain(..told).filter_map(|sample| {
             let join = joins
                 .get(sample.place, sample.communicator, sample.sequence)
                 .filter(|join| join.is_complete())?;
             let late = join.longest().0.saturating_sub(sample.duration.0);
             let waited = sample.duration.0.saturating_sub(join.transfer().0);
+            let gap = if waited == 0 { join.gap() } else { Nanoseconds(0) };
+            window.take(sample.communicator, sample.sequence, gap, Nanoseconds(waited));
             Some((late as f64, waited as f64))
         });
         let mut sum = Arrivals::default();
@@ -69,6 +78,10 @@ impl Punctuality {
             let mean = Arrivals { late: sum.late / n, waited: sum.waited / n, ..sum };
             push_bounded(&mut self.arrivals, mean, REMEMBERED);
         }
+    }
+
+    pub(super) fn toll(&self) -> Option<Toll> {
+        self.window.toll()
     }
 
     /// Oldest first.

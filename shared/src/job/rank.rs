@@ -255,7 +255,7 @@ impl RankView {
                 self.punctuality.note(taken);
             }
         }
-        self.punctuality.judge(joins);
+        self.punctuality.judge(joins, (digest.heard, digest.step));
     }
 
     /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.

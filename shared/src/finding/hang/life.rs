@@ -50,6 +50,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        cost: None,
     };
     let ranks = |of: &[(Rank, &RankView)]| of.iter().map(|&(rank, _)| rank).collect::<Vec<_>>();
     let (doing, done) = if makes { ("making", "made") } else { ("ending", "ended") };

@@ -42,5 +42,6 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
             view.pid()
         ),
         collective,
+        cost: None,
     })
 }

@@ -53,6 +53,7 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        cost: None,
     })
 }
 

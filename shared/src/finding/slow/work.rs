@@ -126,5 +126,6 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
         evidence,
         advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
         collective: None,
+        cost: None,
     })
 }

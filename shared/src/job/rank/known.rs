@@ -6,7 +6,7 @@ use super::{RankView, Sample, part};
 use crate::{
     frame::{CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo},
     id::{CommunicatorId, HostName, Pid, Step},
-    job::{Arrivals, Beat, median},
+    job::{Arrivals, Beat, Toll, median},
     unit::{Moment, Nanoseconds},
 };
 
@@ -72,6 +72,11 @@ impl RankView {
     /// How it came to the collectives of each digest, newest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
         self.punctuality.arrivals().rev()
+    }
+
+    /// What the others wait for it alone, over the last 15 digests; `None` while too little was joined.
+    pub fn toll(&self) -> Option<Toll> {
+        self.punctuality.toll()
     }
 
     /// Its GPU's health as last read, however long ago ([`DeviceReading::is_stale`]).

@@ -155,6 +155,16 @@ impl RankView {
         share(held, last.heard.since(first.heard)).filter(|_| !stands).map(|share| share.min(1.0))
     }
 
+    /// The same share over the last `digests` of them.
+    pub fn exposed_for(&self, digests: usize) -> Option<f64> {
+        let mut latest_first =
+            self.intervals.progress().rev().filter(|progress| progress.exposed_for.is_some());
+        let last = latest_first.next()?;
+        let first = latest_first.take(digests).last()?;
+        let held = last.exposed_for?.0.checked_sub(first.exposed_for?.0)?;
+        share(held, last.heard.since(first.heard)).map(|share| share.min(1.0))
+    }
+
     fn progress_ends(&self) -> Option<(&Progress, &Progress)> {
         let mut all = self.intervals.progress();
         let first = all.next()?;

@@ -1,0 +1,204 @@
+//! What a rank costs the others by coming last: estimated from the collectives that were timed.
+//!
+//! Which collectives are timed depends on a hash of their number alone, so each one's chance is known, and each that was timed
+//! stands for as many as its chance says. The sum over them is unbiased, and its variance is that of a sample of independent
+//! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
+
+use std::collections::VecDeque;
+
+use super::rank::push_bounded;
+use crate::{
+    id::{CommunicatorId, Sequence, Step},
+    sampling,
+    unit::{Moment, Nanoseconds},
+};
+
+/// Digests over which it is estimated, and those without which nothing is.
+const DIGESTS: usize = 15;
+const LEAST: usize = 5;
+
+/// Steps that compile and warm up: what was lost in them is not lost again.
+const FIRST: u64 = 10;
+
+/// So many collectives of a digest tell by themselves at which rate they were timed: that all lie in the lower half of the hash
+/// by chance happens once in 2^8.
+const TELLING: u32 = 8;
+
+/// Shares of the time that passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Toll {
+    /// What the others waited for this rank alone, and the standard error of that.
+    pub cost: f64,
+    pub error: f64,
+    /// The same without the digest in which most was lost: of what happened once nothing is left.
+    pub steady: f64,
+    /// When it began to, as far back as is looked.
+    pub since: Moment,
+    /// What it waited for others.
+    pub waited: f64,
+    /// What a step took meanwhile; `None` where none is known.
+    pub step: Option<Nanoseconds>,
+    /// Collectives that were timed and joined, and those it came last to.
+    pub joined: u32,
+    pub last: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    digests: VecDeque<Tally>,
+    /// Before the first of them, and the step it was at.
+    from: Moment,
+    from_step: Option<Step>,
+}
+
+/// The joined collectives of one digest.
+#[derive(Debug, Default)]
+struct Tally {
+    at: Moment,
+    step: Option<Step>,
+    communicators: Vec<Counts>,
+}
+
+/// Those of one communicator. Nanoseconds.
+#[derive(Debug)]
+struct Counts {
+    id: CommunicatorId,
+    joined: u32,
+    last: u32,
+    /// One in 2^k at least was timed, by the hashes of those that were.
+    rate: u32,
+    gaps: f64,
+    squares: f64,
+    waited: f64,
+}
+
+impl Window {
+    /// A digest begins, up to which so many steps are done.
+    pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
+        if step.is_some_and(|step| step.0 < FIRST) {
+            *self = Self { from: at, from_step: step, ..Self::default() };
+        }
+        if let Some(gone) = self.digests.front().filter(|_| self.digests.len() == DIGESTS) {
+            (self.from, self.from_step) = (gone.at, gone.step);
+        } else if self.digests.is_empty() && self.from == Moment::default() {
+            // What came with the first digest is of a time that is not known.
+            (self.from, self.from_step) = (at, step);
+        }
+        push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
+    }
+
+    pub(super) fn take(
+        &mut self,
+        id: CommunicatorId,
+        sequence: Sequence,
+        gap: Nanoseconds,
+        waited: Nanoseconds,
+    ) {
+        let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
+        let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
+            let new = Counts { id, joined: 0, last: 0, rate: u32::MAX, gaps: 0.0, squares: 0.0, waited: 0.0 };
+            tally.communicators.push(new);
+            tally.communicators.len() - 1
+        });
+        let counts = &mut tally.communicators[place];
+        let (gap, waited) = (gap.0 as f64, waited.0 as f64);
+        counts.joined += 1;
+        counts.last += u32::from(waited == 0.0);
+        counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
+        counts.gaps += gap;
+        counts.squares += gap * gap;
+        counts.waited += waited;
+    }
+
+    /// `None` while too little was joined.
+    pub(super) fn toll(&self) -> Option<Toll> {
+        let told = self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count();
+        let passed = self.digests.back()?.at.since(self.from).as_nanos() as f64;
+        if told < LEAST || passed <= 0.0 {
+            return None;
+        }
+        let mut toll = Toll { since: self.from, ..Toll::default() };
+        let mut lost = [0.0; DIGESTS];
+        for (tally, lost) in self.digests.iter().zip(&mut lost) {
+            for counts in &tally.communicators {
+                let rate = if counts.joined >= TELLING { counts.rate } else { self.rate(counts.id) };
+                let stands_for = 2_f64.powi(rate.min(30) as i32);
+                *lost += counts.gaps * stands_for;
+                toll.error += counts.squares * stands_for * (stands_for - 1.0);
+                toll.waited += counts.waited * stands_for;
+                toll.joined += counts.joined;
+                toll.last += counts.last;
+            }
+        }
+        let lost = &lost[..self.digests.len()];
+        let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
+        // The first digest in which at least half as much was lost as at the mean.
+        let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
+        toll.since = if began == 0 { self.from } else { self.digests[began - 1].at };
+        let steps =
+            self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
+        toll.step = steps.filter(|steps| *steps > 0).map(|steps| Nanoseconds((passed / steps as f64) as u64));
+        let share = |time: f64| time / passed;
+        let (cost, steady) = (share(sum), share(sum - most));
+        Some(Toll { cost, steady, error: share(toll.error.sqrt()), waited: share(toll.waited), ..toll })
+    }
+
+    /// That of all digests of a communicator of which few are timed.
+    fn rate(&self, id: CommunicatorId) -> u32 {
+        let all = self.digests.iter().flat_map(|tally| &tally.communicators);
+        let few = all.filter(|counts| counts.id == id && counts.joined < TELLING);
+        few.map(|counts| counts.rate).min().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampling::Rate;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the time.
+    fn estimate(rate: Rate, first: u64) -> Option<Toll> {
+        let mut window = Window::default();
+        for second in 0..=DIGESTS as u64 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
+                let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
+                let waited = if gap == 0 { 1_000_000 } else { 0 };
+                window.take(CommunicatorId(1), Sequence(number), Nanoseconds(gap), Nanoseconds(waited));
+            }
+        }
+        window.toll()
+    }
+
+    #[test]
+    fn where_all_are_timed_it_is_what_was_lost() {
+        let toll = estimate(Rate::EVERY, 0).unwrap();
+        assert!((toll.cost - 0.1).abs() < 1e-9 && toll.error == 0.0, "{toll:?}");
+        assert!((toll.waited - 0.09).abs() < 1e-9, "{toll:?}");
+        assert_eq!((toll.joined, toll.last), (1500, 150));
+    }
+
+    #[test]
+    fn a_sample_has_no_bias_and_its_error_is_told() {
+        for k in [1, 2, 4] {
+            let all: Vec<_> = (0..200).map(|n| estimate(Rate(k), n * 77_777).unwrap()).collect();
+            let mean = all.iter().map(|toll| toll.cost).sum::<f64>() / 200.0;
+            let error = all.iter().map(|toll| toll.error).sum::<f64>() / 200.0;
+            let spread = (all.iter().map(|toll| (toll.cost - mean).powi(2)).sum::<f64>() / 200.0).sqrt();
+            assert!((mean / 0.1 - 1.0).abs() < 0.05, "one in 2^{k}: {mean}");
+            assert!((error / spread - 1.0).abs() < 0.25, "one in 2^{k}: told {error}, is {spread}");
+        }
+    }
+
+    #[test]
+    fn of_too_little_nothing_is_said() {
+        let mut window = Window::default();
+        for second in 0..4 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            window.take(CommunicatorId(1), Sequence(second), Nanoseconds(5), Nanoseconds(0));
+        }
+        assert_eq!(window.toll(), None);
+    }
+}

@@ -1,0 +1,87 @@
+"""A DDP job that runs ahead of its GPU and waits every ten steps, in which rank 1 goes wrong after a while.
+
+    xpu-top run -- torchrun --nproc_per_node 2 slow.py FAULT HEALTHY SECONDS OUT
+
+FAULT: none, loader (30 ms in its data loader), gil (a thread that holds the GIL), checkpoint (it alone saves every 50
+steps), copies (large ones to its GPU), item (it waits for the GPU in each micro-batch), gc (it collects garbage every
+step), compute (more arithmetic). HEALTHY seconds later it begins. Each rank writes the time of each step to OUT.RANK,
+rank 1 when it began to OUT.began.
+"""
+
+import gc
+import os
+import sys
+import tempfile
+import threading
+import time
+
+import model as transformer
+import torch
+import torch.distributed as dist
+
+fault, healthy, seconds, out = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+device = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=torch.device("cuda", device))
+rank = dist.get_rank()
+WIDTH, BLOCKS, TOKENS, BATCH = 1024, 4, 512, 4
+model = transformer.build("ddp", WIDTH, BLOCKS)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+batch = torch.randn(BATCH, TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
+large = torch.empty(64 << 20, dtype=torch.uint8)
+rubbish = [[i] for i in range(200_000)]
+wrong, over = False, False
+
+
+def hold_the_gil():
+    while not over:
+        if wrong and rank == 1:
+            sum(range(200_000))
+        else:
+            time.sleep(0.05)
+
+
+if fault == "gil":
+    threading.Thread(target=hold_the_gil, daemon=True).start()
+log = open(f"{out}.{rank}", "w", buffering=1)
+begun, step = time.monotonic(), 0
+while True:
+    mine = wrong and rank == 1
+    if mine and fault == "loader":
+        time.sleep(0.03)
+    if mine and fault == "copies":
+        for _ in range(4):
+            large.to("cuda")
+    loss = model(batch).float().square().mean()
+    if mine and fault == "item":
+        for _ in range(20):
+            loss.item()
+            (large[: 1 << 20].to("cuda", non_blocking=True).float().sum() * 0).item()
+    if mine and fault == "compute":
+        for _ in range(20):
+            batch @ batch.transpose(1, 2)
+            torch.mm(*[batch.flatten(0, 1)[:1024, :1024]] * 2)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if mine and fault == "gc":
+        gc.collect()
+    if mine and fault == "checkpoint" and step % 50 == 0:
+        with tempfile.TemporaryFile() as file:
+            torch.save([model.state_dict(), optimizer.state_dict(), [list(one) for one in rubbish]], file)
+            time.sleep(1)
+    step += 1
+    if step % 10 == 0:
+        torch.cuda.synchronize()
+        # By rank 0's clock: all go wrong, and end, with the same step.
+        passed = time.monotonic() - begun
+        now = torch.tensor([float(passed > healthy), float(passed > healthy + seconds)], device="cuda")
+        dist.broadcast(now, 0)
+        was, (wrong, over) = wrong, (bool(word) for word in now.tolist())
+        if wrong and not was and rank == 1:
+            with open(f"{out}.began", "w") as file:
+                file.write(str(time.time()))
+        if over:
+            break
+    log.write(f"{time.time():.6f} {step}\n")
+dist.destroy_process_group()

@@ -1,0 +1,87 @@
+"""Faults really made on rank 1 of two (slow.py), and what `status` says of them, which had never watched before.
+
+    python3 slow_table.py PROGRAMS OUT [--at-once N] [FAULT...]
+
+Status is asked 20 s after the fault began. Own cost: the program's own mean step over the 15 s before that answer, less
+that over the 10 s before the fault. Ranks share one GPU where there is one.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+FAULTS = ["none", "loader", "gil", "checkpoint", "copies", "item", "gc", "none", "compute"]
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("programs", type=pathlib.Path)
+arguments.add_argument("out", type=pathlib.Path)
+arguments.add_argument("--at-once", type=int, default=1)
+arguments.add_argument("faults", nargs="*")
+
+
+def mean(path, since, until):
+    times = [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
+    within = [(at, step) for at, step in times if since <= at <= until]
+    return (within[-1][0] - within[0][0]) / (within[-1][1] - within[0][1]) * 1e3 if len(within) > 1 else None
+
+
+def watch(given, number, fault):
+    place = pathlib.Path(tempfile.mkdtemp(prefix="slow-"))
+    base = 21000 + 16 * number
+    environment = {**os.environ, "XPU_TOP_BASE_PORT": str(base), "XPU_TOP_RUNTIME_DIR": str(place / "run"),
+                   "HOME": str(place), "PYTHONUNBUFFERED": "1"}  # fmt: skip
+    own = place / "own"
+    command = [given.programs / "xpu-top", "run", "--job", "slow", "--", sys.executable, "-m", "torch.distributed.run",
+               "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", HERE / "share.py",
+               HERE / "slow.py", fault, "15", "45", own]  # fmt: skip
+    with (given.out / f"{number}-{fault}.log").open("w") as output:
+        job = subprocess.Popen(list(map(str, command)), env=environment, cwd=HERE, stdout=output, stderr=output)
+    began = place / "own.began"
+    until = time.monotonic() + 120
+    while not (began.exists() and began.read_text()) and job.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    if job.poll() is not None or not began.exists():
+        job.kill()
+        return f"| {fault} | did not run | | | |"
+    at = float(began.read_text())
+    record = [given.programs / "xpu-top", "record", "--hosts", "127.0.0.1", "--base-port", str(base), "--for", "20s"]
+    recording = subprocess.Popen([*map(str, record), "-o", str(given.out / f"{number}-{fault}.xpurec")],
+                                 env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    # It watches by itself until it knows who is slow.
+    time.sleep(max(at + 20 - 13 - time.time(), 0))
+    ask = [given.programs / "xpu-top", "status", "--json", "--hosts", "127.0.0.1", "--base-port", str(base)]
+    said = subprocess.run(list(map(str, ask)), env=environment, capture_output=True, text=True, check=False)
+    now = time.time()
+    (given.out / f"{number}-{fault}.json").write_text(said.stdout)
+    before, after = mean(place / "own.0", at - 10, at), mean(place / "own.0", now - 15, now)
+    told = [
+        f"{finding['kind']} {finding['class']} {finding['ranks']} "
+        f"cost {(finding.get('cost') or {}).get('ms_per_step')} ms: {finding['evidence']}"
+        for finding in json.loads(said.stdout or "{}").get("findings", [])
+    ]
+    recording.wait(timeout=20)
+    job.kill()
+    subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
+    own_cost = f"{before:.1f} to {after:.1f} ms: {after - before:+.1f}" if before and after else "?"
+    return f"| {fault} | {own_cost} | {said.returncode} | {'; '.join(told) or 'nothing'} |"
+
+
+def main():
+    given = arguments.parse_intermixed_args()
+    given.programs, given.out = given.programs.resolve(), given.out.resolve()
+    given.out.mkdir(parents=True, exist_ok=True)
+    print("| fault | own step before and with it | exit code | told |\n| --- | --- | --- | --- |", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(given.at_once) as pool:
+        faults = given.faults or FAULTS
+        for row in pool.map(lambda pair: watch(given, *pair), enumerate(faults)):
+            print(row, flush=True)
+
+
+main()
