@@ -111,12 +111,12 @@ impl Communicators {
     }
 
     /// Communicators that are open.
-    pub(crate) fn open(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Slot> + Clone {
         self.open_slots().map(|(_, slot)| slot)
     }
 
     /// The same, each with its slot's number.
-    pub(crate) fn open_slots(&self) -> impl Iterator<Item = (u16, &Slot)> {
+    pub(crate) fn open_slots(&self) -> impl Iterator<Item = (u16, &Slot)> + Clone {
         let used = self.used.load(Acquire) as usize;
         let slots = (0..).zip(&self.slots[..used]);
         slots.filter(|(_, slot)| slot.handle.load(Acquire) > BUSY)

@@ -19,7 +19,7 @@ use crate::{
 use product::{Groups, Numbers, product};
 use signature::products;
 
-pub(crate) static CUBLAS: Library = Library::new("cuBLAS", c"cublasCreate_v2");
+pub(crate) static CUBLAS: Library = Library::new("cuBLAS", c"cublasCreate_v2").in_files("libcublas");
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;

@@ -24,7 +24,7 @@ use crate::{
 };
 pub(crate) use layout::Layouts;
 
-pub(crate) static CUBLASLT: Library = Library::new("cuBLASLt", c"cublasLtCreate");
+pub(crate) static CUBLASLT: Library = Library::new("cuBLASLt", c"cublasLtCreate").in_files("libcublasLt");
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
 const MISSING: c_int = 1;

@@ -1,6 +1,12 @@
-//! The CUDA driver, as far as programs are bound to it by the dynamic linker.
+//! The CUDA driver, as far as programs call it themselves: bound by the dynamic linker, or by address ([`crate::addresses`]). Streams,
+//! events and graphs are the runtime's too.
 
+pub mod capture;
+pub mod copy;
+pub mod event;
+pub mod graph;
 pub mod launch;
+pub mod wait;
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,11 +15,11 @@ use xpu_shared::id::DeviceUuid;
 
 use crate::symbol::{Library, foreign};
 
-pub(crate) static CUDA: Library = Library::new("CUDA driver", c"cuInit");
+pub(crate) static CUDA: Library = Library::new("CUDA driver", c"cuInit").in_files("libcuda.so");
 
 const SUCCESS: c_int = 0;
 /// `CUDA_ERROR_NOT_INITIALIZED`: what a program is told when the library it calls is not there.
-const NOT_INITIALIZED: c_int = 3;
+pub(crate) const NOT_INITIALIZED: c_int = 3;
 
 /// A name takes no more, its NUL included.
 const NAME: usize = 256;

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, ffi::c_int};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    frame::{CollectiveTotals, GemmTotals, StepSource, TimedBy},
+    frame::{CollectiveTotals, GemmTotals, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
     id::{CommunicatorId, DeviceUuid, Sequence},
@@ -292,7 +292,7 @@ impl Fold {
     /// A step that nobody marks ended: its number, and when.
     fn detected(&mut self, ended: Option<(u64, u64)>) {
         if let Some((completed, at)) = ended {
-            self.capture.mark(completed, at, StepSource::Detected);
+            self.capture.mark(completed, at, self.steps.source_of_detected());
         }
     }
 

@@ -8,7 +8,7 @@ use std::{env, path::PathBuf};
 use xpu_shared::{
     endpoint::{self, BasePort, RuntimeDir, variable},
     frame::RankInfo,
-    id::{DeviceIndex, HostName, JobName, Pid, Rank},
+    id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank},
     unit::Moment,
 };
 
@@ -35,12 +35,59 @@ pub(crate) struct Identity {
     pub(crate) host: HostName,
     /// Where the collector's socket is, or will be.
     pub(crate) socket: Option<PathBuf>,
+    /// What its communicators said of its place when they were last looked at, where no launcher has told.
+    by_communicators: Option<(Rank, u32)>,
+    is_launched: bool,
+}
+
+/// A communicator of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Membership {
+    pub(crate) communicator: CommunicatorId,
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
 }
 
 impl Identity {
     pub(crate) fn read(ledger: Option<u32>) -> Self {
-        Self { info: of_this_process(ledger), host: endpoint::host_name(), socket: socket() }
+        Self {
+            info: of_this_process(ledger),
+            host: endpoint::host_name(),
+            socket: socket(),
+            by_communicators: None,
+            is_launched: number(RANK).is_some(),
+        }
     }
+
+    /// Where no launcher says which rank this is, as under JAX, its widest communicator does. `true` when that has changed. Believed is what was
+    /// found twice: a process of several GPUs makes its communicators one after another.
+    pub(crate) fn learn(&mut self, memberships: impl Iterator<Item = Membership> + Clone) -> bool {
+        if self.is_launched {
+            return false;
+        }
+        let found = widest(memberships);
+        let is_new = found.is_some_and(|(_, size)| size > self.info.world_size);
+        let is_confirmed = std::mem::replace(&mut self.by_communicators, found) == found;
+        if let Some((rank, size)) = found.filter(|_| is_new && is_confirmed) {
+            (self.info.rank, self.info.world_size) = (rank, size);
+            return true;
+        }
+        false
+    }
+
+    /// Communicators know another place for it, which is not believed yet.
+    pub(crate) fn is_unsure(&self) -> bool {
+        !self.is_launched && self.by_communicators.is_some_and(|(_, size)| size > self.info.world_size)
+    }
+}
+
+/// The lowest rank that this process has in its widest communicator, and the size of that. `None` where all its ranks are here: then the
+/// process is by itself.
+fn widest(memberships: impl Iterator<Item = Membership> + Clone) -> Option<(Rank, u32)> {
+    let widest = memberships.clone().max_by_key(|one| (one.size, one.communicator))?;
+    let here = memberships.filter(|one| one.communicator == widest.communicator);
+    let (count, lowest) = here.fold((0, u32::MAX), |(count, lowest), one| (count + 1, lowest.min(one.rank)));
+    (count < widest.size && lowest < widest.size).then_some((Rank(lowest), widest.size))
 }
 
 fn socket() -> Option<PathBuf> {
@@ -87,4 +134,52 @@ fn started() -> Moment {
     let made = std::fs::metadata("/proc/self").and_then(|found| found.modified());
     let since = made.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
     since.map_or_else(Moment::now, |since| Moment(u64::try_from(since.as_nanos()).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(is_launched: bool) -> Identity {
+        let mut identity = Identity::read(None);
+        (identity.info.rank, identity.info.world_size) = (Rank(0), 1);
+        Identity { is_launched, ..identity }
+    }
+
+    fn learns(identity: &mut Identity, all: &[(u64, u32, u32)]) -> bool {
+        let each =
+            |&(id, rank, size): &(u64, u32, u32)| Membership { communicator: CommunicatorId(id), rank, size };
+        identity.learn(all.iter().map(each))
+    }
+
+    #[test]
+    fn the_widest_communicator_says_who_this_is_when_it_was_found_twice() {
+        let mut identity = identity(false);
+        assert!(!learns(&mut identity, &[]) && !identity.is_unsure());
+        assert!(!learns(&mut identity, &[(7, 1, 2)]) && identity.is_unsure());
+        assert!(learns(&mut identity, &[(7, 1, 2)]) && !identity.is_unsure());
+        assert_eq!((identity.info.rank, identity.info.world_size), (Rank(1), 2));
+        let wider = [(7, 1, 2), (8, 5, 8)];
+        assert!(!learns(&mut identity, &wider) && learns(&mut identity, &wider));
+        assert_eq!((identity.info.rank, identity.info.world_size), (Rank(5), 8));
+        assert!(!learns(&mut identity, &[(7, 1, 2)]) && !learns(&mut identity, &[(7, 1, 2)]), "not narrower");
+    }
+
+    #[test]
+    fn a_process_of_several_gpus_goes_by_its_lowest_rank_and_is_by_itself_if_it_has_all() {
+        let mut apart = identity(false);
+        let half = [(7, 3, 4), (7, 2, 4)];
+        assert!(!learns(&mut apart, &half) && learns(&mut apart, &half));
+        assert_eq!((apart.info.rank, apart.info.world_size), (Rank(2), 4));
+        let (mut whole, all) = (identity(false), [(7, 0, 2), (7, 1, 2)]);
+        assert!(!learns(&mut whole, &all) && !learns(&mut whole, &all));
+        assert_eq!(whole.info.world_size, 1);
+    }
+
+    #[test]
+    fn a_launcher_knows_better() {
+        let (mut identity, all) = (identity(true), [(7, 1, 2)]);
+        assert!(!learns(&mut identity, &all) && !learns(&mut identity, &all) && !identity.is_unsure());
+        assert_eq!(identity.info.world_size, 1);
+    }
 }

@@ -46,8 +46,16 @@ macro_rules! interpose {
             #[allow(unused_imports, reason = "what the module above has is there for its functions")]
             use super::*;
 
+            #[unsafe(link_section = "xpu_top_symbols")]
             pub(super) static SYMBOL: $crate::symbol::Symbol =
-                $crate::symbol::Symbol::new($crate::symbol::name!($name), &$library, $missing);
+                $crate::symbol::Symbol::new($crate::symbol::name!($name), &$library, $missing)
+                    .handed_out_as(by_address);
+
+            /// What who asks for the function's address is given.
+            #[unsafe(naked)]
+            unsafe extern "C-unwind" fn by_address() {
+                $crate::interpose::stub::stub_by_address!(observe, SYMBOL, $crate::interpose::passed_by!($($off)?))
+            }
 
             /// No destructor is pending while the real function runs: it may unwind, and be cancelled.
             pub(super) unsafe extern "C-unwind" fn observe($($argument: $type),*) -> c_int {

@@ -25,7 +25,7 @@ use std::{
 use xpu_shared::{endpoint::variable, error_name, ledger::LastWords, unit::Moment};
 
 use crate::{
-    functions,
+    addresses, functions,
     observer::{self, Observer},
     switch,
 };
@@ -43,6 +43,7 @@ static LOOKS: AtomicU32 = AtomicU32::new(0);
 #[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
 extern "C" fn loaded() {
     observer::heed_environment();
+    addresses::begin();
     if switch::is_on() {
         functions::look_for_python();
     }

@@ -15,6 +15,7 @@
 
 pub mod abi;
 mod activity;
+pub mod addresses;
 mod allocations;
 mod bell;
 mod budget;

@@ -23,7 +23,7 @@ pub use identity::UniqueId;
 pub(crate) use joining::Joining;
 pub(crate) use pending::Pending;
 
-pub(crate) static NCCL: Library = Library::new("NCCL", c"ncclGetUniqueId");
+pub(crate) static NCCL: Library = Library::new("NCCL", c"ncclGetUniqueId").in_files("libnccl");
 
 /// `ncclSystemError`
 const MISSING: c_int = 2;

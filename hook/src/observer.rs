@@ -16,7 +16,7 @@ use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::{
     frame::StepSource,
     id::Step,
-    ledger::{Ledger, LedgerPage},
+    ledger::{KinetoCount, Ledger, LedgerPage},
     unit::Moment,
 };
 
@@ -209,22 +209,31 @@ impl Observer {
     }
 
     /// An optimizer's step was called; see [`Optimizers`]. A step that went into a graph is made when the graph is launched.
-    pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer) {
+    ///
+    /// Kineto, PyTorch's own profiler, has `counted` so many calls: 0 where it counts none.
+    pub(crate) fn optimizer_called(&self, lane: &Lane, optimizer: &Optimizer, counted: u32) {
         let capture = lane.last_capture().filter(|_| self.may_capture());
         if !capture
             .is_some_and(|capture| self.graphs.captured_in(capture, |graph| graph.add_steps(optimizer, 1)))
+            && let Some(completed) = self.optimizer_stepped(lane, optimizer, 1)
+            && counted > 0
         {
-            self.optimizer_stepped(lane, optimizer, 1);
+            // A mark comes after the optimizer of its step.
+            let ledger = self.ledger();
+            let is_marked = self.is_marked.load(Relaxed);
+            let step = if is_marked { Step(ledger.completed().0 + 1) } else { Step(completed) };
+            ledger.kineto(KinetoCount { step, counted });
         }
     }
 
-    /// An optimizer has made this number of steps.
-    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) {
+    /// An optimizer has made this number of steps. How many are completed with them, if they ended steps of the program.
+    pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
         let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer)).last();
         // While observing is off, and where the program marks its steps, they are only counted.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);
         }
+        completed
     }
 
     fn step_ended(&self, lane: &Lane, source: StepSource, completed: u64) {

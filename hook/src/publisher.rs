@@ -23,7 +23,7 @@ use crate::{
     fold::Fold,
     governor::Governor,
     guard,
-    identity::Identity,
+    identity::{Identity, Membership},
     lane::{Lane, monotonic},
     last_words, launches,
     line::Line,
@@ -269,6 +269,14 @@ impl Publisher {
         if !self.is_rank(launches) {
             return;
         }
+        if self.identity.learn(memberships(self.observer)) {
+            self.introduced = false;
+            self.everything = true;
+        }
+        // A moment later it is known who this is, unless there is none.
+        if !self.introduced && self.identity.is_unsure() && !self.observer.is_stopping() {
+            return;
+        }
         if !self.introduced {
             self.introduced = self.say(Body::Hello(self.identity.info.clone()));
         }
@@ -315,4 +323,10 @@ impl Publisher {
         self.lost += u64::from(!sent);
         sent
     }
+}
+
+/// The communicators that are open, as far as rank and size are known.
+fn memberships(observer: &Observer) -> impl Iterator<Item = Membership> + Clone {
+    let open = observer.communicators.open().filter(|slot| slot.size() > 0);
+    open.map(|slot| Membership { communicator: slot.id(), rank: slot.rank(), size: slot.size() })
 }

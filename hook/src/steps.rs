@@ -37,7 +37,7 @@ pub(crate) fn counts(source: StepSource) -> bool {
     let own = match source {
         StepSource::Marked => MARKED,
         StepSource::Optimizer => OPTIMIZER,
-        StepSource::Detected => DETECTED,
+        StepSource::Detected | StepSource::DetectedLate => DETECTED,
     };
     let wanted = WANTED.load(Relaxed);
     wanted == ANY || wanted == own

@@ -11,6 +11,7 @@ mod unload;
 
 use std::{
     ffi::{CStr, c_int, c_void},
+    mem::offset_of,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -20,9 +21,13 @@ use std::{
 };
 
 pub(crate) use forks::{after_fork, before_fork};
-use loaded::{Name, Span};
+use loaded::Span;
+pub(crate) use loaded::{Name, Object, each};
+pub(crate) use scope::{is_inner, is_own, next_definition};
 pub use unload::dlclose;
 pub(crate) use unload::{LIBRARIES, Visit, look_for_unloaded};
+
+use crate::interpose::stub::BY_ADDRESS;
 
 /// Callers of one function that are remembered. More take turns.
 const CALLERS: usize = 6;
@@ -47,6 +52,8 @@ pub(crate) struct Library {
     name: &'static str,
     /// A function that every copy of it has. Who stands in front of some functions, as other preloads do, does not have this one.
     marker: Name<'static>,
+    /// How the names of its files begin; empty for one whose functions are not handed out.
+    files: &'static str,
     /// Where the copy that is watched was loaded; 0 before the first call.
     home: AtomicUsize,
     /// Calls that were for another copy.
@@ -55,7 +62,26 @@ pub(crate) struct Library {
 
 impl Library {
     pub(crate) const fn new(name: &'static str, marker: &'static CStr) -> Self {
-        Self { name, marker: Name::new(marker), home: AtomicUsize::new(0), elsewhere: AtomicU64::new(0) }
+        Self {
+            name,
+            marker: Name::new(marker),
+            files: "",
+            home: AtomicUsize::new(0),
+            elsewhere: AtomicU64::new(0),
+        }
+    }
+
+    /// In files whose names begin so. Who asks one for a function's address is handed out the stand-in.
+    pub(crate) const fn in_files(mut self, files: &'static str) -> Self {
+        self.files = files;
+        self
+    }
+
+    /// Whether this object is a copy of it, by its file's name and by what it has.
+    pub(crate) fn is_in(&self, object: &Object) -> bool {
+        !self.files.is_empty()
+            && object.file_name().starts_with(self.files.as_bytes())
+            && object.find(&self.marker).is_some()
     }
 
     /// What of it is not watched, and why.
@@ -93,6 +119,16 @@ pub(crate) enum Kind {
     Elsewhere,
 }
 
+impl Kind {
+    fn of(number: usize) -> Self {
+        match number {
+            0 => Self::Watched,
+            1 => Self::Inner,
+            _ => Self::Elsewhere,
+        }
+    }
+}
+
 /// Where a call goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
@@ -110,6 +146,22 @@ struct Binding {
     kind: AtomicUsize,
 }
 
+/// What stands in for a function for those who ask for its address: a naked function, of the signature that the real one has.
+pub(crate) type StandIn = unsafe extern "C-unwind" fn();
+
+/// What somebody was answered who asked for a function's address, and was given the stand-in for.
+#[derive(Debug)]
+struct Handed {
+    /// 0 if nobody has asked. It is read by the stand-in itself.
+    at: AtomicUsize,
+    stand_in: Option<StandIn>,
+    /// The generation in which the kind was found; 0 while it is not known.
+    known: AtomicU32,
+    kind: AtomicUsize,
+    /// Who asked is one of the libraries, or stands in front of one: what it calls may be a part of a call.
+    is_inner: AtomicBool,
+}
+
 /// A function that is stood in front of.
 #[derive(Debug)]
 pub(crate) struct Symbol {
@@ -117,6 +169,7 @@ pub(crate) struct Symbol {
     library: &'static Library,
     /// What a program is told where no library has the function.
     missing: c_int,
+    handed: Handed,
     /// The generation that the bindings are of; 0 while they change.
     known: AtomicU32,
     turn: AtomicUsize,
@@ -129,6 +182,13 @@ impl Symbol {
             name: Name::new(name),
             library,
             missing,
+            handed: Handed {
+                at: AtomicUsize::new(0),
+                stand_in: None,
+                known: AtomicU32::new(0),
+                kind: AtomicUsize::new(0),
+                is_inner: AtomicBool::new(false),
+            },
             known: AtomicU32::new(0),
             turn: AtomicUsize::new(0),
             bindings: [const {
@@ -142,9 +202,61 @@ impl Symbol {
         }
     }
 
+    /// Where the stand-in finds the address it stands for.
+    pub(crate) const HANDED: usize = offset_of!(Self, handed) + offset_of!(Handed, at);
+
+    /// With this for those who ask for its address.
+    pub(crate) const fn handed_out_as(mut self, stand_in: StandIn) -> Self {
+        self.handed.stand_in = Some(stand_in);
+        self
+    }
+
+    /// What to hand out in the place of `answer`, which is the function in a copy of the library. `None` where a stand-in was handed out
+    /// for another copy, which is still there: one can stand for one only.
+    #[cold]
+    pub(crate) fn hand_out(&self, answer: usize, to_inner: bool) -> Option<usize> {
+        let handed = &self.handed;
+        let stand_in = handed.stand_in? as usize;
+        let before = handed.at.load(Acquire);
+        if before != answer && before != 0 && scope::object_at(before).is_some() {
+            return None;
+        }
+        if before != answer && handed.at.compare_exchange(before, answer, AcqRel, Acquire).is_err() {
+            return None;
+        }
+        if to_inner && !handed.is_inner.swap(true, Relaxed) || before != answer {
+            handed.known.store(0, Release);
+        }
+        FOUND.store(true, Relaxed);
+        Some(stand_in)
+    }
+
+    /// Where a call goes that came by an address that was handed out.
+    fn find_handed(&self) -> Target {
+        let handed = &self.handed;
+        let generation = GENERATION.load(Relaxed);
+        let at = ptr::with_exposed_provenance_mut(handed.at.load(Acquire));
+        if handed.known.load(Acquire) == generation {
+            return Target { at, kind: Kind::of(handed.kind.load(Relaxed)) };
+        }
+        let _errno = crate::guard::ErrnoKept::keep();
+        let is_home = scope::object_at(at.addr()).is_some_and(|object| self.library.is_home(object));
+        let kind = match (is_home, handed.is_inner.load(Relaxed)) {
+            (true, false) => Kind::Watched,
+            (true, true) => Kind::Inner,
+            (false, _) => Kind::Elsewhere,
+        };
+        handed.kind.store(kind as usize, Relaxed);
+        handed.known.store(generation, Release);
+        Target { at, kind }
+    }
+
     /// Where a call that returns to `caller` goes.
     #[inline]
     pub(crate) fn find(&self, caller: usize) -> Target {
+        if caller == BY_ADDRESS {
+            return self.find_handed();
+        }
         let generation = GENERATION.load(Relaxed);
         if self.known.load(Acquire) == generation {
             for binding in &self.bindings {
@@ -220,6 +332,15 @@ impl Symbol {
         self.name.text
     }
 
+    /// As the loader looks it up.
+    pub(crate) fn looked_up(&self) -> &Name<'static> {
+        &self.name
+    }
+
+    pub(crate) fn library(&self) -> &'static Library {
+        self.library
+    }
+
     /// Counts a call that is handed on because it is for another copy.
     pub(crate) fn passes_by(&self, target: Target) {
         if target.kind == Kind::Elsewhere && !target.at.is_null() {
@@ -230,11 +351,7 @@ impl Symbol {
 
 impl Binding {
     fn target(&self) -> Target {
-        let kind = match self.kind.load(Relaxed) {
-            0 => Kind::Watched,
-            1 => Kind::Inner,
-            _ => Kind::Elsewhere,
-        };
+        let kind = Kind::of(self.kind.load(Relaxed));
         Target { at: ptr::with_exposed_provenance_mut(self.target.load(Relaxed)), kind }
     }
 }

@@ -1,8 +1,8 @@
 /* Stands for a training loop: calls in batches, each followed by a pause in which somebody's thread may catch up; prints nanoseconds a call.
  *
  * launch cost BATCH [off]    lines of "function best median"
- * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident
- * launch communicators COUNT COUNT communicators, four collectives on each, then kilobytes resident
+ * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident, in all and not of files
+ * launch communicators COUNT COUNT communicators, four collectives on each, then kilobytes resident, in all and not of files
  * launch fold BATCH          nanoseconds the thread named xpu-top spends on a record */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -168,13 +168,17 @@ static int show_streams(void) {
     return count("timed");
 }
 
-static int resident_kb(void) {
+/* All that is resident, and what of it no other process shares: a library's code is in memory once for all ranks of a host. */
+static void print_memory(void) {
     FILE *status = fopen("/proc/self/status", "r");
     char line[256];
-    int kb = 0;
-    while (fgets(line, sizeof line, status)) sscanf(line, "VmRSS: %d", &kb);
+    int all = 0, of_files = 0;
+    while (fgets(line, sizeof line, status)) {
+        sscanf(line, "VmRSS: %d", &all);
+        sscanf(line, "RssFile: %d", &of_files);
+    }
     fclose(status);
-    return kb;
+    printf("resident %d %d\n", all, all - of_files);
 }
 
 int main(int argc, char **argv) {
@@ -209,7 +213,7 @@ int main(int argc, char **argv) {
             if (i % 128 == 127) usleep(15 * 1000);
         }
         usleep(1500 * 1000);
-        printf("resident %d\n", resident_kb());
+        print_memory();
         return 0;
     }
     if (strcmp(argv[1], "communicators") == 0) {
@@ -220,7 +224,7 @@ int main(int argc, char **argv) {
             for (int k = 0; k < 4; k++) all_reduce(NULL, NULL, 1 << 20, NCCL_BF16, 0, other, NULL);
         }
         usleep(1500 * 1000);
-        printf("resident %d\n", resident_kb());
+        print_memory();
         return 0;
     }
     if (strcmp(argv[1], "fold") == 0) {

@@ -114,12 +114,9 @@ pub(crate) fn memory(table: &mut Table) {
     let kinds = [("shapes", "1"), ("shapes", "64"), ("shapes", "2000"), ("communicators", "64")];
     for (what, number) in kinds {
         let [alone, watched] =
-            [None, Some(1)].map(|sample| bench.run(&[what, number], sample)["resident"][0]);
-        let row = Row::new(
-            format!("memory of a rank with {number} {what}, all timed"),
-            (watched - alone) / 1024.0,
-            "MiB",
-        );
-        table.row(row.at_most(MIB));
+            [None, Some(1)].map(|sample| bench.run(&[what, number], sample)["resident"].clone());
+        let [all, own] = [0, 1].map(|of| (watched[of] - alone[of]) / 1024.0);
+        let row = Row::new(format!("memory of a rank with {number} {what}, all timed"), all, "MiB");
+        table.row(row.at_most(MIB).note(format!("{own:.2} without the code, which ranks share")));
     }
 }

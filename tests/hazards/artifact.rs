@@ -45,7 +45,13 @@ fn the_c_library_is_all_that_is_needed() {
 fn no_allocator_unwinder_or_cxx_comes_with_it() {
     each_build(|hook| {
         let names = said("nm", &["-D", "--defined-only", "-j"], hook);
-        assert!(names.lines().any(|name| name == "cudaLaunchKernel"), "{names}");
+        for expected in ["cudaLaunchKernel", "dlsym", "cuGetProcAddress_v2", "cuGraphLaunch_ptsz"] {
+            assert!(names.lines().any(|name| name == expected), "{expected}: {names}");
+        }
+        // Both leave a question to the caller: its version, and the symbols between which the table lies.
+        for unexpected in ["dlvsym", "__start_xpu_top_symbols"] {
+            assert!(!names.lines().any(|name| name == unexpected), "{unexpected}: {names}");
+        }
         for name in names.lines() {
             let name = name.split('@').next().unwrap();
             assert!(!FOREIGN.iter().any(|foreign| name.starts_with(foreign)), "{}: {name}", hook.display());

@@ -137,8 +137,16 @@ fn the_switch_may_be_thrown_at_any_moment() {
 }
 
 #[test]
-fn calls_by_a_handle_are_unseen_and_said_to_be() {
+fn calls_by_a_handle_count_as_those_by_name() {
     let heard = Hazard::new("by_handle", 0).is_harmless_and_heard();
+    assert_eq!(sum(&heard, |launches| launches.gemms), 50);
+    assert_eq!(sum(&heard, |launches| launches.collectives), 150);
+    assert_eq!(heard[0].summaries.last().unwrap().hook.blind[..], [""; 0]);
+}
+
+#[test]
+fn calls_by_a_handle_that_are_not_followed_are_said_to_be_unseen() {
+    let heard = Hazard::new("by_handle", 0).set("XPU_TOP_DLSYM=0").is_harmless_and_heard();
     assert_eq!(sum(&heard, |launches| launches.gemms), 50);
     assert_eq!(sum(&heard, |launches| launches.collectives), 0);
     let blind = &heard[0].summaries.last().unwrap().hook.blind;

@@ -135,6 +135,13 @@ impl Hazard {
         self
     }
 
+    /// With a variable set (`NAME=value`), after what its arguments are.
+    pub(crate) fn set(mut self, variable: &str) -> Self {
+        let program = std::mem::replace(&mut self.program, "env".into());
+        self.arguments.splice(0..0, [variable.into(), program]);
+        self
+    }
+
     /// It ends by this signal.
     pub(crate) fn by(mut self, signal: i32) -> Self {
         self.signal = Some(signal);

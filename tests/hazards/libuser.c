@@ -1,6 +1,7 @@
 /* A library that uses the CUDA runtime it is linked against, as torch and CuPy each do theirs; for opens.c and two_runtimes.c.
  *
- * RUN: the name of its function. BY_POINTER: it asks dlsym for what it calls, as libraries do that want to do without. IN_CONSTRUCTOR,
+ * RUN: the name of its function. BY_POINTER: it asks dlsym for what it calls, as libraries do that want to do without; BY_HANDLE: on the runtime's
+ * handle. IN_CONSTRUCTOR,
  * IN_THREAD, IN_DESTRUCTOR: it makes its first, or its last, calls there too. */
 #define _GNU_SOURCE
 #include "standins/cuda.h"
@@ -10,7 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef BY_POINTER
+#if defined(BY_HANDLE)
+#define OWN(name) ((__typeof__(&name))by_handle(#name))
+/* Of the runtime it is linked against, which is the one that its own reference is bound to. */
+static void *by_handle(const char *name) {
+    Dl_info info;
+    dladdr((void *)&standin_answers_from, &info);
+    void *handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD), *found = handle ? dlsym(handle, name) : NULL;
+    if (handle) dlclose(handle);
+    return found;
+}
+#elif defined(BY_POINTER)
 #define OWN(name) ((__typeof__(&name))dlsym(RTLD_DEFAULT, #name))
 #else
 #define OWN(name) name

@@ -20,6 +20,7 @@ macro_rules! harmless {
     };
 }
 
+mod addresses;
 mod artifact;
 mod bench;
 mod collector;

@@ -97,6 +97,24 @@ harmless! {
         "3",
         &[User::of("l", twelve()).with(&["-DBY_POINTER"]), User::of("l", thirteen()).with(&["-DBY_POINTER"])],
     );
+    two_runtimes_asked_for_by_their_handles: opens(
+        "3",
+        &[User::of("l", twelve()).with(&["-DBY_HANDLE"]), User::of("l", thirteen()).with(&["-DBY_HANDLE"])],
+    );
+    a_runtime_is_asked_for_by_its_handle_with_versions:
+        opens("3", &[User::of("g", thirteen().versioned()).with(&["-DBY_HANDLE"])]);
+    a_library_that_binds_deeply_asks_by_a_handle:
+        opens("3", &[User::of("g", thirteen()), User::of("ld", twelve()).with(&["-DBY_HANDLE"])]);
+    another_namespace_asks_by_a_handle:
+        opens("3", &[User::of("n", twelve()).with(&["-DBY_HANDLE"]), User::of("l", thirteen()).with(&["-DBY_HANDLE"])]);
+    a_runtime_asked_for_by_its_handle_is_opened_again_elsewhere:
+        opens("4", &[User::of("lcm", twelve()).with(&["-DBY_HANDLE"])]);
+    another_runtime_is_asked_for_where_a_closed_one_was: opens(
+        "4",
+        &[User::of("lc", twelve()).with(&["-DBY_HANDLE"]), User::of("lct", thirteen()).with(&["-DBY_HANDLE"])],
+    );
+    a_constructor_asks_by_a_handle:
+        opens("2", &[User::of("l", twelve()).with(&["-DBY_HANDLE", "-DIN_CONSTRUCTOR", "-DIN_DESTRUCTOR"])]);
     a_library_that_binds_deeply_is_bound_so:
         opens("3", &[User::of("g", thirteen()), User::of("ld", twelve())]);
     another_namespace_is_another: opens("3", &[User::of("n", twelve()), User::of("l", thirteen())]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use xpu_tests::built::Build;
 
 use crate::{
-    bench,
+    addresses, bench,
     collector::Collector,
     descriptors,
     end::End,
@@ -36,6 +36,7 @@ const COUNTED: &[Named] = &[
     ("recovers_from_faults", || Hazard::new("recovers_from_faults", 0)),
     ("jumps_from_handlers.c", || Hazard::linked("jumps_from_handlers.c", 0)),
     ("switched_while_used", || Hazard::new("switched_while_used", 0)),
+    ("asks_by_ctypes.py", || Hazard::script("asks_by_ctypes.py")),
     ("by_handle", || Hazard::new("by_handle", 0)),
     ("places_that_go", || Hazard::new("places_that_go", 0)),
     ("refused_communicators", || Hazard::new("refused_communicators", 0)),
@@ -56,6 +57,7 @@ fn hazard_table() {
     println!("|---|---|{}", "---|".repeat(COLUMNS.len()));
     let all = [
         COUNTED,
+        addresses::ALL,
         loading::ALL,
         runtimes::ALL,
         unwinding::ALL,

@@ -21,6 +21,9 @@ process = ctypes.CDLL(None)
 
 RANK = int(os.environ.get("RANK", 0))
 WORLD = int(os.environ.get("WORLD_SIZE", 1))
+if "UNNUMBERED" in os.environ:
+    # The program knows its rank, and nobody else is told.
+    del os.environ["RANK"], os.environ["WORLD_SIZE"]
 
 
 class Dim3(ctypes.Structure):

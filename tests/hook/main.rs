@@ -1,5 +1,6 @@
 //! What the hook says: scripts on the stand-in libraries, heard through ZeroMQ and read from the ledger.
 
+mod addresses;
 mod budget;
 mod communicators;
 mod counts;

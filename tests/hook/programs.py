@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu import RANK, WORLD, Group, all_reduce, communicator, gemm_ex, hold, kernel, ok, receive, send, sync
+from gpu import RANK, WORLD, Group, all_reduce, capture, communicator, gemm_ex, hold, kernel, ok, receive, send, sync
 
 enough = Path(os.environ["RENDEZVOUS"], "enough")
 comm = communicator() if WORLD > 1 else None
@@ -154,6 +154,24 @@ def alternates(number):
     for _ in range(8):
         ok(gemm_ex(512, 512, 512))
         ok(all_reduce(comm, 1 << 20))
+    sync()
+    time.sleep(0.01)
+
+
+def launches(number):
+    forward(6)
+    backward(6)
+    optimizer(12)
+
+
+def launches_a_graph_after_five(number, graphs=[]):  # noqa: B006
+    """As JAX does: the same work, launched otherwise at first."""
+    if number > 5 and not graphs:
+        graphs.append(capture(lambda: launches(number)))
+    if graphs:
+        ok(graphs[0]())
+    else:
+        launches(number)
     sync()
     time.sleep(0.01)
 

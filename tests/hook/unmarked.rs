@@ -111,6 +111,20 @@ fn lengths_that_differ_from_step_to_step() {
 }
 
 #[test]
+fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
+    let lasts = |steps: &[Steps]| steps.iter().map(|steps| steps.durations.count()).sum::<u64>() > 100;
+    let (said, own) = watch(1, "launches_a_graph_after_five", lasts).remove(0);
+    for steps in &said {
+        assert_eq!(steps.source, StepSource::DetectedLate);
+        let truth = own_at(&own, steps.at);
+        assert!((truth - 7..=truth).contains(&steps.completed.0), "{} for {truth}", steps.completed.0);
+    }
+    let mean = mean(own[5], own[own.len() - 1]);
+    let median = said[said.len() - 1].durations.median().expect("they were timed").milliseconds();
+    assert!((median / mean - 1.0).abs() < 0.1, "{median} ms, and the program says {mean}");
+}
+
+#[test]
 fn what_may_be_a_step_or_an_eighth_of_one_is_not_told() {
     let job = Job::of(2, &[], "from programs import *\ntrain(alternates)");
     let last = until("two looks", || {

@@ -18,7 +18,7 @@ use crate::{
 
 /// An asynchronous copy or fill on its way; timed only while everything is recorded.
 #[derive(Debug)]
-struct Move {
+pub(crate) struct Move {
     stream: cudaStream_t,
     captured: Option<CaptureId>,
     timing: Timing,
@@ -29,7 +29,7 @@ struct Move {
 impl Move {
     /// Before the call.
     #[inline]
-    fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
+    pub(crate) fn begin(lane: &Lane, stream: cudaStream_t) -> Self {
         let captured = lane.observer().capture_of(stream);
         let mut new = Self { stream, captured, timing: Timing::Not, at: 0 };
         if captured.is_none() && capture::is_on() {
@@ -41,7 +41,7 @@ impl Move {
     }
 
     /// After it, a copy by `cudaMemcpyKind`.
-    fn end_copy(self, lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
+    pub(crate) fn end_copy(self, lane: &Lane, result: c_int, kind: c_int, bytes: usize) {
         match direction(kind) {
             Some(direction) => self.end(lane, result, Some(direction), bytes),
             None => lane.drop_timing(self.timing),
@@ -49,7 +49,7 @@ impl Move {
     }
 
     /// After it; a fill has no direction.
-    fn end(self, lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
+    pub(crate) fn end(self, lane: &Lane, result: c_int, direction: Option<Direction>, bytes: usize) {
         if result != 0 {
             return lane.drop_timing(self.timing);
         }

@@ -16,7 +16,7 @@ use crate::{
 
 /// A stream on its way to an event.
 #[derive(Debug)]
-enum Wait {
+pub(crate) enum Wait {
     Other,
     /// A stream without products waits for communication.
     Follows,
@@ -27,7 +27,7 @@ enum Wait {
 impl Wait {
     /// Before the call.
     #[inline]
-    fn begin(lane: &Lane, stream: cudaStream_t, event: cudaEvent_t) -> Self {
+    pub(crate) fn begin(lane: &Lane, stream: cudaStream_t, event: cudaEvent_t) -> Self {
         let observer = lane.observer();
         lane.counters.ordered.add(1);
         match observer.exposure.waits_for(event, stream) {
@@ -49,7 +49,7 @@ impl Wait {
 
     /// After it.
     #[inline]
-    fn end(self, lane: &Lane, stream: cudaStream_t, result: c_int) {
+    pub(crate) fn end(self, lane: &Lane, stream: cudaStream_t, result: c_int) {
         match self {
             Self::Other => {}
             Self::Follows if result == 0 => lane.observer().exposure.follows(stream),
@@ -66,7 +66,7 @@ impl Wait {
 
 /// After the call.
 #[inline]
-fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, result: c_int) {
+pub(crate) fn recorded(lane: &Lane, event: cudaEvent_t, stream: cudaStream_t, result: c_int) {
     let observer = lane.observer();
     lane.counters.ordered.add(1);
     if result == 0 {

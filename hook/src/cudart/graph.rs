@@ -13,7 +13,12 @@ use crate::{
 
 /// # Safety
 /// CUDA has written the handle to `place` if it answered with success.
-unsafe fn instantiated(lane: &Lane, result: c_int, place: *mut cudaGraphExec_t, graph: cudaGraph_t) {
+pub(crate) unsafe fn instantiated(
+    lane: &Lane,
+    result: c_int,
+    place: *mut cudaGraphExec_t,
+    graph: cudaGraph_t,
+) {
     // SAFETY: the caller promises it.
     if result == 0 && !place.is_null() && lane.observer().graphs.instantiated(unsafe { *place }, graph) {
         lane.observer().hurry();

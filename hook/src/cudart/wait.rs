@@ -13,7 +13,7 @@ use crate::{
     runtime::{CUDART, MISSING},
 };
 
-fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
+pub(crate) fn end(lane: &Lane, waiting: Waiting, proof: &Proof, result: c_int) {
     waiting.end(lane);
     if result == 0 {
         proof.holds(lane.observer());

@@ -1,5 +1,5 @@
-//! Launches that programs make through the driver themselves. The runtime, and what has it linked in (NCCL, cuBLAS), asks the
-//! driver for addresses instead, and is not seen here; a launch within an observed call counts as that call.
+//! Launches that programs make through the driver themselves. The libraries ask it for addresses too, which stay theirs: their launches
+//! belong to calls that are counted already.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -50,7 +50,6 @@ interpose_twins! {
     };
     after |lane, launch, result| Launch::end(launch, lane, result);
 
-    /// One that the runtime made executable is known; of others nothing but the launch.
     fn cuGraphLaunch, cuGraphLaunch_ptsz(
         graph: CUgraphExec, stream: CUstream,
     ) -> c_int in CUDA, or NOT_INITIALIZED, even off;

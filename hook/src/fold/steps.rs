@@ -54,7 +54,7 @@ impl Mark {
 /// The higher, the better it knows.
 fn rank(source: StepSource) -> u8 {
     match source {
-        StepSource::Detected => 0,
+        StepSource::Detected | StepSource::DetectedLate => 0,
         StepSource::Optimizer => 1,
         StepSource::Marked => 2,
     }
@@ -94,7 +94,7 @@ impl Steps {
     /// Whether it is still to be found out where steps end.
     fn is_unsaid(&self) -> bool {
         crate::steps::counts(StepSource::Detected)
-            && self.last.is_none_or(|last| last.source == StepSource::Detected)
+            && self.last.is_none_or(|last| rank(last.source) == rank(StepSource::Detected))
     }
 
     /// The GPU took so long from the first launch of a step to that of the next.
@@ -133,9 +133,14 @@ impl Steps {
         }
     }
 
+    /// What is known of the numbers of detected steps.
+    pub(super) fn source_of_detected(&self) -> StepSource {
+        if self.detector.is_late() { StepSource::DetectedLate } else { StepSource::Detected }
+    }
+
     fn detected(&mut self, observer: &Observer, ended: Option<Ended>) -> Option<Ended> {
         if let Some((completed, at)) = ended {
-            self.completed(StepSource::Detected, completed, at);
+            self.completed(self.source_of_detected(), completed, at);
             observer.ledger().step(Step(completed), self.last?.moment());
         }
         ended

@@ -5,6 +5,8 @@
 //!         └ no ──▶ notes the caller's address ──▶ the function that observes
 //! ```
 //!
+//! Who has asked for the function's address calls a stub of its own: where that goes was settled by the answer.
+//!
 //! Only the first instruction of a function can see where it returns to, so these are assembly.
 
 use std::arch::{asm, global_asm};
@@ -24,6 +26,9 @@ global_asm!(
     ".zero 8",
     ".popsection",
 );
+
+/// In the place of a caller's address: the call came by an address that was handed out ([`crate::addresses`]).
+pub(crate) const BY_ADDRESS: usize = 1;
 
 /// Where the call returns to that the stub has just noted.
 #[inline]
@@ -108,6 +113,64 @@ macro_rules! stub {
     };
 }
 pub(crate) use stub;
+
+/// The same for an address that is handed out: what it stands for is known, whoever calls.
+#[cfg(target_arch = "x86_64")]
+macro_rules! stub_by_address {
+    ($observes:path, $symbol:path, $states:expr) => {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            "test byte ptr [rip + {off}], {states}",
+            "jne 2f",
+            "mov r11, qword ptr [rip + xpu_top_caller@gottpoff]",
+            "mov qword ptr fs:[r11], {by_address}",
+            "jmp {observes}",
+            "2:",
+            "mov r11, qword ptr [rip + {symbol} + {handed}]",
+            "jmp r11",
+            ".cfi_endproc",
+            off = sym $crate::switch::OFF,
+            states = const $states,
+            by_address = const $crate::interpose::stub::BY_ADDRESS,
+            observes = sym $observes,
+            symbol = sym $symbol,
+            handed = const $crate::symbol::Symbol::HANDED,
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! stub_by_address {
+    ($observes:path, $symbol:path, $states:expr) => {
+        std::arch::naked_asm!(
+            ".cfi_startproc",
+            "adrp x16, {off}",
+            "ldrb w16, [x16, :lo12:{off}]",
+            "tst w16, #{states}",
+            "b.ne 2f",
+            "adrp x16, :gottprel:xpu_top_caller",
+            "ldr x16, [x16, :gottprel_lo12:xpu_top_caller]",
+            "mrs x17, tpidr_el0",
+            "add x16, x17, x16",
+            "mov x17, #{by_address}",
+            "str x17, [x16]",
+            "b {observes}",
+            "2:",
+            "adrp x16, {symbol}",
+            "add x16, x16, :lo12:{symbol}",
+            "ldr x16, [x16, #{handed}]",
+            "br x16",
+            ".cfi_endproc",
+            off = sym $crate::switch::OFF,
+            states = const $states,
+            by_address = const $crate::interpose::stub::BY_ADDRESS,
+            observes = sym $observes,
+            symbol = sym $symbol,
+            handed = const $crate::symbol::Symbol::HANDED,
+        )
+    };
+}
+pub(crate) use stub_by_address;
 
 /// Jumps to what the caller is bound to, with all arguments as they came; the symbol is in a register that calls do not use.
 #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,8 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
+use crate::symbol;
+
 #[derive(Debug)]
 pub(super) struct Real {
     name: &'static CStr,
@@ -20,8 +22,14 @@ impl Real {
 
     /// `own` is never taken: a function that stands in front must not find itself.
     pub(super) fn find(&self, own: *const c_void) {
-        // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
-        let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        // Where the program or a preload has a `dlsym` of its own, RTLD_NEXT would be what comes next behind that.
+        let next = symbol::next_definition(&symbol::Name::new(self.name));
+        let at = if next == 0 {
+            // SAFETY: the name is NUL-terminated and 'static; dlsym has no other precondition.
+            unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
+        } else {
+            ptr::with_exposed_provenance_mut(next)
+        };
         if at.cast_const() != own {
             self.at.store(at, Relaxed);
         }

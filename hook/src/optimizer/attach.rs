@@ -124,11 +124,11 @@ unsafe fn is_imported(python: &Python) -> bool {
     }
 }
 
-/// `stepped(optimizer, parameter, name)`: addresses, and what the optimizer is called.
+/// `stepped(optimizer, parameter, name, counted)`: addresses, what the optimizer is called, and how far Kineto has counted.
 unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) -> Object {
     let Some(python) = Python::find() else { return ptr::null_mut() };
     caught(|| {
-        if arguments.is_null() || count < 3 {
+        if arguments.is_null() || count < 4 {
             return;
         }
         // SAFETY: Python calls this with its lock held and so many arguments.
@@ -141,11 +141,14 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
             } else {
                 std::slice::from_raw_parts(name.cast(), length.max(0) as usize)
             };
+            let counted = (python.PyLong_AsLong)(*arguments.add(3));
             let optimizer = Optimizer::new(address(0), address(1), str::from_utf8(name).unwrap_or_default());
             (python.PyErr_Clear)();
             let mark = Mark::new();
             if let Some(entered) = Entered::enter_even_off(Kind::Watched, &mark) {
-                entered.leave(|lane| lane.observer().optimizer_called(lane, &optimizer));
+                entered.leave(|lane| {
+                    lane.observer().optimizer_called(lane, &optimizer, u32::try_from(counted).unwrap_or(0));
+                });
             }
         }
     });

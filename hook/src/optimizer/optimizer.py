@@ -1,7 +1,7 @@
 """Notes every step of PyTorch's optimizers, by PyTorch's own hook for that.
 
-The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped` notes
-a step. PyTorch calls the hook after a step that was made: not after one that a GradScaler skips, or that raises.
+The hook runs this on the main thread, between two of its instructions, in a namespace of its own in which `stepped`
+notes a step. PyTorch calls the hook after a step that was made: not after one that a GradScaler skips, or that raises.
 """
 
 # ruff: noqa: F821
@@ -29,4 +29,12 @@ def after_step(optimizer, args, kwargs):
                 break
     except (AttributeError, KeyError, IndexError, TypeError):
         pass
-    stepped(id(optimizer), first, type(optimizer).__name__)
+    stepped(id(optimizer), first, type(optimizer).__name__, counted_by_kineto())
+
+
+def counted_by_kineto():
+    """Calls that PyTorch's own profiler has counted: a trace of it begins by that number. 0 where it counts none."""
+    try:
+        return vars(sys.modules["torch.autograd.profiler"])["KinetoStepTracker"]._current_step
+    except (AttributeError, KeyError, TypeError):
+        return 0

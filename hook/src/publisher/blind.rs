@@ -50,7 +50,7 @@ impl Publisher {
         let world = self.identity.info.world_size;
         if is_apart && meets_nobody(world, &self.launches()) {
             blind.push(format!(
-                "no NCCL call of this rank of {world} was seen: it uses none, finds them by handle, or has NCCL linked in"
+                "no NCCL call of this rank of {world} was seen: it uses none, or has NCCL linked in"
             ));
         }
         blind

@@ -58,7 +58,7 @@ impl Publisher {
                 timed_by,
                 optimizer: match last.source {
                     StepSource::Optimizer => self.observer.optimizers.name(),
-                    StepSource::Marked | StepSource::Detected => String::new(),
+                    StepSource::Marked | StepSource::Detected | StepSource::DetectedLate => String::new(),
                 },
                 work: self.observer.work.read(),
             });

@@ -13,40 +13,49 @@ use super::forks::between_forks;
 
 /// A function's name with its hash, worked out beforehand.
 #[derive(Debug)]
-pub(super) struct Name<'a> {
-    pub(super) text: &'a CStr,
-    hash: u32,
+pub(crate) struct Name<'a> {
+    pub(crate) text: &'a CStr,
+    pub(crate) hash: u32,
 }
 
 impl<'a> Name<'a> {
-    pub(super) const fn new(text: &'a CStr) -> Self {
-        let (bytes, mut hash, mut at) = (text.to_bytes(), 5381_u32, 0);
+    pub(crate) const fn new(text: &'a CStr) -> Self {
+        let (bytes, mut hash, mut at) = (text.to_bytes(), Self::EMPTY, 0);
         while at < bytes.len() {
-            hash = hash.wrapping_mul(33).wrapping_add(bytes[at] as u32);
+            hash = Self::step(hash, bytes[at]);
             at += 1;
         }
         Self { text, hash }
+    }
+
+    /// The hash of no bytes.
+    pub(crate) const EMPTY: u32 = 5381;
+
+    /// The hash of one byte more.
+    #[inline]
+    pub(crate) const fn step(hash: u32, byte: u8) -> u32 {
+        hash.wrapping_mul(33).wrapping_add(byte as u32)
     }
 }
 
 /// Addresses that belong to one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) from: usize,
-    pub(super) length: usize,
+pub(crate) struct Span {
+    pub(crate) from: usize,
+    pub(crate) length: usize,
 }
 
 impl Span {
-    pub(super) fn contains(self, address: usize) -> bool {
+    pub(crate) fn contains(self, address: usize) -> bool {
         address.wrapping_sub(self.from) < self.length
     }
 }
 
 /// A loaded object, for as long as [`each`] looks at it.
-pub(super) struct Object {
-    pub(super) span: Span,
+pub(crate) struct Object {
+    pub(crate) span: Span,
     /// Its path, NUL-terminated; empty for the program itself.
-    pub(super) path: *const c_char,
+    pub(crate) path: *const c_char,
     base: usize,
     symbols: *const Symbol,
     strings: *const c_char,
@@ -161,14 +170,21 @@ impl Object {
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
     }
 
+    /// The last part of its path.
+    pub(crate) fn file_name(&self) -> &[u8] {
+        // SAFETY: the loader's paths are NUL-terminated, and stay while `each` looks at the object.
+        let path = if self.path.is_null() { c"" } else { unsafe { CStr::from_ptr(self.path) } };
+        path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
     /// Where the function or variable of this name is that it defines for others, in its default version.
-    pub(super) fn find(&self, name: &Name<'_>) -> Option<usize> {
+    pub(crate) fn find(&self, name: &Name<'_>) -> Option<usize> {
         // SAFETY: the index is of a symbol.
         self.index_of(name).map(|index| unsafe { self.base.wrapping_add((*self.symbols.add(index)).value) })
     }
 
     /// Whether its definition has no version: the loader takes it for any that is asked for.
-    pub(super) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
+    pub(crate) fn is_for_any_version(&self, name: &Name<'_>) -> bool {
         let Some(index) = self.index_of(name) else { return false };
         // SAFETY: where there are versions there is one for each symbol.
         self.versions.is_null() || unsafe { *self.versions.add(index) } & INDEX <= GLOBAL
@@ -239,7 +255,7 @@ impl Object {
     }
 
     /// The version of the function that this object asks for; NULL if it asks for none, or for none of this name.
-    pub(super) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
+    pub(crate) fn version_wanted(&self, name: &Name<'_>) -> *const c_char {
         if self.versions.is_null() || self.needed.is_null() {
             return ptr::null();
         }
@@ -272,7 +288,7 @@ impl Object {
 }
 
 /// Shows all loaded objects, in the order in which they were loaded, until `look` has seen enough (`true`).
-pub(super) fn each(mut look: impl FnMut(&Object) -> bool) {
+pub(crate) fn each(mut look: impl FnMut(&Object) -> bool) {
     unsafe extern "C" fn shown<F: FnMut(&Object) -> bool>(
         info: *mut libc::dl_phdr_info,
         _: usize,
@@ -297,7 +313,7 @@ pub(super) fn each(mut look: impl FnMut(&Object) -> bool) {
 }
 
 /// How many objects were unloaded so far.
-pub(super) fn unloaded() -> u64 {
+pub(crate) fn unloaded() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
         if size >= offset_of!(libc::dl_phdr_info, dlpi_subs) + size_of::<u64>() {
             // SAFETY: the loader gives as much of it as it says; the count outlives the call.

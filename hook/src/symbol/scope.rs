@@ -9,13 +9,14 @@ use super::{
     loaded::{self, Name, Object, Span},
     unload,
 };
+use crate::addresses;
 
 /// Something that is in this library and in no other.
 static HERE: u8 = 0;
 
 /// An object that has one of these is a library whose functions are stood in front of, or stands in front of one itself: what it calls
 /// belongs to a call of the program.
-static LIBRARIES: [Name<'static>; 8] = [
+static LIBRARIES: [Name<'static>; 9] = [
     Name::new(c"cudaGetDevice"),
     Name::new(c"cublasCreate_v2"),
     Name::new(c"cublasLtCreate"),
@@ -24,6 +25,7 @@ static LIBRARIES: [Name<'static>; 8] = [
     Name::new(c"cublasGemmEx"),
     Name::new(c"cublasLtMatmul"),
     Name::new(c"ncclAllReduce"),
+    Name::new(c"cuLaunchKernel"),
 ];
 
 /// Code that belongs to no object (made at run time) is told apart by pages.
@@ -63,7 +65,7 @@ pub(super) fn find(name: &Name<'_>, marker: &Name<'_>, address: usize) -> Option
         if object.span.contains(address) {
             caller.span = object.span;
             caller.path = object.path;
-            caller.is_inner = LIBRARIES.iter().any(|library| object.find(library).is_some());
+            caller.is_inner = is_inner(object);
         }
         if is_own(object) {
             is_behind = true;
@@ -106,9 +108,7 @@ pub(super) fn find_in(name: &Name<'_>, home: usize) -> usize {
 pub(super) fn find_in_file(file: &CStr, name: &Name<'_>) -> usize {
     let mut found = 0;
     loaded::each(|object| {
-        // SAFETY: the loader's paths are NUL-terminated.
-        let path = if object.path.is_null() { c"" } else { unsafe { CStr::from_ptr(object.path) } };
-        if path.to_bytes().rsplit(|&byte| byte == b'/').next() == Some(file.to_bytes()) {
+        if object.file_name() == file.to_bytes() {
             found = object.find(name).unwrap_or(0);
         }
         found != 0
@@ -126,7 +126,45 @@ pub(super) fn is_loaded(from: usize) -> bool {
     is_there
 }
 
-fn is_own(object: &Object) -> bool {
+/// What a process finds in place of the hook's own function: that of the next object behind the hook that has one, and the C library's where
+/// the hook was opened later than that. 0 if there is none.
+pub(crate) fn next_definition(name: &Name<'_>) -> usize {
+    let (mut is_behind, mut first, mut next) = (is_alone(), 0, 0);
+    loaded::each(|object| {
+        if is_own(object) {
+            is_behind = true;
+        } else if next == 0
+            && let Some(at) = object.find(name)
+        {
+            if is_behind {
+                next = at;
+            } else if object.file_name().starts_with(b"libc.so")
+                || object.file_name().starts_with(b"libdl.so")
+            {
+                first = at;
+            }
+        }
+        false
+    });
+    if next == 0 { first } else { next }
+}
+
+/// Where the object begins that this is in; `None` if it is in none.
+pub(super) fn object_at(address: usize) -> Option<usize> {
+    let mut found = None;
+    loaded::each(|object| {
+        found = object.span.contains(address).then_some(object.span.from);
+        found.is_some()
+    });
+    found
+}
+
+/// Whether what this object calls may belong to a call of the program.
+pub(crate) fn is_inner(object: &Object) -> bool {
+    LIBRARIES.iter().any(|library| object.find(library).is_some())
+}
+
+pub(crate) fn is_own(object: &Object) -> bool {
     object.span.contains((&raw const HERE).addr())
 }
 
@@ -179,7 +217,7 @@ fn bound(name: &Name<'_>, caller: &mut Caller) -> Option<usize> {
 /// What the loader binds a reference to this version to: the first definition in the scope, if it has no version, or that version.
 unsafe fn look_up(handle: *mut c_void, name: &Name<'_>, version: *const c_char) -> Option<usize> {
     // SAFETY: the caller's promise.
-    let first = unsafe { libc::dlsym(handle, name.text.as_ptr()) };
+    let first = unsafe { addresses::ask(handle, name.text) };
     let at = if version.is_null() || is_for_any_version(first.addr(), name) {
         first
     } else {

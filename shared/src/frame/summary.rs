@@ -102,6 +102,8 @@ pub enum StepSource {
     Optimizer,
     /// The launch sequence repeats.
     Detected,
+    /// The same, and how many steps came before the first repetition is unknown: the number is a lower bound.
+    DetectedLate,
 }
 
 /// Whose clock the durations of single steps are by.

@@ -1,11 +1,15 @@
 """torch.compile of model and optimizer under DDP, waiting for the GPU every five steps."""
 
+import os
 import sys
 
 import own
-import torch
-from blocks import Transformer
-from torch.nn.parallel import DistributedDataParallel
+
+# Timing Triton's candidates too takes longer than the program is watched for.
+os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS", "ATEN")
+import torch  # noqa: E402
+from blocks import Transformer  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 own.join()
 plain = Transformer().to(own.DEVICE)

@@ -83,6 +83,8 @@ struct Tracked {
     by: By,
     /// Steps before those that are counted.
     base: u64,
+    /// There may have been more steps before.
+    is_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +143,11 @@ impl Detector {
         None
     }
 
+    /// Whether there may have been more steps than were counted.
+    pub(super) fn is_late(&self) -> bool {
+        self.tracked.is_some_and(|tracked| tracked.is_late)
+    }
+
     fn count(&mut self, launch: &Launch, size: u32) {
         for name in [launch.name, launch.form] {
             if self.counts.len() < COUNTED || self.counts.contains_key(&name) {
@@ -176,7 +183,7 @@ impl Detector {
                 let mut look_at = look_at;
                 if launches::were_lost() {
                     // A gap would look like an irregular step.
-                    self.logs = Default::default();
+                    self.forget();
                     look_at = until + LOOK_AFTER;
                 }
                 self.phase = Phase::Searching { since: Some(since), reported, look_at, rest };
@@ -190,8 +197,12 @@ impl Detector {
         let form = Launch { name: launch.form, ..launch };
         let [strict, loose] = &mut self.logs;
         if !strict.push(launch) || !loose.push(form) {
-            self.logs = Default::default();
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
+        self.logs = [Log::cut(), Log::cut()];
     }
 
     fn look(&mut self, until: u64, over: bool, (reported, rest): (u64, u64)) -> bool {
@@ -202,9 +213,11 @@ impl Detector {
         let next = until + LOOK_AFTER.max((monotonic() - begun) * LOOKS_ONE_IN);
         match found {
             Some((period, is_form)) => {
-                self.rest(until, if self.tracked.is_some() { rest } else { FIRST_CHECK }, 4);
                 self.doubts = 0;
-                self.follow(&period, is_form)
+                let was_tracked = self.tracked.is_some();
+                let changed = self.follow(&period, is_form);
+                self.rest(until, if was_tracked { rest } else { FIRST_CHECK }, 4);
+                changed
             }
             None if over => {
                 self.rest(until, rest.max(reported * REST_FOR_EACH), 2);
@@ -223,7 +236,7 @@ impl Detector {
     fn rest(&mut self, from: u64, rest: u64, times: u64) {
         launches::report_all(false);
         self.waiting = Vec::new();
-        self.logs = Default::default();
+        self.forget();
         self.phase = Phase::Resting { until: from + rest, next: (times * rest).min(LONGEST_REST) };
     }
 
@@ -251,7 +264,12 @@ impl Detector {
         let base = if by == By::Total { 0 } else { period.seen as u64 };
         let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
         self.products = products.map(|member| (member.launch.name, member.count)).collect();
-        self.tracked = Some(Tracked { launches, names, marker, by, base });
+        // Totals of operations and of products count from the start. Otherwise steps may hide in what was launched before: JAX's first steps
+        // launch kernels one by one, the later ones graphs.
+        let is_counted = by == By::Total || !self.products.is_empty();
+        let hides_none = period.before.is_some_and(|before| before < launches);
+        let is_late = !is_counted && !hides_none;
+        self.tracked = Some(Tracked { launches, names, marker, by, base, is_late });
         launches::count_steps_by(Some(marker));
         true
     }

@@ -85,9 +85,16 @@ pub(super) struct Log {
     frequent: HashMap<u32, Frequent>,
     sums: Sums,
     threads: f64,
+    /// Launches were made before the first that was pushed.
+    is_cut: bool,
 }
 
 impl Log {
+    /// One that begins later than the launches do.
+    pub(super) fn cut() -> Self {
+        Self { is_cut: true, ..Self::default() }
+    }
+
     /// The next launch. `false` if there is no memory for it.
     pub(super) fn push(&mut self, launch: Launch) -> bool {
         if self.events.len() == KEPT {
@@ -163,7 +170,7 @@ impl Log {
         }
         if self.events.len() > KEPT * 3 / 4 {
             // Nothing comes twice: kernels are chosen, weights are loaded.
-            *self = Self::default();
+            *self = Self::cut();
         }
     }
 
@@ -181,6 +188,11 @@ impl Log {
     /// Whether single launches of some names are not kept.
     pub(super) fn is_thinned(&self) -> bool {
         !self.frequent.is_empty()
+    }
+
+    /// Whether launches were made of which it knows nothing.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Of all launches so far.

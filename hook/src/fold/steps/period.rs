@@ -42,6 +42,10 @@ const FIGURE: f32 = 4096.0;
 /// Something that happens less often than once in this many repetitions is no part of the step: without products, and with.
 const SELDOM: f64 = 256.0;
 const SELDOM_WITH_PRODUCTS: f64 = 32.0;
+/// So few kernels may be a log entry that looks at whole tensors: an update has one for each parameter, unless it is fused.
+const FEW: usize = 4;
+/// Launches of a step that are compared one by one.
+const COMPARED: usize = 2048;
 /// Common numbers of micro-batches in a step. Something after every fifth, tenth or hundredth repetition may be a log entry.
 const ACCUMULATED: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
@@ -56,6 +60,8 @@ pub(super) struct Period {
     pub(super) names: u64,
     /// Repetitions that were seen.
     pub(super) seen: usize,
+    /// Launches before the first repetition; `None` if the log begins later than they do.
+    pub(super) before: Option<u32>,
     /// The launches, in the order of the first of each; of a very long step the rarer ones.
     pub(super) members: Vec<Member>,
 }
@@ -117,7 +123,7 @@ pub(super) fn find(log: &Log) -> Option<Period> {
         match judgement {
             Judgement::Step => {
                 let accumulates = part.is_none_or(|part| ACCUMULATED.contains(&(launches / part)));
-                if !accumulates || !is_believed(log, candidate) {
+                if !accumulates || may_be_several(log, candidate) || !is_believed(log, candidate) {
                     return None;
                 }
                 return Some(period(log, candidate));
@@ -271,19 +277,25 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         // Where known products come beside, as in an evaluation, most kernels are those of the evaluation.
         let evaluates = events[to].before.since(events[from].before).products > whole * sums.products;
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
+        let mut kernels = 0;
         for launch in strangers {
             match launch.kind {
                 Kind::Product | Kind::Graph => {
                     found.with_products.insert(occasion);
                     found.unlike |= !forms.contains(&launch.form);
                 }
-                Kind::Collective if launch.weight >= FIGURE => _ = found.without.insert(occasion),
+                Kind::Collective if launch.weight >= FIGURE => {
+                    found.without.insert(occasion);
+                    found.updates = true;
+                }
                 Kind::Kernel if !evaluates && surplus >= (LIGHT_SHARE * threads).max(LIGHT) => {
                     found.without.insert(occasion);
+                    kernels += 1;
                 }
                 Kind::Collective | Kind::Kernel | Kind::Copy => {}
             }
         }
+        found.updates |= kernels > FEW;
     }
     found.without.retain(|occasion| !found.with_products.contains(occasion));
     found.inside = inside;
@@ -296,6 +308,8 @@ struct Beside {
     repetitions: usize,
     with_products: BTreeSet<usize>,
     without: BTreeSet<usize>,
+    /// Some of what comes without products is no mere log entry.
+    updates: bool,
     /// Some of those products are of forms that the period does not have.
     unlike: bool,
     /// What the period itself holds, and how often.
@@ -313,7 +327,8 @@ impl Beside {
         let often = apart(&self.without) <= SELDOM;
         let often_with_products = apart(&self.with_products) <= SELDOM_WITH_PRODUCTS;
         if often && self.with_products.is_empty() && !is_plain {
-            Judgement::MicroBatch
+            // Micro-batches and a fused update, or steps and a log entry.
+            if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
         } else if often || (often_with_products && covered < MOSTLY && unlike) {
             Judgement::Part
         } else if often_with_products || is_plain {
@@ -355,6 +370,35 @@ fn divides(launches: u32, apart: f64) -> bool {
     batches >= 0.5 && (batches / batches.round() - 1.0).abs() <= SAME_NUMBER
 }
 
+/// Whether it is the same over and over, and then a few kernels: equal layers and their loss, or steps and a log entry. Of what comes
+/// often only the latest launches are known one by one.
+fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
+    let (from, to) = candidate.stretches[candidate.stretches.len() - 1];
+    let Some(launches) = log.recent(log.events()[from].before, log.events()[to].before) else { return false };
+    let launches: Vec<&Launch> = launches.take(COMPARED + 1).collect();
+    let length = launches.len();
+    if length > COMPARED {
+        return false;
+    }
+    (1..=length / 2).any(|period| {
+        // The launches that no equal one follows a period later, around the end to the beginning.
+        let unlike = |place: &usize| launches[*place].name != launches[(*place + period) % length].name;
+        let unlike: Vec<usize> = (0..length).filter(unlike).collect();
+        // Of n repetitions and what comes after them, the last repetition and what comes after have none, and nothing else.
+        let (Some(&first), Some(&last)) = (unlike.first(), unlike.last()) else { return false };
+        let around = unlike.windows(2).map(|pair| (pair[1] - pair[0], pair[0])).max();
+        let (gap, before) = around.unwrap_or_default();
+        let wrapped = first + length - last;
+        let (run, begin) = if wrapped >= gap { (wrapped - 1, last + 1) } else { (gap - 1, before + 1) };
+        let repeated = run + period;
+        let rest = (repeated..length).map(|place| launches[(begin + place) % length]);
+        run >= period
+            && length > repeated
+            && length - repeated <= FEW
+            && rest.into_iter().all(|launch| launch.kind == Kind::Kernel)
+    })
+}
+
 /// Whether there were enough repetitions.
 fn is_believed(log: &Log, candidate: &Candidate) -> bool {
     let stretches = &candidate.stretches;
@@ -387,6 +431,7 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
         launches: candidate.sums.count,
         names: candidate.sums.names,
         seen: candidate.stretches.len(),
+        before: (!log.is_cut()).then(|| log.events()[candidate.stretches[0].0].before.count),
         members,
     }
 }

@@ -1,0 +1,245 @@
+//! Functions that programs ask for by address: `dlsym` on a library's handle, and what the driver and the runtime answer
+//! (`cuGetProcAddress`, `cudaGetDriverEntryPoint`).
+//!
+//! ```text
+//! dlsym(handle, name) ── name not in the table, RTLD_NEXT, RTLD_DEFAULT ──▶ the real one, by a jump: as if the hook were not there
+//!         └ else asks the real one ── the answer is a CUDA library's, and no CUDA library asks ──▶ the stand-in for that answer
+//! ```
+//!
+//! The real `dlsym` looks at where it returns to: a wrapper that calls it for all names changes its answers. Nothing is substituted
+//! where anything is unsure.
+
+mod answers;
+pub mod questions;
+mod table;
+
+use std::{
+    ffi::{CStr, c_char, c_void},
+    ptr,
+    sync::atomic::{
+        AtomicU8, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use crate::{
+    guard::ErrnoKept,
+    symbol::{self, Name},
+};
+
+/// [`xpu_shared::endpoint::variable::DLSYM`] and `DISABLE`, as the C library wants them.
+const VARIABLE: &CStr = c"XPU_TOP_DLSYM";
+const DISABLE: &CStr = c"XPU_TOP_DISABLE";
+
+/// The real `dlsym`, or that of another preload behind the hook; 0 while it was not looked for. It is asked for before the hook's own
+/// constructor has run.
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// The environment was not there to be read.
+const UNKNOWN: u8 = 0;
+const FOLLOWS: u8 = 1;
+const ALONE: u8 = 2;
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// When the hook is loaded, or at the first question if that comes before.
+pub(crate) fn begin() {
+    real();
+    if STATE.load(Relaxed) == UNKNOWN {
+        look_at_environment();
+    }
+}
+
+fn follows() -> bool {
+    STATE.load(Relaxed) == FOLLOWS
+}
+
+fn real() -> usize {
+    match REAL.load(Relaxed) {
+        0 => find_real(),
+        at => at,
+    }
+}
+
+#[cold]
+fn find_real() -> usize {
+    let _errno = ErrnoKept::keep();
+    // Without `dlsym` and `dlvsym`, which take a lock: the caller may be a constructor, or a handler.
+    let at = match symbol::next_definition(&Name::new(c"dlsym")) {
+        0 => nothing as *const () as usize,
+        at => at,
+    };
+    REAL.store(at, Relaxed);
+    at
+}
+
+/// In the place of a `dlsym` that is not there.
+unsafe extern "C" fn nothing(_: *mut c_void, _: *const c_char) -> *mut c_void {
+    ptr::null_mut()
+}
+
+#[cold]
+fn look_at_environment() {
+    // SAFETY: the C library's own variable; nobody changes it before the program runs.
+    if unsafe { environ }.is_null() {
+        return;
+    }
+    let is = |name: &CStr, value: &CStr| {
+        // SAFETY: the name ends with NUL, and an entry of the environment is a string.
+        unsafe {
+            let found = libc::getenv(name.as_ptr());
+            !found.is_null() && CStr::from_ptr(found) == value
+        }
+    };
+    let stays_away = is(VARIABLE, c"0") || is(DISABLE, c"1");
+    if !stays_away {
+        table::make();
+    }
+    STATE.store(if stays_away { ALONE } else { FOLLOWS }, Release);
+}
+
+/// Asks the real one, from here.
+///
+/// # Safety
+/// As the C library documents it.
+pub(crate) unsafe fn ask(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    // SAFETY: a function of this signature (POSIX).
+    let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
+    // SAFETY: the caller's promise.
+    let answer = unsafe { real(handle, name.as_ptr()) };
+    // It looks at where it returns to: not a jump, which would return elsewhere.
+    std::hint::black_box(answer)
+}
+
+/// Asked for a function's address by its name.
+///
+/// # Safety
+/// As the C library documents it.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 8",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call {passes_by}",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rax, rax",
+        "je 2f",
+        "jmp rax",
+        "2:",
+        "mov rdx, qword ptr [rsp]",
+        "jmp {follow}",
+        ".cfi_endproc",
+        passes_by = sym passes_by,
+        follow = sym follow,
+    )
+}
+
+/// Asked for a function's address by its name.
+///
+/// # Safety
+/// As the C library documents it.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "bl {passes_by}",
+        "mov x16, x0",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "cbz x16, 2f",
+        "br x16",
+        "2:",
+        "mov x2, x30",
+        "b {follow}",
+        ".cfi_endproc",
+        passes_by = sym passes_by,
+        follow = sym follow,
+    )
+}
+
+/// The real function, where all is left to it; 0 for a question that is followed. It takes no lock and makes no call, but for the first time.
+extern "C" fn passes_by(handle: *mut c_void, name: *const c_char) -> usize {
+    let real = real();
+    if STATE.load(Acquire) == UNKNOWN {
+        look_at_environment();
+    }
+    // Both are answered by where the question comes from.
+    let is_by_scope = handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT;
+    if !follows() || is_by_scope {
+        return real;
+    }
+    // SAFETY: the caller promises a string.
+    if unsafe { table::find(name) }.is_some() { 0 } else { real }
+}
+
+/// A question for a name in the table, from who goes on at `caller`.
+unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: usize) -> *mut c_void {
+    // SAFETY: a function of this signature (POSIX).
+    let real = unsafe { std::mem::transmute::<usize, Dlsym>(real()) };
+    // SAFETY: the caller keeps the C library's own preconditions.
+    let answer = unsafe { real(handle, name) };
+    if answer.is_null() {
+        return answer;
+    }
+    let _errno = ErrnoKept::keep();
+    // SAFETY: the caller promises a string.
+    let Some(symbol) = (unsafe { table::find(name) }) else { return answer };
+    let stand_in = answers::stand_in_for(answer.expose_provenance(), caller, std::iter::once(symbol));
+    stand_in.map_or(answer, ptr::with_exposed_provenance_mut)
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::endpoint::variable;
+
+    use super::*;
+
+    #[test]
+    fn the_variables_are_called_the_same_here() {
+        assert_eq!((VARIABLE.to_str(), DISABLE.to_str()), (Ok(variable::DLSYM), Ok(variable::DISABLE)));
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_is_answered_as_by_the_real_one() {
+        begin();
+        // SAFETY: the names are strings; RTLD_DEFAULT and the program are handles.
+        unsafe {
+            let program = libc::dlopen(ptr::null(), libc::RTLD_LAZY);
+            for name in [c"getpid", c"", c"c", c"cu", c"cuda", c"xpu_top_no_library_has_this"] {
+                for handle in [libc::RTLD_DEFAULT, program] {
+                    let real = libc::dlsym(handle, name.as_ptr());
+                    assert_eq!(dlsym(handle, name.as_ptr()), real, "{name:?}");
+                }
+            }
+            assert!(!dlsym(libc::RTLD_NEXT, c"getpid".as_ptr()).is_null());
+        }
+    }
+}

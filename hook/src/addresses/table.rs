@@ -1,0 +1,124 @@
+//! The functions that a stand-in is handed out for, by their names: all that are stood in front of.
+//!
+//! The linker puts their symbols side by side. Where each name is, is worked out once; who comes to that at the same time does the
+//! same, and writes the same.
+
+use std::{
+    ffi::c_char,
+    slice,
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
+};
+
+use crate::symbol::{Name, Symbol};
+
+/// Four times as many as there are functions: most names that are not in it meet an empty place at once.
+const PLACES: usize = 1024;
+
+/// A name that is longer is none of these.
+const LONGEST: usize = 63;
+
+/// The number of a symbol, from 1; 0 where there is none.
+static TABLE: [AtomicU16; PLACES] = [const { AtomicU16::new(0) }; PLACES];
+
+// The linker's own names for where the section begins and ends: no others of the process are meant.
+std::arch::global_asm!(".hidden __start_xpu_top_symbols", ".hidden __stop_xpu_top_symbols");
+
+unsafe extern "C" {
+    #[link_name = "__start_xpu_top_symbols"]
+    static FIRST: [u64; 0];
+    #[link_name = "__stop_xpu_top_symbols"]
+    static END: [u64; 0];
+}
+
+/// All of them.
+pub(super) fn all() -> &'static [Symbol] {
+    let (first, end) = ((&raw const FIRST).cast::<Symbol>(), (&raw const END).cast::<Symbol>());
+    let count = (end.addr() - first.addr()) / size_of::<Symbol>();
+    // SAFETY: the section holds such statics and nothing else, one after another: their size is a multiple of their alignment.
+    unsafe { slice::from_raw_parts(first, count) }
+}
+
+pub(super) fn make() {
+    for (number, symbol) in (1_u16..).zip(all()) {
+        // One is left empty, where a search ends.
+        if usize::from(number) >= PLACES {
+            return;
+        }
+        let taken = |place: &usize| !matches!(TABLE[*place].load(Relaxed), it if it == 0 || it == number);
+        if let Some(place) = places(symbol.looked_up().hash).find(|place| !taken(place)) {
+            TABLE[place].store(number, Relaxed);
+        }
+    }
+}
+
+/// Where a name of this hash may be.
+fn places(hash: u32) -> impl Iterator<Item = usize> {
+    (0..PLACES).map(move |distance| (hash as usize + distance) % PLACES)
+}
+
+/// # Safety
+/// The name is a string, or NULL.
+#[inline]
+pub(super) unsafe fn find(name: *const c_char) -> Option<&'static Symbol> {
+    let name = name.cast::<u8>();
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: a byte is read if the one before it does not end the string.
+    let is_candidate = unsafe {
+        matches!(
+            (*name, if *name == 0 { 0 } else { *name.add(1) }),
+            (b'c', b'u') | (b'n', b'c') | (b'_', b'_')
+        )
+    };
+    if !is_candidate {
+        return None;
+    }
+    let (mut hash, mut length) = (Name::EMPTY, 0);
+    loop {
+        // SAFETY: as above.
+        match unsafe { *name.add(length) } {
+            0 => break,
+            _ if length == LONGEST => return None,
+            byte => hash = Name::step(hash, byte),
+        }
+        length += 1;
+    }
+    // SAFETY: so many bytes were read, and the NUL after them.
+    let text = unsafe { slice::from_raw_parts(name, length) };
+    for place in places(hash) {
+        let number = usize::from(TABLE[place].load(Relaxed));
+        let symbol = all().get(number.checked_sub(1)?)?;
+        if symbol.looked_up().hash == hash && symbol.name().to_bytes() == text {
+            return Some(symbol);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_is_found_by_its_name_and_no_other() {
+        make();
+        make();
+        // The linker leaves out of a test what nothing in it calls.
+        assert!(!all().is_empty() && all().len() < PLACES / 3, "{} of {PLACES}", all().len());
+        // Other tests make symbols of the C library's.
+        for symbol in all().iter().filter(|symbol| symbol.name().to_bytes().starts_with(b"cu")) {
+            // SAFETY: names are strings.
+            let found = unsafe { find(symbol.name().as_ptr()) };
+            assert!(found.is_some_and(|found| std::ptr::eq(found, symbol)), "{:?}", symbol.name());
+            assert!(symbol.name().count_bytes() <= LONGEST);
+        }
+        for name in [c"", c"c", c"cu", c"n", c"cuLaunchKernelE", c"cuLaunchKernelExx", c"ncclAllReduceConfig"]
+        {
+            // SAFETY: as above.
+            assert!(unsafe { find(name.as_ptr()) }.is_none(), "{name:?}");
+        }
+        // SAFETY: NULL is allowed.
+        assert!(unsafe { find(std::ptr::null()) }.is_none());
+    }
+}

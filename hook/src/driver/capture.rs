@@ -1,0 +1,53 @@
+//! Captures, as those of the runtime: which it takes part in, a stream says to either.
+
+use std::ffi::{c_int, c_void};
+
+use cudarc::driver::sys::{CUgraph, CUstream};
+
+use super::{CUDA, NOT_INITIALIZED};
+use crate::interpose::interpose_twins;
+
+interpose_twins! {
+    /// Of CUDA 10.0, without a mode.
+    fn cuStreamBeginCapture, cuStreamBeginCapture_ptsz(
+        stream: CUstream, mode: c_int,
+    ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |lane| lane.observer();
+    after |_, observer, result| if result == 0 { observer.capture_begun() };
+
+    fn cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz(
+        stream: CUstream, mode: c_int,
+    ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |lane| lane.observer();
+    after |_, observer, result| if result == 0 { observer.capture_begun() };
+
+    fn cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz(
+        stream: CUstream, graph: CUgraph, dependencies: *const c_void, edges: *const c_void, count: usize, mode: c_int,
+    ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |lane| lane.observer();
+    after |_, observer, result| if result == 0 {
+        observer.capture_begun();
+        if let Some(capture) = observer.capture_of(stream.cast()) {
+            observer.graphs.capture_into(capture, graph.cast());
+        }
+    };
+
+    /// The number of the capture is the runtime's to say: where a process has none, only that it ended is known.
+    fn cuStreamEndCapture, cuStreamEndCapture_ptsz(
+        stream: CUstream, graph: *mut CUgraph,
+    ) -> c_int in CUDA, or NOT_INITIALIZED, even off;
+    before |lane| (lane.observer(), lane.observer().capture_of(stream.cast()));
+    after |_, (observer, capture), result| {
+        // SAFETY: CUDA wrote the handle if it answered with success, as it documents.
+        let made = if result == 0 && !graph.is_null() { unsafe { *graph } } else { std::ptr::null_mut() };
+        let goes_on = || observer.capture_of(stream.cast()).is_some();
+        match capture {
+            Some(capture) if !made.is_null() => observer.graphs.finish(capture, made.cast()),
+            Some(capture) if !goes_on() => observer.graphs.discard(capture),
+            _ => {}
+        }
+        if !made.is_null() || (capture.is_some() && !goes_on()) {
+            observer.capture_ended();
+        }
+    };
+}
