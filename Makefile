@@ -36,11 +36,13 @@ help:
 	@echo "make screenshots  the golden screens in screenshots/, and the pictures of those that have one; PNG=\"NAME...\" for new ones"
 
 build:
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace $(TARGETS)
 
 demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
+# With their tests at once: built apart, what both use is built twice, with other features.
+test: TARGETS := --all-targets
 test: build packaged-hook wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
 	@rm -f $(SKIPPED); export XPU_TEST_SKIPPED=$(SKIPPED); worst=0; \
@@ -90,12 +92,13 @@ fuzz:
 	shared/fuzz/run.sh decode $(or $(SECONDS),60)
 	shared/fuzz/run.sh receive $(or $(SECONDS),60)
 
-# The hook as the packages have it: by zig, against an old C library. The hazards run against both builds.
+# The hook as the packages have it: by zig, against an old C library. The hazards run against both builds. With it libzmq, the one
+# library in C++ that zig has to compile.
 TARGET := x86_64-unknown-linux-gnu
 ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" $(CARGO) zigbuild --release
 
 packaged-hook: $(BIN)/cargo-zigbuild
-	$(ZIGBUILD) -p xpu-hook --target $(TARGET).2.28
+	$(ZIGBUILD) -p xpu-hook -p xpu-net --target $(TARGET).2.28
 
 ifdef GLIBC
 BUILT := $(TARGET_DIR)/$(TARGET)/release

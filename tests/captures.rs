@@ -305,6 +305,7 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     let at = format!("{}:{BASE}", job.host.address);
     let waiting = Program::start(command.args(["--hosts", &at, "--key-file"]).arg(job.host.key()));
     until("it to wait", || waiting.said().contains("waiting for a finding").then_some(()));
+    assert!(!waiting.said().contains("Ctrl-C"), "nobody has a keyboard here: {}", waiting.said());
     job.ranks[1].signal("STOP");
     let done = waiting.end();
     job.ranks[1].signal("CONT");

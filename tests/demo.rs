@@ -44,6 +44,39 @@ impl Demo {
         serde_json::from_str(&run(&mut command).stdout).ok()
     }
 
+    /// What a viewer says that has only just come.
+    fn glance(&self) -> Option<Value> {
+        serde_json::from_str(&self.ask("status --now --json").stdout).ok()
+    }
+
+    /// Kills the collectors and starts them again as they were.
+    fn restart_collectors(&self) -> Vec<Program> {
+        let read = |process: &Path, what: &str| -> Vec<String> {
+            let bytes = fs::read(process.join(what)).unwrap_or_default();
+            let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+        };
+        let home = self.place.path("").display().to_string();
+        let mut started = Vec::new();
+        for process in fs::read_dir("/proc").expect("processes").flatten().map(|entry| entry.path()) {
+            let line = read(&process, "cmdline");
+            let is_one = line.first().is_some_and(|program| program.ends_with("/xpu-collector"));
+            if !is_one || !line.iter().any(|word| word.contains(&home)) {
+                continue;
+            }
+            let set = read(&process, "environ");
+            let pid = process.file_name().expect("a name").to_string_lossy().into_owned();
+            assert!(
+                Command::new("kill").args(["-s", "KILL", &pid]).status().is_ok_and(|sent| sent.success())
+            );
+            until("it to be gone", || read(&process, "cmdline").is_empty().then_some(()));
+            let mut again = Command::new(&line[0]);
+            again.args(&line[1..]).env_clear().envs(set.iter().filter_map(|word| word.split_once('=')));
+            started.push(Program::start(&mut again));
+        }
+        started
+    }
+
     /// Sends a signal to the process that is a rank, once the job trains.
     fn signal(&self, rank: usize, signal: &str) {
         let pid = until("the job to train", || {
@@ -280,6 +313,26 @@ fn a_slow_gpu_is_named() {
         (Some(1), vec![("slow_rank", "compute", vec![5])]),
         "{document:#}"
     );
+}
+
+/// Two ranks; and each status is that of a viewer that has never watched.
+#[test]
+fn who_comes_late_is_told_at_once_what_is_wrong_since_when_and_so_after_a_restart() {
+    let demo = Demo::start("--ranks 2 --nodes 2 --steps 100000 --slow-host 1:40ms");
+    let told = |least: f64| {
+        let status = demo.glance()?;
+        let finding = status["findings"][0].clone();
+        (finding["since_s"].as_f64()? >= least).then_some((finding, status))
+    };
+    let (finding, status) = until("the slow host to be named", || told(25.0));
+    assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
+    let cost = |finding: &Value| finding["cost"]["ms_per_step"].as_f64().expect("a cost");
+    let before = finding["since_s"].as_f64().expect("a time");
+    let collectors = demo.restart_collectors();
+    assert_eq!(collectors.len(), 2);
+    let (again, status) = until("the same to be told again", || told(before));
+    assert_eq!(findings(&status), [("slow_rank", "host", vec![1])], "{status:#}");
+    assert!((cost(&again) / cost(&finding) - 1.0).abs() < 0.5, "{finding:#} {again:#}");
 }
 
 #[test]

@@ -85,13 +85,15 @@ struct Ended {
 
 impl Ended {
     fn seen(host: &Host, outcome: Outcome) -> Self {
-        let status = until("the end to be found", || {
-            let status = host.status();
-            status["findings"][0]["kind"].is_string().then_some(status)
-        });
         let log = "exit plugin";
         until("the plugin to be done", || host.collector_log().contains(log).then_some(()));
         until("its last word", || host.collector_log().contains("plugin.py: done").then_some(()));
+        // That it is gone is told before how it ended is known whole.
+        let status = until("the end to be told of", || {
+            let status = host.status();
+            let told = status["findings"][0]["kind"].is_string() && status["ranks"][0]["exit"].is_object();
+            told.then_some(status)
+        });
         let lines = fs::read_to_string(host.place.path("told")).unwrap_or_default();
         let told = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (finding, exit) = (status["findings"][0].clone(), status["ranks"][0]["exit"].clone());

@@ -9,8 +9,8 @@ use std::{
 
 use clap::Parser;
 use xpu_collector::{
-    CaptureWay, Config, HttpConfig, KeyWay, OpenError, Pages, Push, PushError, RelayConfig, Token,
-    TokenError, choose_address,
+    CaptureWay, Config, HttpConfig, KeyWay, KinetoName, OpenError, Pages, Push, PushError, RelayConfig,
+    Token, TokenError, choose_address,
 };
 use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
@@ -236,6 +236,7 @@ impl Args {
             key,
             // This very program, also where its file has been replaced meanwhile.
             reader: PathBuf::from("/proc/self/exe"),
+            kineto: KinetoName::of(|name| std::env::var_os(name)),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
         })
     }

@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_net::socket;
+use xpu_net::{
+    recall::{self, Recall},
+    socket,
+};
 use xpu_shared::{
     codec,
     endpoint::host_name,
@@ -158,6 +161,10 @@ impl Follow {
         let control = socket::control_client(context, None)?;
         control.set_identity(&[&name[..], &session.to_be_bytes()].concat())?;
         control.connect(control_at)?;
+        // A relay cuts it to what is right for the hosts behind it.
+        let length = recall::length(1).into();
+        let _ = control.send(request(Request::History { length }), DONTWAIT);
+        let mut recall = Some((Recall::begin(Instant::now()), Vec::new()));
         let (mut asked, mut tidied): (Option<Instant>, Option<Instant>) = (None, None);
         while self.lock().is_wanted() {
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
@@ -170,8 +177,9 @@ impl Follow {
                 Ok(_) | Err(zmq::Error::EINTR) => {}
                 Err(error) => return Err(error),
             }
-            self.receive(&control)?;
-            self.receive(&data)?;
+            self.receive(&control, &mut recall)?;
+            self.receive(&data, &mut recall)?;
+            self.tell_past(&mut recall);
             self.news.notify_all();
             if tidied.is_some_and(|tidied| tidied.elapsed() < TIDY) {
                 continue;
@@ -189,7 +197,7 @@ impl Follow {
     }
 
     /// Takes what waits at a socket, one after the other: what is read and not taken yet is many times as large.
-    fn receive(&self, socket: &Socket) -> zmq::Result<()> {
+    fn receive(&self, socket: &Socket, recall: &mut Option<Recalling>) -> zmq::Result<()> {
         for _ in 0..TURN {
             let mut parts = match socket.recv_multipart(DONTWAIT) {
                 Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
@@ -197,13 +205,37 @@ impl Follow {
             };
             let payload = parts.pop().unwrap_or_default();
             // An answer has no topic. One that does not decode is missing in the count of its stream.
-            if let Ok(frame) = codec::decode(&payload) {
-                self.lock().known.take(&parts.pop().unwrap_or_default(), &frame, Moment::now());
+            let Ok(frame) = codec::decode(&payload) else { continue };
+            let topic = parts.pop().unwrap_or_default();
+            match recall {
+                None => self.lock().known.take(&topic, &frame, Moment::now()),
+                Some((recall, held)) => {
+                    recall.hear(&frame, Instant::now());
+                    if !matches!(frame.body, Body::History(_)) {
+                        held.push((topic, frame));
+                    }
+                }
             }
         }
         Ok(())
     }
+
+    /// Takes what was published before, once it is all there, and then what came meanwhile.
+    fn tell_past(&self, recall: &mut Option<Recalling>) {
+        let answered = |held: &[(Vec<u8>, Frame)]| {
+            held.iter().any(|(_, frame)| matches!(frame.body, Body::Snapshot(_) | Body::Relay(_)))
+        };
+        let over = recall.take_if(|(recall, held)| recall.is_over(answered(held), Instant::now()));
+        let Some((recall, held)) = over else { return };
+        let past = recall.told().into_iter().map(|frame| (Vec::new(), frame));
+        for (topic, frame) in past.chain(held) {
+            self.lock().known.take(&topic, &frame, Moment::now());
+        }
+    }
 }
+
+/// The past while it is waited for, and what came meanwhile.
+type Recalling = (Recall, Vec<(Vec<u8>, Frame)>);
 
 /// A request as it goes over the control socket.
 pub(crate) fn request(request: Request) -> Vec<u8> {

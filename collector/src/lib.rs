@@ -19,7 +19,9 @@ mod digest;
 mod envelope;
 mod exits;
 mod follow;
+mod history;
 mod http;
+mod kineto;
 mod listen;
 mod lock;
 mod memory;
@@ -37,6 +39,7 @@ pub use follow::Upstream;
 pub use http::{
     CaptureWay, HttpConfig, HttpError, KeyWay, Push, PushError, Server, Token, TokenError, serve,
 };
+pub use kineto::KinetoName;
 pub use listen::{Config, OpenError, choose_address};
 pub use lock::{Lock, LockError};
 pub use memory::prepare as prepare_memory;

@@ -18,6 +18,7 @@ use zmq::{Context, Socket};
 
 use crate::{
     follow::Upstream,
+    kineto::KinetoName,
     lock::{Lock, LockError},
 };
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub peaks: Peaks,
     /// The program that reads stacks with `--read-stacks`: this one.
     pub reader: PathBuf,
+    /// Where PyTorch's profilers ask for something to do.
+    pub kineto: KinetoName,
     /// It ends when no rank lives and nobody asked for this long.
     pub idle_exit: Option<Duration>,
 }

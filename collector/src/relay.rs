@@ -17,6 +17,7 @@ use std::{
 
 use xpu_net::{
     key::Key,
+    recall,
     road::{Contexts, Prober, Road},
     socket,
 };
@@ -164,7 +165,14 @@ impl Relay {
             let Some(Envelope { from, payload }) = Envelope::receive(&self.front.control)? else { break };
             asked = true;
             match codec::decode(&payload) {
-                Ok(Frame { body: Body::Request(request), .. }) => {
+                Ok(Frame { body: Body::Request(mut request), number, now: at, lost, host }) => {
+                    let mut payload = payload;
+                    // Of many hosts it would be too much for who asks: he does not know how many there are.
+                    if let Request::History { length } = &mut request {
+                        *length = (*length).min(recall::length(self.roads.len()).into());
+                        let body = Body::Request(request.clone());
+                        payload = codec::encode(&Frame { host, number, now: at, lost, body });
+                    }
                     if request == Request::Snapshot {
                         let known = self.known();
                         self.answer(&from, Body::Relay(known), now);
@@ -245,11 +253,12 @@ fn receive(socket: &Socket) -> zmq::Result<Option<Vec<Vec<u8>>>> {
 /// The job a request is about; a snapshot is about all.
 fn job_of(request: &Request) -> Option<&JobName> {
     match request {
-        Request::Snapshot => None,
+        Request::Snapshot | Request::History { .. } => None,
         Request::Enable { job, .. }
         | Request::Stacks { job, .. }
         | Request::Capture { job, .. }
-        | Request::EndCapture { job, .. } => Some(job),
+        | Request::EndCapture { job, .. }
+        | Request::Kineto { job, .. } => Some(job),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
 
+mod kineto;
 mod standstill;
 
 use std::{
@@ -334,6 +335,19 @@ impl Roster {
     /// Which rank of which job a worker is, if it has a place here.
     pub(crate) fn place_of(&self, from: &Identity) -> Option<(&JobName, Rank)> {
         self.identities.get(from).map(|place| (&place.job, place.rank))
+    }
+
+    /// The jobs that are known, and when the first of each one's ranks began.
+    pub(crate) fn jobs(&self) -> Vec<(JobName, Moment)> {
+        let mut jobs: Vec<(JobName, Moment)> = Vec::new();
+        for (place, worker) in &self.places {
+            let started = worker.info.started;
+            match jobs.last_mut().filter(|(job, _)| *job == place.job) {
+                Some((_, first)) => *first = started.min(*first),
+                None => jobs.push((place.job.clone(), started)),
+            }
+        }
+        jobs
     }
 
     pub(crate) fn living(&self) -> usize {

@@ -8,8 +8,8 @@ use std::{
 
 use xpu_shared::{
     VERSION, codec, expected,
-    frame::{Body, Event, Frame, HostSnapshot, Request, topic},
-    id::JobName,
+    frame::{Body, Event, Frame, HostSnapshot, KinetoWish, Request, topic},
+    id::{JobName, Rank},
     unit::Moment,
 };
 use zmq::{DONTWAIT, POLLIN, PollItem, SNDMORE};
@@ -23,6 +23,8 @@ use crate::{
     envelope::{Envelope, tell},
     exits::Exits,
     follow::Upstream,
+    history::Past,
+    kineto::{Kineto, Told},
     listen::{Config, Front, OpenError, Sockets},
     memory::Memory,
     roster::{Effect, Identity, Roster},
@@ -54,6 +56,8 @@ pub struct Collector {
     exits: Exits,
     captures: Captures,
     devices: Devices,
+    past: Past,
+    kineto: Kineto,
     complaints: Complaints,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
     busy: Moment,
@@ -69,9 +73,12 @@ impl Collector {
     pub fn open(config: Config, now: Moment) -> Result<Self, OpenError> {
         Ok(Self {
             sockets: Sockets::bind(&config)?,
+            // Whoever serves alone may write it.
+            past: Past::open(&config.runtime.history(config.base), now),
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
+            kineto: Kineto::new(config.kineto.clone(), now),
             config,
             started: now,
             captures: Captures::default(),
@@ -98,11 +105,15 @@ impl Collector {
             self.take_workers(now)?;
             self.take_requests(now)?;
             self.tell_stacks(now);
+            let told = self.kineto.turn(&self.roster, now);
+            self.tell_each(told, now);
             if now >= check_at {
                 check_at = now.after(CHECK);
                 let effects = self.roster.check(now);
                 self.carry_out(effects, now);
                 self.tell_exits(now);
+                let told = self.kineto.check(&self.roster, now);
+                self.tell_each(told, now);
                 memory.tend(now);
                 for target in self.roster.standing(now) {
                     self.stacks.want(target, None);
@@ -112,6 +123,7 @@ impl Collector {
                 digest_at = next(digest_at, now);
                 self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
                 self.devices.forget(now);
+                self.past.tend(now);
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }
@@ -131,7 +143,8 @@ impl Collector {
         let Sockets { workers, front: Front { data, control, .. }, .. } = &self.sockets;
         let mut items: Vec<_> =
             [workers, data, control].iter().map(|socket| socket.as_poll_item(POLLIN)).collect();
-        items.extend(self.stacks.descriptors().map(|pipe| PollItem::from_fd(pipe, POLLIN)));
+        let others = self.stacks.descriptors().chain(self.kineto.descriptors());
+        items.extend(others.map(|descriptor| PollItem::from_fd(descriptor, POLLIN)));
         // Rounded up: a wait of less than a millisecond would spin.
         let milliseconds = i64::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
         match zmq::poll(&mut items, milliseconds) {
@@ -200,6 +213,12 @@ impl Collector {
         for _ in 0..TURN {
             let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
+                Ok(Frame {
+                    body: Body::Request(Request::Kineto { job, ranks, wish }), now: theirs, ..
+                }) => {
+                    self.busy = now;
+                    self.take_kineto((&job, &ranks), &wish, &envelope.from, (now, theirs))
+                }
                 Ok(Frame { body: Body::Request(request), .. }) => {
                     // Who reads pages all day keeps no collector alive.
                     if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
@@ -239,6 +258,14 @@ impl Collector {
                     jobs: self.roster.snapshot(),
                 }))
             }
+            Request::History { length } => {
+                let jobs = self.roster.jobs();
+                for part in self.past.of(&jobs, length.into(), now) {
+                    let bytes = self.encode(CONTROL, Body::History(part), now);
+                    self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+                }
+                None
+            }
             Request::Enable { job, on } => {
                 let identities = self.roster.identities(&job);
                 if identities.is_empty() {
@@ -267,6 +294,8 @@ impl Collector {
                 }
                 None
             }
+            // Taken before: it is answered by the clock of who asks too.
+            Request::Kineto { .. } => None,
             Request::Stacks { job, ranks, kept, natively } => {
                 let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, natively, now) else {
                     return Some(self.nobody(&job));
@@ -280,6 +309,31 @@ impl Collector {
                 }
                 None
             }
+        }
+    }
+
+    /// Something of the ranks' Kineto. What is to be said is sent at once.
+    fn take_kineto(
+        &mut self,
+        (job, ranks): (&JobName, &[Rank]),
+        wish: &KinetoWish,
+        viewer: &Address,
+        (now, theirs): (Moment, Moment),
+    ) -> Option<Body> {
+        let subjects = self.roster.subjects(job, ranks);
+        if subjects.is_empty() && ranks.is_empty() {
+            return Some(self.nobody(job));
+        }
+        let offset = i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default();
+        let answers = self.kineto.wish((job, subjects), wish, viewer, (now, offset));
+        self.tell_each(answers.into_iter().map(|body| (viewer.clone(), body)).collect(), now);
+        None
+    }
+
+    fn tell_each(&mut self, told: Told, now: Moment) {
+        for (viewer, body) in told {
+            let bytes = self.encode(CONTROL, body, now);
+            self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
         }
     }
 
@@ -361,11 +415,19 @@ impl Collector {
             Body::Exit(exit) => topic::events(&exit.job),
             _ => return,
         };
-        if !self.subscriptions.cover(&topic) {
+        let is_heard = self.subscriptions.cover(&topic);
+        let is_kept = matches!(body, Body::Digest(_) | Body::Event(_));
+        if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;
         }
         let bytes = self.encode(&topic, body, now);
+        if is_kept {
+            self.past.keep(&bytes, now);
+        }
+        if !is_heard {
+            return;
+        }
         let data = &self.sockets.front.data;
         let outcome =
             data.send(topic.as_bytes(), SNDMORE | DONTWAIT).and_then(|()| data.send(bytes, DONTWAIT));

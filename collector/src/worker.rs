@@ -14,7 +14,7 @@ use xpu_shared::{
         RankInfo, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
-    ledger::{self, LedgerPage},
+    ledger::{self, KinetoCount, LedgerPage},
     process::{self, Process},
     unit::{Moment, Nanoseconds},
 };
@@ -282,6 +282,11 @@ impl Worker {
                 None => self.communicators.push(Known::read(&line, now)),
             }
         }
+    }
+
+    /// How far its Kineto has counted, as of now.
+    pub(crate) fn kineto_count(&self) -> Option<KinetoCount> {
+        self.ledger.as_ref()?.ledger().kineto_count()
     }
 
     /// Which GPU it runs on, if it said so.

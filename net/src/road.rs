@@ -63,6 +63,10 @@ pub struct Road {
     mute: bool,
     /// Something of [`Road::ways`] has changed since it was last asked.
     news: bool,
+    /// How much of the past is asked for, once.
+    recall: Option<Duration>,
+    /// A snapshot has come, or a relay's word.
+    answered: bool,
 }
 
 impl fmt::Debug for Road {
@@ -86,7 +90,19 @@ impl Road {
             jobs: HashMap::new(),
             mute: false,
             news: true,
+            recall: None,
+            answered: false,
         }
+    }
+
+    /// One on which what was published for so long is asked for before anything else.
+    pub fn recalling(endpoint: Endpoint, length: Duration) -> Self {
+        Self { recall: Some(length), ..Self::new(endpoint) }
+    }
+
+    /// Whether the host has answered, or cannot be reached: nothing is to be waited for.
+    pub fn is_settled(&self) -> bool {
+        self.answered || matches!(self.link, Link::Down { .. })
     }
 
     pub fn endpoint(&self) -> &Endpoint {
@@ -187,6 +203,11 @@ impl Road {
     }
 
     fn learn(&mut self, frame: &Frame) {
+        // What comes before the first snapshot: it tells of the past, and nothing of the way.
+        if matches!(frame.body, Body::History(_)) {
+            return;
+        }
+        self.answered |= matches!(frame.body, Body::Snapshot(_) | Body::Relay(_));
         match &frame.body {
             Body::Relay(relay) => {
                 self.news |= self.behind != relay.hosts;
@@ -215,6 +236,11 @@ impl Road {
     /// Whether the host said that it knows the job, and with `alive`, that a rank of it lives there.
     fn knows(&self, job: &JobName, alive: bool) -> bool {
         self.jobs.values().flatten().any(|(known, lives)| known == job && (*lives || !alive))
+    }
+
+    /// Whether this host has told of its jobs along this way.
+    pub fn leads_to(&self, host: &HostName) -> bool {
+        self.jobs.contains_key(host)
     }
 
     /// Asks for something about a job, if the host said that it knows it, or that a rank of it lives there.
@@ -256,6 +282,9 @@ impl Road {
             State::Open(open) => {
                 if open.asked.is_none_or(|asked| now.duration_since(asked) >= ASK) {
                     open.asked = Some(now);
+                    if let Some(length) = self.recall.take() {
+                        self.send(&[], &message(Request::History { length: length.into() }));
+                    }
                     self.send(&[], &message(Request::Snapshot));
                 }
                 false

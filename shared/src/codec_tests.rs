@@ -2,7 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    frame::{CaptureOrder, Command, Event, Request, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
+    frame::{
+        CaptureOrder, Command, Event, KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart,
+        KinetoRank, KinetoStanding, KinetoWindow, KinetoWish, Request, SpanTotals, StepSource, Steps,
+        Summary, TimedBy, Work,
+    },
     histogram::Histogram,
     id::{Pid, Rank, Step},
     simulation::Simulation,
@@ -17,6 +21,19 @@ const ORDER: CaptureOrder = CaptureOrder {
     before: 0,
     activity: false,
     functions: false,
+};
+
+const KINETO: KinetoOrder = KinetoOrder {
+    number: 7,
+    window: KinetoWindow::Steps { first: Step(40), steps: 3, latest: Step(37), calls: 2 },
+    limit: Nanoseconds(60_000_000_000),
+    options: KinetoOptions {
+        record_shapes: true,
+        profile_memory: false,
+        with_stack: true,
+        with_flops: false,
+        with_modules: false,
+    },
 };
 
 fn frames() -> Vec<Frame> {
@@ -35,6 +52,10 @@ fn frames() -> Vec<Frame> {
     };
     let data = SpanTotals { name: "data".to_owned(), count: 5, took: Nanoseconds(60_000_000) };
     let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
+    let mut past = crate::frame::History::default();
+    for frame in simulation.digests(3) {
+        past.frames.push(&encode(&frame));
+    }
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
     all.extend([
@@ -42,6 +63,8 @@ fn frames() -> Vec<Frame> {
         frame(Body::Goodbye),
         frame(Body::Command(Command::Enable(false))),
         frame(Body::Request(Request::Snapshot)),
+        frame(Body::Request(Request::History { length: Nanoseconds(60_000_000_000) })),
+        frame(Body::History(past)),
         frame(Body::Refusal("no".into())),
         frame(Body::Event(life)),
         frame(Body::Request(Request::Stacks {
@@ -52,6 +75,36 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::Command(Command::Capture(ORDER))),
         frame(Body::Request(Request::Capture { job: "j".into(), ranks: vec![Rank(3)], order: ORDER })),
+        frame(Body::Request(Request::Kineto {
+            job: "j".into(),
+            ranks: vec![Rank(3)],
+            wish: KinetoWish::Trace(KINETO),
+        })),
+        frame(Body::Kineto(KinetoRank {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(3),
+            pid: Pid(2),
+            standing: KinetoStanding::Refused { why: "no".to_owned() },
+            polled: Some(Moment(8)),
+            every: Some(Nanoseconds(5_000_000_000)),
+            count: Some(crate::ledger::KinetoCount { step: Step(5), counted: 10 }),
+            clock_offset: -3,
+        })),
+        frame(Body::KinetoPart(KinetoPart {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(3),
+            part: 1,
+            bytes: KinetoBytes(vec![0, 255, 7]),
+            end: Some(KinetoEnd {
+                bytes: 9,
+                optimizer_steps: 3,
+                first: Some(Moment(1)),
+                last: None,
+                wrong: None,
+            }),
+        })),
         frame(Body::CaptureAnswer(crate::frame::CaptureAnswer {
             number: 7,
             job: "j".into(),
@@ -113,7 +166,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 16, "of every kind there is one");
+    assert_eq!(kinds.len(), 19, "of every kind there is one");
 }
 
 #[test]
@@ -281,7 +334,7 @@ proptest! {
 
     #[test]
     fn any_payload_behind_a_good_header_is_refused_or_understood(
-        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 64, 65, 66]),
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 64, 65, 66]),
         payload in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let mut bytes = Vec::from(MAGIC);

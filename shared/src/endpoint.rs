@@ -84,6 +84,8 @@ pub mod variable {
     pub const RUNTIME_DIR: &str = "XPU_TOP_RUNTIME_DIR";
     /// `1`: the hook stays out of the way entirely.
     pub const DISABLE: &str = "XPU_TOP_DISABLE";
+    /// `0`: functions that are asked for by address (`dlsym`) are not followed.
+    pub const DLSYM: &str = "XPU_TOP_DLSYM";
     /// Share of wall time that timing may take, in percent; `off` for no bound.
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
     /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two), whatever they cost.

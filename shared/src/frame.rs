@@ -11,6 +11,8 @@ mod capture;
 mod device;
 mod digest;
 mod exit;
+mod history;
+mod kineto;
 mod relay;
 mod stacks;
 mod summary;
@@ -29,6 +31,11 @@ pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
 };
 pub use exit::{ApiError, Asked, Ending, FatalSignal, PythonException, RankExit, TERM, signal_name};
+pub use history::{History, Packed};
+pub use kineto::{
+    KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
+    KinetoWish,
+};
 pub use relay::{RelaySnapshot, RelayedHost};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
@@ -38,7 +45,7 @@ pub use summary::{
 
 use crate::{
     id::{HostName, JobName, Pid, Rank},
-    unit::Moment,
+    unit::{Moment, Nanoseconds},
 };
 
 /// One message, and who said it when.
@@ -87,6 +94,12 @@ pub enum Body {
     Refusal(String),
     /// Relay to viewer: which hosts are behind it, in answer to [`Request::Snapshot`] and before theirs.
     Relay(RelaySnapshot),
+    /// Collector to viewer: what was published before, in answer to [`Request::History`].
+    History(History),
+    /// Collector to viewer: how a rank's Kineto stands, in answer to [`Request::Kineto`] and when that changes.
+    Kineto(KinetoRank),
+    /// Collector to viewer: a piece of the trace that it wrote.
+    KinetoPart(KinetoPart),
     /// In a file only: what was asked for of a capture.
     CaptureSheet(CaptureSheet),
 }
@@ -105,6 +118,9 @@ impl Body {
             Self::Refusal(_) => 34,
             Self::Stacks(_) => 35,
             Self::Relay(_) => 36,
+            Self::Kineto(_) => 37,
+            Self::KinetoPart(_) => 38,
+            Self::History(_) => 39,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -142,6 +158,11 @@ pub enum Request {
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
     /// Have the ranks of a job record them no more.
     EndCapture { job: JobName, number: u64 },
+    /// Something of the profilers in PyTorch (Kineto) of these ranks of a job, those that are on this host; of all that are if none is
+    /// named.
+    Kineto { job: JobName, ranks: Vec<Rank>, wish: KinetoWish },
+    /// Send the [`History`] of so long: what was published of the jobs that are known, oldest first.
+    History { length: Nanoseconds },
 }
 
 /// Something that happened once.

@@ -18,6 +18,8 @@ pub use last::{Bytes, Claimed, ErrorReading, Fault, FaultReading, LastReading, L
 pub use page::{LedgerPage, out_of_the_way};
 pub use thread::{ThreadLine, ThreadReading};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     id::{Pid, Step},
     unit::Moment,
@@ -25,7 +27,7 @@ use crate::{
 use sync::{AtomicU64, Relaxed};
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x04");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x05");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
@@ -44,6 +46,8 @@ pub struct Ledger {
     /// Steps completed, and when the last one was.
     step: AtomicU64,
     step_at: AtomicU64,
+    /// A step and how far Kineto had counted in it, in one word, so that no reader sees parts of two: see [`KinetoCount`].
+    kineto: AtomicU64,
     pub communicators: [CommunicatorLine; COMMUNICATORS],
     pub threads: [ThreadLine; THREADS],
     /// What it notes of its own end. Takes no memory before that.
@@ -58,6 +62,23 @@ impl Ledger {
     pub fn step(&self, completed: Step, now: Moment) {
         self.step.store(completed.0, Relaxed);
         self.step_at.store(now.0, Relaxed);
+    }
+
+    /// Completed steps, as they were told last.
+    pub fn completed(&self) -> Step {
+        Step(self.step.load(Relaxed))
+    }
+
+    pub fn kineto(&self, count: KinetoCount) {
+        let word = (count.step.0 & HALF) << 32 | u64::from(count.counted);
+        self.kineto.store(word, Relaxed);
+    }
+
+    /// Apart from the rest: it is asked for often, and the rest takes copying.
+    pub fn kineto_count(&self) -> Option<KinetoCount> {
+        let word = self.kineto.load(Relaxed);
+        let counted = (word & HALF) as u32;
+        (counted > 0).then_some(KinetoCount { step: Step(word >> 32), counted })
     }
 
     pub fn pid(&self) -> Pid {
@@ -75,6 +96,18 @@ impl Ledger {
             threads,
         }
     }
+}
+
+/// The lower half of a word.
+const HALF: u64 = u32::MAX as u64;
+
+/// How far PyTorch's profiler has counted. It starts a trace by this count, which is of calls of optimizers and so another
+/// number than the step's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KinetoCount {
+    /// The step that the call counted last belongs to, by its number when it is completed.
+    pub step: Step,
+    pub counted: u32,
 }
 
 /// What the page said at one moment.

@@ -61,6 +61,9 @@ pub struct Status {
 pub struct StepRange {
     pub min: Option<Step>,
     pub max: Option<Step>,
+    /// A lower bound of the steps of the ranks of which no more is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<Step>,
     /// Step time in milliseconds: elapsed time over the steps of the last half minute; the median over ranks.
     pub mean_ms: Option<f64>,
     /// Median and 99th percentile of the single steps of that time, in milliseconds; medians over ranks.
@@ -85,6 +88,8 @@ pub enum StepSign {
     Optimizer,
     /// The hook: what the program asks of the GPU repeats.
     Detected,
+    /// The same, and the step number is a lower bound: how many steps came before the first repetition is unknown.
+    DetectedLate,
 }
 
 impl From<StepSource> for StepSign {
@@ -93,6 +98,7 @@ impl From<StepSource> for StepSign {
             StepSource::Marked => Self::Marked,
             StepSource::Optimizer => Self::Optimizer,
             StepSource::Detected => Self::Detected,
+            StepSource::DetectedLate => Self::DetectedLate,
         }
     }
 }
@@ -122,6 +128,9 @@ pub struct RankStatus {
     pub host: HostName,
     pub pid: Pid,
     pub step: Option<Step>,
+    /// A lower bound of the step, where no more is known: its source is `detected_late`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_at_least: Option<Step>,
     /// When it was completed, in seconds since 1970 by the clock of the rank's host.
     #[serde(default)]
     pub step_at: Option<f64>,
@@ -273,6 +282,7 @@ impl Status {
             steps: StepRange {
                 min: steps.clone().min(),
                 max: steps.max(),
+                at_least: ranks.iter().filter_map(|rank| rank.step_at_least).min(),
                 mean_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_mean).collect()),
                 p50_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
                 p99_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p99).collect()),
@@ -361,16 +371,26 @@ pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
     rank_line(job, rank, view)
 }
 
+impl RankStatus {
+    /// The step, or a lower bound of it.
+    pub fn step_or_bound(&self) -> Option<Step> {
+        self.step.or(self.step_at_least)
+    }
+}
+
 /// The same of a rank that was found already.
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
     let (bus_gb_s, lateness) = job.meeting(view);
     let device = view.device().map(DeviceStatus::from);
+    let step_source = latest.and_then(|digest| digest.step_source).map(StepSign::from);
+    let is_late = step_source == Some(StepSign::DetectedLate);
     RankStatus {
         rank,
         host: view.host().clone(),
         pid: view.pid(),
-        step: view.step(),
+        step: view.step().filter(|_| !is_late),
+        step_at_least: view.step().filter(|_| is_late),
         step_at: latest.filter(|digest| digest.step.is_some()).map(|digest| digest.step_at.0 as f64 / 1e9),
         step_ms_mean: view.step_time().map(Nanoseconds::milliseconds),
         step_ms_p50: view.step_p50().map(Nanoseconds::milliseconds),
@@ -378,7 +398,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         step_timed_by: latest
             .filter(|digest| digest.step_p50.is_some())
             .map(|digest| digest.steps_timed_by.into()),
-        step_source: latest.and_then(|digest| digest.step_source).map(Into::into),
+        step_source,
         tokens_per_s: view.tokens_per_second(),
         samples_per_s: view.samples_per_second(),
         loss: view.loss(),

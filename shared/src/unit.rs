@@ -49,6 +49,12 @@ impl Nanoseconds {
     }
 }
 
+impl From<Nanoseconds> for Duration {
+    fn from(nanoseconds: Nanoseconds) -> Self {
+        Self::from_nanos(nanoseconds.0)
+    }
+}
+
 impl From<Duration> for Nanoseconds {
     fn from(d: Duration) -> Self {
         Self(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))

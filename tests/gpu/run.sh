@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What docs/measurements.md states, on a machine with two or more GPUs and PyTorch:
+# What docs/measurements-log.md states, on a machine with two or more GPUs and PyTorch:
 #
 #     tests/gpu/run.sh PROGRAMS OUT [PART...]
 #

@@ -54,8 +54,7 @@ def watch(given, number, fault):
     record = [given.programs / "xpu-top", "record", "--hosts", "127.0.0.1", "--base-port", str(base), "--for", "20s"]
     recording = subprocess.Popen([*map(str, record), "-o", str(given.out / f"{number}-{fault}.xpurec")],
                                  env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    # It watches by itself until it knows who is slow.
-    time.sleep(max(at + 20 - 13 - time.time(), 0))
+    time.sleep(max(at + 20 - time.time(), 0))
     ask = [given.programs / "xpu-top", "status", "--json", "--hosts", "127.0.0.1", "--base-port", str(base)]
     said = subprocess.run(list(map(str, ask)), env=environment, capture_output=True, text=True, check=False)
     now = time.time()
@@ -66,7 +65,7 @@ def watch(given, number, fault):
         f"cost {(finding.get('cost') or {}).get('ms_per_step')} ms: {finding['evidence']}"
         for finding in json.loads(said.stdout or "{}").get("findings", [])
     ]
-    recording.wait(timeout=20)
+    recording.wait(timeout=30)
     job.kill()
     subprocess.run(["pkill", "-KILL", "-f", str(own)], check=False)
     own_cost = f"{before:.1f} to {after:.1f} ms: {after - before:+.1f}" if before and after else "?"

@@ -14,8 +14,18 @@ use xpu_shared::endpoint::variable;
 use crate::built;
 
 /// Variables of the surroundings that would change what a program does here.
-const FOREIGN: [&str; 9] =
-    ["XPU_TOP_", "CUDA_", "SIMGPU_", "LD_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_", "PYTHON"];
+const FOREIGN: [&str; 10] = [
+    "XPU_TOP_",
+    "KINETO_",
+    "CUDA_",
+    "SIMGPU_",
+    "LD_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "SLURM_",
+    "PYTHON",
+];
 
 #[derive(Debug)]
 pub struct Place {
@@ -87,7 +97,9 @@ impl Place {
             .env("LD_LIBRARY_PATH", self.path("lib"))
             .env("SIMGPU_SHM_DIR", self.path("shm"))
             .env(variable::RUNTIME_DIR, self.path("run"))
-            .env(variable::SOCKET, self.socket());
+            .env(variable::SOCKET, self.socket())
+            // One name for the whole host: a test that wants Kineto has a folder of its own.
+            .env("XPU_TOP_KINETO_SOCKET", "off");
         // Without the folder the GPUs are nobody's but the ranks' own.
         if self.path("machine").exists() {
             command.env("SIMGPU_MACHINE_DIR", self.path("machine"));

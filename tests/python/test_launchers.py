@@ -1,6 +1,6 @@
 """Real PyTorch under real launchers: `XPU_TEST_LAUNCHERS=VENV/bin make test`, with torch, accelerate, deepspeed there.
 
-PyTorch is too large to be installed for every run: without it these say SKIPPED. See docs/measurements.md.
+PyTorch is too large to be installed for every run: without it these say SKIPPED. See docs/measurements-log.md.
 """
 
 import json

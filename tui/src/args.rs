@@ -70,6 +70,8 @@ pub enum Command {
     Record(RecordArgs),
     /// Write every operation of a few steps of all ranks to a file
     Capture(CaptureArgs),
+    /// Have PyTorch's own profiler, Kineto, trace the same steps on all ranks, and fetch the traces
+    Kineto(KinetoArgs),
     /// Print what a capture holds: steps, operations, how the time was spent
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether that is more than chance
@@ -102,6 +104,9 @@ pub struct RunArgs {
     /// Leave the collector to somebody else
     #[arg(long)]
     pub no_collector: bool,
+    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: `xpu-top kineto` then finds no profiler to ask
+    #[arg(long)]
+    pub no_kineto: bool,
     /// What to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -187,6 +192,46 @@ pub struct CaptureArgs {
     /// Give up waiting for that after so long: `90s`, `10m`, `12h` [default: with Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "on_finding")]
     pub length: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("window").required(true))]
+pub struct KinetoArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// So many steps, the same on every rank
+    #[arg(long, value_name = "N", group = "window", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
+    pub steps: Option<u32>,
+    /// So long, at the same time on every rank: `500ms`, `2s`
+    #[arg(long, value_name = "TIME", group = "window", value_parser = short_length)]
+    pub duration: Option<Duration>,
+    /// Begin no sooner than after so long: `15s` [default: as soon as every rank has had time to ask]
+    #[arg(long, value_name = "TIME", value_parser = short_length)]
+    pub start_in: Option<Duration>,
+    /// Only these ranks: `0-7,16` [default: all]
+    #[arg(long, value_name = "LIST", value_parser = ranks)]
+    pub ranks: Option<RankList>,
+    /// The shapes of what operators are given too
+    #[arg(long)]
+    pub record_shapes: bool,
+    /// Allocations and frees of tensors too
+    #[arg(long)]
+    pub profile_memory: bool,
+    /// The Python functions too: makes steps much slower meanwhile
+    #[arg(long)]
+    pub with_stack: bool,
+    /// What operators compute too, estimated by PyTorch
+    #[arg(long)]
+    pub with_flops: bool,
+    /// The modules that operators belong to too, of scripted models
+    #[arg(long)]
+    pub with_modules: bool,
+    /// The folder to write to, which is made: a `rank-0003.json.gz` a rank, and `manifest.json`; they must not be there yet
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// How long all of it may take [default: as long as the steps need, and two minutes]
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u32>,
 }
 
 /// Ranks named one by one or as ranges.
@@ -332,6 +377,17 @@ fn length(text: &str) -> Result<Duration, String> {
     let length = time::duration(text).filter(|length| !length.is_zero());
     length.ok_or_else(|| "write a time like 90s, 10m or 1h30m".to_owned())
 }
+
+/// One that may have less than a second.
+fn short_length(text: &str) -> Result<Duration, String> {
+    let milliseconds = text.strip_suffix("ms").and_then(|number| number.trim().parse::<u64>().ok());
+    let length = milliseconds.map(Duration::from_millis).or_else(|| time::duration(text));
+    let length = length.filter(|length| !length.is_zero() && *length <= LONGEST_TRACE);
+    length.ok_or_else(|| "write a time like 500ms, 2s or 1m, an hour at most".to_owned())
+}
+
+/// Longer than anybody could look at.
+const LONGEST_TRACE: Duration = Duration::from_hours(1);
 
 pub fn base_port(text: &str) -> Result<BasePort, String> {
     text.parse().ok().and_then(BasePort::new).ok_or_else(|| "write a port from 1 to 65533".to_owned())

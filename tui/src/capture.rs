@@ -255,10 +255,13 @@ impl<'a> Taking<'a> {
         ranks.map(|(_, view)| view).collect()
     }
 
-    /// Until it is known how many steps come in a second.
+    /// Until it is known how far the ranks are and how many steps come in a second.
     async fn listen(&mut self, arrivals: &mut Arrivals) -> anyhow::Result<()> {
         let until = self.began + appointment::LISTEN.min(self.plan.wait / 2);
-        while !appointment::is_rate_known(&self.views()) && !self.stop.load(Relaxed) {
+        let known = |views: &[&RankView]| {
+            appointment::completed(views).is_some() && appointment::is_rate_known(views)
+        };
+        while !known(&self.views()) && !self.stop.load(Relaxed) {
             match timeout_at(until, arrivals.recv()).await {
                 Ok(arrival) => self.following.take(arrival.context(FOLLOWER_ENDED)?),
                 Err(_over) => break,

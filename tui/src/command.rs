@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod export;
 pub mod gemm_replay;
 pub mod keygen;
+pub mod kineto;
 mod living;
 mod past;
 pub mod record;

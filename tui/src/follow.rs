@@ -8,7 +8,7 @@ use std::{
 
 use xpu_shared::{
     finding,
-    frame::{Body, Frame, JobSnapshot, Life},
+    frame::{Body, Frame, HostDigest, JobSnapshot, Life},
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     recording::{Packer, Ring, SealedBlock},
@@ -112,11 +112,12 @@ impl Following {
                             self.awaited.extend(places.filter(|place| !self.digested.contains_key(place)));
                         }
                     }
-                    Body::Digest(digest) => {
-                        for rank in &digest.ranks {
-                            let place = (digest.job.clone(), rank.rank);
-                            self.awaited.remove(&place);
-                            *self.digested.entry(place).or_default() += 1;
+                    Body::Digest(digest) => self.count(digest),
+                    Body::History(history) => {
+                        for frame in history.frames.frames() {
+                            if let Body::Digest(digest) = &frame.body {
+                                self.count(digest);
+                            }
                         }
                     }
                     _ => {}
@@ -131,6 +132,14 @@ impl Following {
                 self.links.insert(endpoint, link);
             }
             Arrival::Name(..) => {}
+        }
+    }
+
+    fn count(&mut self, digest: &HostDigest) {
+        for rank in &digest.ranks {
+            let place = (digest.job.clone(), rank.rank);
+            self.awaited.remove(&place);
+            *self.digested.entry(place).or_default() += 1;
         }
     }
 

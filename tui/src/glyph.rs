@@ -24,6 +24,8 @@ pub const FULL: &str = "▰";
 pub const EMPTY: &str = "▱";
 /// A value that is not known.
 pub const UNKNOWN: &str = "·";
+/// Before a lower bound.
+pub const AT_LEAST: &str = "≥";
 /// A value well below its fellows.
 pub const LOW: &str = "▼";
 /// A value well above its fellows, where less is better.

@@ -15,18 +15,22 @@ use std::{
 use tokio::sync::mpsc as queue;
 use xpu_net::{
     key::Key,
+    recall::{self, Recall},
     road::{Contexts, Prober, Road},
     socket,
 };
 use xpu_shared::{
     codec,
     endpoint::BasePort,
-    frame::{Body, CaptureOrder, Request, topic},
+    frame::{Body, CaptureOrder, Frame, KinetoWish, Request, topic},
     id::{HostName, JobName, Rank},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
 
-use crate::arrival::{Arrival, Arrivals, Endpoint, Link, QUEUE};
+use crate::{
+    arrival::{Arrival, Arrivals, Endpoint, Link, QUEUE},
+    follow::LATELY,
+};
 use outbox::Outbox;
 
 /// How often the roads are looked after. Frames of the SUB are passed on as they come.
@@ -53,6 +57,7 @@ pub(crate) enum Order {
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
     EndCapture { job: JobName, number: u64 },
+    Kineto { job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish },
 }
 
 impl Live {
@@ -86,6 +91,11 @@ impl Live {
         let _ = self.orders.send(Order::Capture { job, ranks, order });
     }
 
+    /// Asks every host that the job lives at, or only one, for something of these ranks' Kineto. Answers arrive as frames.
+    pub fn kineto(&self, job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish) {
+        let _ = self.orders.send(Order::Kineto { job, ranks, host, wish });
+    }
+
     /// Takes that back.
     pub fn end_capture(&self, job: JobName, number: u64) {
         let _ = self.orders.send(Order::EndCapture { job, number });
@@ -106,13 +116,33 @@ impl Live {
     }
 }
 
-/// Connects to every endpoint, and goes on trying where nobody answers.
+/// Connects to every endpoint, and goes on trying where nobody answers. What comes first is what was published before.
 pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>) -> (Live, Arrivals) {
+    let past = recall::length(endpoints.len());
+    connect_with(endpoints, key, job, past)
+}
+
+/// The same for who writes into a file what comes: of what was before only as much as tells who is slow.
+pub fn connect_to_record(
+    endpoints: Vec<Endpoint>,
+    key: Option<Key>,
+    job: Option<JobName>,
+) -> (Live, Arrivals) {
+    let past = recall::length(endpoints.len()).min(LATELY);
+    connect_with(endpoints, key, job, past)
+}
+
+fn connect_with(
+    endpoints: Vec<Endpoint>,
+    key: Option<Key>,
+    job: Option<JobName>,
+    past: Duration,
+) -> (Live, Arrivals) {
     let (arrivals, receiver) = queue::channel(QUEUE);
     let (orders, ordered) = mpsc::channel();
     thread::spawn(move || {
         if let Err(error) =
-            Follower::new(endpoints, key, job, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
+            Follower::new(endpoints, key, job, past, arrivals.clone()).and_then(|mut f| f.follow(&ordered))
         {
             tell_failure(&arrivals, error);
         }
@@ -127,6 +157,12 @@ fn tell_failure(arrivals: &queue::Sender<Arrival>, error: zmq::Error) {
     let _ = arrivals.try_send(Arrival::Link(endpoint, Link::Down { why }));
 }
 
+/// What comes while the past is waited for.
+enum Held {
+    Answer(Frame),
+    Published(Vec<u8>, Frame),
+}
+
 struct Follower {
     contexts: Contexts,
     data: Socket,
@@ -135,6 +171,8 @@ struct Follower {
     told: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
     outbox: Outbox,
+    /// The past of all hosts, while it is waited for, and what came meanwhile.
+    recall: Option<(Recall, Vec<Held>)>,
     /// The only job to be followed, if one was named.
     job: Option<JobName>,
     jobs: BTreeSet<JobName>,
@@ -149,11 +187,12 @@ impl Follower {
         endpoints: Vec<Endpoint>,
         key: Option<Key>,
         job: Option<JobName>,
+        past: Duration,
         arrivals: queue::Sender<Arrival>,
     ) -> zmq::Result<Self> {
         let mut contexts = Contexts::new(key, endpoints.len());
         let data = contexts.make(socket::subscriber)?;
-        let roads = endpoints.into_iter().map(Road::new).collect();
+        let roads = endpoints.into_iter().map(|endpoint| Road::recalling(endpoint, past)).collect();
         let mut new = Self {
             contexts,
             data,
@@ -161,6 +200,7 @@ impl Follower {
             told: HashMap::new(),
             prober: Prober::start(),
             outbox: Outbox::new(arrivals),
+            recall: Some((Recall::begin(Instant::now()), Vec::new())),
             job: job.clone(),
             jobs: BTreeSet::new(),
             watched: BTreeSet::new(),
@@ -191,6 +231,16 @@ impl Follower {
                     Order::EndCapture { job, number } => {
                         self.ask(&job, true, || Request::EndCapture { job: job.clone(), number });
                     }
+                    Order::Kineto { job, ranks, host, wish } => {
+                        let leads = |road: &&Road| host.as_ref().is_none_or(|host| road.leads_to(host));
+                        for road in self.roads.iter().filter(leads) {
+                            road.ask(&job, true, || Request::Kineto {
+                                job: job.clone(),
+                                ranks: ranks.clone(),
+                                wish: wish.clone(),
+                            });
+                        }
+                    }
                     Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
                         Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }
                     }),
@@ -205,6 +255,7 @@ impl Follower {
             for index in 0..self.roads.len() {
                 self.sweep(index, now);
             }
+            self.tell_past(now);
             self.hear(now + SWEEP)?;
         }
         Ok(())
@@ -228,13 +279,39 @@ impl Follower {
                     self.learn(&job.job);
                 }
             }
-            self.outbox.push(frame);
+            match &mut self.recall {
+                None => self.outbox.push(frame),
+                Some((recall, held)) => {
+                    recall.hear(&frame, now);
+                    if !matches!(frame.body, Body::History(_)) {
+                        held.push(Held::Answer(frame));
+                    }
+                }
+            }
         }
         let road = &mut self.roads[index];
         if road.look_after(&self.data, now) {
             self.prober.ask(index, road.endpoint().clone());
         }
-        self.tell_news(index);
+        // What a host has said comes before the word that the way to it is up.
+        if self.recall.is_none() {
+            self.tell_news(index);
+        }
+    }
+
+    /// Passes on the past of all hosts once it is there, and then what came meanwhile.
+    fn tell_past(&mut self, now: Instant) {
+        let settled = self.roads.iter().all(Road::is_settled);
+        let Some((recall, held)) = self.recall.take_if(|(recall, _)| recall.is_over(settled, now)) else {
+            return;
+        };
+        recall.told().into_iter().for_each(|past| self.outbox.push(past));
+        for held in held {
+            match held {
+                Held::Answer(frame) => self.outbox.push(frame),
+                Held::Published(topic, frame) => self.outbox.push_published(&topic, frame),
+            }
+        }
     }
 
     /// Passes on what is new of the ways to a host and to those behind it.
@@ -276,8 +353,10 @@ impl Follower {
             };
             let [topic, payload] = &parts[..] else { continue };
             // A frame that does not decode is not passed on; its number is missing in the count of its stream.
-            if let Ok(frame) = codec::decode(payload) {
-                self.outbox.push_published(topic, frame);
+            let Ok(frame) = codec::decode(payload) else { continue };
+            match &mut self.recall {
+                None => self.outbox.push_published(topic, frame),
+                Some((_, held)) => held.push(Held::Published(topic.clone(), frame)),
             }
         }
         Ok(())

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => command::run::run(args).map_err(Into::into),
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Capture(args)) => command::capture::capture(args),
+        Some(Command::Kineto(args)) => command::kineto::kineto(args),
         Some(Command::Report(args)) => command::report::report(args),
         Some(Command::Diff(args)) => command::diff::diff(args),
         Some(Command::Export(args)) => command::export::export(args),

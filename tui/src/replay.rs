@@ -18,5 +18,6 @@ mod wings;
 pub use control::{Control, control, go_to};
 pub use playback::{Mark, Of, Playback, Speed};
 pub use projector::Projector;
+pub(crate) use projector::between_looks;
 pub use search::{Search, findings_between};
 pub use tape::{Tape, TapeError};

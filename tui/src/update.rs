@@ -9,14 +9,17 @@ mod save;
 mod sort;
 mod watch;
 
-use xpu_shared::frame::{Body, Frame};
+use xpu_shared::{
+    frame::{Body, Frame, History},
+    unit::Moment,
+};
 
 use crate::{
     action::{Action, Effect, Motion},
     app::{App, Fold, Metric, Note, Overlay, Page, Stretching},
     arrival::Arrival,
     keymap::BINDINGS,
-    replay::{control, go_to},
+    replay::{between_looks, control, go_to},
 };
 
 /// Ranks that a page key moves by. Fixed, because how many fit is known only when drawing.
@@ -166,8 +169,25 @@ fn close(app: &mut App) -> Option<Effect> {
 
 /// What is heard live comes bit by bit: so does what is to be worked out.
 fn arrive_now(app: &mut App, frame: &Frame) {
+    if let Body::History(history) = &frame.body {
+        return retrace(app, history);
+    }
     arrive(app, frame);
     app.prepare(frame);
+}
+
+/// Takes what was published before anybody looked as if somebody had: what was wrong then is remembered.
+fn retrace(app: &mut App, history: &History) {
+    let (now, mut looked) = (app.now, Moment::default());
+    for frame in history.frames.frames() {
+        app.now = frame.now.min(now);
+        if app.now.since(looked) >= between_looks(app) {
+            looked = app.now;
+            app.settle();
+        }
+        arrive(app, &frame);
+    }
+    app.now = now;
 }
 
 fn arrive(app: &mut App, frame: &Frame) {

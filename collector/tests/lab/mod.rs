@@ -60,6 +60,7 @@ impl Lab {
             host: format!("lab-{lab}").into(),
             runtime: RuntimeDir::at(dir),
             key,
+            kineto: xpu_collector::KinetoName::Off,
             idle_exit: None,
             reader: env!("CARGO_BIN_EXE_xpu-collector").into(),
             peaks: Peaks::default(),

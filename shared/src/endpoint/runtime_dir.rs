@@ -104,6 +104,11 @@ impl RuntimeDir {
         self.0.join(format!("collector-{}.lock", base.0))
     }
 
+    /// What the collector with this base port published last.
+    pub fn history(&self, base: BasePort) -> PathBuf {
+        self.0.join(format!("history-{}.xpurec", base.0))
+    }
+
     /// What the collector with this base port says when nobody watches.
     pub fn log(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.log", base.0))

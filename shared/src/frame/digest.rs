@@ -142,6 +142,15 @@ impl RankDigest {
     pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
 
+    /// Whether it says nothing of the rank's work: its collector has not heard its first summary. A collector that was restarted says so
+    /// of ranks that have worked for long.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.step.is_none()
+            && self.launches == Launches::default()
+            && self.communicators.is_empty()
+            && self.gemm_flops == 0.0
+    }
+
     /// Becomes what `next` says, but for its samples; no memory is asked for where what there is holds it.
     pub(crate) fn follow(&mut self, next: &Self) {
         self.communicators.clone_from(&next.communicators);

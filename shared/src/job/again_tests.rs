@@ -99,3 +99,27 @@ fn when_a_rank_ended_is_reckoned_by_its_own_hosts_clock() {
     let dead = found.iter().find(|it| it.kind == crate::finding::Kind::Exited).unwrap();
     assert!((4.0..7.0).contains(&dead.since_s), "{dead:?}");
 }
+
+/// Its first digest says nothing of ranks that it has not heard.
+#[test]
+fn what_is_known_of_ranks_stays_known_when_their_collector_is_restarted() {
+    let mut simulation = Simulation::new(7, 2, 4);
+    simulation.slow = vec![(Rank(5), 1.5)];
+    let mut jobs = Jobs::default();
+    simulation.snapshots(4).iter().for_each(|frame| jobs.fold(frame));
+    (5..40).flat_map(|second| simulation.digests(second)).for_each(|frame| jobs.fold(&frame));
+    let found = |jobs: &Jobs| crate::finding::examine(jobs.get(&simulation.job).unwrap(), Moment(9));
+    let before = found(&jobs);
+    assert_eq!(before.len(), 1);
+    let mut restarted = simulation.digests(40).remove(1);
+    let Body::Digest(digest) = &mut restarted.body else { unreachable!() };
+    for rank in &mut digest.ranks {
+        (rank.step, rank.launches, rank.gemm_flops) = (None, crate::frame::Launches::default(), 0.0);
+        (rank.gemm_timed_flops, rank.gemm_timed_for) = (0.0, crate::unit::Nanoseconds(0));
+        (rank.communicators, rank.samples) = (Vec::new(), Vec::new());
+    }
+    jobs.fold(&restarted);
+    assert_eq!(found(&jobs), before);
+    let view = jobs.get(&simulation.job).unwrap().rank(Rank(5)).unwrap();
+    assert!(view.step().is_some() && view.gemm_rate().is_some());
+}

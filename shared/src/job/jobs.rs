@@ -39,6 +39,10 @@ pub struct Stream {
 
 impl Jobs {
     pub fn fold(&mut self, frame: &Frame) {
+        if let Body::History(history) = &frame.body {
+            // Each is of its own host and time.
+            return history.frames.frames().for_each(|frame| self.fold(&frame));
+        }
         let stream = self.streams.entry(frame.host.clone()).or_default();
         stream.now = stream.now.max(frame.now);
         stream.lost = stream.lost.max(frame.lost);
@@ -91,7 +95,10 @@ impl Jobs {
             | Body::CapturePart(_)
             | Body::CaptureSheet(_)
             | Body::Relay(_)
-            | Body::Refusal(_) => {}
+            | Body::History(_)
+            | Body::Refusal(_)
+            | Body::Kineto(_)
+            | Body::KinetoPart(_) => {}
         }
     }
 

@@ -157,6 +157,10 @@ impl RankView {
         if before.is_some_and(|before| digest.heard < before.heard) {
             return;
         }
+        // A collector that was restarted has not heard from the rank yet: what is known stays known.
+        if digest.is_blank() && before.is_some_and(|before| !before.is_blank()) {
+            return self.live(digest.life, now);
+        }
         // A snapshot repeats the last digest: its interval must not count twice.
         let fresh = before.is_none_or(|before| digest.heard > before.heard);
         if fresh || before.is_some_and(|before| tells_more(before, digest)) {

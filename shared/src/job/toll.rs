@@ -4,7 +4,7 @@
 //! stands for as many as its chance says. The sum over them is unbiased, and its variance is that of a sample of independent
 //! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use super::rank::push_bounded;
 use crate::{
@@ -24,6 +24,10 @@ const FIRST: u64 = 10;
 /// by chance happens once in 2^8.
 const TELLING: u32 = 8;
 
+/// Stretches of so long, by the host's clock, are remembered: the same for all who look, whenever they came. Ten minutes.
+const STRETCH: Duration = Duration::from_secs(15);
+const STRETCHES: usize = 40;
+
 /// Shares of the time that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Toll {
@@ -32,7 +36,7 @@ pub struct Toll {
     pub error: f64,
     /// The same without the digest in which most was lost: of what happened once nothing is left.
     pub steady: f64,
-    /// When it began to, as far back as is looked.
+    /// When it began to, ten minutes ago at most.
     pub since: Moment,
     /// What it waited for others.
     pub waited: f64,
@@ -49,6 +53,16 @@ pub(super) struct Window {
     /// Before the first of them, and the step it was at.
     from: Moment,
     from_step: Option<Step>,
+    /// What came before that, oldest first, and the stretch that is not yet whole.
+    former: VecDeque<Stretch>,
+    open: Option<Stretch>,
+}
+
+/// What was lost from a moment on, in nanoseconds. It ends where the next one begins.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    from: Moment,
+    lost: f64,
 }
 
 /// The joined collectives of one digest.
@@ -78,13 +92,55 @@ impl Window {
         if step.is_some_and(|step| step.0 < FIRST) {
             *self = Self { from: at, from_step: step, ..Self::default() };
         }
-        if let Some(gone) = self.digests.front().filter(|_| self.digests.len() == DIGESTS) {
-            (self.from, self.from_step) = (gone.at, gone.step);
+        if self.digests.len() == DIGESTS {
+            self.retire();
         } else if self.digests.is_empty() && self.from == Moment::default() {
             // What came with the first digest is of a time that is not known.
             (self.from, self.from_step) = (at, step);
         }
         push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
+    }
+
+    /// The oldest digest counts towards a stretch from now on.
+    fn retire(&mut self) {
+        let Some(gone) = self.digests.front() else { return };
+        let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
+        let number = |moment: Moment| u128::from(moment.0) / STRETCH.as_nanos();
+        let mut stretch = self.open.take().unwrap_or(Stretch { from: self.from, lost: 0.0 });
+        stretch.lost += lost;
+        if number(at) == number(stretch.from) {
+            self.open = Some(stretch);
+        } else {
+            push_bounded(&mut self.former, stretch, STRETCHES);
+        }
+        (self.from, self.from_step) = (at, step);
+    }
+
+    /// What is estimated to have been lost in a digest.
+    fn lost(&self, tally: &Tally) -> f64 {
+        tally.communicators.iter().map(|counts| counts.gaps * self.stands_for(counts)).sum()
+    }
+
+    /// Collectives for each one that was timed.
+    fn stands_for(&self, counts: &Counts) -> f64 {
+        let rate = if counts.joined >= TELLING { counts.rate } else { self.rate(counts.id) };
+        2_f64.powi(rate.min(30) as i32)
+    }
+
+    /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A stretch of
+    /// which few collectives were timed may by chance say less.
+    fn since(&self, share: f64) -> Moment {
+        let (mut since, mut end) = (self.from, self.from);
+        let (mut excess, mut most) = (0.0, 0.0);
+        for stretch in self.former.iter().chain(&self.open).rev() {
+            let passed = end.since(stretch.from).as_nanos() as f64;
+            excess += stretch.lost - share * passed / 2.0;
+            end = stretch.from;
+            if excess > most {
+                (most, since) = (excess, stretch.from);
+            }
+        }
+        since
     }
 
     pub(super) fn take(
@@ -121,8 +177,7 @@ impl Window {
         let mut lost = [0.0; DIGESTS];
         for (tally, lost) in self.digests.iter().zip(&mut lost) {
             for counts in &tally.communicators {
-                let rate = if counts.joined >= TELLING { counts.rate } else { self.rate(counts.id) };
-                let stands_for = 2_f64.powi(rate.min(30) as i32);
+                let stands_for = self.stands_for(counts);
                 *lost += counts.gaps * stands_for;
                 toll.error += counts.squares * stands_for * (stands_for - 1.0);
                 toll.waited += counts.waited * stands_for;
@@ -134,7 +189,7 @@ impl Window {
         let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
         // The first digest in which at least half as much was lost as at the mean.
         let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
-        toll.since = if began == 0 { self.from } else { self.digests[began - 1].at };
+        toll.since = if began == 0 { self.since(sum / passed) } else { self.digests[began - 1].at };
         let steps =
             self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
         toll.step = steps.filter(|steps| *steps > 0).map(|steps| Nanoseconds((passed / steps as f64) as u64));
@@ -189,6 +244,24 @@ mod tests {
             let spread = (all.iter().map(|toll| (toll.cost - mean).powi(2)).sum::<f64>() / 200.0).sqrt();
             assert!((mean / 0.1 - 1.0).abs() < 0.05, "one in 2^{k}: {mean}");
             assert!((error / spread - 1.0).abs() < 0.25, "one in 2^{k}: told {error}, is {spread}");
+        }
+    }
+
+    /// It costs nothing for two minutes, and a tenth of the time from then on.
+    #[test]
+    fn since_when_it_costs_is_known_for_minutes() {
+        for rate in [Rate::EVERY, Rate(3)] {
+            let mut window = Window::default();
+            for second in 0..400 {
+                window.begin(Moment((100 + second) * SECOND), None);
+                for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
+                    let late = second >= 120 && number % 10 == 0;
+                    let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
+                    window.take(CommunicatorId(1), Sequence(number), Nanoseconds(gap), Nanoseconds(waited));
+                }
+            }
+            let since = window.toll().unwrap().since.0 / SECOND - 100;
+            assert!((105..=135).contains(&since), "{rate:?}: since second {since}");
         }
     }
 

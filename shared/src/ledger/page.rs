@@ -127,7 +127,7 @@ fn map(fd: c_int, protection: c_int) -> io::Result<NonNull<Ledger>> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Call, ThreadReading},
+        super::{Call, KinetoCount, ThreadReading},
         *,
     };
     use crate::{
@@ -142,6 +142,8 @@ mod tests {
         let seen = LedgerPage::open(Pid(std::process::id()), written.descriptor().unwrap() as u32).unwrap();
         let ledger = written.ledger();
         ledger.step(Step(7), Moment(70));
+        assert_eq!(ledger.kineto_count(), None);
+        ledger.kineto(KinetoCount { step: Step(7), counted: 14 });
         assert!(ledger.communicators[3].open(CommunicatorId(0xabc), 2, 8));
         assert!(!ledger.communicators[3].open(CommunicatorId(0xdef), 2, 8));
         ledger.communicators[3].enter(CommunicatorId(0xabc), 2, Operation::AllReduce, 1 << 26, Moment(80));
@@ -153,6 +155,7 @@ mod tests {
         ledger.threads[0].enter(Call::GroupEnd, Moment(90));
         let reading = seen.ledger().read();
         assert_eq!(reading.step, Step(7));
+        assert_eq!(seen.ledger().kineto_count(), Some(KinetoCount { step: Step(7), counted: 14 }));
         let line = &reading.communicators[0];
         assert_eq!((line.entered, line.enqueued, line.completed), (2, 2, 1));
         assert_eq!((line.last_operation, line.last_bytes), (Some(Operation::AllReduce), 1 << 26));

@@ -116,6 +116,11 @@ pub struct SealedBlock {
 }
 
 impl SealedBlock {
+    /// Unpacks it; `None` where it is damaged.
+    pub fn open(&self) -> Option<Block> {
+        Block::open(&self.entry, self.bytes.get(HEADER..)?)
+    }
+
     /// Compresses `raw`.
     pub(super) fn seal(kind: Kind, raw: &[u8], frames: u32, first: Moment, last: Moment) -> io::Result<Self> {
         let stored = zstd::bulk::compress(raw, zstd::DEFAULT_COMPRESSION_LEVEL)?;

@@ -24,6 +24,8 @@ pub struct Packer {
     latest: Moment,
     /// How far the clock has been set back since this began.
     set_back: Duration,
+    /// A block of this age is closed.
+    old: Duration,
 }
 
 /// A block that is being filled.
@@ -43,11 +45,17 @@ impl Default for Packer {
             detail: Open::new(Kind::Detail),
             latest: Moment(0),
             set_back: Duration::ZERO,
+            old: OLD,
         }
     }
 }
 
 impl Packer {
+    /// One that closes its blocks at this age, in place of a second: longer ones take less room.
+    pub fn closing_after(old: Duration) -> Self {
+        Self { old, ..Self::default() }
+    }
+
     /// Takes a frame that came in at `at`, and hands over the block that is full with it.
     pub fn push(&mut self, at: Moment, frame: &Frame) -> io::Result<Option<SealedBlock>> {
         self.push_encoded(at, subject(frame), &codec::encode(frame))
@@ -72,8 +80,8 @@ impl Packer {
     /// The blocks that are old enough at `now` to be closed.
     pub fn due(&mut self, now: Moment) -> io::Result<Vec<SealedBlock>> {
         self.note(now);
-        let now = self.latest;
-        let old = |open: &&mut Open| now.since(open.first) >= OLD;
+        let (now, age) = (self.latest, self.old);
+        let old = |open: &&mut Open| now.since(open.first) >= age;
         [&mut self.overview, &mut self.detail]
             .into_iter()
             .filter(old)

@@ -125,8 +125,11 @@ impl Column {
             Self::Rank => Ordering::Equal,
             Self::Host => a.host.cmp(&b.host),
             Self::Pid => a.pid.cmp(&b.pid),
-            Self::Step => known(a.step.map(|step| step.0 as f64), b.step.map(|step| step.0 as f64)),
-            Self::StepTime => known(a.step_ms_mean, b.step_ms_p50),
+            Self::Step => {
+                let step = |status: &RankStatus| status.step_or_bound().map(|step| step.0 as f64);
+                known(step(a), step(b))
+            }
+            Self::StepTime => known(a.step_ms_mean, b.step_ms_mean),
             Self::Gemm => known(a.gemm_tflops.map(|rate| rate.0), b.gemm_tflops.map(|rate| rate.0)),
             Self::Bus => known(a.bus_gb_s.map(|rate| rate.0), b.bus_gb_s.map(|rate| rate.0)),
             Self::Late => known(a.lateness_ms_p50, b.lateness_ms_p50),

@@ -25,9 +25,10 @@ use xpu_shared::{
 
 use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
 use crate::{
-    args::{CaptureArgs, UsageError},
+    args::{CaptureArgs, RankList, UsageError},
     arrival::Arrivals,
     capture::{Plan, Stop, Taking},
+    filter::Filter,
     follow::Following,
     live::{self, Live},
     new_file,
@@ -50,7 +51,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     following.remember(Vec::new());
-    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
+    let (live, mut arrivals) = live::connect_to_record(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let stop = Stop::default();
     runtime.block_on(async {
@@ -121,7 +122,7 @@ fn not_new(path: &Path, error: &std::io::Error) -> UsageError {
 }
 
 /// Ctrl-C ends a capture with what there is, and once more without waiting for it.
-fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let stop = Arc::clone(stop);
     tokio::spawn(async move {
@@ -149,10 +150,20 @@ fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
 
 /// The ranks that are asked: those that were named, or all that live.
 fn wanted(args: &CaptureArgs, following: &Following, job: &JobName) -> Result<Vec<Rank>, UsageError> {
+    named_or_living(args.ranks.as_ref(), args.filter.as_ref(), following, job)
+}
+
+/// The same for whoever asks ranks for something.
+pub(super) fn named_or_living(
+    named: Option<&RankList>,
+    filter: Option<&Filter>,
+    following: &Following,
+    job: &JobName,
+) -> Result<Vec<Rank>, UsageError> {
     let all = following.jobs().get(job).into_iter().flat_map(Job::ranks);
-    let Some(named) = &args.ranks else {
+    let Some(named) = named else {
         let living: Vec<_> = all.filter(|(_, view)| RankView::is_alive(view)).map(|(rank, _)| rank).collect();
-        return match &args.filter {
+        return match filter {
             Some(filter) => meant(filter, (following, Moment::now()), job, |rank| living.contains(&rank)),
             None => Ok(living),
         };

@@ -4,6 +4,7 @@
 
 mod collector;
 mod inherited;
+mod kineto;
 mod name;
 mod preload;
 mod sanitizer;
@@ -163,6 +164,9 @@ fn prepare(
     command.env("LD_PRELOAD", preload::with(&hook, &before)?);
     command.env(variable::JOB, job(args).as_str());
     command.env(variable::SOCKET, socket);
+    if !args.no_kineto {
+        command.envs(kineto::variables(runtime));
+    }
     if let Some(key_file) = &args.way.key_file {
         command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
     }

@@ -44,10 +44,13 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     let steps = match (status.steps.min, status.steps.max) {
         (Some(min), Some(max)) if min == max => format!("step {max}"),
         (Some(min), Some(max)) => format!("steps {min} to {max}"),
-        _ => "steps not known".to_owned(),
+        _ => status
+            .steps
+            .at_least
+            .map_or_else(|| "steps not known".to_owned(), |bound| format!("step {bound} or more")),
     };
     let source = match (status.steps.source, &status.steps.optimizer) {
-        (Some(StepSign::Detected), _) => " (detected)".to_owned(),
+        (Some(StepSign::Detected | StepSign::DetectedLate), _) => " (detected)".to_owned(),
         (Some(StepSign::Optimizer), Some(name)) => format!(" (of {})", printable(name, LONGEST_OPTIMIZER)),
         _ => String::new(),
     };
@@ -168,7 +171,11 @@ pub(crate) fn claims(processes: u32, job: &str) -> String {
 }
 
 fn line(to: &mut String, rank: &RankStatus, wide: usize) -> std::fmt::Result {
-    let step = rank.step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let step = match (rank.step, rank.step_at_least) {
+        (Some(step), _) => step.to_string(),
+        (None, Some(bound)) => format!(">={bound}"),
+        (None, None) => "-".to_owned(),
+    };
     writeln!(
         to,
         "{:>6}  {:wide$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {}",

@@ -20,6 +20,11 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 const EACH: u32 = 128;
 
+/// How far apart the moments are at which it is looked what was wrong.
+pub(crate) fn between_looks(app: &App) -> Duration {
+    LOOK * (1 + app.ranks() as u32 / EACH)
+}
+
 #[derive(Debug)]
 pub struct Projector {
     tape: Tape,
@@ -109,7 +114,7 @@ impl Projector {
     fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
         while let Some((at, frame)) = self.tape.next(to)? {
             // Live, somebody looks on every second, and it is remembered what was wrong then.
-            if at.since(self.looked) >= LOOK * (1 + app.ranks() as u32 / EACH) {
+            if at.since(self.looked) >= between_looks(app) {
                 self.looked = at;
                 app.settle();
                 update(app, Action::Reach(at));

@@ -167,12 +167,16 @@ fn step(survey: &Survey) -> Figure {
         Some((least, most)) if least == most => figure::count(most.0),
         Some((least, most)) => format!("{}–{}", figure::count(least.0), figure::count(most.0)),
     };
+    let value = match survey.step_sign {
+        Some(StepSign::DetectedLate) => format!("{}{value}", glyph::AT_LEAST),
+        _ => value,
+    };
     let expected = survey.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
     let overdue =
         survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
     let (label, said) = match survey.step_sign {
-        Some(StepSign::Detected) => ("step detected", "detected step "),
+        Some(StepSign::Detected | StepSign::DetectedLate) => ("step detected", "detected step "),
         Some(StepSign::Optimizer) => ("optimizer step", "optimizer step "),
         _ => ("step", "step "),
     };

@@ -205,11 +205,12 @@ fn progress(rank: &Inspection) -> Vec<String> {
     let status = &rank.status;
     let detected = match status.step_source {
         Some(StepSign::Detected) => " detected",
+        Some(StepSign::DetectedLate) => " or more, detected",
         Some(StepSign::Optimizer) => " of the optimizer",
         _ => "",
     };
     let known = [
-        status.step.map(|step| format!("step {}{detected}", figure::count(step.0))),
+        status.step_or_bound().map(|step| format!("step {}{detected}", figure::count(step.0))),
         status.step_ms_mean.map(|ms| format!("{} ms a step", figure::tenths(ms))),
         status.mfu.map(|share| format!("MFU {} %", figure::tenths(share * 100.0))),
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),

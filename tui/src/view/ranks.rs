@@ -274,7 +274,12 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::Findings | Column::Rank => (status.rank.to_string(), Role::Strong),
         Column::Host => (cut(status.host.as_str(), HOST), Role::Text),
         Column::Pid => (status.pid.to_string(), Role::Muted),
-        Column::Step => known(status.step.map(|step| figure::count(step.0))),
+        Column::Step => known(match status.step {
+            Some(step) => Some(figure::count(step.0)),
+            None => {
+                status.step_at_least.map(|bound| format!("{}{}", glyph::AT_LEAST, figure::count(bound.0)))
+            }
+        }),
         Column::StepTime => known(status.step_ms_mean.map(figure::tenths)),
         Column::Gemm => compared(Metric::Gemm),
         Column::Bus => compared(Metric::Bus),

@@ -17,6 +17,9 @@ const TOLD: f64 = 0.05;
 /// And what must be left of it without the second in which most was lost.
 const STEADY: f64 = 0.04;
 
+/// Rules that look back over [`LONG`] digests, a second or a little more apart, know of no more seconds than these.
+const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
+
 /// Where another costs more than this share of what the first does, one may pass on what the other began: neither is told.
 const ALONE: f64 = 0.6;
 
@@ -193,6 +196,10 @@ pub(super) fn assess(findings: &mut [Finding], cohorts: &[Vec<Member<'_>>]) {
         let costs = named.filter_map(|member| Some((*member, lost(member, &rest)?)));
         finding.cost =
             costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share)).map(|(member, lost)| {
+                if let Some(toll) = member.toll.filter(|_| finding.since_s <= LOOKED_BACK) {
+                    let since = member.view.heard().since(toll.since).as_secs_f64();
+                    finding.since_s = finding.since_s.max(since);
+                }
                 Cost {
                     pct: 100.0 * lost.share,
                     pct_error: 100.0 * lost.error,

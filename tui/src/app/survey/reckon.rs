@@ -125,7 +125,7 @@ impl Sums {
             figures: std::array::from_fn(|_| Vec::with_capacity(at_most)),
         };
         for row in rows {
-            if let Some(step) = row.status.step {
+            if let Some(step) = row.status.step_or_bound() {
                 let (least, most) = sums.steps.unwrap_or((step, step));
                 sums.steps = Some((least.min(step), most.max(step)));
             }

@@ -114,7 +114,7 @@ pub(super) fn title(app: &App, room: Room) -> Title<'static> {
         Some(StepSign::Optimizer) => {
             format!("steps of {}", survey.optimizer.as_deref().unwrap_or("the optimizer"))
         }
-        Some(StepSign::Detected) => "steps detected".to_owned(),
+        Some(StepSign::Detected | StepSign::DetectedLate) => "steps detected".to_owned(),
         None => String::new(),
     };
     let who = match survey.step_clock {

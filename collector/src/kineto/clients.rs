@@ -1,0 +1,104 @@
+//! The processes in which a Kineto asks for something to do.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use xpu_shared::{
+    id::Pid,
+    unit::{Moment, Nanoseconds},
+};
+
+/// Processes remembered. A host has tens: ranks, and workers that load PyTorch anew.
+const REMEMBERED: usize = 1024;
+
+/// One that has not asked for so long has ended, or been stopped. Kineto asks every five seconds.
+const FORGOTTEN: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Client {
+    /// Its process as it sees itself, which in a container is another number than here.
+    pub own: Pid,
+    pub job: i64,
+    /// When it last asked, and how long after the time before.
+    pub polled: Moment,
+    pub every: Option<Nanoseconds>,
+    /// No trace is under way there.
+    pub accepts: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    /// By their processes as they are seen from here, which the kernel says.
+    known: BTreeMap<u32, Client>,
+}
+
+impl Clients {
+    pub(super) fn polled(&mut self, pid: u32, own: Pid, job: i64, accepts: bool, now: Moment) {
+        let before = self.known.get(&pid).filter(|known| known.own == own);
+        let every = before.map(|known| Nanoseconds::from(now.since(known.polled)));
+        if !self.known.contains_key(&pid) && self.known.len() >= REMEMBERED {
+            self.forget_oldest();
+        }
+        self.known.insert(pid, Client { own, job, polled: now, every, accepts });
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.known.iter().min_by_key(|(_, client)| client.polled).map(|(&pid, _)| pid);
+        if let Some(oldest) = oldest {
+            self.known.remove(&oldest);
+        }
+    }
+
+    pub(super) fn forget(&mut self, now: Moment) {
+        self.known.retain(|_, client| now.since(client.polled) < FORGOTTEN);
+    }
+
+    pub(super) fn of_job(&self, job: i64) -> usize {
+        self.known.values().filter(|client| client.job == job).count()
+    }
+
+    /// That of a rank, which tells its own number; and its number here. Where two containers use the same one, neither is taken.
+    pub(super) fn of(&self, own: Pid) -> Option<(u32, &Client)> {
+        if let Some(client) = self.known.get(&own.0).filter(|client| client.own == own) {
+            return Some((own.0, client));
+        }
+        let mut same = self.known.iter().filter(|(_, client)| client.own == own);
+        let found = same.next().map(|(&pid, client)| (pid, client));
+        found.filter(|_| same.next().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_rank_in_a_container_is_found_by_its_own_number_unless_two_have_it() {
+        let mut clients = Clients::default();
+        clients.polled(5001, Pid(7), 0, true, at(1));
+        assert_eq!(clients.of(Pid(7)).map(|(pid, _)| pid), Some(5001));
+        clients.polled(7, Pid(7), 0, true, at(1));
+        assert_eq!(clients.of(Pid(7)).map(|(pid, _)| pid), Some(7), "that of this host comes first");
+        clients.polled(5002, Pid(8), 0, true, at(1));
+        clients.polled(5003, Pid(8), 0, true, at(1));
+        assert_eq!(clients.of(Pid(8)), None);
+    }
+
+    #[test]
+    fn who_asks_no_more_is_forgotten_and_there_are_never_too_many() {
+        let mut clients = Clients::default();
+        for pid in 0..2000 {
+            clients.polled(pid, Pid(pid), 0, true, at(100 + u64::from(pid)));
+        }
+        assert_eq!(clients.known.len(), REMEMBERED);
+        assert_eq!(clients.of(Pid(0)), None);
+        clients.polled(1999, Pid(1999), 0, false, at(2104));
+        let (_, last) = clients.of(Pid(1999)).unwrap();
+        assert_eq!((last.every, last.accepts), (Some(Nanoseconds(5_000_000_000)), false));
+        clients.forget(at(2160));
+        assert_eq!(clients.known.len(), 1);
+    }
+}

@@ -1,0 +1,204 @@
+//! What a Kineto is told: lines of `KEY=VALUE`.
+
+use std::{fmt::Write as _, time::Duration};
+
+use xpu_shared::{
+    frame::{KinetoOptions, KinetoOrder, KinetoWindow},
+    ledger::KinetoCount,
+    unit::Moment,
+};
+
+/// CUPTI's buffers for one trace: beyond that Kineto ends it early.
+const BUFFERS_MIB: u32 = 512;
+
+/// How long CUPTI is on before a trace by time begins; before one by steps it is one step.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Before that Kineto must have heard of it: its own thread looks once a second.
+const NOTICE: Duration = Duration::from_millis(1500);
+
+/// Steps that a Kineto may be made to wait.
+const FARTHEST: u64 = 1 << 20;
+
+/// Why a rank cannot be told what was ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    TooLate,
+    TooFar,
+    /// Nobody knows how far its Kineto has counted.
+    NoCount,
+    /// A line would not be read as it is meant.
+    Path,
+}
+
+/// What a rank that has counted so far is told, to write its trace to `file`. `offset`: how much the clock here is before that of who asks.
+pub(super) fn text(
+    order: &KinetoOrder,
+    file: &str,
+    count: Option<KinetoCount>,
+    (now, offset): (Moment, i64),
+) -> Result<String, Unfit> {
+    // One `=` a line, `#` begins a comment, and blanks are taken away.
+    if !file.starts_with('/')
+        || file.contains(['=', '#'])
+        || file.contains(|c: char| c.is_control() || c == ' ')
+    {
+        return Err(Unfit::Path);
+    }
+    let window = match order.window {
+        KinetoWindow::Steps { first, steps, latest, calls } => {
+            let count = count.ok_or(Unfit::NoCount)?;
+            if count.step >= latest {
+                return Err(Unfit::TooLate);
+            }
+            let calls = u64::from(calls.max(1));
+            // Kineto counts calls from 0, and begins to trace when that of this number has been made.
+            let steps_before = first.0.saturating_sub(1).saturating_sub(count.step.0);
+            let before = u64::from(count.counted).saturating_add(calls.saturating_mul(steps_before));
+            // One that waits cannot be told of another trace, and not to wait.
+            if steps_before > FARTHEST || before > i32::MAX as u64 {
+                return Err(Unfit::TooFar);
+            }
+            // A length of 0 for those that count nothing: they would trace for half a second otherwise.
+            format!(
+                "PROFILE_START_ITERATION={}\nACTIVITIES_ITERATIONS={}\nACTIVITIES_WARMUP_ITERATIONS={calls}\nACTIVITIES_DURATION_MSECS=0\n",
+                before.saturating_sub(1),
+                u64::from(steps) * calls,
+            )
+        }
+        KinetoWindow::Time { at, length } => {
+            let at = here(at, offset);
+            if now.after(WARM_UP + NOTICE) > at {
+                return Err(Unfit::TooLate);
+            }
+            format!(
+                "PROFILE_START_TIME={}\nACTIVITIES_WARMUP_PERIOD_SECS={}\nACTIVITIES_DURATION_MSECS={}\n",
+                at.0 / 1_000_000,
+                WARM_UP.as_secs(),
+                length.0.div_ceil(1_000_000),
+            )
+        }
+    };
+    let mut text = format!(
+        "ACTIVITIES_LOG_FILE={file}\nREQUEST_TRACE_ID={:016x}\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB={BUFFERS_MIB}\n{window}",
+        order.number
+    );
+    for (key, on) in switches(order.options) {
+        if on {
+            let _ = writeln!(text, "{key}=true");
+        }
+    }
+    Ok(text)
+}
+
+/// Not `PROFILE_MEMORY`: a snapshot of that name leaves a thread in the program that spins for ever.
+fn switches(options: KinetoOptions) -> [(&'static str, bool); 5] {
+    [
+        ("PROFILE_REPORT_INPUT_SHAPES", options.record_shapes),
+        ("PROFILE_PROFILE_MEMORY", options.profile_memory),
+        ("PROFILE_WITH_STACK", options.with_stack),
+        ("PROFILE_WITH_FLOPS", options.with_flops),
+        ("PROFILE_WITH_MODULES", options.with_modules),
+    ]
+}
+
+/// Clocks that differ by less are set by the same source, and the way of the message is most of it.
+const SAME_CLOCK: i64 = 500_000_000;
+
+/// A moment of the clock of who asks, by the clock here.
+pub(super) fn here(at: Moment, offset: i64) -> Moment {
+    if offset.abs() < SAME_CLOCK { at } else { Moment(at.0.saturating_add_signed(offset)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{id::Step, unit::Nanoseconds};
+
+    use super::*;
+
+    const FILE: &str = "/tmp/a.json";
+
+    fn order(window: KinetoWindow) -> KinetoOrder {
+        KinetoOrder { number: 255, window, limit: Nanoseconds(0), options: KinetoOptions::default() }
+    }
+
+    fn steps(first: u64, calls: u32) -> KinetoOrder {
+        order(KinetoWindow::Steps { first: Step(first), steps: 3, latest: Step(first - 3), calls })
+    }
+
+    fn at(step: u64, counted: u32) -> KinetoCount {
+        KinetoCount { step: Step(step), counted }
+    }
+
+    fn value(text: &str, key: &str) -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+    }
+
+    /// With PyTorch 2.11, an iteration of 150 traced the steps 152 to 154 of a program that steps one optimizer.
+    #[test]
+    fn the_same_steps_are_asked_of_ranks_that_are_not_equally_far() {
+        for step in [10, 120, 148] {
+            let text = text(&steps(152, 1), FILE, Some(at(step, step as u32)), (Moment(0), 0)).unwrap();
+            assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(150), "{text}");
+            assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(3));
+            assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(0));
+        }
+        let late = text(&steps(152, 1), FILE, Some(at(149, 149)), (Moment(0), 0));
+        assert_eq!(late, Err(Unfit::TooLate));
+        assert_eq!(text(&steps(152, 1), FILE, None, (Moment(0), 0)), Err(Unfit::NoCount));
+    }
+
+    #[test]
+    fn none_is_made_to_wait_for_ever() {
+        for first in [u64::MAX, 3 << 20] {
+            let far = text(&steps(first, 1), FILE, Some(at(1, 1)), (Moment(0), 0));
+            assert_eq!(far, Err(Unfit::TooFar), "{first}");
+        }
+    }
+
+    #[test]
+    fn calls_of_two_optimizers_and_a_count_of_its_own_are_reckoned_with() {
+        // Step 100 was the 230th call; step 110 is to be the first.
+        let text = text(&steps(110, 2), FILE, Some(at(100, 230)), (Moment(0), 0)).unwrap();
+        assert_eq!(value(&text, "PROFILE_START_ITERATION"), Some(230 + 2 * 9 - 1));
+        assert_eq!(value(&text, "ACTIVITIES_ITERATIONS"), Some(6));
+        assert_eq!(value(&text, "ACTIVITIES_WARMUP_ITERATIONS"), Some(2));
+    }
+
+    #[test]
+    fn a_moment_is_that_of_the_clock_here() {
+        let second = 1_000_000_000;
+        let order = order(KinetoWindow::Time { at: Moment(100 * second), length: Nanoseconds(second / 2) });
+        let told = |now, offset| text(&order, FILE, None, (Moment(now * second), offset));
+        let text = told(90, 0).unwrap();
+        assert_eq!(value(&text, "PROFILE_START_TIME"), Some(100_000));
+        assert_eq!(value(&text, "ACTIVITIES_DURATION_MSECS"), Some(500));
+        assert_eq!(told(98, 0), Err(Unfit::TooLate));
+        let early = told(990, 900 * second as i64).unwrap();
+        assert_eq!(value(&early, "PROFILE_START_TIME"), Some(1_000_000), "its clock is 900 s before");
+        assert_eq!(value(&told(90, 1000).unwrap(), "PROFILE_START_TIME"), Some(100_000));
+    }
+
+    #[test]
+    fn no_path_can_write_lines_of_its_own() {
+        for path in
+            ["/tmp/a\nPROFILE_MEMORY=true.json", "/tmp/a=b.json", "/tmp/a#.json", "a.json", "/tmp/a b"]
+        {
+            assert_eq!(
+                text(&steps(152, 1), path, Some(at(1, 1)), (Moment(0), 0)),
+                Err(Unfit::Path),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_in_it_is_a_line_each() {
+        let mut order = steps(152, 1);
+        order.options = KinetoOptions { with_stack: true, record_shapes: true, ..KinetoOptions::default() };
+        let text = text(&order, FILE, Some(at(1, 1)), (Moment(0), 0)).unwrap();
+        assert!(text.ends_with("PROFILE_REPORT_INPUT_SHAPES=true\nPROFILE_WITH_STACK=true\n"), "{text}");
+        assert!(text.lines().all(|line| line.matches('=').count() == 1), "{text}");
+        assert!(!text.contains("PROFILE_MEMORY="), "{text}");
+    }
+}

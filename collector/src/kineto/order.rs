@@ -1,0 +1,392 @@
+//! A trace that is wanted of one rank: told when its Kineto asks, seen to be written, given away.
+
+use std::{
+    fs::File,
+    io::{self, PipeWriter},
+    time::Duration,
+};
+
+use xpu_shared::{
+    frame::{KinetoBytes, KinetoEnd, KinetoOrder, KinetoPart, KinetoStanding, KinetoWindow},
+    id::{JobName, Pid, Rank},
+    ledger::KinetoCount,
+    unit::Moment,
+};
+
+use super::{
+    clients::Client,
+    config::{self, Unfit},
+    trace::{Place, Reading},
+};
+use crate::address::Address;
+
+/// After the steps or the time it was told, a Kineto that neither traces nor has written anything will not.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Steps that a rank may go on after the last before that is asked: Kineto ends a trace at the end of a step.
+const BEYOND: u64 = 2;
+
+/// An order that nobody has asked about for so long is nobody's any more.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
+/// So long another who orders has to wait for one that nobody has asked about since.
+const RECENT: Duration = Duration::from_secs(30);
+
+/// What is known of the rank when its order is looked after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    pub lives: bool,
+    pub client: Option<&'a Client>,
+    pub count: Option<KinetoCount>,
+    pub now: Moment,
+}
+
+#[derive(Debug)]
+pub(super) struct Ordered {
+    pub order: KinetoOrder,
+    pub viewer: Address,
+    /// How much the clock here is before that of who ordered.
+    pub offset: i64,
+    pub pid: Pid,
+    pub standing: KinetoStanding,
+    given: Moment,
+    touched: Moment,
+    told: Option<Moment>,
+    /// When what it was told should have been done.
+    due: Option<Moment>,
+    was_busy: bool,
+    /// Nobody wants it any more, and what its Kineto was told cannot be taken back.
+    abandoned: bool,
+    place: Place,
+    file: Option<File>,
+    reading: Option<Reading>,
+}
+
+impl Ordered {
+    pub(super) fn new(
+        order: KinetoOrder,
+        viewer: Address,
+        (pid, place): (Pid, Place),
+        (now, offset): (Moment, i64),
+    ) -> Self {
+        Self {
+            order,
+            viewer,
+            offset,
+            pid,
+            standing: KinetoStanding::Asked,
+            given: now,
+            touched: now,
+            told: None,
+            due: None,
+            was_busy: false,
+            abandoned: false,
+            place,
+            file: None,
+            reading: None,
+        }
+    }
+
+    /// Somebody still wants it.
+    pub(super) fn touch(&mut self, viewer: &Address, now: Moment) {
+        self.viewer = viewer.clone();
+        self.touched = now;
+    }
+
+    /// Whether another order may take its place.
+    pub(super) fn gives_way(&self, now: Moment) -> bool {
+        let is_wanted = self.file.is_some() && !self.abandoned && now.since(self.touched) < RECENT;
+        self.standing.is_last() && !is_wanted
+    }
+
+    pub(super) fn is_forgotten(&self, now: Moment) -> bool {
+        now.since(self.touched) >= FORGOTTEN
+    }
+
+    /// Nobody wants it any more. Whether it can be forgotten: what its Kineto was told is waited for, to be removed.
+    pub(super) fn abandon(&mut self) -> bool {
+        self.abandoned = true;
+        self.told.is_none() || self.standing.is_last()
+    }
+
+    /// Its Kineto asks: what it is told, if it can be told now.
+    pub(super) fn tell(&mut self, accepts: bool, count: Option<KinetoCount>, now: Moment) -> Option<String> {
+        if self.standing != KinetoStanding::Asked {
+            return None;
+        }
+        self.was_busy = !accepts;
+        if !accepts {
+            return None;
+        }
+        match config::text(&self.order, &self.place.told, count, (now, self.offset)) {
+            Ok(text) => Some(text),
+            Err(unfit) => {
+                self.refuse(self.why_unfit(&unfit));
+                None
+            }
+        }
+    }
+
+    /// That was sent.
+    pub(super) fn told(&mut self, now: Moment) {
+        (self.standing, self.told) = (KinetoStanding::Told, Some(now));
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.standing = KinetoStanding::Refused { why };
+    }
+
+    fn why_unfit(&self, unfit: &Unfit) -> String {
+        match unfit {
+            Unfit::TooLate if self.was_busy => {
+                "its profiler was at another trace all the while (torch.profiler in the program?): ask again when that has ended".to_owned()
+            }
+            Unfit::TooLate => "its Kineto asked too late what to do: give it longer, --start-in 15s".to_owned(),
+            Unfit::TooFar => "the steps are too far away: ask again when they are nearer".to_owned(),
+            Unfit::NoCount => {
+                "nobody knows how far its Kineto has counted, so no step can be agreed on: ask with --duration".to_owned()
+            }
+            Unfit::Path => format!(
+                "Kineto would not read the path {} as it is: set KINETO_ONDEMAND_TRACE_DIR to one of letters and digits",
+                self.place.told
+            ),
+        }
+    }
+
+    /// Looks after it. Whether its standing is another now.
+    pub(super) fn check(&mut self, known: Known<'_>) -> bool {
+        let before = self.standing.clone();
+        match self.standing {
+            KinetoStanding::Asked => self.check_asked(known),
+            KinetoStanding::Told | KinetoStanding::Started => self.check_told(known),
+            _ => {}
+        }
+        self.standing != before
+    }
+
+    fn check_asked(&mut self, known: Known<'_>) {
+        let passed = match self.order.window {
+            KinetoWindow::Steps { latest, .. } => known.count.is_some_and(|count| count.step >= latest),
+            KinetoWindow::Time { at, .. } => known.now >= config::here(at, self.offset),
+        };
+        if !known.lives {
+            self.refuse("its process has ended".to_owned());
+        } else if passed {
+            self.refuse(self.why_unfit(&Unfit::TooLate));
+        } else if self.is_over(known.now) {
+            self.refuse(
+                "it did not come to the steps in the time there was: give it longer with --wait".to_owned(),
+            );
+        }
+    }
+
+    fn check_told(&mut self, known: Known<'_>) {
+        if let Some(file) = self.place.open() {
+            let bytes = file.metadata().map_or(0, |found| found.len());
+            self.file = Some(file);
+            self.standing = KinetoStanding::Written { bytes };
+            // It stays readable, and nothing is left behind whatever happens to this process.
+            self.place.remove();
+            return;
+        }
+        let traces = known.client.is_some_and(|client| !client.accepts && Some(client.polled) > self.told);
+        let is_begun = traces || self.place.is_begun();
+        if is_begun {
+            self.standing = KinetoStanding::Started;
+        }
+        if !known.lives {
+            self.refuse("its process ended before it had written its trace".to_owned());
+        } else if self.is_over(known.now) {
+            self.refuse(
+                "it did not write its trace in the time there was: give it longer with --wait".to_owned(),
+            );
+        } else if is_begun {
+            self.due = None;
+        } else if self.is_done(known) {
+            let due = *self.due.get_or_insert(known.now);
+            if known.now.since(due) >= GRACE {
+                self.refuse(
+                    "its Kineto was told and wrote nothing: look at what the program says when it is started with KINETO_LOG_LEVEL=1"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+
+    /// Whether the steps or the time it was told have passed.
+    fn is_done(&self, known: Known<'_>) -> bool {
+        match self.order.window {
+            KinetoWindow::Steps { first, steps, .. } => {
+                known.count.is_some_and(|count| count.step.0 > first.0 + u64::from(steps) + BEYOND)
+            }
+            KinetoWindow::Time { at, length } => {
+                known.now > config::here(at, self.offset).after(Duration::from_nanos(length.0))
+            }
+        }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        now.since(self.given) >= Duration::from_nanos(self.order.limit.0)
+    }
+
+    /// Whether its trace is being read away.
+    pub(super) fn is_being_read(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| !reading.has_ended())
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The part of this number, if it is here. The first begins anew.
+    pub(super) fn part(
+        &mut self,
+        part: u32,
+        (job, rank): (&JobName, Rank),
+        bell: impl FnOnce() -> io::Result<PipeWriter>,
+    ) -> Option<KinetoPart> {
+        if part == 0 && self.reading.as_ref().is_none_or(|reading| reading.next() > 1) {
+            let begun = self.file.as_ref()?.try_clone().and_then(|file| Reading::begin(&file, bell()?));
+            match begun {
+                Ok(reading) => self.reading = Some(reading),
+                Err(error) => {
+                    let wrong = Some(format!("it could not be read: {error}"));
+                    let end = Some(KinetoEnd { wrong, ..KinetoEnd::default() });
+                    return Some(self.whole_part(part, (job, rank), KinetoBytes::default(), end));
+                }
+            }
+        }
+        let piece = self.reading.as_mut()?.part(part)?;
+        Some(self.whole_part(part, (job, rank), piece.bytes, piece.end))
+    }
+
+    fn whole_part(
+        &self,
+        part: u32,
+        (job, rank): (&JobName, Rank),
+        bytes: KinetoBytes,
+        end: Option<KinetoEnd>,
+    ) -> KinetoPart {
+        KinetoPart { number: self.order.number, job: job.clone(), rank, part, bytes, end }
+    }
+
+    /// The number of the part that somebody waits for.
+    pub(super) fn awaited(&self) -> Option<u32> {
+        self.reading.as_ref().filter(|reading| reading.wanted).map(Reading::next)
+    }
+}
+
+/// What Kineto writes yet is nobody's.
+impl Drop for Ordered {
+    fn drop(&mut self) {
+        if self.told.is_some() {
+            self.place.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
+
+    use super::*;
+    use crate::roster::Identity;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(seconds: u64) -> Moment {
+        Moment(seconds * SECOND)
+    }
+
+    fn ordered() -> Ordered {
+        let window = KinetoWindow::Steps { first: Step(100), steps: 3, latest: Step(97), calls: 1 };
+        let order = KinetoOrder {
+            number: 1,
+            window,
+            limit: Nanoseconds(60 * SECOND),
+            options: KinetoOptions::default(),
+        };
+        let viewer = Address { to: Identity(vec![1]), route: Vec::new() };
+        let place = Place::of(std::process::id(), 7, user_id(), "xpu-top-test-that-nobody-writes");
+        Ordered::new(order, viewer, (Pid(7), place), (at(0), 0))
+    }
+
+    fn known(step: u64, accepts: bool, now: u64, client: &mut Option<Client>) -> Known<'_> {
+        let count = Some(KinetoCount { step: Step(step), counted: step as u32 });
+        *client = Some(Client { own: Pid(7), job: 0, polled: at(now), every: None, accepts });
+        Known { lives: true, client: client.as_ref(), count, now: at(now) }
+    }
+
+    fn why(ordered: &Ordered) -> &str {
+        match &ordered.standing {
+            KinetoStanding::Refused { why } => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_asks_in_time_is_told_once() {
+        let mut ordered = ordered();
+        let count = |step| Some(KinetoCount { step: Step(step), counted: 50 });
+        assert_eq!(ordered.tell(false, count(90), at(1)), None, "it is busy");
+        let text = ordered.tell(true, count(90), at(2)).unwrap();
+        assert!(text.contains("PROFILE_START_ITERATION=58\n"), "{text}");
+        assert!(ordered.tell(true, count(90), at(2)).is_some(), "that could not be sent");
+        ordered.told(at(2));
+        assert_eq!(ordered.tell(true, count(91), at(3)), None);
+    }
+
+    #[test]
+    fn who_asks_too_late_is_not_told_and_it_is_said_why() {
+        let mut late = ordered();
+        assert_eq!(late.tell(true, Some(KinetoCount { step: Step(97), counted: 97 }), at(1)), None);
+        assert!(why(&late).contains("--start-in"));
+        let (mut silent, mut client) = (ordered(), None);
+        assert!(!silent.check(known(96, true, 1, &mut client)));
+        assert!(silent.check(known(97, true, 2, &mut client)));
+        assert!(why(&silent).contains("asked too late"));
+        let mut busy = ordered();
+        assert_eq!(busy.tell(false, None, at(1)), None);
+        assert!(busy.check(known(97, false, 2, &mut client)));
+        assert!(why(&busy).contains("torch.profiler"));
+        let mut uncounted = ordered();
+        assert_eq!(uncounted.tell(true, None, at(1)), None);
+        assert!(why(&uncounted).contains("--duration"));
+    }
+
+    #[test]
+    fn one_that_wrote_nothing_is_not_waited_for_and_one_that_is_at_it_is() {
+        let (mut ordered, mut client) = (ordered(), None);
+        ordered.told(at(1));
+        assert!(!ordered.check(known(100, true, 2, &mut client)));
+        assert!(ordered.check(known(101, false, 3, &mut client)), "it traces");
+        assert_eq!(ordered.standing, KinetoStanding::Started);
+        for now in 4..30 {
+            assert!(!ordered.check(known(200, false, now, &mut client)), "writing takes long");
+        }
+        for now in 30..45 {
+            assert!(!ordered.check(known(300, true, now, &mut client)), "{now}");
+        }
+        assert!(ordered.check(known(300, true, 45, &mut client)));
+        assert!(why(&ordered).contains("KINETO_LOG_LEVEL"));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_longer_than_was_said_or_beyond_its_end() {
+        let (mut slow, mut gone, mut client) = (ordered(), ordered(), None);
+        assert!(slow.check(known(1, true, 60, &mut client)));
+        gone.told(at(1));
+        assert!(gone.check(Known { lives: false, ..known(1, true, 2, &mut client) }));
+        assert!(why(&gone).contains("its process ended"));
+    }
+
+    #[test]
+    fn what_was_told_keeps_its_place_until_it_is_done() {
+        let (mut ordered, mut client) = (ordered(), None);
+        assert!(!ordered.gives_way(at(1)) && ordered.abandon(), "it was not told");
+        ordered.told(at(1));
+        assert!(!ordered.abandon() && !ordered.gives_way(at(50)));
+        assert!(ordered.check(known(1, true, 60, &mut client)));
+        assert!(ordered.gives_way(at(60)));
+    }
+}

@@ -1,0 +1,372 @@
+//! The socket that Kineto's clients ask at: its name, who sends, and to whom an answer may go.
+//!
+//! A client ends its process when an answer comes from a name that it does not expect. So all that is sent goes out of the socket that is
+//! bound to the name it asked at, and only to a client that spells the folder of that name as it is spelled here.
+
+use std::{
+    ffi::OsString,
+    fs, io, mem,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, net::UnixDatagram},
+    },
+    path::{Path, PathBuf},
+    ptr,
+};
+
+use super::datagram::LARGEST;
+
+/// What both dynolog and Kineto call the daemon, and how the names of clients begin.
+const DAEMON: &[u8] = b"dynolog";
+const CLIENT: &[u8] = b"dynoconfigclient";
+
+/// What Kineto takes of a name, and what of that is a client's own: a slash, the word, and a UUID.
+const LONGEST_FOLDER: usize = 106 - (1 + CLIENT.len() + 36);
+
+/// Names clients ask at: one in the host's table of names, which has no file; or in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KinetoName {
+    Abstract(Vec<u8>),
+    Folder(OsString),
+    /// Nowhere: nobody is to be served.
+    Off,
+}
+
+impl KinetoName {
+    /// `off`: none. Else the name, in place of dynolog's.
+    pub const VARIABLE: &str = "XPU_TOP_KINETO_SOCKET";
+    /// Kineto's own.
+    const FOLDER: &str = "KINETO_IPC_SOCKET_DIR";
+
+    pub fn of(set: impl Fn(&str) -> Option<OsString>) -> Self {
+        let set = |name| set(name).filter(|value| !value.is_empty());
+        match set(Self::VARIABLE) {
+            Some(off) if off == "off" => Self::Off,
+            Some(name) => Self::Abstract(name.as_bytes().to_vec()),
+            None => set(Self::FOLDER).map_or_else(|| Self::Abstract(DAEMON.to_vec()), Self::Folder),
+        }
+    }
+
+    /// How it is called in messages.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Abstract(name) => format!("@{}", String::from_utf8_lossy(name)),
+            Self::Folder(folder) => Self::path(folder).display().to_string(),
+            Self::Off => "nowhere".to_owned(),
+        }
+    }
+
+    /// Whether clients find no room for their own names in that folder: they would not ask at all.
+    pub(super) fn is_too_long_for_clients(&self) -> bool {
+        matches!(self, Self::Folder(folder) if folder.len() > LONGEST_FOLDER)
+    }
+
+    fn path(folder: &OsString) -> PathBuf {
+        let mut path = folder.clone();
+        path.push("/");
+        path.push(std::ffi::OsStr::from_bytes(DAEMON));
+        path.into()
+    }
+}
+
+/// Where a datagram came from, as the sender bound it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peer(Vec<u8>);
+
+/// A datagram and who the kernel says sent it: `pid` as it is seen from here, 0 if it is not.
+#[derive(Debug)]
+pub(super) struct Received<'a> {
+    pub peer: Peer,
+    pub pid: u32,
+    pub uid: u32,
+    /// `None` of one that is longer than any message.
+    pub bytes: Option<&'a [u8]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Socket {
+    datagrams: UnixDatagram,
+    name: KinetoName,
+    buffer: [u8; LARGEST],
+}
+
+impl Socket {
+    /// # Errors
+    /// `AddrInUse` if another daemon has the name.
+    pub(super) fn bind(name: &KinetoName) -> io::Result<Self> {
+        let socket = make()?;
+        match name {
+            KinetoName::Off => return Err(io::ErrorKind::Unsupported.into()),
+            KinetoName::Abstract(text) => {
+                // Its closing NUL is a part of the name that clients ask at.
+                bind(&socket, &[b"\0", &text[..], b"\0"].concat())?;
+            }
+            KinetoName::Folder(folder) => bind_in_folder(&socket, &KinetoName::path(folder))?,
+        }
+        Ok(Self { datagrams: socket.into(), name: name.clone(), buffer: [0; LARGEST] })
+    }
+
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.datagrams.as_raw_fd()
+    }
+
+    /// The next datagram that waits, if one does.
+    pub(super) fn receive(&mut self) -> io::Result<Option<Received<'_>>> {
+        let mut piece = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: LARGEST };
+        // SAFETY: a sockaddr_un of zeros is one without a name.
+        let mut from: libc::sockaddr_un = unsafe { mem::zeroed() };
+        // Room for credentials and no more: descriptors that somebody sends along find none and are closed.
+        let mut control = Control::default();
+        // SAFETY: a msghdr of zeros is an empty one.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = (&raw mut from).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = Control::ROOM as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: all that the header points to lives for the length of the call, with the lengths it says.
+        let length = unsafe { libc::recvmsg(self.descriptor(), &raw mut header, flags) };
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            };
+        };
+        let is_whole = header.msg_flags & libc::MSG_TRUNC == 0;
+        let sender = credentials(&header);
+        let named = (header.msg_namelen as usize).saturating_sub(PATH_AT).min(from.sun_path.len());
+        let peer = Peer(from.sun_path[..named].iter().map(|&letter| letter as u8).collect());
+        let (pid, uid) = sender.map_or((0, u32::MAX), |sender| (sender.pid as u32, sender.uid));
+        Ok(Some(Received { peer, pid, uid, bytes: is_whole.then(|| &self.buffer[..length]) }))
+    }
+
+    /// Sends without waiting. To somebody who would not expect it from here nothing is sent.
+    pub(super) fn send(&self, peer: &Peer, bytes: &[u8]) -> bool {
+        if !self.name.is_expected_by(peer) {
+            return false;
+        }
+        let (address, length) = address(&peer.0);
+        // SAFETY: bytes and address live for the length of the call, with the lengths given.
+        let sent = unsafe {
+            libc::sendto(
+                self.descriptor(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                (&raw const address).cast(),
+                length,
+            )
+        };
+        usize::try_from(sent) == Ok(bytes.len())
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let KinetoName::Folder(folder) = &self.name {
+            let _ = fs::remove_file(KinetoName::path(folder));
+        }
+    }
+}
+
+impl KinetoName {
+    /// Whether a client of this name asked at ours. In a folder its own name shows how it spells the folder.
+    fn is_expected_by(&self, peer: &Peer) -> bool {
+        let begin = match self {
+            Self::Abstract(_) => b"\0".to_vec(),
+            Self::Folder(folder) => [folder.as_bytes(), b"/"].concat(),
+            Self::Off => return false,
+        };
+        peer.0.strip_prefix(&begin[..]).is_some_and(|rest| rest.starts_with(CLIENT))
+    }
+}
+
+fn make() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just made and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let on: libc::c_int = 1;
+    // SAFETY: the option takes an int, which lives for the length of the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Where the name begins in an address.
+const PATH_AT: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
+
+/// The address of a name: abstract ones begin with NUL. One that is too long is cut, and is nobody's then.
+fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
+    // SAFETY: a sockaddr_un of zeros is one without a name.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, &from) in address.sun_path.iter_mut().zip(name) {
+        *to = from as libc::c_char;
+    }
+    (address, (PATH_AT + name.len().min(address.sun_path.len())) as libc::socklen_t)
+}
+
+fn bind(socket: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    let (address, length) = address(name);
+    if name.len() >= address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name is too long for a socket"));
+    }
+    // SAFETY: the address lives for the length of the call, which has its length.
+    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// In place of a socket that a daemon left behind, never of one that somebody listens at.
+fn bind_in_folder(socket: &OwnedFd, path: &Path) -> io::Result<()> {
+    if UnixDatagram::unbound()?.connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let is_socket = |found: fs::Metadata| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type());
+    if fs::symlink_metadata(path).is_ok_and(is_socket) {
+        fs::remove_file(path)?;
+    }
+    // Clients of Kineto end the name with NUL and count it.
+    bind(socket, &[path.as_os_str().as_bytes(), b"\0"].concat())?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+/// Room for a message's control data, aligned as that must be.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct Control([u8; 32]);
+
+impl Control {
+    // SAFETY: arithmetic on a length.
+    const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) as usize };
+}
+
+const _: () = assert!(Control::ROOM <= size_of::<Control>());
+
+fn credentials(header: &libc::msghdr) -> Option<libc::ucred> {
+    // SAFETY: the kernel filled the control data in, and said how much of it there is.
+    let first = unsafe { libc::CMSG_FIRSTHDR(ptr::from_ref(header)) };
+    if first.is_null() {
+        return None;
+    }
+    // SAFETY: it points into the control data, as the call above promises.
+    let (level, kind) = unsafe { ((*first).cmsg_level, (*first).cmsg_type) };
+    if (level, kind) != (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) {
+        return None;
+    }
+    // SAFETY: credentials follow such a header, perhaps not aligned.
+    Some(unsafe { libc::CMSG_DATA(first).cast::<libc::ucred>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::linux::net::SocketAddrExt as _, os::unix::net::SocketAddr, process};
+
+    use super::*;
+
+    fn unique(what: &str) -> Vec<u8> {
+        format!("xpu-top-test-{what}-{}", process::id()).into_bytes()
+    }
+
+    /// A client by its name, which ends with NUL as Kineto's do.
+    fn client(name: &[u8]) -> UnixDatagram {
+        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name([name, b"\0"].concat()).unwrap()).unwrap()
+    }
+
+    fn daemon(name: &[u8]) -> SocketAddr {
+        SocketAddr::from_abstract_name([name, b"\0"].concat()).unwrap()
+    }
+
+    #[test]
+    fn who_asks_is_told_by_the_kernel_and_answered_from_the_name_it_asked_at() {
+        let name = unique("asks");
+        let mut socket = Socket::bind(&KinetoName::Abstract(name.clone())).unwrap();
+        let other = client(&[CLIENT, &unique("asks")].concat());
+        other.send_to_addr(b"hello", &daemon(&name)).unwrap();
+        let received = socket.receive().unwrap().unwrap();
+        assert_eq!((received.pid, received.uid), (process::id(), xpu_shared::endpoint::user_id()));
+        assert_eq!(received.bytes, Some(&b"hello"[..]));
+        let peer = received.peer.clone();
+        assert!(socket.send(&peer, b"answer"));
+        let mut buffer = [0; 16];
+        let (length, from) = other.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"answer");
+        assert_eq!(from.as_abstract_name(), Some(&[&name[..], b"\0"].concat()[..]));
+        assert!(socket.receive().unwrap().is_none(), "nothing is waited for");
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_message_and_who_has_no_name_gets_no_answer() {
+        let name = unique("long");
+        let mut socket = Socket::bind(&KinetoName::Abstract(name.clone())).unwrap();
+        UnixDatagram::unbound().unwrap().send_to_addr(&[1; LARGEST + 1], &daemon(&name)).unwrap();
+        let received = socket.receive().unwrap().unwrap();
+        assert_eq!(received.bytes, None);
+        let peer = received.peer.clone();
+        assert!(!socket.send(&peer, b"answer"));
+    }
+
+    #[test]
+    fn a_name_that_another_has_is_left_to_it() {
+        let name = KinetoName::Abstract(unique("taken"));
+        let first = Socket::bind(&name).unwrap();
+        assert_eq!(Socket::bind(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        Socket::bind(&name).unwrap();
+    }
+
+    #[test]
+    fn in_a_folder_only_who_spells_it_the_same_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let spelled = folder.path().to_str().unwrap();
+        let name = KinetoName::Folder(spelled.into());
+        // One that a daemon left behind is no daemon.
+        drop(UnixDatagram::bind(folder.path().join("dynolog")).unwrap());
+        let mut socket = Socket::bind(&name).unwrap();
+        assert_eq!(Socket::bind(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        for (path, is_answered) in [
+            (format!("{spelled}/dynoconfigclient1"), true),
+            (format!("{spelled}//dynoconfigclient2"), false),
+            (format!("{spelled}/inner/../dynoconfigclient3"), false),
+            (format!("{spelled}/someone"), false),
+        ] {
+            let other = UnixDatagram::bind(&path).unwrap();
+            other.send_to(b"hello", folder.path().join("dynolog")).unwrap();
+            let peer = socket.receive().unwrap().unwrap().peer.clone();
+            assert_eq!(socket.send(&peer, b"answer"), is_answered, "{path}");
+        }
+        drop(socket);
+        assert!(!folder.path().join("dynolog").exists());
+    }
+
+    #[test]
+    fn where_clients_ask_is_said_by_the_environment() {
+        let of = |pairs: &[(&str, &str)]| {
+            KinetoName::of(|name| {
+                pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(of(&[]), KinetoName::Abstract(b"dynolog".to_vec()));
+        assert_eq!(of(&[(KinetoName::FOLDER, "/run/k")]), KinetoName::Folder("/run/k".into()));
+        assert!(!KinetoName::Folder("f".repeat(53).into()).is_too_long_for_clients());
+        assert!(KinetoName::Folder("f".repeat(54).into()).is_too_long_for_clients());
+        assert_eq!(of(&[(KinetoName::FOLDER, "")]), KinetoName::Abstract(b"dynolog".to_vec()));
+        assert_eq!(of(&[(KinetoName::VARIABLE, "off"), (KinetoName::FOLDER, "/run/k")]), KinetoName::Off);
+    }
+}

@@ -1,0 +1,35 @@
+//! What the profilers of ranks are asked for by: who they are, and how far they have counted.
+
+use xpu_shared::{
+    id::{JobName, Pid, Rank},
+    ledger::KinetoCount,
+};
+
+use super::{Place, Roster};
+use crate::kineto::Subject;
+
+impl Roster {
+    /// Those of the ranks of a job that are here; all if none is named.
+    pub(crate) fn subjects(&self, job: &JobName, ranks: &[Rank]) -> Vec<Subject> {
+        let of_job = self.places.iter().filter(|(place, _)| place.job == *job);
+        let named = of_job.filter(|(place, _)| ranks.is_empty() || ranks.contains(&place.rank));
+        named
+            .map(|(place, worker)| Subject {
+                rank: place.rank,
+                pid: worker.info.pid,
+                lives: worker.is_there(),
+                count: worker.kineto_count(),
+            })
+            .collect()
+    }
+
+    pub(crate) fn kineto_count(&self, job: &JobName, rank: Rank) -> Option<KinetoCount> {
+        self.places.get(&Place { job: job.clone(), rank })?.kineto_count()
+    }
+
+    /// Whether that process lives and is still this rank.
+    pub(crate) fn lives_as(&self, job: &JobName, rank: Rank, pid: Pid) -> bool {
+        let worker = self.places.get(&Place { job: job.clone(), rank });
+        worker.is_some_and(|worker| worker.is_there() && worker.info.pid == pid)
+    }
+}

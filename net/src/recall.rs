@@ -1,0 +1,145 @@
+//! The past of all hosts, put in order: what joins the ranks of one collective wants their digests of one second together.
+
+use std::time::{Duration, Instant};
+
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame, History, Packed},
+    id::HostName,
+    unit::Moment,
+};
+
+/// How long hosts are waited for at most.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Behind a relay, nothing tells which host was the last: after so long without a word it was.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Bytes that wait; a host whose past finds no more room tells of none.
+const MOST_BYTES: usize = 128 << 20;
+
+/// Bytes of one frame that is passed on: it may be recorded.
+const PART: usize = 2 << 20;
+
+/// How much of the past is asked for of so many hosts: what is folded in a second or two.
+pub fn length(hosts: usize) -> Duration {
+    match hosts {
+        ..=16 => Duration::from_mins(10),
+        17..=128 => Duration::from_mins(2),
+        _ => Duration::from_secs(30),
+    }
+}
+
+/// What hosts tell of their past, until all have.
+#[derive(Debug)]
+pub struct Recall {
+    since: Instant,
+    heard: Instant,
+    /// How long ago each frame was published, by its host's clock.
+    frames: Vec<(Duration, Vec<u8>)>,
+    bytes: usize,
+    /// Answers to those who ask through a relay come in any order.
+    is_relayed: bool,
+}
+
+impl Recall {
+    pub fn begin(now: Instant) -> Self {
+        Self { since: now, heard: now, frames: Vec::new(), bytes: 0, is_relayed: false }
+    }
+
+    /// Takes what a host says while the past is waited for.
+    pub fn hear(&mut self, frame: &Frame, now: Instant) {
+        self.heard = now;
+        match &frame.body {
+            Body::Relay(_) => self.is_relayed = true,
+            Body::History(history) if self.bytes + history.frames.len() <= MOST_BYTES => {
+                self.bytes += history.frames.len();
+                let past = history.frames.split().filter_map(|bytes| {
+                    let published = codec::decode(bytes).ok()?.now;
+                    Some((frame.now.since(published), bytes.to_vec()))
+                });
+                self.frames.extend(past);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it need not be waited for any longer.
+    pub fn is_over(&self, all_settled: bool, now: Instant) -> bool {
+        let is_quiet = !self.is_relayed || now.duration_since(self.heard) >= QUIET;
+        (all_settled && is_quiet) || now.duration_since(self.since) >= PATIENCE
+    }
+
+    /// All of it, oldest first.
+    pub fn told(mut self) -> Vec<Frame> {
+        // Stable: frames of one host and moment stay in their order.
+        self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
+        let mut parts: Vec<Packed> = Vec::new();
+        for (_, frame) in &self.frames {
+            match parts.last_mut() {
+                Some(part) if part.len() + frame.len() <= PART => part.push(frame),
+                _ => {
+                    let mut part = Packed::default();
+                    part.push(frame);
+                    parts.push(part);
+                }
+            }
+        }
+        let frame = |frames| Frame {
+            host: HostName::default(),
+            number: 0,
+            now: Moment::default(),
+            lost: 0,
+            body: Body::History(History { frames, more: false }),
+        };
+        parts.into_iter().map(frame).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::simulation::Simulation;
+
+    use super::*;
+
+    /// Two hosts, the second's clock a minute behind: its digests of a second stand beside the first's.
+    #[test]
+    fn digests_of_one_second_stand_together_whatever_the_clocks_say() {
+        let simulation = Simulation::new(1, 2, 2);
+        let (now, behind) = (Instant::now(), 60_000_000_000);
+        let mut recall = Recall::begin(now);
+        for host in 0..2_u64 {
+            let clock = |second: u64| Moment(second * 1_000_000_000 - host * behind);
+            let mut frames = Packed::default();
+            for second in 100..104 {
+                let digest = simulation.digests(second).remove(host as usize);
+                frames.push(&codec::encode(&Frame { now: clock(second), ..digest }));
+            }
+            let digest = simulation.digests(104).remove(host as usize);
+            let body = Body::History(History { frames, more: false });
+            recall.hear(&Frame { now: clock(104), body, ..digest }, now);
+        }
+        let told = recall.told();
+        let Body::History(history) = &told[0].body else { unreachable!() };
+        let hosts: Vec<_> = history.frames.frames().map(|frame| frame.host).collect();
+        let (a, b) = (hosts[0].clone(), hosts[1].clone());
+        assert_ne!(a, b);
+        assert_eq!(hosts, [&a, &b, &a, &b, &a, &b, &a, &b].map(Clone::clone));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for_for_long() {
+        let now = Instant::now();
+        let mut recall = Recall::begin(now);
+        assert!(!recall.is_over(false, now) && recall.is_over(true, now));
+        assert!(recall.is_over(false, now + PATIENCE));
+        let body = Body::Relay(xpu_shared::frame::RelaySnapshot {
+            version: String::new(),
+            started: Moment(1),
+            base: xpu_shared::endpoint::BasePort::DEFAULT,
+            hosts: Vec::new(),
+        });
+        recall.hear(&Frame { host: "relay".into(), number: 0, now: Moment(1), lost: 0, body }, now);
+        assert!(!recall.is_over(true, now) && recall.is_over(true, now + QUIET));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a host published before: the past, for a viewer that has just come.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, de};
+
+use super::{Body, Frame};
+use crate::codec;
+
+/// Frames of the topics `<job>/o` and `<job>/e` as they were published, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    pub frames: Packed,
+    /// Another part follows.
+    pub more: bool,
+}
+
+impl History {
+    /// Bytes of frames in one part, so that no other answer waits long for it.
+    pub const PART: usize = 1 << 20;
+}
+
+/// Encoded frames, one after the other.
+#[derive(Clone, Default, PartialEq)]
+pub struct Packed(Vec<u8>);
+
+impl Packed {
+    pub fn push(&mut self, frame: &[u8]) {
+        self.0.extend(frame);
+    }
+
+    /// Their size in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes of each frame. Ends early where a length leads out of them.
+    pub fn split(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let header: &[u8; codec::HEADER] = rest.first_chunk()?;
+            let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+            let (frame, after) = rest.split_at_checked(codec::HEADER.checked_add(length)?)?;
+            rest = after;
+            Some(frame)
+        })
+    }
+
+    /// The frames that decode. A past within a past is left out: nobody sends one, and it would nest without end.
+    pub fn frames(&self) -> impl Iterator<Item = Frame> {
+        let decoded = self.split().filter_map(|frame| codec::decode(frame).ok());
+        decoded.filter(|frame| !matches!(frame.body, Body::History(_)))
+    }
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packed({} bytes)", self.0.len())
+    }
+}
+
+impl Serialize for Packed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Packed {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+
+        impl de::Visitor<'_> for Bytes {
+            type Value = Packed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("encoded frames")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Packed, E> {
+                Ok(Packed(bytes.to_vec()))
+            }
+        }
+
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::Simulation;
+
+    #[test]
+    fn frames_come_out_as_they_went_in_and_torn_ones_end_them() {
+        let frames: Vec<_> = Simulation::new(1, 2, 2).digests(7);
+        let mut packed = Packed::default();
+        for frame in &frames {
+            packed.push(&codec::encode(frame));
+        }
+        assert_eq!(packed.frames().collect::<Vec<_>>(), frames);
+        packed.0.pop();
+        assert_eq!(packed.frames().collect::<Vec<_>>(), frames[..1]);
+    }
+
+    #[test]
+    fn a_past_within_a_past_is_left_out() {
+        let mut frame = Simulation::new(1, 1, 1).digests(7).remove(0);
+        frame.body = Body::History(History::default());
+        let mut packed = Packed::default();
+        packed.push(&codec::encode(&frame));
+        assert_eq!(packed.frames().count(), 0);
+    }
+}

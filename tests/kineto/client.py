@@ -1,0 +1,101 @@
+"""What PyTorch has of its own profiler, Kineto, as far as a daemon sees it, for tests without PyTorch.
+
+`Kineto()` is imported like PyTorch: it counts what optimizers do, asks the daemon at `$KINETO_IPC_SOCKET_DIR/dynolog`
+what to do, and writes a trace of the steps it is told. Real PyTorch is used by tests/python/test_kineto.py.
+"""
+
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+import types
+import uuid
+
+import torch_hooks
+
+EVENT = """,
+  {{
+    "ph": "X", "cat": "user_annotation", "name": "Optimizer.step#Adam.step", "pid": {pid}, "tid": {pid},
+    "ts": {ts:.3f}, "dur": 216.875
+  }}"""
+
+
+class Kineto:
+    def __init__(self, every=0.2, answers=True, writes=True):
+        self.every, self.writes, self.answers = every, writes, answers
+        self.count, self.config, self.calls, self.told = -1, None, [], []
+        folder = os.environ["KINETO_IPC_SOCKET_DIR"]
+        self.daemon = os.path.join(folder, "dynolog")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(os.path.join(folder, f"dynoconfigclient{uuid.uuid4()}"))
+        torch_hooks.import_torch()
+        self.tracker = types.SimpleNamespace(_current_step=0)
+        module = types.ModuleType("torch.autograd.profiler")
+        module.KinetoStepTracker = self.tracker
+        sys.modules["torch.autograd.profiler"] = module
+        # As `import torch` does where KINETO_USE_DAEMON is set.
+        if os.environ.get("KINETO_USE_DAEMON"):
+            torch_hooks.registered.append(self.after_step)
+            threading.Thread(target=self.ask_for_ever, daemon=True).start()
+
+    def after_step(self, optimizer, args, kwargs):
+        self.tracker._current_step += 1
+        self.count += 1
+        config = self.config
+        if config is None or "PROFILE_START_ITERATION" not in config:
+            return
+        start, steps = int(config["PROFILE_START_ITERATION"]), int(config["ACTIVITIES_ITERATIONS"])
+        if start < self.count <= start + steps:
+            self.calls.append(time.time())
+        if self.count == start + steps:
+            self.write()
+
+    def is_active(self):
+        return bool(self.calls)
+
+    def ask_for_ever(self):
+        while True:
+            self.ask()
+            time.sleep(self.every)
+
+    def ask(self):
+        pids = [os.getpid(), os.getppid()]
+        payload = struct.pack("=iiq", 0 if self.is_active() else 2, len(pids), 0) + struct.pack("=2i", *pids)
+        try:
+            self.socket.sendto(struct.pack("=Q32s", len(payload), b"req") + payload, self.daemon)
+            self.socket.settimeout(0.09)
+            reply, sender = self.socket.recvfrom(1 << 16)
+        except OSError:
+            return
+        # As Kineto does.
+        if not sender.startswith(os.environ["KINETO_IPC_SOCKET_DIR"] + "/"):
+            os.abort()
+        (size,) = struct.unpack_from("=Q", reply)
+        if size != len(reply) - 40:
+            os.abort()
+        if size and self.config is None:
+            self.take(dict(line.split("=") for line in reply[40:].decode().splitlines()))
+
+    def take(self, config):
+        self.told.append(config)
+        self.config = config
+        if at := config.get("PROFILE_START_TIME"):
+            length = int(config["ACTIVITIES_DURATION_MSECS"]) / 1e3
+            threading.Timer(int(at) / 1e3 + length - time.time(), self.write).start()
+
+    def write(self):
+        calls, self.calls, config, self.config = self.calls, [], self.config, None
+        if not self.writes:
+            return
+        path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json")
+        base = int(time.time()) * 10**9
+        events = [EVENT.format(pid=os.getpid(), ts=(at * 1e9 - base) / 1e3) for at in calls]
+        # Some of it, so that it takes several parts.
+        noise = "".join(f',\n{{"ph": "i", "name": "{os.urandom(16).hex()}"}}' for _ in range(60_000))
+        with open(path + ".tmp", "w") as file:
+            file.write(f'{{"schemaVersion": 1, "trace_id": "{config["REQUEST_TRACE_ID"]}",\n')
+            file.write(f'"baseTimeNanoseconds": {base}, "traceEvents": [\n{{"ph": "M", "name": "config"}}')
+            file.write("".join(events) + noise + f'],\n"traceName": "{path}"\n}}\n')
+        os.rename(path + ".tmp", path)

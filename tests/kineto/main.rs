@@ -1,0 +1,336 @@
+//! `xpu-top kineto` on a real collector and real hooks, with a stand-in for the profiler in PyTorch: what is asked of it, what is fetched,
+//! and what is said where something fails.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read as _,
+    os::unix::{fs::symlink, net::UnixDatagram},
+    path::PathBuf,
+    process::Command,
+};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use xpu_tests::{
+    built,
+    place::Place,
+    port::free_base,
+    program::{Outcome, Program, run, until},
+};
+
+/// Steps of 20 ms, which no rank begins before the other has come to it, with an optimizer that PyTorch tells of.
+const TRAINS: &str = "
+import sys
+from gpu import *
+from torch_hooks import *
+from client import Kineto
+def work():
+    ok(gemm_ex(256, 256, 256))
+    ok(all_reduce(comm, 1000))
+    sync()
+    optimizer.step()
+    time.sleep(0.02)
+comm = communicator()
+optimizer = Adam([object()])
+def train():
+    while True: work()
+";
+
+/// A host with a job on it: `xpu-top run` starts the collector too, as users have it.
+struct Host {
+    place: Place,
+    base: u16,
+}
+
+impl Host {
+    fn new() -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("k")).unwrap();
+        let host = Self { place, base: free_base() };
+        assert!(run(host.xpu_top().args(["keygen", "-o"]).arg(host.key())).status.success());
+        host
+    }
+
+    fn key(&self) -> PathBuf {
+        self.place.path("key")
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.place.path("k")
+    }
+
+    fn xpu_top(&self) -> Command {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command
+            .env("HOME", self.place.path(""))
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XPU_TOP_KINETO_SOCKET")
+            .env_remove("XPU_TOP_SOCKET")
+            .env("KINETO_IPC_SOCKET_DIR", self.folder())
+            .env("XPU_TOP_BASE_PORT", self.base.to_string());
+        command
+    }
+
+    fn run(&self, rank: usize, more: &[&str], script: &str) -> Program {
+        let mut command = self.xpu_top();
+        let path = format!("{}:{}", built::source("hook").display(), built::source("kineto").display());
+        command
+            .env("PYTHONPATH", path)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("RENDEZVOUS", self.place.path(""))
+            .envs([("WORLD_SIZE", "2".to_owned()), ("RANK", rank.to_string())])
+            .args(["run", "--job", "train", "--key-file"])
+            .arg(self.key())
+            .args(more)
+            .args(["--", "python3", "-c", &format!("{TRAINS}{script}")]);
+        Program::start(&mut command)
+    }
+
+    /// Both ranks, once both are known by their steps.
+    fn job(&self, scripts: [&str; 2]) -> [Program; 2] {
+        let ranks = [self.run(0, &[], scripts[0]), self.run(1, &[], scripts[1])];
+        self.wait_for_steps();
+        ranks
+    }
+
+    fn wait_for_steps(&self) {
+        until("both ranks to step", || {
+            let said = self.ask("status --json --now");
+            let status: Value = serde_json::from_str(&said.stdout).ok()?;
+            let stepping = status["ranks"].as_array()?.iter().filter(|rank| rank["step"].as_u64() > Some(3));
+            (stepping.count() == 2).then_some(())
+        });
+    }
+
+    fn ask(&self, line: &str) -> Outcome {
+        run(&mut self.asking(line))
+    }
+
+    fn asking(&self, line: &str) -> Command {
+        let mut command = self.xpu_top();
+        command.args(line.split_whitespace()).args(["--hosts", "127.0.0.1", "--key-file"]).arg(self.key());
+        command
+    }
+
+    fn kineto(&self, more: &str) -> Outcome {
+        self.ask(&format!("kineto -o {} {more}", self.out().display()))
+    }
+
+    fn out(&self) -> PathBuf {
+        self.place.path("traces")
+    }
+
+    fn manifest(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.out().join("manifest.json")).unwrap()).unwrap()
+    }
+
+    fn trace(&self, rank: usize) -> Value {
+        let packed = fs::File::open(self.out().join(format!("rank-{rank:04}.json.gz"))).unwrap();
+        let mut text = String::new();
+        GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.place.path("run").join(format!("collector-{}.log", self.base)))
+            .unwrap_or_default()
+    }
+}
+
+/// The collector that a job started goes with the test.
+impl Drop for Host {
+    fn drop(&mut self) {
+        let mine = format!("--base-port={}", self.base);
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+            if line.contains("xpu-collector") && line.split('\0').any(|word| word == mine) {
+                let pid = process.file_name().to_string_lossy().into_owned();
+                let _ = Command::new("kill").args(["-TERM", &pid]).status();
+            }
+        }
+    }
+}
+
+#[test]
+fn both_ranks_trace_the_same_steps_and_their_traces_are_fetched() {
+    let host = Host::new();
+    // The Kineto of the second has counted calls before: the counts differ.
+    let ahead = "kineto = Kineto()\nfor _ in range(7): kineto.after_step(None, (), {})\ntrain()";
+    let ranks = host.job(["kineto = Kineto()\ntrain()", ahead]);
+    let done = host.kineto("--steps 3 --record-shapes");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    let manifest = host.manifest();
+    let window = &manifest["window"];
+    let (first, last) = (window["first_step"].as_u64().unwrap(), window["last_step"].as_u64().unwrap());
+    assert_eq!((last - first, &manifest["same_steps"]), (2, &true.into()), "{manifest:#}");
+    for (rank, one) in manifest["ranks"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((&one["status"], &one["optimizer_steps"]), (&"written".into(), &3.into()), "{manifest:#}");
+        assert_eq!(one["pid"], ranks[rank].pid(), "{manifest:#}");
+        let trace = host.trace(rank);
+        assert_eq!(trace["trace_id"], manifest["trace_id"]);
+        assert!(one["uncompressed_bytes"].as_u64() > Some(1 << 21), "of several parts: {one}");
+        // Nothing is left where it was written.
+        assert!(!PathBuf::from(trace["traceName"].as_str().unwrap()).exists());
+    }
+    assert!(
+        done.stdout.contains(&format!("2 of 2 ranks gave a trace of steps {first} to {last}")),
+        "{done:?}"
+    );
+
+    // Once more into the same folder would write over it.
+    let again = host.kineto("--steps 3");
+    assert!(again.status.code() == Some(64) && again.stderr.contains("it exists"), "{again:?}");
+    assert!(host.log().contains("Kineto is served at"), "{}", host.log());
+    drop(ranks);
+}
+
+#[test]
+fn a_time_is_the_same_for_both_and_ranks_can_be_chosen() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let done = host.kineto("--duration 200ms --ranks 1");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    let manifest = host.manifest();
+    let ranks = manifest["ranks"].as_array().unwrap();
+    assert_eq!((ranks.len(), &ranks[0]["rank"]), (1, &1.into()), "{manifest:#}");
+    assert_eq!(manifest["window"]["duration_ms"], 200.0, "{manifest:#}");
+    assert!(!host.out().join("rank-0000.json.gz").exists());
+}
+
+#[test]
+fn two_optimizers_in_a_step_are_two_calls() {
+    let host = Host::new();
+    let script = "kineto = Kineto()
+other = SGD([object()])
+while True:
+    work()
+    other.step()";
+    let _ranks = host.job([script; 2]);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    let manifest = host.manifest();
+    assert_eq!(manifest["window"]["optimizer_calls_per_step"], 2, "{manifest:#}");
+    assert_eq!(manifest["ranks"][0]["optimizer_steps"], 4, "{manifest:#}");
+    assert_eq!(manifest["same_steps"], true, "{manifest:#}");
+}
+
+#[test]
+fn a_rank_that_gives_none_is_named_with_what_to_do() {
+    let host = Host::new();
+    let first = host.run(0, &[], "kineto = Kineto()\ntrain()");
+    let second = host.run(1, &["--no-kineto"], "kineto = Kineto()\ntrain()");
+    host.wait_for_steps();
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("rank 1: its process was started without KINETO_USE_DAEMON=1"), "{done:?}");
+    assert!(done.stdout.contains("1 of 2 ranks gave a trace"), "{done:?}");
+    let manifest = host.manifest();
+    assert_eq!(
+        (&manifest["ranks"][0]["status"], &manifest["ranks"][1]["status"]),
+        (&"written".into(), &"no_kineto".into()),
+        "{manifest:#}"
+    );
+    drop((first, second));
+}
+
+#[test]
+fn a_rank_that_ends_meanwhile_is_told_of() {
+    let host = Host::new();
+    let ranks = host.job(["kineto = Kineto(every=1)\ntrain()"; 2]);
+    let line = format!("kineto --steps 2 --start-in 20s -o {}", host.out().display());
+    let asking = Program::start(&mut host.asking(&line));
+    until("both to be asked", || asking.said().contains("2 of 2 ranks are asked").then_some(()));
+    for rank in &ranks {
+        rank.signal("KILL");
+    }
+    let done = asking.end();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("ranks 0-1: its process"), "{done:?}");
+    assert!(done.stdout.contains("no rank gave a trace"), "{done:?}");
+}
+
+#[test]
+fn what_lies_in_the_folder_stays() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    fs::create_dir(host.out()).unwrap();
+    let other = host.place.path("other");
+    fs::write(&other, "mine").unwrap();
+    symlink(&other, host.out().join("rank-0001.json.gz")).unwrap();
+    let refused = host.kineto("--steps 2");
+    assert!(refused.status.code() == Some(64) && refused.stderr.contains("rank-0001.json.gz"), "{refused:?}");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+    for line in ["", "--steps 2 --duration 1s", "--steps 0", "--duration 0ms", "--duration 2h"] {
+        assert_eq!(host.kineto(line).status.code(), Some(64), "{line}");
+    }
+}
+
+/// Whatever comes to the socket, the ranks are served.
+#[test]
+fn who_sends_garbage_harms_nobody() {
+    let host = Host::new();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let daemon = host.folder().join("dynolog");
+    let stranger = UnixDatagram::bind(host.folder().join("dynoconfigclient-stranger")).unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let mut state = 7_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut kinds = BTreeSet::new();
+    for _ in 0..20_000 {
+        let length = random(500);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
+        // Some with a good header, and a few with a lie in it.
+        if bytes.len() > 60 && random(2) == 0 {
+            let stated = if random(4) == 0 { random(1 << 60) } else { length - 40 };
+            bytes[..8].copy_from_slice(&stated.to_ne_bytes());
+            bytes[8..40].fill(0);
+            bytes[8..11].copy_from_slice(b"req");
+            kinds.insert(stated == length - 40);
+        }
+        // What finds it full is lost.
+        let _ = stranger.send_to(&bytes, &daemon);
+        let mut answer = [0; 64];
+        while let Ok(length) = stranger.recv(&mut answer) {
+            assert_eq!((length, &answer[..8]), (40, &0_u64.to_ne_bytes()[..]), "nothing to do");
+        }
+    }
+    assert_eq!(kinds.len(), 2);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(0), "{done:?}\n{}", host.log());
+    assert!(host.log().contains("no message of Kineto: process "), "{}", host.log());
+    assert!(host.log().len() < 1 << 14, "a flood fills no disk");
+}
+
+/// A dynolog that was there first is left alone, and the job is watched as ever.
+#[test]
+fn another_daemon_keeps_its_name() {
+    let host = Host::new();
+    let other = UnixDatagram::bind(host.folder().join("dynolog")).unwrap();
+    let _ranks = host.job(["kineto = Kineto()\ntrain()"; 2]);
+    let done = host.kineto("--steps 2");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("another daemon has "), "{done:?}");
+    assert_eq!(host.log().matches("is another daemon's").count(), 1, "said once: {}", host.log());
+    let mut request = [0; 256];
+    assert_eq!(other.recv(&mut request).unwrap(), 64, "the ranks ask it as before");
+}
+
+#[test]
+fn run_sets_what_kineto_reads_and_leaves_what_is_set() {
+    let host = Host::new();
+    let shows = |more: &[&str], set: &[(&str, &str)]| {
+        let mut command = host.xpu_top();
+        command.envs(set.iter().copied()).args(["run", "--no-collector"]).args(more);
+        run(command.args(["--", "sh", "-c", "echo $KINETO_USE_DAEMON $(cat $KINETO_CONFIG </dev/null)"]))
+            .stdout
+    };
+    assert_eq!(shows(&[], &[]), "1 ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n");
+    assert_eq!(shows(&["--no-kineto"], &[]), "\n");
+    assert_eq!(shows(&[], &[("KINETO_USE_DAEMON", "yes"), ("KINETO_CONFIG", "/dev/null")]), "yes\n");
+}

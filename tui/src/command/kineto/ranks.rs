@@ -1,0 +1,224 @@
+//! The ranks that are wanted, and how the Kineto of each stands.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use xpu_shared::{
+    frame::{KinetoRank, KinetoStanding},
+    id::{HostName, Rank},
+    ledger::KinetoCount,
+    unit::Nanoseconds,
+};
+
+/// Steps that must have been seen to say how long one takes, and what Kineto counts in one.
+const STEPS_SEEN: u64 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct One {
+    pub host: Option<HostName>,
+    pub told: Option<KinetoRank>,
+    /// What its Kineto had counted when it was first told, and then.
+    first: Option<(KinetoCount, Instant)>,
+    last: Option<(KinetoCount, Instant)>,
+    /// The longest that its Kineto let pass between two questions.
+    pub every: Option<Duration>,
+    /// It is not waited for any more.
+    given_up: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ranks {
+    all: BTreeMap<Rank, One>,
+    /// The order that is spoken of; 0 before there is one.
+    number: u64,
+}
+
+impl Ranks {
+    pub(super) fn new(ranks: &[Rank]) -> Self {
+        Self { all: ranks.iter().map(|&rank| (rank, One::default())).collect(), number: 0 }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Rank, &One)> {
+        self.all.iter().map(|(&rank, one)| (rank, one))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn all(&self) -> Vec<Rank> {
+        self.all.keys().copied().collect()
+    }
+
+    /// From now on only what is said of this order counts.
+    pub(super) fn expect(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    pub(super) fn expects(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    pub(super) fn hear(&mut self, host: &HostName, told: &KinetoRank) {
+        let Some(one) = self.all.get_mut(&told.rank).filter(|_| told.number == self.number) else { return };
+        // Once it is settled, a late word of before changes nothing.
+        if self.number > 0
+            && one.told.as_ref().is_some_and(|known| known.number == self.number && known.standing.is_last())
+        {
+            return;
+        }
+        one.host = Some(host.clone());
+        if let Some(count) = told.count {
+            let now = Instant::now();
+            let began_anew = one.last.is_some_and(|(last, _)| last.step > count.step);
+            if one.first.is_none() || began_anew {
+                one.first = Some((count, now));
+            }
+            one.last = Some((count, now));
+        }
+        let every = told.every.map(|every| Duration::from_nanos(every.0));
+        one.every = one.every.max(every);
+        one.told = Some(told.clone());
+    }
+
+    fn standing(&self, one: &One) -> Option<KinetoStanding> {
+        one.told.as_ref().filter(|told| told.number == self.number).map(|told| told.standing.clone())
+    }
+
+    pub(super) fn are_all_registered(&self) -> bool {
+        self.all.values().all(|one| {
+            self.standing(one)
+                .is_some_and(|standing| !matches!(standing, KinetoStanding::Unregistered { .. }))
+        })
+    }
+
+    pub(super) fn with_kineto(&self) -> usize {
+        let has = |one: &&One| {
+            one.told
+                .as_ref()
+                .is_some_and(|told| !matches!(told.standing, KinetoStanding::Unregistered { .. }))
+        };
+        self.all.values().filter(has).count()
+    }
+
+    /// Those of which it is not known yet what comes of the order.
+    pub(super) fn open(&self) -> Vec<Rank> {
+        let is_open =
+            |one: &One| !one.given_up && self.standing(one).is_none_or(|standing| !standing.is_last());
+        self.all.iter().filter(|(_, one)| is_open(one)).map(|(&rank, _)| rank).collect()
+    }
+
+    pub(super) fn are_all_settled(&self) -> bool {
+        self.open().is_empty()
+    }
+
+    /// Hosts that said nothing of the order will not.
+    pub(super) fn give_up_unheard(&mut self) {
+        let number = self.number;
+        for one in self.all.values_mut() {
+            one.given_up |= one.told.as_ref().is_none_or(|told| told.number != number);
+        }
+    }
+
+    /// The last step that any has completed, and the counts of all.
+    pub(super) fn furthest(&self) -> Option<u64> {
+        self.counts().map(|(count, _)| count.step.0).max()
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (KinetoCount, Instant)> {
+        self.all.values().filter_map(|one| one.last)
+    }
+
+    /// Whether every rank that can be asked counts steps: else they have to be asked by time.
+    pub(super) fn all_count(&self) -> bool {
+        let can = |one: &&One| {
+            one.told
+                .as_ref()
+                .is_some_and(|told| !matches!(told.standing, KinetoStanding::Unregistered { .. }))
+        };
+        self.with_kineto() > 0 && self.all.values().filter(can).all(|one| one.last.is_some())
+    }
+
+    fn seen(&self) -> impl Iterator<Item = (u64, u32, Duration)> {
+        self.all.values().filter_map(|one| {
+            let ((first, begun), (last, ended)) = (one.first?, one.last?);
+            let steps = last.step.0.checked_sub(first.step.0).filter(|&steps| steps > 0)?;
+            Some((steps, last.counted.checked_sub(first.counted)?, ended - begun))
+        })
+    }
+
+    pub(super) fn is_pace_known(&self) -> bool {
+        self.seen().any(|(steps, _, _)| steps >= STEPS_SEEN)
+    }
+
+    pub(super) fn step_time(&self) -> Option<Nanoseconds> {
+        let times =
+            self.seen().filter_map(|(steps, _, took)| u32::try_from(steps).ok().map(|steps| took / steps));
+        times.min().map(Nanoseconds::from)
+    }
+
+    /// What Kineto counts in a step, by those who have made most steps meanwhile.
+    pub(super) fn calls(&self) -> u32 {
+        let most = self.seen().max_by_key(|(steps, _, _)| *steps);
+        most.map_or(1, |(steps, calls, _)| (u64::from(calls) + steps / 2) / steps).clamp(1, 1 << 10) as u32
+    }
+
+    /// The longest between two questions of a Kineto.
+    pub(super) fn every(&self) -> Option<Duration> {
+        self.all.values().filter_map(|one| one.every).max()
+    }
+
+    /// Whether all have asked twice, so that it is known how often they do.
+    pub(super) fn is_every_known(&self) -> bool {
+        let silent: BTreeSet<_> =
+            self.open().into_iter().filter(|rank| self.all[rank].every.is_none()).collect();
+        silent.is_empty()
+    }
+
+    /// How a rank stands, in a word; and why.
+    pub(super) fn word(&self, one: &One) -> (&'static str, Option<String>) {
+        match self.standing(one) {
+            None => {
+                let why =
+                    "its host did not answer: its collector is older than this xpu-top, or out of reach";
+                ("unheard", Some(why.to_owned()))
+            }
+            Some(KinetoStanding::Unregistered { why }) => ("no_kineto", Some(why)),
+            Some(KinetoStanding::Refused { why }) => ("refused", Some(why)),
+            Some(KinetoStanding::Written { .. }) => ("written", None),
+            Some(KinetoStanding::Started) => {
+                ("started", Some("it had not written its trace when the time was up".to_owned()))
+            }
+            Some(KinetoStanding::Told) => {
+                ("told", Some("it was told and had not begun when the time was up".to_owned()))
+            }
+            Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
+                ("asked", Some("its Kineto had not asked what to do when the time was up".to_owned()))
+            }
+        }
+    }
+
+    /// How far all are.
+    pub(super) fn line(&self, here: usize) -> String {
+        let mut counts = BTreeMap::new();
+        for one in self.all.values() {
+            let (place, word) = match self.standing(one) {
+                None | Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
+                    (0, "asked")
+                }
+                Some(KinetoStanding::Told) => (1, "told"),
+                Some(KinetoStanding::Started) => (2, "tracing"),
+                Some(KinetoStanding::Written { .. }) => (3, "written"),
+                Some(KinetoStanding::Refused { .. }) => (4, "refused"),
+                Some(KinetoStanding::Unregistered { .. }) => (5, "without Kineto"),
+            };
+            *counts.entry((place, word)).or_insert(0) += 1;
+        }
+        let counts = counts.into_iter().map(|((_, word), count)| format!("{count} {word}"));
+        let fetched = (here > 0).then(|| format!("{here} here"));
+        counts.chain(fetched).collect::<Vec<_>>().join(", ")
+    }
+}
