@@ -119,9 +119,12 @@ fn where_the_first_steps_were_launched_otherwise_the_number_is_a_lower_bound() {
         let truth = own_at(&own, steps.at);
         assert!((truth - 7..=truth).contains(&steps.completed.0), "{} for {truth}", steps.completed.0);
     }
-    let mean = mean(own[5], own[own.len() - 1]);
-    let median = said[said.len() - 1].durations.median().expect("they were timed").milliseconds();
-    assert!((median / mean - 1.0).abs() < 0.1, "{median} ms, and the program says {mean}");
+    // On a busy machine a few steps take many times as long: medians are compared.
+    let mut lengths: Vec<f64> = own[5..].windows(2).map(|pair| mean(pair[0], pair[1])).collect();
+    lengths.sort_by(f64::total_cmp);
+    let (own, shown) = (lengths[lengths.len() / 2], said[said.len() - 1].durations.median());
+    let shown = shown.expect("they were timed").milliseconds();
+    assert!((shown / own - 1.0).abs() < 0.1, "{shown} ms, and the program says {own}");
 }
 
 #[test]
