@@ -172,6 +172,7 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
         collective_rate: Rate::EVERY,
         memory_held: 0,
         blocked_for: Nanoseconds::default(),
+        blocked_calls: 0,
         exposed_for: None,
         device: None,
         enabled: true,

@@ -3,6 +3,7 @@
 //! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
 //! of a file, and all come to the same picture.
 
+mod bound;
 mod breakdown;
 mod jobs;
 mod join;
@@ -15,6 +16,7 @@ mod transfers;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use bound::{Bound, BoundBy};
 pub use breakdown::Breakdown;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};

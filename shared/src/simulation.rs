@@ -177,6 +177,7 @@ impl Simulation {
             collective_rate: sampling::Rate(2),
             memory_held: 0,
             blocked_for: Nanoseconds::default(),
+            blocked_calls: 0,
             exposed_for: Some(Nanoseconds(steps * self.exposed(rank).0)),
             device: Some(self.device(rank, seconds)),
             enabled: true,

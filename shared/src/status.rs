@@ -15,7 +15,7 @@ use crate::{
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
-    job::{Job, Jobs, RankView, median},
+    job::{Bound, Job, Jobs, RankView, median},
     sampling::Rate,
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };
@@ -45,6 +45,9 @@ pub struct Status {
     pub loss_not_finite: Vec<Rank>,
     /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
+    /// What holds the job up as a whole; `None` while too little is known.
+    #[serde(default)]
+    pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
     /// Where all ranks are; only once stacks were read.
@@ -54,6 +57,9 @@ pub struct Status {
     /// Jobs that are there beside this one.
     #[serde(default)]
     pub other_jobs: Vec<JobName>,
+    /// Those of them that make no progress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_jobs_hang: Vec<JobName>,
 }
 
 /// Steps completed, over the ranks that mark them.
@@ -274,6 +280,7 @@ impl Status {
         let all_ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
         let living = || ranks.iter().filter(|rank| all_ended || rank.state != RankState::Exited);
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
+        let others = || jobs.iter().filter(|other| other.name() != job.name());
         let lost_losses =
             job.ranks().filter(|(_, view)| view.has_lost_its_loss()).map(|(rank, _)| rank).collect();
         Self {
@@ -295,6 +302,7 @@ impl Status {
             loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
             loss_not_finite: lost_losses,
             mfu: mean(living().filter_map(|rank| rank.mfu)),
+            bound: job.bound(),
             findings,
             stacks: StackStatus::of(job),
             coverage: Coverage {
@@ -311,7 +319,12 @@ impl Status {
                 blind: blind(job),
                 turned_away: job.turned_away(),
             },
-            other_jobs: jobs.iter().map(Job::name).filter(|name| *name != job.name()).cloned().collect(),
+            other_jobs: others().map(Job::name).cloned().collect(),
+            other_jobs_hang: others()
+                .filter(|other| finding::standstill(other, now).is_some())
+                .map(Job::name)
+                .cloned()
+                .collect(),
             ranks,
         }
     }

@@ -62,7 +62,7 @@ def watch(given, number, fault):
     before, after = mean(place / "own.0", at - 10, at), mean(place / "own.0", now - 15, now)
     told = [
         f"{finding['kind']} {finding['class']} {finding['ranks']} "
-        f"cost {(finding.get('cost') or {}).get('ms_per_step')} ms: {finding['evidence']}"
+        f"cost {finding.get('cost_ms_per_step')} ms: {finding['evidence']}"
         for finding in json.loads(said.stdout or "{}").get("findings", [])
     ]
     recording.wait(timeout=30)

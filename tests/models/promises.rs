@@ -180,7 +180,7 @@ pub(crate) fn a_free_line_goes_to_one() {
                 move || take(&line, 7)
             });
             let mine = take(&line, 9);
-            assert!(mine != other.join().unwrap());
+            assert_ne!(mine, other.join().unwrap());
         });
     }
     race(|line: &CommunicatorLine, id| line.open(CommunicatorId(id), 0, 2));

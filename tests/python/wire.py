@@ -108,6 +108,7 @@ RANK_DIGEST = {
     "collective_rate": "byte",
     "memory_held": "int",
     "blocked_for": "int",
+    "blocked_calls": "int",
     "exposed_for": ("option", "int"),
     "device": ("option", DEVICE_READING),
     "enabled": "byte",
@@ -120,6 +121,7 @@ PROGRESS = {
     "work": {"tokens": "int", "samples": "int", "loss": ("option", "f64")},
     "gemm_at_peak": ("option", "int"),
     "blocked_for": "int",
+    "blocked_calls": "int",
     "exposed_for": ("option", "int"),
 }
 ADVANCE = {"moved": "int", "worked": "int", "paces": ("list", "int")}

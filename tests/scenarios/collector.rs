@@ -188,6 +188,7 @@ impl<'a> Collectors<'a> {
             collective_rate,
             memory_held: 60 << 30,
             blocked_for: nanoseconds(account.blocked),
+            blocked_calls: 0,
             exposed_for: None,
             device: Some(device::reading(self.setting, self.chance, rank, at)),
             enabled: life != Life::Ended,

@@ -14,6 +14,7 @@ mod log;
 mod metric;
 mod odd;
 mod order;
+mod others;
 mod page;
 mod past;
 mod products;
@@ -41,6 +42,7 @@ pub use inspection::{Comparison, Inspection, Membership};
 pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
+pub use others::Others;
 pub use page::Page;
 pub(crate) use past::Parked;
 pub use products::{Basis, Product, ProductColumn, Products};
@@ -115,6 +117,7 @@ pub struct App {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) log: Log,
     pub(crate) incident: Option<Incident>,
+    pub others: Others,
     /// When the incident began that was shown by itself last: each is shown so once.
     pub(crate) alarmed: Option<Moment>,
     /// By its index among the findings.
@@ -201,6 +204,7 @@ impl App {
             whereabouts: Whereabouts::default(),
             log: Log::default(),
             incident: None,
+            others: Others::default(),
             alarmed: None,
             finding: 0,
             communicators: Vec::new(),

@@ -44,9 +44,15 @@ pub fn text(app: &App) -> String {
     if survey.findings.is_empty() {
         let _ = writeln!(text, "\nNothing is found to be wrong.");
     }
+    if let Some(bound) = survey.bound.filter(|_| survey.standstill().is_none()) {
+        let _ = writeln!(text, "{bound}");
+    }
     for finding in &survey.findings {
         let sign = if finding.stops_the_job() { glyph::ALARM } else { glyph::WARNING };
         let _ = writeln!(text, "\n{sign} {}{}", sure(finding.confidence), finding.evidence);
+        if let Some(cost) = &finding.cost {
+            let _ = writeln!(text, "  costs {cost}");
+        }
         let tree = app.stacks.tree();
         let places = finding.ranks.iter().filter_map(|&rank| Some((rank, tree.place_of(rank)?)));
         for (rank, place) in places.take(if finding.stops_the_job() { PLACES } else { 0 }) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_shared::{
-    finding::Finding,
+    finding::{Cost, Finding},
     job::{Job, Jobs, RankView, median},
     unit::Nanoseconds,
 };
@@ -28,6 +28,9 @@ pub(super) fn tell(survey: &mut Survey, _jobs: &Jobs, job: &Job, findings: &[Fin
     survey.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
     survey.gauge(all::JOB_JOINED, &labels, job.joined());
     survey.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
+    let lost = Cost::sum(findings);
+    let is_known = findings.is_empty() || lost.is_some();
+    survey.gauge(all::JOB_LOST, &labels, is_known.then(|| lost.map_or(0.0, |cost| cost.pct / 100.0)));
     tell_findings(survey, &labels, findings);
 }
 

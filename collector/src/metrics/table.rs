@@ -109,6 +109,7 @@ metrics! {
     JOB_STEP_MEAN = Gauge Seconds "xpu_top_job_step_mean" "Median over ranks of their step time: elapsed time over the steps of the last half minute";
     JOB_JOINED = Gauge Ratio "xpu_top_job_joined" "Share of the timed collectives that every rank of the communicator reported: bandwidth on transfer and lateness are of these";
     JOB_TURNED_AWAY = Gauge Number "xpu_top_job_turned_away" "Living processes that claim ranks of this job which others are";
+    JOB_LOST = Gauge Ratio "xpu_top_job_lost" "Share of the job's time that its findings cost, as far as that is known; 0 without findings";
     FINDINGS = Gauge Number "xpu_top_findings" "Findings by kind, class and confidence";
     FINDING_RANK = Gauge Number "xpu_top_finding_rank" "1 for each rank a finding names";
     FINDING_AGE = Gauge Seconds "xpu_top_finding_age" "How long the oldest finding of a kind has been so";

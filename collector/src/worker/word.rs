@@ -61,6 +61,7 @@ impl Worker {
             collective_rate,
             memory_held: self.latest.memory.held,
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
+            blocked_calls: self.latest.blocked.iter().map(|blocked| blocked.count).sum(),
             exposed_for: self.latest.exposed_for,
             device: self.device.clone(),
             enabled,
@@ -69,7 +70,7 @@ impl Worker {
         let before = std::mem::replace(&mut self.digest, digest);
         let first = self.advance == Advance::default();
         if first || before.heard < self.heard {
-            self.advance.take(Some(&before).filter(|_| !first), &self.digest);
+            self.advance.take((!first).then_some(&before), &self.digest);
         }
         self.pace = self.digest.step_median.or(self.pace);
         if self.progress.back().is_none_or(|last| last.heard < self.heard) {

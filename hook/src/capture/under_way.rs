@@ -161,7 +161,7 @@ impl UnderWay {
             return;
         }
         let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
-        let Some(label) = Some(single.label).filter(|_| room).and_then(|label| self.label(label)) else {
+        let Some(label) = room.then_some(single.label).and_then(|label| self.label(label)) else {
             self.dropped += 1;
             self.lost_functions += u64::from(is_function);
             return;

@@ -96,7 +96,7 @@ unsafe fn about(handle: ncclComm_t) -> Option<(u32, u32)> {
     let answered = unsafe {
         ncclCommUserRank(handle, &raw mut rank) == Some(0) && ncclCommCount(handle, &raw mut size) == Some(0)
     };
-    Some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?)).filter(|_| answered)
+    answered.then_some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?))
 }
 
 /// The communicator a program calls with. NCCL is asked now for what was not known when it was made.

@@ -8,7 +8,7 @@ use std::{
 use super::portrait::{Mix, Portrait};
 use crate::{
     id::{CommunicatorId, Rank},
-    job::{Job, RankView},
+    job::{Job, RankView, median},
 };
 
 /// Means of the ranks of one cohort lie this close.
@@ -22,6 +22,14 @@ pub(super) const PERSISTENT: usize = 3;
 
 /// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
 pub(super) const LONG: usize = 3 * RECENT;
+
+/// Ranks from which the one in the middle is a measure for all; of fewer it is the one that tells least.
+pub(super) const MANY: usize = 4;
+
+/// What the others of a rank have usually.
+pub(super) fn least_or_middle(others: Vec<f64>) -> Option<f64> {
+    if others.len() + 1 < MANY { others.into_iter().min_by(f64::total_cmp) } else { median(others) }
+}
 
 /// One rank, with what its digests say of it.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{Class, Confidence, Finding, Kind, phrase};
+use super::{Class, Confidence, Finding, Kind, Severity, phrase};
 use crate::{
     frame::{Life, RankExit},
     id::Rank,
@@ -60,6 +60,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
         evidence,
         advice: advice(class).to_owned(),
         collective: None,
+        severity: Severity::Critical,
         cost: None,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Class, Confidence, Finding, Kind, phrase};
+use super::{Class, Confidence, Finding, Kind, Severity, phrase};
 use crate::{
     frame::{DeviceReading, Throttle, Xid},
     id::Rank,
@@ -101,6 +101,7 @@ fn errors(job: &Job, now: Moment) -> Option<Finding> {
         evidence,
         advice: "look at dmesg on that host, and take the GPU out if it comes again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
         collective: None,
+        severity: Severity::Slow,
         cost: None,
     })
 }
@@ -137,6 +138,7 @@ fn full(job: &Job) -> Option<Finding> {
         evidence,
         advice: "expect failing allocations, or an allocator that frees and waits: a smaller batch, or other processes off this GPU (nvidia-smi)".to_owned(),
         collective: None,
+        severity: Severity::Minor,
         cost: None,
     })
 }

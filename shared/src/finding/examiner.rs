@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, cohort, dead, device, hang, link, pace, portrait::Portrait, slow};
+use super::{Cost, Finding, cohort, device, link, pace, portrait::Portrait, slow, standstill};
 use crate::{id::Rank, job::Job, unit::Moment};
 
 /// Of one job; whoever goes to another begins anew.
@@ -29,10 +29,8 @@ impl Examiner {
     /// All that is wrong with `job` at `now`, worst first: the same, however much was prepared.
     pub fn examine(&mut self, job: &Job, now: Moment) -> Vec<Finding> {
         self.meet(job);
-        let dead = dead::ranks(job, now);
-        // Who lost a rank waits for it: that is no finding of its own.
-        let hang = if dead.is_none() { hang::examine(job, now) } else { None };
-        let stands = dead.is_some() || hang.is_some();
+        let standstill = standstill(job, now);
+        let stands = standstill.is_some();
         let portraits = self.portraits.values();
         let ranks = job.ranks().zip(portraits).map(|((rank, view), (_, portrait))| (rank, view, portrait));
         let link = link::slow(job).filter(|_| !stands);
@@ -40,8 +38,14 @@ impl Examiner {
         // What a slow rank takes of all steps is told with it.
         let explained = stands || link.is_some() || !slow.is_empty();
         let pace = if explained { None } else { pace::changes(job) };
-        let devices = device::troubles(job, now);
-        dead.into_iter().chain(hang).chain(slow).chain(link).chain(pace).chain(devices).collect()
+        let stops = standstill.into_iter().map(|finding| idle(job, finding));
+        let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
+        for finding in &mut costs {
+            finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
+        }
+        let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
+        costs.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
+        stops.chain(costs).chain(device::troubles(job, now)).collect()
     }
 
     /// Brings all portraits up to date.
@@ -58,6 +62,12 @@ impl Examiner {
             }
         }
     }
+}
+
+/// A job that makes no progress loses all of its GPUs.
+fn idle(job: &Job, finding: Finding) -> Finding {
+    let cost = Cost::of(1.0, 0.0, None, (job.world_size() as usize, finding.since_s));
+    Finding { cost: Some(cost), ..finding }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod unmatched;
 use std::time::Duration;
 
 use super::{
-    Class, Confidence, Finding, Kind, Standstill, phrase,
+    Class, Confidence, Finding, Kind, Severity, Standstill, phrase,
     wait::{self, Place, Still, Waits, held},
 };
 use crate::{
@@ -121,7 +121,18 @@ fn finding(
 ) -> Finding {
     let since_s = still.stands_for.as_secs_f64();
     let advice = advice.to_owned();
-    Finding { kind: Kind::Hang, class, ranks, confidence, since_s, evidence, advice, collective, cost: None }
+    Finding {
+        kind: Kind::Hang,
+        class,
+        ranks,
+        confidence,
+        severity: Severity::Critical,
+        since_s,
+        evidence,
+        advice,
+        collective,
+        cost: None,
+    }
 }
 
 /// `8 ranks`, `1 rank`

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, Confidence, Finding, Kind, phrase};
+use super::{Class, Confidence, Finding, Kind, Severity, phrase};
 use crate::{
     id::{CommunicatorId, HostName, Rank},
     job::{Job, Track, Traffic, median},
@@ -180,6 +180,7 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         evidence,
         advice,
         collective: None,
+        severity: Severity::Slow,
         cost: None,
     }
 }

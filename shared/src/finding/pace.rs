@@ -1,9 +1,14 @@
 //! Steps that take longer than they did, or now and then much longer, whoever is to blame.
 
-use super::{Class, Confidence, Finding, Kind, phrase};
+use super::{
+    Class, Confidence, Cost, Finding, Kind, Severity,
+    cohort::{MANY, least_or_middle},
+    phrase,
+};
 use crate::{
     id::Rank,
     job::{Beat, Job, RankView, median},
+    unit::Nanoseconds,
 };
 
 /// Ranks that are asked: in a job that trains together all keep one pace.
@@ -35,11 +40,12 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     };
     // Where steps changed for good, those before are no measure for those after.
     let middle = changes(|beat| beat.pace);
+    let ranks = job.ranks().len();
     if !middle.is_empty() {
-        return regression(&middle, Measure::Median);
+        return regression(&middle, Measure::Median, ranks);
     }
     // Pauses in every digest leave the step in the middle as it was.
-    pauses(job, &asked).or_else(|| regression(&changes(|beat| beat.span / beat.steps), Measure::Mean))
+    pauses(job, &asked).or_else(|| regression(&changes(|beat| beat.span / beat.steps), Measure::Mean, ranks))
 }
 
 /// Which step of a digest is looked at.
@@ -75,6 +81,8 @@ struct Change {
     work: f64,
     rate: f64,
     since_s: f64,
+    /// What the mean after it may be off by, as a share of it.
+    error: f64,
 }
 
 fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
@@ -104,6 +112,7 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
             rate: ratio(|beats| middle(beats, |beat| beat.rate)),
             since_s: after.iter().map(|beat| f64::from(beat.span)).sum(),
+            error: 2.0 * spread / (after.len() as f64).sqrt() / now,
         })
     };
     // Of all cuts the one that parts them best: the longest after which all are slow.
@@ -121,7 +130,7 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     grown.collect()
 }
 
-fn regression(changes: &[Change], measure: Measure) -> Option<Finding> {
+fn regression(changes: &[Change], measure: Measure, ranks: usize) -> Option<Finding> {
     if changes.is_empty() {
         return None;
     }
@@ -161,7 +170,13 @@ fn regression(changes: &[Change], measure: Measure) -> Option<Finding> {
         evidence,
         advice: advice.to_owned(),
         collective: None,
-        cost: None,
+        severity: Severity::Slow,
+        cost: Some(Cost::of(
+            1.0 - before / after,
+            of(|c| c.error),
+            Some(Nanoseconds((after * 1e9) as u64)),
+            (ranks, since_s),
+        )),
     })
 }
 
@@ -227,7 +242,8 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         evidence,
         advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
-        cost: None,
+        severity: Severity::Slow,
+        cost: Some(Cost::of(share, 0.0, None, (job.ranks().len(), since_s))),
     })
 }
 
@@ -237,12 +253,20 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
         let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
         let waits: Vec<_> = waits.collect();
-        let Some(usual) = median(waits.iter().map(|&(_, wait)| wait).collect()) else { return Vec::new() };
-        waits.iter().filter(|&&(_, wait)| usual - wait > than * share).map(|&(rank, _)| rank).collect()
+        let usual = |of: Rank| {
+            // Of a few, each is held against the others alone.
+            let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
+            least_or_middle(others.map(|&(_, wait)| wait).collect())
+        };
+        let all = usual(Rank(0)).filter(|_| waits.len() >= MANY);
+        let less = |&&(rank, wait): &&(Rank, f64)| {
+            all.or_else(|| usual(rank)).is_some_and(|usual| usual - wait > than * share)
+        };
+        waits.iter().filter(less).map(|&(rank, _)| rank).collect()
     };
     let half = since / 2;
     let (later, earlier) = (less(0, half, HALF), less(half, half, HALF));
     let mut ranks = less(0, WINDOW, MOST);
     ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
-    if ranks.len() * 5 > job.ranks().len() { Vec::new() } else { ranks }
+    if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
 }

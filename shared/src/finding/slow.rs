@@ -11,7 +11,7 @@ use evidence::finding;
 use host::by_host;
 
 use super::{
-    Class, Confidence, Finding, Kind,
+    Class, Confidence, Finding, Kind, Severity,
     cohort::{Member, PERSISTENT, RECENT},
     device, phrase,
 };
@@ -62,8 +62,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding
         findings.extend(cost::finding(cohorts));
     }
     cost::assess(&mut findings, cohorts);
-    let pct = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.pct);
-    findings.sort_by(|a, b| pct(b).total_cmp(&pct(a)));
+    findings.retain(|finding| !cost::costs_nothing(finding, cohorts));
     findings
 }
 

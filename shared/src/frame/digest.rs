@@ -51,6 +51,7 @@ pub struct Progress {
     pub work: Work,
     pub gemm_at_peak: Option<Nanoseconds>,
     pub blocked_for: Nanoseconds,
+    pub blocked_calls: u64,
     pub exposed_for: Option<Nanoseconds>,
 }
 
@@ -59,8 +60,9 @@ impl Progress {
     pub const WINDOW: usize = 30;
 
     pub fn of(digest: &RankDigest) -> Self {
-        let RankDigest { heard, step, step_at, work, gemm_at_peak, blocked_for, exposed_for, .. } = *digest;
-        Self { heard, step, step_at, work, gemm_at_peak, blocked_for, exposed_for }
+        let RankDigest { heard, step, step_at, work, gemm_at_peak, .. } = *digest;
+        let RankDigest { blocked_for, blocked_calls, exposed_for, .. } = *digest;
+        Self { heard, step, step_at, work, gemm_at_peak, blocked_for, blocked_calls, exposed_for }
     }
 }
 
@@ -122,8 +124,9 @@ pub struct RankDigest {
     pub collective_rate: Rate,
     /// Device memory held now, in bytes.
     pub memory_held: u64,
-    /// Time threads were held in calls that wait for the GPU, since the rank started.
+    /// Calls that waited for the GPU since the rank started, and the time that threads were held in them.
     pub blocked_for: Nanoseconds,
+    pub blocked_calls: u64,
     /// As [`super::Summary::exposed_for`].
     pub exposed_for: Option<Nanoseconds>,
     /// Its GPU's health; `None` while it is not known which that is, or the management library does not tell.

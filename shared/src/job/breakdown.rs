@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Job, RankView, Sample};
+use super::{Job, RankView, Sample, median};
 use crate::{
     id::{CommunicatorId, Rank},
     unit::Nanoseconds,
@@ -21,6 +21,20 @@ pub struct Breakdown {
     pub exposed: Option<f64>,
     /// Threads of the program that were held until the GPU was done; several may make it more than one.
     pub blocked: Option<f64>,
+}
+
+impl Breakdown {
+    /// Each share by itself: that of the rank in the middle.
+    pub fn middle(known: &[Self]) -> Self {
+        let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
+        Self {
+            products: of(|one| one.products),
+            collectives: of(|one| one.collectives),
+            waiting: of(|one| one.waiting),
+            exposed: of(|one| one.exposed),
+            blocked: of(|one| one.blocked),
+        }
+    }
 }
 
 impl Job {

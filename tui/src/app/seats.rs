@@ -106,7 +106,7 @@ impl Seats {
     /// The host a slot belongs to.
     pub fn host(&self, slot: usize) -> Option<&HostName> {
         match self.group(slot)? {
-            (Group { of: Of::Host(host, _), .. }, place) => Some(host).filter(|_| place < self.size),
+            (Group { of: Of::Host(host, _), .. }, place) => (place < self.size).then_some(host),
             _ => None,
         }
     }

@@ -124,15 +124,7 @@ fn spans<'a>(views: impl Iterator<Item = &'a RankView>) -> Vec<(String, Nanoseco
     all
 }
 
-/// Each share by itself: that of the rank in the middle.
 fn middle(job: &Job, ranks: &BTreeSet<Rank>) -> Breakdown {
     let known: Vec<_> = ranks.iter().filter_map(|&rank| job.breakdown(rank)).collect();
-    let of = |share: fn(&Breakdown) -> Option<f64>| median(known.iter().filter_map(share).collect());
-    Breakdown {
-        products: of(|one| one.products),
-        collectives: of(|one| one.collectives),
-        waiting: of(|one| one.waiting),
-        exposed: of(|one| one.exposed),
-        blocked: of(|one| one.blocked),
-    }
+    Breakdown::middle(&known)
 }

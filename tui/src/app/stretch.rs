@@ -40,7 +40,7 @@ impl Stretch {
             Stretching::Double => {
                 let (first, last) = self.shown(known);
                 let first = first.saturating_sub(last - first + 1);
-                self.only = Some((first, last)).filter(|_| first > known.0);
+                self.only = (first > known.0).then_some((first, last));
             }
         }
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use xpu_shared::{
     capture::Groups,
-    finding::{Examiner, Finding},
+    finding::{Cost, Examiner, Finding},
     id::{HostName, JobName, Rank, Step},
-    job::{Job, PartlySeen},
+    job::{Bound, Job, PartlySeen},
     status::{RankState, StepClock, StepSign},
     unit::{Moment, Nanoseconds},
 };
@@ -61,6 +61,9 @@ pub struct Survey {
     scales: [Option<Scale>; Metric::ALL.len()],
     pub odd: Option<Odd>,
     pub findings: Vec<Finding>,
+    /// What the findings cost together, and what holds the job up as a whole.
+    pub cost: Option<Cost>,
+    pub bound: Option<Bound>,
     examiner: Examiner,
     /// The second the findings are of, and how many ranks lived.
     examined: Option<(u64, usize)>,
@@ -343,6 +346,6 @@ pub(super) mod tests {
         at_once.survey = Survey::default();
         at_once.settle();
         let steps = |app: &App| app.survey.rows().iter().map(|row| row.status.clone()).collect::<Vec<_>>();
-        assert!(steps(&app) == steps(&at_once));
+        assert_eq!(steps(&app), steps(&at_once));
     }
 }

@@ -85,7 +85,13 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     }
     for finding in &status.findings {
         writeln!(to, "! {}", finding.sentence())?;
+        if let Some(cost) = &finding.cost {
+            writeln!(to, "  costs {cost}")?;
+        }
         write_place(to, status, finding)?;
+    }
+    if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
+        writeln!(to, "{bound}")?;
     }
     let coverage = &status.coverage;
     write_blindness(to, status)?;
@@ -99,6 +105,12 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         coverage.untimed,
         coverage.overhead_pct
     )?;
+    if let Some(first) = status.other_jobs_hang.first() {
+        let hang: Vec<_> =
+            status.other_jobs_hang.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
+        let first = printable(first.as_str(), JobName::LONGEST);
+        writeln!(to, "! another job makes no progress: {}; see it with --job {first}", hang.join(", "))?;
+    }
     match &jobs[..] {
         [] => Ok(()),
         [one] => writeln!(to, "there is another job: see it with --job {one}"),

@@ -15,7 +15,7 @@ use xpu_shared::{
 };
 
 use super::{
-    header, headline,
+    header, headline, notices,
     panel::{self, Title, window},
 };
 use crate::{
@@ -37,7 +37,9 @@ const LISTED: usize = 8;
 pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.survey.findings;
     let frame = if room == Room::Wide { 2 } else { 1 };
-    let list = findings.len().clamp(1, LISTED) as u16 + frame;
+    // Where there is none, what stands out and what holds the job up are told in their place.
+    let listed = if findings.is_empty() { 3 } else { findings.len() };
+    let list = listed.min(LISTED) as u16 + frame;
     let margin = if room == Room::Wide { 4 } else { 0 };
     let why = findings.get(app.finding).map_or_else(Vec::new, |finding| {
         detail(app, finding, usize::from(area.width.saturating_sub(margin)))
@@ -62,8 +64,12 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
 
 fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let findings = &app.survey.findings;
-    let about = if findings.is_empty() { String::new() } else { "worst first".to_owned() };
+    let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
+    let right = match app.survey.cost.filter(|_| findings.len() > 1) {
+        Some(cost) => format!("{right}, together {cost}"),
+        None => right,
+    };
     let inner = panel::draw(app.palette, room, Title { name: "Findings", about, right }, area, buffer);
     if findings.is_empty() {
         let line = if app.survey.is_frozen() || app.survey.heard < app.survey.world_size as usize {
@@ -71,9 +77,14 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
             Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
         } else {
             let heard = figure::counted(app.survey.heard, "rank", "ranks");
-            Line::styled(format!("{} nothing is wrong with {heard}", glyph::GOOD), app.palette.of(Role::Good))
+            let text = format!("{} nothing is known to cost the job time: {heard}", glyph::GOOD);
+            Line::styled(text, app.palette.of(Role::Good))
         };
-        buffer.set_line(inner.x, inner.y, &line, inner.width);
+        let also = app.survey.bound.map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
+        let odd = notices::odd_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
+        for (line, y) in [line].into_iter().chain(odd).chain(also).zip(inner.y..inner.bottom()) {
+            buffer.set_line(inner.x, y, &line, inner.width);
+        }
         return;
     }
     let names = findings.iter().map(|finding| name(finding).len()).max().unwrap_or(0);
@@ -147,6 +158,9 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         .since(finding)
         .map_or_else(String::new, |at| format!("; here since {} UTC", figure::time_of_day(at)));
     lines.push(entry(app, "since", Span::raw(format!("{}{seen}", figure::age(since)))));
+    if let Some(cost) = &finding.cost {
+        lines.push(entry(app, "costs", Span::raw(cost.to_string())));
+    }
     let confidence = match finding.confidence {
         Confidence::Certain => "certain",
         Confidence::Likely => "likely",

@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::finding::{Finding, Kind};
+use xpu_shared::finding::{Finding, Kind, Severity};
 
 use crate::{
     app::App,
@@ -107,7 +107,11 @@ fn remainder(text: &str, first: &str) -> String {
 }
 
 pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {
-    if finding.stops_the_job() { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) }
+    match finding.severity {
+        _ if finding.stops_the_job() => (glyph::ALARM, Role::Alarm),
+        Severity::Critical | Severity::Slow => (glyph::WARNING, Role::Warning),
+        Severity::Minor => (glyph::LOW, Role::Warning),
+    }
 }
 
 /// Draws lines from the top of the area on, and says what is left below them.

@@ -116,8 +116,11 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     let failure = app.recording.failure.clone();
     all.extend(failure.map(|text| Notice::new(glyph::ALARM, Role::Alarm, text)));
     all.extend(app.warnings.iter().rev().map(|text| Notice::warning(text.clone())));
+    all.extend(other_jobs(app));
     if all.is_empty() && standstill.is_none() {
         all.push(calm(app));
+        let bound = app.survey.bound.filter(|_| !app.survey.is_frozen());
+        all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));
     }
     all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));
     all
@@ -136,6 +139,19 @@ fn partly_seen(app: &App) -> Option<Notice> {
     let advice = if app.roads.down().next().is_some() { "" } else { "; name all hosts of the job" };
     let text = format!("bus GB/s needs all ranks of a communicator: {ranks} of {of} seen{advice}");
     Some(Notice::warning(text))
+}
+
+/// Jobs that are not shown and make no progress.
+fn other_jobs(app: &App) -> Option<Notice> {
+    let hang: Vec<_> = app.others.hang().iter().map(xpu_shared::id::JobName::as_str).collect();
+    let [first, ..] = hang[..] else { return None };
+    let names = hang[..hang.len().min(NAMED)].join(", ");
+    let text = match hang.len() {
+        1 => format!("another job makes no progress: {first}"),
+        n => format!("{n} other jobs make no progress: {names}"),
+    };
+    let next = format!(":job {first} shows it");
+    Some(Notice { next: Some(next), ..Notice::new(glyph::ALARM, Role::Alarm, text) })
 }
 
 fn blind(app: &App) -> Option<Notice> {
@@ -166,6 +182,10 @@ fn turned_away(app: &App) -> Option<Notice> {
 
 /// The rank that stands out, unless a finding has named it.
 fn odd(app: &App) -> Option<Notice> {
+    odd_text(app).map(|text| Notice::new(glyph::LOW, Role::Warning, text))
+}
+
+pub(super) fn odd_text(app: &App) -> Option<String> {
     let survey = &app.survey;
     let odd = survey.odd?;
     let rank = odd.rank(survey);
@@ -191,7 +211,7 @@ fn odd(app: &App) -> Option<Notice> {
         unit = odd.metric.unit(),
         share = figure::tenths(-odd.deviation * 100.0),
     );
-    Some(Notice::new(glyph::LOW, Role::Warning, text))
+    Some(text)
 }
 
 fn unreachable(app: &App) -> Option<Notice> {

@@ -94,6 +94,6 @@ fn the_parts_together_are_the_trace_and_each_can_be_had_again() {
         assert_eq!((end.bytes, end.wrong), (text.len() as u64, None));
         let mut unpacked = Vec::new();
         GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
-        assert!(unpacked == text);
+        assert_eq!(unpacked, text);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Class, Confidence, Finding, Kind, LONG_PATIENCE, Rank, counted, has_begun, phrase, whereabouts};
+use super::{
+    Class, Confidence, Finding, Kind, LONG_PATIENCE, Rank, Severity, counted, has_begun, phrase, whereabouts,
+};
 use crate::{
     frame::Life,
     job::{Job, RankView},
@@ -50,6 +52,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        severity: Severity::Critical,
         cost: None,
     };
     let ranks = |of: &[(Rank, &RankView)]| of.iter().map(|&(rank, _)| rank).collect::<Vec<_>>();

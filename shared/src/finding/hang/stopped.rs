@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Class, Confidence, Finding, Kind, Moment, Rank, Still, phrase};
+use super::{Class, Confidence, Finding, Kind, Moment, Rank, Severity, Still, phrase};
 use crate::{frame::Life, job::Job};
 
 pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
@@ -42,6 +42,7 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
             view.pid()
         ),
         collective,
+        severity: Severity::Critical,
         cost: None,
     })
 }

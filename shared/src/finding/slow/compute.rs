@@ -56,7 +56,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let fallen = |member: &'a Member<'a>| {
         let (rate, usual) = (member.rate?, member.past?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
-        Some((member, rate, usual)).filter(|_| rate < SLOW * usual && low >= PERSISTENT)
+        (rate < SLOW * usual && low >= PERSISTENT).then_some((member, rate, usual))
     };
     let stayed =
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);

@@ -1,8 +1,8 @@
 //! What ranks cost the job by coming last. The floor under all rules: what matters is told, whether or not its cause is known.
 
 use super::super::{
-    Class, Confidence, Cost, Finding, Kind,
-    cohort::{LONG, Member, RECENT},
+    Class, Confidence, Cost, Finding, Kind, Severity,
+    cohort::{LONG, MANY, Member, RECENT, least_or_middle},
     device, phrase,
 };
 use crate::{
@@ -11,11 +11,18 @@ use crate::{
     unit::Nanoseconds,
 };
 
-/// Share of the time from which a cost is told.
-const TOLD: f64 = 0.05;
+/// Share of the time from which a cost is told. What is known to be less is not, whatever rule named it.
+const TOLD: f64 = 0.02;
 
 /// And what must be left of it without the second in which most was lost.
-const STEADY: f64 = 0.04;
+const STEADY: f64 = 0.016;
+
+/// Timed collectives from which it is known that few of them were waited for.
+const ENOUGH: u32 = 30;
+
+/// Waits for the GPU a step, more than the others make and as a multiple of theirs, that keep the GPU without work.
+const MORE_WAITS: f64 = 5.0;
+const TIMES_THEIRS: f64 = 2.0;
 
 /// Rules that look back over [`LONG`] digests, a second or a little more apart, know of no more seconds than these.
 const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
@@ -26,11 +33,11 @@ const ALONE: f64 = 0.6;
 /// Standard errors within which a cost lies, 19 times of 20.
 const WIDTH: f64 = 2.0;
 
-/// Ranks from which the one in the middle is a measure for all; of fewer it is the one that tells least.
-const MANY: usize = 4;
-
 /// Who waited for others for so much of what they wait for it passes on what is not its own.
 const PASSED_ON: f64 = 0.5;
+
+/// Rates of equal GPUs differ by up to this share.
+const APART: f64 = 0.03;
 
 /// What accounts for so much of a cost is told as its cause.
 const EXPLAINS: f64 = 0.35;
@@ -56,8 +63,25 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
 }
 
-fn least_or_middle(values: Vec<f64>) -> Option<f64> {
-    if values.len() + 1 < MANY { values.into_iter().min_by(f64::total_cmp) } else { median(values) }
+/// Whether it is known that nobody keeps the others waiting, neither who is named nor anybody else: what the finding saw costs nothing.
+/// Who comes last together with others keeps nobody waiting alone, and waiting for sends and receives is not seen: of those this is not
+/// known.
+pub(super) fn costs_nothing(finding: &Finding, cohorts: &[Vec<Member<'_>>]) -> bool {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    if finding.ranks.len() != 1 || all.len() < 2 || all.iter().any(|member| member.sends) {
+        return false;
+    }
+    let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
+    let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
+    let usual = if tolls.len() < MANY {
+        tolls.iter().map(|toll| toll.cost).min_by(f64::total_cmp)
+    } else {
+        median(tolls.iter().map(|toll| toll.cost).collect())
+    };
+    let usual = usual.unwrap_or(0.0);
+    let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
+    // It may have begun after most of the time that is looked back over.
+    most * (LOOKED_BACK / finding.since_s.max(1.0)).max(1.0) < TOLD
 }
 
 fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
@@ -108,6 +132,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        severity: Severity::Slow,
         cost: None,
     })
 }
@@ -125,7 +150,9 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> (Class, Str
     };
     let rates = pair(&|member: &Member<'_>| member.rate);
     let in_products = member.busy_lately.unwrap_or(1.0).min(1.0);
-    let slower = |own: f64, usual: f64| usual > 0.0 && explains(in_products * (1.0 - own / usual));
+    let slower = |own: f64, usual: f64| {
+        usual > 0.0 && own < (1.0 - APART) * usual && explains(in_products * (1.0 - own / usual))
+    };
     let against = rates.map(|(own, usual)| (own, usual, "the others'"));
     let before = member.rate.zip(member.past).map(|(own, past)| (own, past, "its own past's"));
     for (own, usual, whose) in against.into_iter().chain(before) {
@@ -178,6 +205,18 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> (Class, Str
             "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU",
         );
     }
+    let waits = pair(&|member: &Member<'_>| member.view.blocked_calls());
+    if let Some((own, usual)) =
+        waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
+    {
+        return (
+            Class::Host,
+            format!(
+                "{rates}its threads wait for the GPU {own:.0} times a step, the others' {usual:.0} times"
+            ),
+            "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)",
+        );
+    }
     (
         Class::Step,
         format!("{rates}the cause is not known"),
@@ -200,15 +239,8 @@ pub(super) fn assess(findings: &mut [Finding], cohorts: &[Vec<Member<'_>>]) {
                     let since = member.view.heard().since(toll.since).as_secs_f64();
                     finding.since_s = finding.since_s.max(since);
                 }
-                Cost {
-                    pct: 100.0 * lost.share,
-                    pct_error: 100.0 * lost.error,
-                    ms_per_step: member
-                        .toll
-                        .and_then(|toll| toll.step)
-                        .map(|step| lost.share * step.milliseconds()),
-                    gpu_hours: lost.share * finding.since_s * all.len() as f64 / 3600.0,
-                }
+                let step = member.toll.and_then(|toll| toll.step);
+                Cost::of(lost.share, lost.error, step, (all.len(), finding.since_s))
             });
     }
 }

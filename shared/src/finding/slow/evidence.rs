@@ -1,6 +1,6 @@
 //! What is said of slow ranks.
 
-use super::{Class, Finding, Kind, Member, Rank, Suspect, phrase};
+use super::{Class, Finding, Kind, Member, Rank, Severity, Suspect, phrase};
 use crate::unit::Nanoseconds;
 
 pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
@@ -53,6 +53,7 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         evidence,
         advice: advice.to_owned(),
         collective: None,
+        severity: Severity::Slow,
         cost: None,
     })
 }

@@ -1,8 +1,8 @@
 //! Ranks with more arithmetic than the others, where all are meant to have the same.
 
 use super::{
-    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, excess, median, phrase,
-    usual_lateness,
+    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, excess, median,
+    phrase, usual_lateness,
 };
 
 /// So much more than the others' is more work.
@@ -126,6 +126,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
         evidence,
         advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
         collective: None,
+        severity: Severity::Slow,
         cost: None,
     })
 }

@@ -43,6 +43,8 @@ pub(super) enum Fault {
     Crowded { rank: u32, factor: f64 },
     /// Threads wait for the GPU for half of the time, those of this rank for so much less.
     Waits { rank: u32, less: f64 },
+    /// It waits for its GPU so many times more in a step.
+    Items { rank: u32, calls: u64 },
     /// Transfers take up to this share longer, by chance and for two seconds each.
     Scatter { share: f64 },
     /// Transfers take so many times longer.
@@ -63,9 +65,12 @@ pub(super) struct Cluster {
     faults: Vec<Fault>,
     /// The second from which on the faults are there.
     pub from: u64,
+    /// Share of the time that products wait for communication; of none it is that of the simulation.
+    pub exposed: Option<f64>,
     stands: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
     blocked: Vec<f64>,
+    calls: Vec<u64>,
     jobs: Jobs,
     pub second: u64,
 }
@@ -80,9 +85,11 @@ impl Cluster {
             layout,
             faults: faults.to_vec(),
             from: 0,
+            exposed: None,
             stands: None,
             timed: vec![(0.0, 0.0); ranks as usize],
             blocked: vec![0.0; ranks as usize],
+            calls: vec![0; ranks as usize],
             jobs: Jobs::default(),
             second: 0,
         }
@@ -156,6 +163,11 @@ impl Cluster {
         (digest.gemm_timed_flops, digest.gemm_timed_for) = self.timed(rank);
         self.blocked[rank as usize] += self.waits(rank);
         digest.blocked_for = Nanoseconds((self.blocked[rank as usize] * 1e9) as u64);
+        if let Some(share) = self.exposed {
+            digest.exposed_for = Some(Nanoseconds((share * self.second as f64 * 1e9) as u64));
+        }
+        self.calls[rank as usize] += 9 * self.waiting_calls(rank);
+        digest.blocked_calls = self.calls[rank as usize];
         let (size, transfer) = (self.simulation.world_size(), self.transfer());
         for sample in &mut digest.samples {
             let sequence = sample.sequence.0;
@@ -222,6 +234,15 @@ impl Cluster {
             _ => 0.0,
         });
         waits.sum()
+    }
+
+    /// Calls of a step that wait for the GPU.
+    fn waiting_calls(&self, rank: u32) -> u64 {
+        let more = self.present().map(|fault| match fault {
+            Fault::Items { rank: of, calls } if of == rank => calls,
+            _ => 0,
+        });
+        1 + more.sum::<u64>()
     }
 
     /// Milliseconds of an undisturbed transfer.

@@ -180,3 +180,45 @@ fn lateness_is_told_by_the_step() {
     let found = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]).run(15).findings();
     assert!(found[0].evidence.contains("adds up to 40.0 ms in a step of 111.1 ms"), "{}", found[0].evidence);
 }
+
+/// Two ranks: the rate of one's products falls, as on a GPU that both use, and it keeps the other waiting for nothing.
+#[test]
+fn what_costs_nothing_is_not_told() {
+    for (seed, named) in [(1, false), (2, false), (3, true)] {
+        let crowded = Fault::Crowded { rank: 1, factor: 1.5 };
+        let late = Fault::Host { rank: 1, ms: if named { 40.0 } else { 0.0 } };
+        let mut cluster = Cluster::new(seed, 2, Layout::Data, &[crowded, late]);
+        cluster.from = 40;
+        let found = cluster.run(70).findings();
+        assert_eq!(is(&found, Class::Compute, 1), named, "{found:#?}");
+        assert_eq!(found.len(), usize::from(named), "{found:#?}");
+    }
+}
+
+#[test]
+fn who_waits_for_its_gpu_within_the_step_is_told_of_that() {
+    let faults = [Fault::Host { rank: 1, ms: 8.0 }, Fault::Items { rank: 1, calls: 20 }];
+    let mut cluster = Cluster::new(1, 2, Layout::Data, &faults);
+    cluster.from = 12;
+    cluster.exposed = Some(0.2);
+    let found = cluster.run(60).findings();
+    assert!(is(&found, Class::Host, 1), "{found:#?}");
+    assert!(found[0].evidence.contains("21 times a step, the others' 1 times"), "{}", found[0].evidence);
+    assert!(found[0].advice.contains(".item()"), "{}", found[0].advice);
+}
+
+/// What it costs says how much it matters.
+#[test]
+fn severity_is_by_cost() {
+    use crate::finding::Severity;
+    let severity = |ms: f64| {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms }]);
+        cluster.exposed = Some(1.0);
+        let found = cluster.run(60).findings();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let cost = found[0].cost.unwrap();
+        assert!(cost.gpu_hours > 0.0 && cost.ms_per_step.is_some());
+        found[0].severity
+    };
+    assert_eq!((severity(3.0), severity(12.0)), (Severity::Slow, Severity::Critical));
+}

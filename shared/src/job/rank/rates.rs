@@ -171,6 +171,13 @@ impl RankView {
         Some((first, all.next_back().unwrap_or(first)))
     }
 
+    /// Calls that waited for the GPU, a step, over the last half minute.
+    pub fn blocked_calls(&self) -> Option<f64> {
+        let (first, last) = self.progress_ends()?;
+        let steps = last.step?.0.checked_sub(first.step?.0).filter(|steps| *steps > 0)?;
+        Some(last.blocked_calls.checked_sub(first.blocked_calls)? as f64 / steps as f64)
+    }
+
     /// The same over the last `digests` of them.
     pub fn blocked_for(&self, digests: usize) -> Option<f64> {
         self.blocked_before(0, digests)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use xpu_shared::{
-    finding,
+    finding::{self, Cost},
     frame::Life,
     id::{HostName, Step},
     job::{Job, median},
@@ -81,6 +81,8 @@ impl Survey {
         if self.examined != Some(examination) {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
+            self.cost = Cost::sum(&self.findings);
+            self.bound = job.bound();
         }
         for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
             row.status.state = finding::state(&self.findings, rank, view);

@@ -1,0 +1,156 @@
+//! What holds a job up as a whole, from what its ranks' digests tell: shares of the time that add up to all of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Breakdown, Job};
+use crate::id::Rank;
+
+/// Ranks that are asked; in a job that trains together all spend their time alike.
+const ASKED: usize = 64;
+
+/// Threads that wait for the GPU for less than this share of the time leave it without work.
+const RUNS_AHEAD: f64 = 0.1;
+
+/// Where the time of the last half minute went, in percent, of the rank in the middle. The four shares add up to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    pub by: BoundBy,
+    /// The GPU at GEMMs.
+    pub gemms_pct: f64,
+    /// Exposed communication, less what follows.
+    pub transfers_pct: f64,
+    /// Exposed communication in which the rank waited for other ranks.
+    pub waiting_pct: f64,
+    /// All else: other kernels, copies, and a GPU without work.
+    pub other_pct: f64,
+    /// Time that threads waited for the GPU, beside all that; `None` where it is not known.
+    pub host_waits_pct: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundBy {
+    Gemms,
+    Communication,
+    /// Ranks that come late.
+    Stragglers,
+    /// The GPU has no work most of the time: no thread waits for it.
+    Host,
+    /// Kernels that are no GEMMs, copies, or gaps.
+    Other,
+}
+
+impl Job {
+    /// `None` until GEMMs and exposed communication are known; of a single rank without NCCL there is none of the latter.
+    pub fn bound(&self) -> Option<Bound> {
+        let living: Vec<Rank> =
+            self.ranks().filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect();
+        let every = living.len().div_ceil(ASKED).max(1);
+        let known: Vec<_> = living.iter().step_by(every).filter_map(|&rank| self.breakdown(rank)).collect();
+        Bound::of(&Breakdown::middle(&known), living.len() == 1)
+    }
+}
+
+impl Bound {
+    fn of(one: &Breakdown, is_alone: bool) -> Option<Self> {
+        let gemms = one.products.filter(|share| *share > 0.0)?.min(1.0);
+        let exposed = one.exposed.or(is_alone.then_some(0.0))?.min(1.0 - gemms);
+        let waited = one.waiting.zip(one.collectives).filter(|(_, all)| *all > 0.0);
+        let waiting = exposed * waited.map_or(0.0, |(waiting, all)| (waiting / all).min(1.0));
+        let (transfers, other) = (exposed - waiting, 1.0 - gemms - exposed);
+        let largest = gemms.max(transfers).max(waiting).max(other);
+        let by = if largest == gemms {
+            BoundBy::Gemms
+        } else if largest == waiting {
+            BoundBy::Stragglers
+        } else if largest == transfers {
+            BoundBy::Communication
+        } else if one.blocked.is_some_and(|blocked| blocked < RUNS_AHEAD) {
+            BoundBy::Host
+        } else {
+            BoundBy::Other
+        };
+        Some(Self {
+            by,
+            gemms_pct: 100.0 * gemms,
+            transfers_pct: 100.0 * transfers,
+            waiting_pct: 100.0 * waiting,
+            other_pct: 100.0 * other,
+            host_waits_pct: one.blocked.map(|blocked| 100.0 * blocked),
+        })
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.by {
+            BoundBy::Gemms => "GEMMs",
+            BoundBy::Communication => "communication",
+            BoundBy::Stragglers => "waiting for other ranks",
+            BoundBy::Host => "the host, which gives the GPU too little work",
+            BoundBy::Other => "what is neither GEMM nor communication",
+        };
+        let Self { gemms_pct, transfers_pct, waiting_pct, other_pct, .. } = *self;
+        write!(f, "bound by {by}: GEMMs {gemms_pct:.0} %, exposed communication {transfers_pct:.0} %, ")?;
+        write!(f, "waiting for other ranks {waiting_pct:.0} %, all else {other_pct:.0} % of the time")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{job::Jobs, simulation::Simulation};
+
+    fn one(products: f64, exposed: f64, waiting: f64, blocked: f64) -> Breakdown {
+        Breakdown {
+            products: Some(products),
+            collectives: Some(0.5),
+            waiting: Some(waiting * 0.5),
+            exposed: Some(exposed),
+            blocked: Some(blocked),
+        }
+    }
+
+    #[test]
+    fn the_largest_share_is_what_binds_and_all_add_up() {
+        let cases = [
+            (one(0.6, 0.2, 0.5, 0.5), BoundBy::Gemms),
+            (one(0.3, 0.5, 0.1, 0.5), BoundBy::Communication),
+            (one(0.3, 0.5, 0.9, 0.5), BoundBy::Stragglers),
+            (one(0.2, 0.1, 0.5, 0.02), BoundBy::Host),
+            (one(0.2, 0.1, 0.5, 0.8), BoundBy::Other),
+            // Products of several streams, and waits beside them.
+            (one(1.3, 0.5, 0.5, 0.5), BoundBy::Gemms),
+        ];
+        for (breakdown, by) in cases {
+            let bound = Bound::of(&breakdown, false).unwrap();
+            assert_eq!(bound.by, by, "{bound}");
+            let Bound { gemms_pct, transfers_pct, waiting_pct, other_pct, .. } = bound;
+            assert!((gemms_pct + transfers_pct + waiting_pct + other_pct - 100.0).abs() < 1e-9, "{bound:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let unknown = Breakdown { exposed: None, ..one(0.5, 0.0, 0.0, 0.0) };
+        assert_eq!(Bound::of(&unknown, false), None);
+        assert_eq!(Bound::of(&unknown, true).unwrap().by, BoundBy::Gemms);
+        assert_eq!(Bound::of(&Breakdown { products: None, ..unknown }, true), None);
+    }
+
+    #[test]
+    fn a_straggler_binds_the_job_in_which_most_of_the_time_is_waiting() {
+        let bound = |slow: Vec<(Rank, f64)>| {
+            let simulation = Simulation { slow, ..Simulation::new(1, 1, 8) };
+            let mut jobs = Jobs::default();
+            (100..130).flat_map(|second| simulation.digests(second)).for_each(|frame| jobs.fold(&frame));
+            jobs.foremost().unwrap().bound().unwrap()
+        };
+        assert_eq!(bound(Vec::new()).by, BoundBy::Gemms);
+        let late = bound(vec![(Rank(3), 3.0)]);
+        assert_eq!(late.by, BoundBy::Stragglers, "{late}");
+        assert!(late.to_string().starts_with("bound by waiting for other ranks: GEMMs "), "{late}");
+    }
+}
