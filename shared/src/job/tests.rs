@@ -375,3 +375,23 @@ fn when_a_process_went_is_told_where_it_was_seen() {
     }
     assert!(found(&jobs).evidence.contains("exit and was last heard 8 s ago"), "{}", found(&jobs).evidence);
 }
+
+#[test]
+fn a_job_that_is_not_shown_and_lost_a_rank_is_named() {
+    let shown = Simulation::new(3, 1, 4);
+    let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 2) };
+    let mut jobs = folded(&shown, 10..=20);
+    other.snapshots(19).iter().chain(&other.digests(20)).for_each(|frame| jobs.fold(frame));
+    let now = shown.digests(20)[0].now;
+    let hang = |jobs: &Jobs| Status::of(jobs, jobs.get(&shown.job).unwrap(), now).other_jobs_hang;
+    assert_eq!(hang(&jobs), []);
+    let pid = jobs.get(&other.job).unwrap().rank(Rank(1)).unwrap().pid();
+    let life = Event::Life { job: other.job.clone(), rank: Rank(1), pid, life: Life::Died };
+    let gone = Frame { body: Body::Event(life), ..other.digests(20).remove(0) };
+    jobs.fold(&gone);
+    let status = Status::of(&jobs, jobs.get(&shown.job).unwrap(), now);
+    assert_eq!(
+        (&status.other_jobs_hang[..], status.exit_code()),
+        (&[other.job.clone()][..], ExitCode::Healthy)
+    );
+}

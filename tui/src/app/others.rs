@@ -29,3 +29,33 @@ impl Others {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::{
+        frame::{Body, Event, Frame, Life},
+        id::Rank,
+        simulation::Simulation,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_not_shown_is_looked_at_once_a_second() {
+        let (shown, other) = (Simulation::new(3, 1, 4), Simulation::new(9, 1, 2));
+        let other = Simulation { job: "eval".into(), ..other };
+        let mut jobs = Jobs::default();
+        shown.snapshots(20).iter().chain(&other.snapshots(20)).for_each(|frame| jobs.fold(frame));
+        let (mut others, now) = (Others::default(), shown.snapshots(20)[0].now);
+        others.settle(&jobs, jobs.get(&shown.job).unwrap(), now);
+        assert_eq!(others.hang(), []);
+        let pid = jobs.get(&other.job).unwrap().rank(Rank(0)).unwrap().pid();
+        let life = Event::Life { job: other.job.clone(), rank: Rank(0), pid, life: Life::Died };
+        jobs.fold(&Frame { body: Body::Event(life), ..other.snapshots(20).remove(0) });
+        others.settle(&jobs, jobs.get(&shown.job).unwrap(), now);
+        assert_eq!(others.hang(), [], "of this second it is known");
+        let later = now.after(std::time::Duration::from_secs(1));
+        others.settle(&jobs, jobs.get(&shown.job).unwrap(), later);
+        assert_eq!(others.hang(), [other.job.clone()]);
+    }
+}
