@@ -159,7 +159,8 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
         .map_or_else(String::new, |at| format!("; here since {} UTC", figure::time_of_day(at)));
     lines.push(entry(app, "since", Span::raw(format!("{}{seen}", figure::age(since)))));
     if let Some(cost) = &finding.cost {
-        lines.push(entry(app, "costs", Span::raw(cost.to_string())));
+        let text = format!("{cost}: {}", word(&finding.severity));
+        lines.push(entry(app, "costs", Span::raw(text)));
     }
     let confidence = match finding.confidence {
         Confidence::Certain => "certain",

@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::finding::{Finding, Kind, Severity};
+use xpu_shared::finding::{Finding, Kind};
 
 use crate::{
     app::App,
@@ -107,11 +107,7 @@ fn remainder(text: &str, first: &str) -> String {
 }
 
 pub(super) fn loudness(finding: &Finding) -> (&'static str, Role) {
-    match finding.severity {
-        _ if finding.stops_the_job() => (glyph::ALARM, Role::Alarm),
-        Severity::Critical | Severity::Slow => (glyph::WARNING, Role::Warning),
-        Severity::Minor => (glyph::LOW, Role::Warning),
-    }
+    if finding.stops_the_job() { (glyph::ALARM, Role::Alarm) } else { (glyph::WARNING, Role::Warning) }
 }
 
 /// Draws lines from the top of the area on, and says what is left below them.
