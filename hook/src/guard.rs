@@ -248,7 +248,7 @@ mod tests {
         let mark = Mark::new();
         assert!(Entered::enter_even_off(Kind::Watched, &mark).is_none());
         // SAFETY: as above.
-        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+        assert_eq!(unsafe { *libc::__errno_location() }, 77, "what failed meanwhile is not the program's");
         assert_eq!((switch::panics(), switch::is_broken()), (panics + 1, true));
         assert_eq!(
             INSIDE.with(|inside| inside.last.get()),
@@ -298,6 +298,13 @@ mod tests {
         be_inside(at, at);
         let tries = (1..100).find(|_| call(Kind::Inner, at - 64).is_some());
         assert_eq!(tries, Some(UNLOOKED), "soon from below it");
+        // A look that found it there comes again when there are twice as many parts.
+        mark.set();
+        be_inside(at, at);
+        assert!((0..=UNLOOKED).all(|_| call(Kind::Inner, at - 64).is_none()));
+        mark.overwrite();
+        let tries = (UNLOOKED + 2..100).find(|_| call(Kind::Inner, at - 64).is_some());
+        assert_eq!(tries, Some(2 * UNLOOKED), "a call of many parts is looked at ever more seldom");
         // A stack that was unmapped.
         be_inside(0x1000, 0x1000);
         assert_eq!((1..100).find(|_| call(Kind::Inner, 0x800).is_some()), Some(UNLOOKED));

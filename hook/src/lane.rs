@@ -216,7 +216,11 @@ impl Lane {
     #[cold]
     pub(crate) fn borrow() -> Option<&'static Self> {
         #[cfg(test)]
-        assert!(!BORROW_PANICS.get(), "on purpose");
+        if BORROW_PANICS.get() {
+            // SAFETY: __errno_location gives a valid pointer for the life of the thread.
+            unsafe { *libc::__errno_location() = libc::ENOMEM };
+            panic!("on purpose");
+        }
         let observer = Observer::get_or_start()?;
         let (generation, calls) = REFUSED.get();
         let is_refused = generation == observer::generation() && calls % ASKS_ONE_IN != 0;
