@@ -14,6 +14,7 @@ use xpu_tests::{
     place::Place,
     port::free_base,
     program::{Outcome, Program, run, until},
+    pty::Terminal,
 };
 
 /// Three products, a collective by itself and two in a group, a copy and a fill.
@@ -321,6 +322,19 @@ fn a_finding_fires_a_capture_of_what_was_before_it() {
     assert!(early.stdout.contains("\"step_ms_mean\"") && !early.stdout.contains("\"hang\""), "{early:?}");
     let stacks = run(job.host.xpu_top("status --json --replay").arg(job.file()));
     assert!(stacks.stdout.contains("\"hang\""), "the same is found in the file: {stacks:?}");
+}
+
+#[test]
+fn who_has_a_keyboard_is_told_of_the_key_that_ends_a_wait() {
+    let job = Job::new(ENDLESS);
+    let at = format!("{}:{BASE}", job.host.address);
+    let mut capture =
+        job.host.xpu_top(&format!("capture --on-finding=regression --steps 2 -o {}", job.file().display()));
+    capture.args(["--hosts", &at, "--key-file"]).arg(job.host.key());
+    let mut terminal = Terminal::start(capture, 160, 10);
+    terminal.shows("waiting for regression; Ctrl-C ends that").keys("\x03");
+    assert_eq!(terminal.end().code(), Some(3), "{}", terminal.text());
+    assert!(!job.file().exists(), "nothing was captured");
 }
 
 #[test]
