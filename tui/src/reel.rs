@@ -27,6 +27,7 @@ pub(crate) struct Reel {
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) ranks: BTreeSet<Rank>,
+    /// That ranks are on: relays and viewers send frames too.
     pub(crate) hosts: BTreeSet<HostName>,
 }
 
@@ -44,8 +45,8 @@ impl Reel {
     }
 
     pub(crate) fn take(&mut self, frame: &Frame) -> io::Result<()> {
-        self.seen.hosts.insert(frame.host.clone());
         if let Body::Digest(digest) = &frame.body {
+            self.seen.hosts.insert(frame.host.clone());
             self.seen.ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
         }
         let full = self.packer.push(Moment::now(), frame)?;
@@ -83,5 +84,28 @@ pub(crate) fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
         hosts: hosts.iter().map(ToString::to_string).collect(),
         made: Moment::now(),
         by: xpu_shared::VERSION.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, process};
+
+    use xpu_shared::simulation::Simulation;
+
+    use super::*;
+
+    #[test]
+    fn only_hosts_of_ranks_are_counted() {
+        let path = env::temp_dir().join(format!("xpu-top-reel-{}", process::id()));
+        let mut reel = Reel::begin(&path, &Header::default()).unwrap();
+        let digests = Simulation::new(1, 2, 4).digests(1);
+        let relays = Frame { host: HostName::from(""), body: Body::Goodbye, ..digests[0].clone() };
+        for frame in digests.iter().chain([&relays]) {
+            reel.take(frame).unwrap();
+        }
+        let (totals, seen) = reel.close().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!((totals.frames, seen.ranks.len(), seen.hosts.len()), (3, 8, 2));
     }
 }

@@ -38,8 +38,10 @@ pub fn text(app: &App) -> String {
     let step_time = survey.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
     let _ = writeln!(
         text,
-        "{} of {} ranks heard, {} hosts, step {steps}, {step_time} a step",
-        survey.heard, survey.world_size, survey.hosts
+        "{} of {} ranks heard, {}, step {steps}, {step_time} a step",
+        survey.heard,
+        survey.world_size,
+        figure::counted(survey.hosts, "host", "hosts")
     );
     if survey.findings.is_empty() {
         let _ = writeln!(text, "\nNothing is found to be wrong.");

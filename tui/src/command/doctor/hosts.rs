@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{check::Check, ports::Holder};
-use crate::{args::DoctorArgs, command::living::take_until, follow::Following, live};
+use crate::{args::DoctorArgs, command::living::take_until, figure, follow::Following, live};
 
 /// How long hosts may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -49,11 +49,9 @@ pub(super) fn checks(args: &DoctorArgs, holder: &Holder) -> anyhow::Result<Vec<C
         ));
     }
     for job in following.jobs().iter() {
-        let hosts = job.hosts().len();
-        checks.push(Check::ok(
-            "job",
-            format!("{}: {} ranks on {hosts} hosts, {} live", job.name(), job.ranks().len(), job.living()),
-        ));
+        let ranks = figure::counted(job.ranks().len(), "rank", "ranks");
+        let hosts = figure::counted(job.hosts().len(), "host", "hosts");
+        checks.push(Check::ok("job", format!("{}: {ranks} on {hosts}, {} live", job.name(), job.living())));
     }
     Ok(checks)
 }
