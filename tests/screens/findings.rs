@@ -30,7 +30,10 @@ fn a_hang_that_went_stays_in_the_log() {
 #[test]
 fn nothing_wrong_is_said_and_nothing_heard_is_not_health() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    lab.keys("7").screen(132, 40).shows("nothing is known to cost the job time: 8 ranks").shows("nothing since");
+    lab.keys("7")
+        .screen(132, 40)
+        .shows("nothing is known to cost the job time: 8 ranks")
+        .shows("nothing since");
     golden_at_both("findings-none", &mut lab);
     let mut lab = lab.run_only(9, |_| false);
     lab.screen(132, 40).shows("no data is not health").hides("nothing is known to cost");
