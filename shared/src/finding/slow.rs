@@ -55,13 +55,12 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding
     let (clocks, compute) = slow.into_iter().partition(|suspect| suspect.held.is_some());
     let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
-        .filter_map(|(class, suspects)| finding(class, suspects))
+        .filter_map(|(class, suspects)| finding(class, suspects, cohorts))
         .chain(work::finding(cohorts, &busy));
     let mut findings: Vec<_> = by_rule.collect();
     if findings.is_empty() && !awaited && !explained {
         findings.extend(cost::finding(cohorts));
     }
-    cost::assess(&mut findings, cohorts);
     findings.retain(|finding| !cost::costs_nothing(finding, cohorts));
     findings
 }

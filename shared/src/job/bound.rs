@@ -56,7 +56,7 @@ impl Job {
 impl Bound {
     fn of(one: &Breakdown, is_alone: bool) -> Option<Self> {
         let gemms = one.products.filter(|share| *share > 0.0)?.min(1.0);
-        let exposed = one.exposed.or(is_alone.then_some(0.0))?.min(1.0 - gemms);
+        let exposed = one.exposed.or_else(|| is_alone.then_some(0.0))?.min(1.0 - gemms);
         let waited = one.waiting.zip(one.collectives).filter(|(_, all)| *all > 0.0);
         let waiting = exposed * waited.map_or(0.0, |(waiting, all)| (waiting / all).min(1.0));
         let (transfers, other) = (exposed - waiting, 1.0 - gemms - exposed);

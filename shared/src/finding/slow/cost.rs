@@ -123,17 +123,18 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
         phrase::count(toll.last as usize),
         phrase::count(toll.joined as usize),
     );
+    let (cost, since_s) = of(&[member.rank], member.view.heard().since(toll.since).as_secs_f64(), cohorts);
     Some(Finding {
         kind: Kind::SlowRank,
         class,
         ranks: vec![member.rank],
         confidence: if class == Class::Step { Confidence::Guess } else { Confidence::Likely },
-        since_s: member.view.heard().since(toll.since).as_secs_f64(),
+        since_s,
         evidence,
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: None,
+        cost,
     })
 }
 
@@ -224,23 +225,17 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> (Class, Str
     )
 }
 
-/// What the ranks of each finding cost, by the one that costs most.
-pub(super) fn assess(findings: &mut [Finding], cohorts: &[Vec<Member<'_>>]) {
+/// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.
+pub(super) fn of(ranks: &[Rank], since_s: f64, cohorts: &[Vec<Member<'_>>]) -> (Option<Cost>, f64) {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    for finding in findings {
-        let named = all.iter().filter(|member| finding.ranks.contains(&member.rank));
-        // Who is named with it is no measure for it.
-        let rest: Vec<_> =
-            all.iter().copied().filter(|member| !finding.ranks.contains(&member.rank)).collect();
-        let costs = named.filter_map(|member| Some((*member, lost(member, &rest)?)));
-        finding.cost =
-            costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share)).map(|(member, lost)| {
-                if let Some(toll) = member.toll.filter(|_| finding.since_s <= LOOKED_BACK) {
-                    let since = member.view.heard().since(toll.since).as_secs_f64();
-                    finding.since_s = finding.since_s.max(since);
-                }
-                let step = member.toll.and_then(|toll| toll.step);
-                Cost::of(lost.share, lost.error, step, (all.len(), finding.since_s))
-            });
-    }
+    // Who is named with it is no measure for it.
+    let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
+    let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
+    let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+    let Some((member, lost)) = most else { return (None, since_s) };
+    let remembered = member.toll.filter(|_| since_s <= LOOKED_BACK);
+    let since = remembered.map_or(0.0, |toll| member.view.heard().since(toll.since).as_secs_f64());
+    let since_s = since_s.max(since);
+    let step = member.toll.and_then(|toll| toll.step);
+    (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
 }

@@ -1,11 +1,16 @@
 //! What is said of slow ranks.
 
-use super::{Class, Finding, Kind, Member, Rank, Severity, Suspect, phrase};
+use super::{Class, Finding, Kind, Member, Rank, Severity, Suspect, cost, phrase};
+use crate::finding::Cost;
 use crate::unit::Nanoseconds;
 
-pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Finding> {
+pub(super) fn finding(
+    class: Class,
+    mut suspects: Vec<Suspect<'_>>,
+    cohorts: &[Vec<Member<'_>>],
+) -> Option<Finding> {
     suspects.sort_by_key(|suspect| suspect.member.rank);
-    let worst = suspects.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let worst = suspects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
     let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
     let Suspect { member, rate, usual, cohort, late, confidence, since_s, held } = worst;
     let who = match ranks.len() {
@@ -17,9 +22,10 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         n => format!("that {} ranks with the same work have at the median", phrase::count(n)),
     };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let (cost, since_s) = cost::of(&ranks, *since_s, cohorts);
     let waiting = match late {
         None => format!("how late it comes to collectives is not known{}", held_over(member)),
-        Some(late) => waiting(member, *late),
+        Some(late) => waiting(member, *late, cost.as_ref()),
     };
     let (evidence, advice) = match (class, held) {
         (Class::Clocks, Some(held)) => (
@@ -49,23 +55,33 @@ pub(super) fn finding(class: Class, mut suspects: Vec<Suspect<'_>>) -> Option<Fi
         class,
         ranks,
         confidence: *confidence,
-        since_s: *since_s,
+        since_s,
         evidence,
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: None,
+        cost,
     })
 }
 
-fn cost(suspect: &Suspect<'_>) -> f64 {
+fn weight(suspect: &Suspect<'_>) -> f64 {
     suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
 }
 
-/// How it comes to its collectives, and what that takes of the time.
-pub(super) fn waiting(member: &Member<'_>, late: f64) -> String {
+/// How it comes to its collectives, and what that costs; where that is not known, what it adds up to.
+pub(super) fn waiting(member: &Member<'_>, late: f64, cost: Option<&Cost>) -> String {
     let last = 100.0 * member.last;
     let late = late.max(0.0);
+    if let Some(Cost { pct, ms_per_step, .. }) = cost {
+        let costs = ms_per_step.map_or_else(
+            || format!("{pct:.1} % of the time"),
+            |ms| format!("{ms:.1} ms of a step of {:.1} ms", 100.0 * ms / pct),
+        );
+        return format!(
+            "it comes last to {last:.0} % of its collectives, which costs {costs}{}",
+            held_over(member)
+        );
+    }
     let cost = member.view.pace().map_or_else(
         || format!("{:.0} % of the time", 100.0 * late),
         |pace| {

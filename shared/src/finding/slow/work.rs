@@ -1,8 +1,8 @@
 //! Ranks with more arithmetic than the others, where all are meant to have the same.
 
 use super::{
-    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, excess, median,
-    phrase, usual_lateness,
+    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, cost, excess,
+    median, phrase, usual_lateness,
 };
 
 /// So much more than the others' is more work.
@@ -110,23 +110,24 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
         1 => format!("rank {} ({})", member.rank, member.view.host()),
         _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
     };
+    let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts);
     let evidence = format!(
         "{who} does {:.1}x the arithmetic of the {} ranks with the same communicators, at no lower rate ({:.1} TFLOPS, theirs {usual:.1}), and {}",
         worst.times,
         all().count() - busy.len(),
         member.rate.unwrap_or(usual),
-        super::evidence::waiting(member, excess(member, on_time).unwrap_or(0.0)),
+        super::evidence::waiting(member, excess(member, on_time).unwrap_or(0.0), cost.as_ref()),
     );
     Some(Finding {
         kind: Kind::SlowRank,
         class: Class::Compute,
         ranks,
         confidence: Confidence::Likely,
-        since_s: member.since_last,
+        since_s,
         evidence,
         advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: None,
+        cost,
     })
 }

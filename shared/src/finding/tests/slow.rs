@@ -85,7 +85,7 @@ fn a_slow_rank_comes_with_its_figures() {
     let faults = [Fault::Compute { rank: 5, factor: 1.5 }];
     let found = Cluster::new(1, 8, Layout::Data, &faults).run(12).findings().remove(0);
     assert_eq!(found.confidence, Confidence::Certain);
-    for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "adds up to"] {
+    for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "which costs"] {
         assert!(found.evidence.contains(figure), "{figure}: {}", found.evidence);
     }
     assert!(found.advice.contains("clocks"));
@@ -177,8 +177,17 @@ fn who_was_slow_before_a_standstill_is_named_all_through_it() {
 /// What it costs is told of a step, and not of one of its collectives: of four of 30 ms that overlap, at least a third of the sum.
 #[test]
 fn lateness_is_told_by_the_step() {
-    let found = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]).run(15).findings();
-    assert!(found[0].evidence.contains("adds up to 40.0 ms in a step of 111.1 ms"), "{}", found[0].evidence);
+    let told = |exposed: f64| {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]);
+        cluster.exposed = Some(exposed);
+        let found = cluster.run(15).findings().remove(0);
+        let cost = found.cost.unwrap();
+        let figures = format!("costs {:.1} ms of a step of 111.1 ms", cost.ms_per_step.unwrap());
+        assert!(found.evidence.contains(&figures), "one figure: {figures}: {}", found.evidence);
+        cost.ms_per_step.unwrap()
+    };
+    assert!((told(0.36) - 40.0).abs() < 0.1, "no more than products wait for");
+    assert!(told(1.0) > 40.0);
 }
 
 /// Two ranks: the rate of one's products falls, as on a GPU that both use, and it keeps the other waiting for nothing.
