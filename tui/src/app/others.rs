@@ -56,6 +56,6 @@ mod tests {
         assert_eq!(others.hang(), [], "of this second it is known");
         let later = now.after(std::time::Duration::from_secs(1));
         others.settle(&jobs, jobs.get(&shown.job).unwrap(), later);
-        assert_eq!(others.hang(), [other.job.clone()]);
+        assert_eq!(others.hang(), std::slice::from_ref(&other.job));
     }
 }
