@@ -32,7 +32,13 @@ const FOLLOWED: f64 = 8.0;
 /// `explained`: what they cost has another reason, that is told.
 pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
-    let fell: Vec<_> = by_own_past(cohorts, &slow);
+    let mut fell: Vec<_> = by_own_past(cohorts, &slow);
+    // One that became slower alone: on a GPU that others use too that may cost nothing.
+    if let [one] = &fell[..]
+        && cost::nobody_waits(one.since_s, cohorts)
+    {
+        fell.clear();
+    }
     slow.extend(fell);
     let awaited = more_follow(cohorts, &slow);
     if awaited {
@@ -61,7 +67,6 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding
     if findings.is_empty() && !awaited && !explained {
         findings.extend(cost::finding(cohorts));
     }
-    findings.retain(|finding| !cost::costs_nothing(finding, cohorts));
     findings
 }
 

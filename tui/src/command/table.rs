@@ -240,7 +240,7 @@ mod tests {
     fn every_rank_has_a_line_and_the_lines_are_even() {
         let text = of(&status(8), None);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 2 + 8 + 1);
+        assert_eq!(lines.len(), 2 + 8 + 2);
         assert!(lines[0].starts_with("llama-70b: 8 of 8 ranks"), "{text}");
         let columns: Vec<_> = lines[1..10].iter().map(|line| line.rfind("  ").unwrap()).collect();
         assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
@@ -252,7 +252,7 @@ mod tests {
         let filter = crate::filter::Filter::read("rank<2").unwrap();
         let (ranks, _) = filter.among(&status.ranks, &status.job);
         let text = of(&status, Some((ranks, "of 8 ranks are listed: rank<2".to_owned())));
-        assert_eq!(text.lines().count(), 1 + 1 + 1 + 2 + 1, "{text}");
+        assert_eq!(text.lines().count(), 1 + 1 + 1 + 2 + 2, "{text}");
         assert!(text.contains("8 of 8 ranks") && text.contains("2 of 8 ranks are listed: rank<2"), "{text}");
     }
 

@@ -63,12 +63,11 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
 }
 
-/// Whether it is known that nobody keeps the others waiting, neither who is named nor anybody else: what the finding saw costs nothing.
-/// Who comes last together with others keeps nobody waiting alone, and waiting for sends and receives is not seen: of those this is not
-/// known.
-pub(super) fn costs_nothing(finding: &Finding, cohorts: &[Vec<Member<'_>>]) -> bool {
+/// Whether it is known that nobody has kept the others waiting for so many seconds: what became slower then costs nothing. Waiting for sends
+/// and receives is not seen.
+pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    if finding.ranks.len() != 1 || all.len() < 2 || all.iter().any(|member| member.sends) {
+    if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
     }
     let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
@@ -81,7 +80,7 @@ pub(super) fn costs_nothing(finding: &Finding, cohorts: &[Vec<Member<'_>>]) -> b
     let usual = usual.unwrap_or(0.0);
     let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
     // It may have begun after most of the time that is looked back over.
-    most * (LOOKED_BACK / finding.since_s.max(1.0)).max(1.0) < TOLD
+    most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD
 }
 
 fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
