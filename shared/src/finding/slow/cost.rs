@@ -11,7 +11,7 @@ use crate::{
     unit::Nanoseconds,
 };
 
-/// Share of the time from which a cost is told. What is known to be less is not, whatever rule named it.
+/// Share of the time from which a cost is told.
 const TOLD: f64 = 0.02;
 
 /// And what must be left of it without the second in which most was lost.
