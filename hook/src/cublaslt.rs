@@ -21,6 +21,7 @@ use crate::{
     interpose::interpose,
     lane::Lane,
     symbol::{Library, foreign},
+    thread,
 };
 pub(crate) use layout::Layouts;
 
@@ -41,9 +42,10 @@ mod description {
 foreign! {
     fn cublasLtMatmulDescGetAttribute(
         description: cublasLtMatmulDesc_t, attribute: c_int, value: *mut c_void, size: usize, written: *mut usize,
-    ) -> c_int in CUBLASLT
+    ) -> c_int in CUBLASLT, within uncancelled
 }
 
+/// To be asked where cancellation is disabled.
 fn attribute(description: cublasLtMatmulDesc_t, attribute: c_int) -> Option<c_int> {
     let (mut value, mut written): (c_int, usize) = (0, 0);
     let place = (&raw mut value).cast();
@@ -65,10 +67,10 @@ fn shape(
     if description.is_null() {
         return None;
     }
-    let transposed = |operand| attribute(description, operand).map(|operation| operation != 0);
-    let (a_transposed, b_transposed) =
-        (transposed(description::TRANSPOSE_A)?, transposed(description::TRANSPOSE_B)?);
-    let compute = attribute(description, description::COMPUTE)?;
+    let asked = [description::TRANSPOSE_A, description::TRANSPOSE_B, description::COMPUTE];
+    let answers = thread::uncancelled(|| asked.map(|one| attribute(description, one)));
+    let [Some(a_operation), Some(b_operation), Some(compute)] = answers else { return None };
+    let (a_transposed, b_transposed) = (a_operation != 0, b_operation != 0);
     let known = lane.layouts();
     let (a, d) = (known.read(a)?, known.read(d)?);
     Some(GemmShape {

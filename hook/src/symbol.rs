@@ -441,9 +441,13 @@ impl Foreign {
     }
 }
 
-/// A typed function of another library that is called, not stood in front of.
+/// A typed function of another library that is called, not stood in front of. Each call disables cancellation around itself;
+/// `within uncancelled` says that the caller has done so.
 macro_rules! foreign {
-    ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $library:expr) => {
+    (
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> c_int in $library:expr $(, within $uncancelled:ident)?
+    ) => {
         $(#[$doc])*
         /// `None` where no loaded library has it.
         ///
@@ -461,11 +465,22 @@ macro_rules! foreign {
                 std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> c_int>(at)
             };
             // SAFETY: the caller keeps the library's own preconditions.
-            Some($crate::thread::uncancelled(|| unsafe { real($($argument),*) }))
+            let call = || unsafe { real($($argument),*) };
+            Some($crate::symbol::called!(call $(, $uncancelled)?))
         }
     };
 }
 pub(crate) use foreign;
+
+macro_rules! called {
+    ($call:ident) => {
+        $crate::thread::uncancelled($call)
+    };
+    ($call:ident, uncancelled) => {
+        $call()
+    };
+}
+pub(crate) use called;
 
 /// A function's name as the loader knows it.
 macro_rules! name {

@@ -143,6 +143,9 @@ pub struct RankStatus {
     /// Elapsed time over steps, and of single steps median and 99th percentile: all of the last half minute.
     #[serde(default)]
     pub step_ms_mean: Option<f64>,
+    /// The mean is of so many steps, up to `step`.
+    #[serde(default)]
+    pub steps_measured: Option<u64>,
     pub step_ms_p50: Option<f64>,
     #[serde(default)]
     pub step_ms_p99: Option<f64>,
@@ -406,6 +409,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         step_at_least: view.step().filter(|_| is_late),
         step_at: latest.filter(|digest| digest.step.is_some()).map(|digest| digest.step_at.0 as f64 / 1e9),
         step_ms_mean: view.step_time().map(Nanoseconds::milliseconds),
+        steps_measured: view.steps_measured().map(|(_, steps)| steps),
         step_ms_p50: view.step_p50().map(Nanoseconds::milliseconds),
         step_ms_p99: view.step_p99().map(Nanoseconds::milliseconds),
         step_timed_by: latest

@@ -4,9 +4,9 @@
 
 PROGRAMS holds xpu-top, xpu-collector and libxpu_hook.so. Each program counts its own steps and logs when each was done;
 `status --json` is asked while it trains. The step number is right if it is within one of the program's own at the
-moment that status gives for it, the time if it is within 2 % of the program's own mean over the same half minute.
-One row a program goes to stdout, everything to OUT/zoo.json. Ranks share a GPU where there are too few. Without a GPU
-programs that need one are left out, and sizes are small.
+moment that status gives for it, the time if it is within 2 % of the program's own mean over the same steps.
+To show no step is right of a program that trains nothing. One row a program goes to stdout, everything to OUT/zoo.json.
+Ranks share a GPU where there are too few. Without a GPU programs that need one are left out, and sizes are small.
 """
 
 import argparse
@@ -59,9 +59,25 @@ ZOO = {
     "CUDA graph of a step": (1, "graphed.py"),
     "JAX": (1, "jax_mlp.py"),
     "CuPy": (1, "cupy_loop.py"),
+    "PPO": (1, "ppo.py"),
+    "distillation": (1, "distill.py"),
+    "diffusion UNet": (1, "diffusion.py"),
+    "LBFGS": (1, "lbfgs.py"),
+    "SAM": (1, "sam.py"),
+    "torch.func, compiled update": (1, "functional.py"),
+    "NCCL by ctypes": (2, "nccl_by_ctypes.py"),
+    "FSDP1, evaluation": (2, "fsdp1.py"),
+    "two models on two threads": (1, "two_threads.py"),
+    "JAX, flax": (1, "jax_flax.py"),
+    "Trainer of transformers, saves": (2, "hf_trainer_saves.py"),
+    "recommender": (1, "recommender.py"),
+    "inference server": (1, "serve.py"),
+    "DDP, uneven, PowerSGD": (2, "ddp_uneven.py"),
 }
-NEEDS_GPU = {"CuPy", "JAX", "CUDA graph of a step"}
-WINDOW, TOLERANCE = 30.0, 0.02
+NEEDS_GPU = {"CuPy", "JAX", "CUDA graph of a step", "JAX, flax", "NCCL by ctypes"}
+# What these count are no steps: to show none is right.
+NO_STEPS = {"inference server"}
+TOLERANCE = 0.02
 
 arguments = argparse.ArgumentParser(prog="tests/zoo")
 arguments.add_argument("programs", type=pathlib.Path)
@@ -106,17 +122,13 @@ def own_steps(path):
     return [at for at, _ in steps], [number for _, number in steps]
 
 
-def own_means(log, until, window):
-    """Milliseconds a step over windows of that length that end then; of steps, not of calls. xpu-top's begins within a
-    second of it, and both begin at a step: where steps are long, or logged in bursts, that makes a difference."""
+def own_mean(log, last, steps):
+    """Milliseconds a step over that many steps up to the one that was logged there."""
     times, numbers = log
-    last = bisect.bisect_right(times, until) - 1
-    within = [bisect.bisect_left(times, until - window + slack) for slack in (-1, 0, 1)]
-    means = []
-    for first in (max(within[0] - 1, 0), within[1], within[2] + 1):
-        if last > first and numbers[last] > numbers[first]:
-            means.append((times[last] - times[first]) / (numbers[last] - numbers[first]) * 1e3)
-    return means
+    first = bisect.bisect_left(numbers, numbers[last] - steps)
+    if steps < 1 or numbers[last] - numbers[first] != steps:
+        return None
+    return (times[last] - times[first]) / steps * 1e3
 
 
 def watch(given, name):
@@ -190,13 +202,20 @@ def judge(name, ranks, status, logs, output):
         # The optimizer ends the step that the program counts a moment later.
         times, numbers = log
         heard = shown.get("step_at") or times[-1]
-        at = bisect.bisect_right(times, heard + 0.002)
-        own = numbers[at - 1] if at else 0
-        own_ms = own_means(log, heard, WINDOW)
-        row["own"].append((own, own_ms[len(own_ms) // 2] if own_ms else None))
+        at = bisect.bisect_right(times, heard + 0.002) - 1
+        own = numbers[at] if at >= 0 else 0
+        # Both ends may be a step apart from where the program logs its own.
+        ends = [end for end in (at, at - 1, at + 1) if 0 <= end < len(times)]
+        own_ms = [own_mean(log, end, shown.get("steps_measured") or 0) for end in ends]
+        own_ms = [mean for mean in own_ms if mean]
+        row["own"].append((own, own_ms[0] if own_ms else None))
         row["shown"].append((step, mean))
         # A number that no longer moves is of then, and not of now.
         moves = times[-1] - heard < 5 + 3 * max(own_ms, default=0) / 1e3
+        if name in NO_STEPS:
+            for what, said in (("number", step), ("time", mean)):
+                row[what].append("wrong" if said is not None else "right" if shown else "unknown")
+            continue
         row["number"].append("unknown" if step is None else "right" if abs(step - own) <= 1 and moves else "wrong")
         if mean is None or not own_ms:
             row["time"].append("unknown")

@@ -4,6 +4,7 @@ use foldhash::HashMap;
 
 use crate::{
     id::{CommunicatorId, Sequence},
+    sampling::Rate,
     unit::Nanoseconds,
 };
 
@@ -15,6 +16,8 @@ const REMEMBERED: usize = 1 << 16;
 pub struct Join {
     size: u32,
     reported: u32,
+    /// The coarsest rate at which any of its ranks timed collectives lately.
+    rate: Rate,
     shortest: Nanoseconds,
     /// The shortest but one.
     second: Nanoseconds,
@@ -42,6 +45,11 @@ impl Join {
         (self.reported, self.size)
     }
 
+    /// One in so many at most was timed on all ranks.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
     /// Whether every rank of the communicator has reported.
     pub fn is_complete(&self) -> bool {
         self.reported >= self.size
@@ -65,25 +73,26 @@ type Key = (CommunicatorId, Sequence);
 pub struct Place(u32);
 
 impl Joins {
-    /// One rank's duration; the whole, where it was the last to tell. Each rank must report a collective once.
+    /// One rank's duration, and the coarsest rate at which it timed lately; the whole, where it was the last to tell. Each rank must report a collective once.
     pub fn report(
         &mut self,
         id: CommunicatorId,
         sequence: Sequence,
-        size: u32,
+        (size, rate): (u32, Rate),
         duration: Nanoseconds,
     ) -> (Place, Option<Join>) {
         let key = (id, sequence);
         if let Some(&place) = self.places.get(&key) {
             let (_, join) = &mut self.ring[place as usize];
             join.reported += 1;
+            join.rate = join.rate.max(rate);
             join.second = join.second.min(join.shortest.max(duration));
             join.shortest = join.shortest.min(duration);
             join.longest = join.longest.max(duration);
             return (Place(place), Some(*join).filter(Join::is_complete));
         }
-        let join =
-            Join { size, reported: 1, shortest: duration, second: Nanoseconds(u64::MAX), longest: duration };
+        let second = Nanoseconds(u64::MAX);
+        let join = Join { size, reported: 1, rate, shortest: duration, second, longest: duration };
         let at = if self.ring.len() < REMEMBERED {
             self.ring.push((key, join));
             self.ring.len() - 1
@@ -113,7 +122,7 @@ mod tests {
     #[test]
     fn a_gap_is_between_the_last_two_to_come() {
         let mut joins = Joins::default();
-        let mut report = |ms: u64| joins.report(CommunicatorId(1), Sequence(0), 4, Nanoseconds(ms)).1;
+        let mut report = |ms: u64| joins.report(CommunicatorId(1), Sequence(0), (4, Rate::EVERY), Nanoseconds(ms)).1;
         assert_eq!([9, 2, 7].map(|ms| report(ms).is_some()), [false; 3]);
         let whole = report(5).unwrap();
         assert_eq!(
@@ -125,18 +134,18 @@ mod tests {
     #[test]
     fn a_place_that_was_given_to_another_holds_nothing_any_more() {
         let (mut joins, id) = (Joins::default(), CommunicatorId(1));
-        let (first, whole) = joins.report(id, Sequence(0), 2, Nanoseconds(5));
+        let (first, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(5));
         assert!(whole.is_none());
-        let (again, whole) = joins.report(id, Sequence(0), 2, Nanoseconds(3));
+        let (again, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(3));
         assert_eq!((again, whole.map(|join| join.transfer())), (first, Some(Nanoseconds(3))));
         for sequence in 1..=REMEMBERED as u64 {
             let still = joins.get(first, id, Sequence(0)).map(Join::longest);
             assert_eq!(still, Some(Nanoseconds(5)), "{sequence} others");
-            joins.report(id, Sequence(sequence), 2, Nanoseconds(1));
+            joins.report(id, Sequence(sequence), (2, Rate::EVERY), Nanoseconds(1));
         }
         assert!(joins.get(first, id, Sequence(0)).is_none());
         assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
         // Told of once more, it is a new one.
-        assert!(joins.report(id, Sequence(0), 1, Nanoseconds(1)).1.is_none());
+        assert!(joins.report(id, Sequence(0), (1, Rate::EVERY), Nanoseconds(1)).1.is_none());
     }
 }

@@ -62,7 +62,8 @@ impl Punctuality {
             let late = join.longest().0.saturating_sub(sample.duration.0);
             let waited = sample.duration.0.saturating_sub(join.transfer().0);
             let gap = if waited == 0 { join.gap() } else { Nanoseconds(0) };
-            window.take(sample.communicator, sample.sequence, gap, Nanoseconds(waited));
+            let collective = (sample.communicator, sample.sequence, join.rate());
+            window.take(collective, gap, Nanoseconds(waited));
             Some((late as f64, waited as f64))
         });
         let mut sum = Arrivals::default();

@@ -17,6 +17,7 @@ use crate::{
     collective::Operation,
     frame::{Advance, DeviceReading, Life, Progress, RankDigest, RankExit, RankInfo, Summary},
     id::{CommunicatorId, HostName, Pid, Sequence},
+    sampling::Rate,
     unit::{Moment, Nanoseconds, Tflops},
 };
 
@@ -47,6 +48,8 @@ pub struct RankView {
     intervals: Intervals,
     samples: VecDeque<Sample>,
     punctuality: Punctuality,
+    /// At which rates it timed collectives in its last digests.
+    collective_rates: VecDeque<Rate>,
     rhythm: Rhythm,
     stalls: Stalls,
     advance: Advance,
@@ -87,6 +90,7 @@ impl RankView {
             intervals: Intervals::default(),
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
+            collective_rates: VecDeque::new(),
             rhythm: Rhythm::default(),
             stalls: Stalls::default(),
             advance: Advance::default(),
@@ -236,12 +240,15 @@ impl RankView {
 
     fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
         let part = part(digest);
+        // What is told now was launched before, at the rate of then.
+        push_bounded(&mut self.collective_rates, digest.collective_rate, WINDOW);
+        let rate = self.collective_rates.iter().max().copied().unwrap_or_default();
         for sample in &digest.samples {
             let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
                 continue;
             };
             let (id, size) = (communicator.id, communicator.size);
-            let (place, whole) = joins.report(id, sample.sequence, size, sample.duration);
+            let (place, whole) = joins.report(id, sample.sequence, (size, rate), sample.duration);
             let taken = Sample {
                 communicator: id,
                 sequence: sample.sequence,

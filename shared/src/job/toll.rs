@@ -1,7 +1,7 @@
 //! What a rank costs the others by coming last: estimated from the collectives that were timed.
 //!
 //! Which collectives are timed depends on a hash of their number alone, so each one's chance is known, and each that was timed
-//! stands for as many as its chance says. The sum over them is unbiased, and its variance is that of a sample of independent
+//! stands for as many as its chance says; where ranks changed their rates meanwhile, for as many as there were. The sum over them is unbiased, and its variance is that of a sample of independent
 //! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
 
 use std::{collections::VecDeque, time::Duration};
@@ -9,7 +9,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::rank::push_bounded;
 use crate::{
     id::{CommunicatorId, Sequence, Step},
-    sampling,
+    sampling::{self, Rate},
     unit::{Moment, Nanoseconds},
 };
 
@@ -81,6 +81,11 @@ struct Counts {
     last: u32,
     /// One in 2^k at least was timed, by the hashes of those that were.
     rate: u32,
+    /// One in 2^k at most, by what their ranks say.
+    coarsest: u32,
+    /// Numbers of the first and the last of them.
+    first: Sequence,
+    latest: Sequence,
     gaps: f64,
     squares: f64,
     waited: f64,
@@ -123,8 +128,7 @@ impl Window {
 
     /// Collectives for each one that was timed.
     fn stands_for(&self, counts: &Counts) -> f64 {
-        let rate = if counts.joined >= TELLING { counts.rate } else { self.rate(counts.id) };
-        2_f64.powi(rate.min(30) as i32)
+        if counts.joined >= TELLING { one_in(counts.rate) } else { self.few_stand_for(counts.id) }
     }
 
     /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A stretch of
@@ -145,15 +149,13 @@ impl Window {
 
     pub(super) fn take(
         &mut self,
-        id: CommunicatorId,
-        sequence: Sequence,
+        (id, sequence, coarsest): (CommunicatorId, Sequence, Rate),
         gap: Nanoseconds,
         waited: Nanoseconds,
     ) {
         let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
         let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
-            let new = Counts { id, joined: 0, last: 0, rate: u32::MAX, gaps: 0.0, squares: 0.0, waited: 0.0 };
-            tally.communicators.push(new);
+            tally.communicators.push(Counts::new(id, sequence));
             tally.communicators.len() - 1
         });
         let counts = &mut tally.communicators[place];
@@ -161,6 +163,9 @@ impl Window {
         counts.joined += 1;
         counts.last += u32::from(waited == 0.0);
         counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
+        counts.coarsest = counts.coarsest.max(u32::from(coarsest.0));
+        counts.first = counts.first.min(sequence);
+        counts.latest = counts.latest.max(sequence);
         counts.gaps += gap;
         counts.squares += gap * gap;
         counts.waited += waited;
@@ -198,18 +203,52 @@ impl Window {
         Some(Toll { cost, steady, error: share(toll.error.sqrt()), waited: share(toll.waited), ..toll })
     }
 
-    /// That of all digests of a communicator of which few are timed.
-    fn rate(&self, id: CommunicatorId) -> u32 {
-        let all = self.digests.iter().flat_map(|tally| &tally.communicators);
-        let few = all.filter(|counts| counts.id == id && counts.joined < TELLING);
-        few.map(|counts| counts.rate).min().unwrap_or(0)
+    /// Collectives for each one that was timed, over all digests of a communicator of which few are timed.
+    fn few_stand_for(&self, id: CommunicatorId) -> f64 {
+        let (mut joined, mut launched, mut before) = (0, 0, None);
+        let (mut finest, mut coarsest) = (u32::MAX, 0);
+        for counts in self.digests.iter().flat_map(|tally| &tally.communicators).filter(|one| one.id == id) {
+            if counts.joined < TELLING {
+                joined += u64::from(counts.joined);
+                // Those of one digest may be told in the next.
+                launched += counts.latest.0.saturating_sub(before.unwrap_or(counts.first.0.saturating_sub(1)));
+                finest = finest.min(counts.rate);
+                coarsest = coarsest.max(counts.coarsest);
+            }
+            before = before.max(Some(counts.latest.0));
+        }
+        if finest >= coarsest {
+            return one_in(coarsest);
+        }
+        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the limit.
+        (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
     }
+}
+
+impl Counts {
+    fn new(id: CommunicatorId, first: Sequence) -> Self {
+        Self {
+            id,
+            joined: 0,
+            last: 0,
+            rate: u32::MAX,
+            coarsest: 0,
+            first,
+            latest: first,
+            gaps: 0.0,
+            squares: 0.0,
+            waited: 0.0,
+        }
+    }
+}
+
+fn one_in(rate: u32) -> f64 {
+    2_f64.powi(rate.min(30) as i32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampling::Rate;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -221,7 +260,7 @@ mod tests {
             for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
                 let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
                 let waited = if gap == 0 { 1_000_000 } else { 0 };
-                window.take(CommunicatorId(1), Sequence(number), Nanoseconds(gap), Nanoseconds(waited));
+                window.take((CommunicatorId(1), Sequence(number), rate), Nanoseconds(gap), Nanoseconds(waited));
             }
         }
         window.toll()
@@ -247,6 +286,29 @@ mod tests {
         }
     }
 
+    /// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the rate becomes finer in the
+    /// middle, and what was launched before is told of after.
+    #[test]
+    fn a_rate_that_changes_meanwhile_has_no_bias() {
+        let estimate = |first: u64| {
+            let mut window = Window::default();
+            for second in 0..=DIGESTS as u64 {
+                window.begin(Moment((100 + second) * SECOND), None);
+                let timed = if second < 10 { Rate(2) } else { Rate::EVERY };
+                let numbers = (0..5).map(|n| 5 * (first + second / 2) + n).filter(|_| second % 2 == 0);
+                for number in numbers.filter(|&number| timed.times(number)) {
+                    let gap = if number % 5 == 0 { SECOND } else { 0 };
+                    let collective = (CommunicatorId(1), Sequence(number), Rate(2));
+                    window.take(collective, Nanoseconds(gap), Nanoseconds(0));
+                }
+            }
+            window.toll()
+        };
+        let all: Vec<f64> = (0..400).filter_map(|n| Some(estimate(n * 1_111)?.cost)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
+    }
+
     /// It costs nothing for two minutes, and a tenth of the time from then on.
     #[test]
     fn since_when_it_costs_is_known_for_minutes() {
@@ -257,7 +319,7 @@ mod tests {
                 for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
                     let late = second >= 120 && number % 10 == 0;
                     let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
-                    window.take(CommunicatorId(1), Sequence(number), Nanoseconds(gap), Nanoseconds(waited));
+                    window.take((CommunicatorId(1), Sequence(number), rate), Nanoseconds(gap), Nanoseconds(waited));
                 }
             }
             let since = window.toll().unwrap().since.0 / SECOND - 100;
@@ -270,7 +332,7 @@ mod tests {
         let mut window = Window::default();
         for second in 0..4 {
             window.begin(Moment((100 + second) * SECOND), None);
-            window.take(CommunicatorId(1), Sequence(second), Nanoseconds(5), Nanoseconds(0));
+            window.take((CommunicatorId(1), Sequence(second), Rate::EVERY), Nanoseconds(5), Nanoseconds(0));
         }
         assert_eq!(window.toll(), None);
     }

@@ -44,6 +44,12 @@ impl RankView {
     /// Step time: elapsed time over the steps of the last half minute. What lies between steps is in it, and bursts of a program that
     /// runs ahead of its GPU are not.
     pub fn step_time(&self) -> Option<Nanoseconds> {
+        let (passed, steps) = self.steps_measured()?;
+        passed.0.checked_div(steps).map(Nanoseconds)
+    }
+
+    /// The time that its last steps took together, and how many they are: those of the last half minute.
+    pub fn steps_measured(&self) -> Option<(Nanoseconds, u64)> {
         let known = |progress: &Progress| Some((progress.step?, progress.step_at));
         let mut latest_first = self.intervals.progress().rev().filter_map(known);
         let last = latest_first.next()?;
@@ -56,7 +62,8 @@ impl RankView {
             first = one;
         }
         let steps = last.0.0 - first.0.0;
-        last.1.0.checked_sub(first.1.0)?.checked_div(steps).map(Nanoseconds)
+        let passed = last.1.0.checked_sub(first.1.0)?;
+        (steps > 0).then_some((Nanoseconds(passed), steps))
     }
 
     /// Median of the single steps of the last half minute, by whose clock [`crate::frame::RankDigest::steps_timed_by`] says.
