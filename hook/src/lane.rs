@@ -238,6 +238,11 @@ impl Lane {
         self.tenant.thread() == 0
     }
 
+    pub(crate) fn is_of_main_thread(&self) -> bool {
+        // SAFETY: getpid has no precondition.
+        self.tenant.thread() == unsafe { libc::getpid() } as u32
+    }
+
     /// Lends the lane to the calling thread, whose id this is, if it is free.
     pub(crate) fn lend(&self, thread: u32) -> bool {
         let taken = self.tenant.lend(thread);

@@ -228,7 +228,8 @@ impl Observer {
 
     /// An optimizer has made this number of steps. How many are completed with them, if they ended steps of the program.
     pub(crate) fn optimizer_stepped(&self, lane: &Lane, optimizer: &Optimizer, steps: u32) -> Option<u64> {
-        let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer)).last();
+        let in_main = lane.is_of_main_thread();
+        let completed = (0..steps).filter_map(|_| self.optimizers.stepped(optimizer, in_main)).last();
         // While observing is off, and where the program marks its steps, they are only counted.
         if let Some(completed) = completed.filter(|_| switch::is_on() && !self.is_marked.load(Relaxed)) {
             self.step_ended(lane, StepSource::Optimizer, completed);

@@ -1,13 +1,14 @@
 //! Steps of PyTorch's optimizers: which of them end a step of the program.
 //!
 //! A program may have several optimizers in its loop, and may call one for several groups of parameters: one optimizer is
-//! followed, with the group that it began with, so that each round of the loop counts once.
+//! followed, with the group that it began with, so that each round of the loop counts once. The loop is the main thread's, if that
+//! steps any.
 
 mod attach;
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use crate::lane::monotonic;
@@ -54,6 +55,8 @@ struct Known {
 #[derive(Debug, Default)]
 pub(crate) struct Optimizers {
     followed: Known,
+    /// The main thread steps it.
+    in_main: AtomicBool,
     /// When it stepped last, and how long before it had.
     stepped_at: AtomicU64,
     apart: AtomicU64,
@@ -83,11 +86,18 @@ impl Known {
 
 impl Optimizers {
     /// An optimizer has stepped. Gives the number of steps that the program has completed, if this ended one.
-    pub(crate) fn stepped(&self, optimizer: &Optimizer) -> Option<u64> {
-        self.stepped_at(optimizer, monotonic())
+    pub(crate) fn stepped(&self, optimizer: &Optimizer, in_main: bool) -> Option<u64> {
+        self.stepped_at(optimizer, in_main, monotonic())
     }
 
-    fn stepped_at(&self, optimizer: &Optimizer, now: u64) -> Option<u64> {
+    fn stepped_at(&self, optimizer: &Optimizer, in_main: bool, now: u64) -> Option<u64> {
+        if in_main && !self.in_main.swap(true, Relaxed) {
+            // What other threads stepped before was another loop's.
+            self.stepped_at.store(0, Relaxed);
+            self.completed.store(0, Relaxed);
+        } else if !in_main && self.in_main.load(Relaxed) {
+            return None;
+        }
         let last = self.stepped_at.load(Relaxed);
         let since = now.saturating_sub(last);
         let mut steps = 1;
@@ -157,7 +167,7 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(place, (optimizer, parameter))| {
-                optimizers.stepped_at(&Optimizer::new(optimizer, parameter, "Adam"), at(place))
+                optimizers.stepped_at(&Optimizer::new(optimizer, parameter, "Adam"), true, at(place))
             })
             .collect()
     }
@@ -169,6 +179,25 @@ mod tests {
         // One that steps five times for each of the other.
         let told = counted([(1, 10), (2, 20), (2, 20), (2, 20), (2, 20), (2, 20)].repeat(20));
         assert_eq!(told.into_iter().flatten().last(), Some(20));
+    }
+
+    #[test]
+    fn of_two_threads_the_main_one_is_followed() {
+        let (slow, fast) = (Optimizer::new(1, 10, "Adam"), Optimizer::new(2, 20, "SGD"));
+        let optimizers = Optimizers::default();
+        let mut now = 0;
+        let mut step = |optimizer: &Optimizer, in_main: bool| {
+            now += 10 * MS;
+            optimizers.stepped_at(optimizer, in_main, now)
+        };
+        assert_eq!([step(&slow, false), step(&slow, false)], [Some(1), Some(2)], "nothing else is known yet");
+        for round in 0..50 {
+            assert_eq!(step(&fast, true), Some(2 * round + 1));
+            assert_eq!(step(&slow, false), None);
+            assert_eq!(step(&fast, true), Some(2 * round + 2));
+        }
+        assert_eq!(optimizers.name(), "SGD");
+        assert!((0..2 * MANY).all(|_| step(&slow, false).is_none()), "also where the main one has ended");
     }
 
     #[test]
@@ -201,7 +230,7 @@ mod tests {
     #[test]
     fn a_name_is_cut_between_letters() {
         let optimizers = Optimizers::default();
-        optimizers.stepped(&Optimizer::new(1, 1, &"ß".repeat(30)));
+        optimizers.stepped(&Optimizer::new(1, 1, &"ß".repeat(30)), true);
         assert_eq!(optimizers.name(), "ß".repeat(20));
     }
 }
