@@ -77,12 +77,13 @@ impl Survey {
     pub(crate) fn of(known: &Known, own: &Own, pod: &Pod, now: Moment) -> Self {
         let mut survey = Self::default();
         let mut left = RANKS;
+        let there = known.there(now);
         for job in known.jobs().iter() {
-            let findings = finding::examine(job, now);
-            job::tell(&mut survey, known.jobs(), job, &findings);
+            let findings = finding::examine(job, there);
+            job::tell(&mut survey, job, &findings, there);
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
-                rank::tell(&mut survey, job, rank, view, (tally, &findings), now);
+                rank::tell(&mut survey, job, rank, view, (tally, &findings), there);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
                     compat::tell(&mut survey, pod, job, (rank, view), (levels, &findings), own.dump(), now);

@@ -5,6 +5,7 @@
 
 mod bound;
 mod breakdown;
+mod clock;
 mod jobs;
 mod join;
 mod punctuality;
@@ -18,6 +19,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub use bound::{Bound, BoundBy};
 pub use breakdown::Breakdown;
+pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};
 pub use punctuality::Arrivals;
@@ -49,8 +51,8 @@ pub struct Job {
     stacks: Stacks,
     /// How ranks ended that did not end well: may come before they are introduced.
     exits: BTreeMap<Rank, RankExit>,
-    /// How far the clock of each host is behind that of the host whose clock is furthest.
-    behind: BTreeMap<HostName, Duration>,
+    /// How far the clock of each host is behind that of the host whose clock is furthest, and what it said then.
+    behind: BTreeMap<HostName, (Moment, Duration)>,
     /// Whether ranks may not agree on how many there are.
     mixed: bool,
     revision: u64,
@@ -113,16 +115,18 @@ impl Job {
         self.revision += u64::from(self.ranks.len() != before);
     }
 
-    fn hear_clock(&mut self, host: &HostName, behind: Duration) {
-        match self.behind.get_mut(host) {
-            Some(known) => *known = behind,
-            None => drop(self.behind.insert(host.clone(), behind)),
+    /// What a host said before and is told of again says nothing new of its clock.
+    fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
+        match self.behind.get_mut(&frame.host) {
+            Some((said, _)) if *said >= frame.now => {}
+            Some(known) => *known = (frame.now, behind),
+            None => drop(self.behind.insert(frame.host.clone(), (frame.now, behind))),
         }
     }
 
     /// What a host's clock said, by the clock of the host whose clock is furthest: those of two hosts may differ by minutes.
     pub fn common(&self, host: &HostName, moment: Moment) -> Moment {
-        moment.after(self.behind.get(host).copied().unwrap_or_default())
+        moment.after(self.behind.get(host).map(|&(_, behind)| behind).unwrap_or_default())
     }
 
     fn take_exit(&mut self, exit: &RankExit) {

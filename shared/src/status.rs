@@ -4,6 +4,7 @@ mod activity;
 mod detail;
 mod device;
 mod exit;
+mod live;
 mod stacks;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelSta
 pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
 pub use device::{DeviceStatus, XidStatus};
 pub use exit::ExitStatus;
+pub use live::{STALE, age_of, stale_since};
 pub use stacks::StackStatus;
 
 /// Texts of blindness passed on; ranks mostly say the same.
@@ -45,6 +47,9 @@ pub struct Status {
     pub loss_not_finite: Vec<Rank>,
     /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
+    /// Seconds since any rank's figures were of now; absent while one's are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures_age_s: Option<f64>,
     /// What holds the job up as a whole; `None` while too little is known.
     #[serde(default)]
     pub bound: Option<Bound>,
@@ -168,6 +173,9 @@ pub struct RankStatus {
     pub bus_gb_s: Option<GigabytesPerSecond>,
     pub lateness_ms_p50: Option<f64>,
     pub state: RankState,
+    /// Seconds since its figures were of now; absent while they are. Then they are `null`, unless all ranks have ended: those are the last ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures_age_s: Option<f64>,
     /// Whether its hook observes; switched with `xpu-top ctl --hook`.
     pub enabled: bool,
     /// Device memory allocated and not freed; `None` while no allocation was seen.
@@ -273,15 +281,10 @@ pub enum ExitCode {
 impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
         let findings = finding::examine(job, now);
-        let mut ranks: Vec<_> = job.ranks().map(|(rank, view)| rank_line(job, rank, view)).collect();
-        for rank in &mut ranks {
-            rank.state =
-                job.rank(rank.rank).map_or(rank.state, |view| finding::state(&findings, rank.rank, view));
-        }
+        let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);
-        // Those that have ended do nothing any more; when all have, their last figures stand.
-        let all_ended = ranks.iter().all(|rank| rank.state == RankState::Exited);
-        let living = || ranks.iter().filter(|rank| all_ended || rank.state != RankState::Exited);
+        let ages: Option<Vec<f64>> = ranks.iter().map(|rank| rank.figures_age_s).collect();
+        let live = ranks.iter().filter(|rank| rank.is_live()).map(|rank| rank.rank);
         let digests = || job.ranks().filter_map(|(_, view)| view.latest());
         let others = || jobs.iter().filter(|other| other.name() != job.name());
         let lost_losses =
@@ -300,12 +303,13 @@ impl Status {
                 source: ranks.iter().filter_map(|rank| rank.step_source).max(),
                 optimizer: optimizer(job),
             },
-            tokens_per_s: sum(living().filter_map(|rank| rank.tokens_per_s)),
-            samples_per_s: sum(living().filter_map(|rank| rank.samples_per_s)),
+            tokens_per_s: sum(ranks.iter().filter_map(|rank| rank.tokens_per_s)),
+            samples_per_s: sum(ranks.iter().filter_map(|rank| rank.samples_per_s)),
             loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
             loss_not_finite: lost_losses,
-            mfu: mean(living().filter_map(|rank| rank.mfu)),
-            bound: job.bound(),
+            mfu: mean(ranks.iter().filter_map(|rank| rank.mfu)),
+            figures_age_s: ages.and_then(|ages| ages.into_iter().reduce(f64::min)),
+            bound: job.bound(live),
             findings,
             stacks: StackStatus::of(job),
             coverage: Coverage {
@@ -381,10 +385,16 @@ pub fn blind(job: &Job) -> Vec<String> {
     texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned().collect()
 }
 
-/// One rank's line.
-pub fn rank_status(job: &Job, rank: Rank) -> RankStatus {
+/// One rank's line, without figures that are not of now; of a job that is over they are the last ones.
+pub fn rank_status(job: &Job, rank: Rank, findings: &[Finding], now: Moment) -> RankStatus {
     let view = job.rank(rank).expect("the caller took the rank from this job");
-    rank_line(job, rank, view)
+    let mut status = rank_line(job, rank, view);
+    let state = finding::state(findings, rank, view);
+    status.place(view, state, |then| now.since(job.common(view.host(), then)));
+    if job.living() > 0 {
+        status.forget_stale();
+    }
+    status
 }
 
 impl RankStatus {
@@ -394,7 +404,7 @@ impl RankStatus {
     }
 }
 
-/// The same of a rank that was found already.
+/// All that is known of a rank, whenever it was so.
 pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
     let latest = view.latest();
     let (bus_gb_s, lateness) = job.meeting(view);
@@ -426,6 +436,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         bus_gb_s,
         lateness_ms_p50: lateness.map(Nanoseconds::milliseconds),
         state: view.life().into(),
+        figures_age_s: None,
         enabled: latest.is_none_or(|digest| digest.enabled),
         memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
         device,

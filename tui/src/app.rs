@@ -52,7 +52,7 @@ pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
 pub use steps::{StepColumn, Steps};
 pub use stretch::{Columns, Stretch, Stretching};
-pub use survey::{Row, Sifted, Survey, Urgency};
+pub use survey::{Headline, Row, Sifted, Survey, Urgency};
 pub use watched::Watched;
 pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};

@@ -10,7 +10,7 @@ use xpu_shared::{
     finding,
     frame::{Body, Frame, HostDigest, JobSnapshot, Life},
     id::{HostName, JobName, Rank},
-    job::{Job, Jobs},
+    job::{Clock, Job, Jobs},
     recording::{Packer, Ring, SealedBlock},
     status::{Status, UnreachableHost},
     unit::Moment,
@@ -36,8 +36,7 @@ pub struct Following {
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
     digested: BTreeMap<(JobName, Rank), u32>,
-    /// The furthest of the hosts' clocks, and when it was heard.
-    clock: (Moment, Moment),
+    clock: Clock,
     /// The frames of the last minute, where somebody wants them.
     lately: Option<(Packer, Ring)>,
 }
@@ -53,7 +52,7 @@ impl Following {
             spoken: BTreeSet::new(),
             awaited: BTreeSet::new(),
             digested: BTreeMap::new(),
-            clock: (Moment(0), Moment(0)),
+            clock: Clock::default(),
             lately: None,
         }
     }
@@ -123,9 +122,7 @@ impl Following {
                     _ => {}
                 }
                 self.jobs.fold(&frame);
-                if self.jobs.clock() > self.clock.0 {
-                    self.clock = (self.jobs.clock(), at);
-                }
+                self.clock.hear(&self.jobs, at);
             }
             Arrival::Link(endpoint, link) => {
                 self.endpoints.insert(endpoint.clone());
@@ -218,9 +215,7 @@ impl Following {
     }
 
     pub fn status(&self, now: Moment) -> Status {
-        // What time it is where the job runs: this host's clock may be another.
-        let (told, at) = self.clock;
-        let now = if told == Moment(0) { now } else { told.after(now.since(at)) };
+        let now = self.clock.there(now);
         let mut status = match self.job() {
             Some(job) => Status::of(&self.jobs, job, now),
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),

@@ -35,10 +35,11 @@ pub fn text(app: &App) -> String {
             if least == most { figure::count(least.0) } else { format!("{}-{}", least.0, most.0) }
         },
     );
-    let step_time = survey.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
+    let step_time = survey.headline.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
+    let ago = survey.headline.age.map_or_else(String::new, |age| format!(", {} ago", figure::age(age)));
     let _ = writeln!(
         text,
-        "{} of {} ranks heard, {}, step {steps}, {step_time} a step",
+        "{} of {} ranks heard, {}, step {steps}, {step_time} a step{ago}",
         survey.heard,
         survey.world_size,
         figure::counted(survey.hosts, "host", "hosts")
@@ -110,7 +111,7 @@ pub fn text(app: &App) -> String {
 /// How old what its ranks said last is, where that is not of now.
 fn heard(app: &App, group: &Group) -> String {
     let rows = group.ranks.iter().filter_map(|rank| app.survey.rows().get(app.survey.row_of(rank)?));
-    let oldest = rows.filter(|row| !row.is_fresh()).map(|row| row.age).max();
+    let oldest = rows.filter(|row| !row.is_heard()).map(|row| row.age).max();
     oldest.map_or_else(String::new, |age| format!(", as it was {} ago", figure::age(age)))
 }
 

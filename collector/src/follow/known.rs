@@ -8,7 +8,7 @@ use std::{
 use xpu_shared::{
     frame::{Body, Event, Frame, topic},
     id::{HostName, JobName, Rank},
-    job::Jobs,
+    job::{Clock, Jobs},
     unit::Moment,
 };
 
@@ -43,6 +43,7 @@ pub(crate) struct Wishes {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     jobs: Jobs,
+    clock: Clock,
     tallies: BTreeMap<Place, Tally>,
     /// When a snapshot last told of each rank.
     told: BTreeMap<Place, Moment>,
@@ -68,6 +69,11 @@ impl Known {
 
     pub(crate) fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// What time it is where the jobs run.
+    pub(crate) fn there(&self, now: Moment) -> Moment {
+        self.clock.there(now)
     }
 
     pub(crate) fn tally(&self, job: &JobName, rank: Rank) -> Option<&Tally> {
@@ -129,6 +135,7 @@ impl Known {
             _ => {}
         }
         self.jobs.fold(frame);
+        self.clock.hear(&self.jobs, now);
     }
 
     /// Numbers of a stream count up by one.

@@ -129,7 +129,7 @@ fn document(value: impl Serialize) -> Answer {
 
 pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
     let jobs = seen(&app, |known| {
-        let now = Moment::now();
+        let now = known.there(Moment::now());
         let all = known.jobs().iter().map(|job| {
             let status = Status::of(known.jobs(), job, now);
             json!({
@@ -146,7 +146,7 @@ pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
 pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer {
     let status = seen(&app, move |known| {
         let job = find(known, Some(&name))?;
-        Ok(Status::of(known.jobs(), job, Moment::now()))
+        Ok(Status::of(known.jobs(), job, known.there(Moment::now())))
     });
     document(status.await?)
 }
@@ -181,13 +181,10 @@ pub(super) async fn ranks(
                 next,
             ));
         }
-        let findings = finding::examine(job, Moment::now());
+        let now = known.there(Moment::now());
+        let findings = finding::examine(job, now);
         let wanted = job.ranks().filter(|(known, _)| rank.is_none_or(|rank| rank == *known));
-        let ranks = wanted.map(|(rank, view)| {
-            let mut status = rank_status(job, rank);
-            status.state = finding::state(&findings, rank, view);
-            status
-        });
+        let ranks = wanted.map(|(rank, _)| rank_status(job, rank, &findings, now));
         Ok(json!({ "job": job.name(), "ranks": ranks.collect::<Vec<_>>() }))
     });
     Ok(Json(found.await?))
@@ -199,7 +196,7 @@ pub(super) async fn findings(
 ) -> Answer {
     let name = query(which)?.job;
     let found = seen(&app, move |known| {
-        let now = Moment::now();
+        let now = known.there(Moment::now());
         let job = find(known, name.as_deref())?;
         Ok(json!({ "job": job.name(), "findings": finding::examine(job, now) }))
     });

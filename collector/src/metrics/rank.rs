@@ -8,7 +8,7 @@ use xpu_shared::{
     id::Rank,
     job::{Job, RankView, Sample},
     sampling::Rate,
-    status::RankState,
+    status::{RankState, age_of, stale_since},
     unit::{Moment, Nanoseconds},
 };
 
@@ -48,12 +48,9 @@ pub(super) fn tell(
         let labels = with(&labels, &[("state", &word(&each))]);
         survey.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
     }
-    survey.gauge(all::STEP_MEAN, &labels, view.step_time().map(Nanoseconds::seconds));
-    survey.gauge(all::STEP_MEDIAN, &labels, view.step_p50().map(Nanoseconds::seconds));
-    survey.gauge(all::MFU, &labels, view.utilisation());
-    survey.gauge(all::LATENESS, &labels, job.lateness(rank).map(Nanoseconds::seconds));
-    survey.gauge(all::BUS_BANDWIDTH, &labels, job.bus_bandwidth(rank).map(|rate| rate.0 * 1e9));
-    survey.gauge(all::GEMM_RATE, &labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
+    if is_live(job, findings, (rank, view), now) {
+        tell_figures(survey, &labels, job, view);
+    }
     survey.gauge(all::LOSS, &labels, view.loss());
     if let Some(digest) = view.latest() {
         let heard = job.common(view.host(), digest.heard);
@@ -62,10 +59,32 @@ pub(super) fn tell(
     if let Some(tally) = tally {
         tell_tally(survey, &labels, tally);
     }
-    tell_bandwidth(survey, &labels, job, view);
     if let Some(reading) = view.device() {
-        tell_device(survey, &labels, reading);
+        let age = age_of(reading, |then| now.since(job.common(view.host(), then)));
+        tell_device(survey, &labels, (reading, age), view.is_alive());
     }
+}
+
+/// Whether a rank's figures are of now: of others there is no gauge.
+pub(super) fn is_live(
+    job: &Job,
+    findings: &[Finding],
+    (rank, view): (Rank, &RankView),
+    now: Moment,
+) -> bool {
+    let silence = now.since(job.common(view.host(), view.heard()));
+    stale_since(view, finding::state(findings, rank, view), silence).is_none()
+}
+
+fn tell_figures(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankView) {
+    let (bus, late) = job.meeting(view);
+    survey.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
+    survey.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
+    survey.gauge(all::MFU, labels, view.utilisation());
+    survey.gauge(all::LATENESS, labels, late.map(Nanoseconds::seconds));
+    survey.gauge(all::BUS_BANDWIDTH, labels, bus.map(|rate| rate.0 * 1e9));
+    survey.gauge(all::GEMM_RATE, labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
+    tell_bandwidth(survey, labels, job, view);
 }
 
 fn tell_what_it_is(survey: &mut Survey, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
@@ -160,9 +179,14 @@ fn tell_bandwidth(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankV
     }
 }
 
-fn tell_device(survey: &mut Survey, labels: &[Label], reading: &DeviceReading) {
-    survey.gauge(all::GPU_READ, labels, reading.age.seconds());
-    if reading.is_stale() {
+fn tell_device(
+    survey: &mut Survey,
+    labels: &[Label],
+    (reading, age): (&DeviceReading, Duration),
+    is_alive: bool,
+) {
+    survey.gauge(all::GPU_READ, labels, age.as_secs_f64());
+    if age > DeviceReading::STALE || !is_alive {
         return;
     }
     let hertz = |mega: Option<u32>| mega.map(|mega| f64::from(mega) * 1e6);

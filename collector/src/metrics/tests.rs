@@ -47,6 +47,36 @@ fn the_page_has_a_line_for_every_rank_and_ends_as_openmetrics_does() {
     assert!(page.contains("# UNIT xpu_top_step_median_seconds seconds\n"));
 }
 
+/// A host that is not heard says nothing of its ranks any more: gauges of theirs are gone, and those of others and of the job are not.
+#[test]
+fn gauges_are_of_ranks_whose_figures_are_of_now() {
+    let simulation = Simulation::new(2, 2, 4);
+    let mut known = known(&simulation);
+    for second in 100..112 {
+        let frame = simulation.digests(second).remove(0);
+        known.take(b"", &frame, frame.now);
+    }
+    let now = simulation.digests(111)[0].now;
+    let page = text(&Survey::of(&known, &Own::default(), &Pod::of_environment(), now));
+    let gauges = [
+        "xpu_top_step_mean_seconds",
+        "xpu_top_gemm_flops_per_second",
+        "xpu_top_bus_bandwidth_bytes_per_second",
+        "xpu_top_lateness_seconds",
+        "xpu_top_mfu_ratio",
+        "xpu_top_collective_bus_bandwidth_bytes_per_second",
+        "xpu_top_gpu_power_watts",
+    ];
+    for gauge in gauges {
+        let told = |rank: u32| {
+            let is = |line: &&str| line.starts_with(gauge) && line.contains(&format!("rank=\"{rank}\""));
+            page.lines().any(|line| is(&line))
+        };
+        assert_eq!((0..8).map(told).collect::<Vec<_>>(), [[true; 4], [false; 4]].concat(), "{gauge}\n{page}");
+    }
+    assert!(page.contains("xpu_top_job_step_mean_seconds{"), "{page}");
+}
+
 #[test]
 fn no_series_is_there_twice() {
     let page = page();

@@ -27,8 +27,17 @@ pub(super) const LONG: usize = 3 * RECENT;
 pub(super) const MANY: usize = 4;
 
 /// What the others of a rank have usually.
-pub(super) fn least_or_middle(others: Vec<f64>) -> Option<f64> {
-    if others.len() + 1 < MANY { others.into_iter().min_by(f64::total_cmp) } else { median(others) }
+pub(super) fn usual_of_others(others: Vec<f64>) -> Option<f64> {
+    least_or_middle(others.len() + 1, others)
+}
+
+/// What all ranks have usually.
+pub(super) fn usual_of_all(all: Vec<f64>) -> Option<f64> {
+    least_or_middle(all.len(), all)
+}
+
+fn least_or_middle(ranks: usize, known: Vec<f64>) -> Option<f64> {
+    if ranks < MANY { known.into_iter().min_by(f64::total_cmp) } else { median(known) }
 }
 
 /// One rank, with what its digests say of it.

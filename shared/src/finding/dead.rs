@@ -18,7 +18,7 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
     // Who was told to end did not begin it, whatever the clocks of the hosts say.
     let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
-    let gone = |view: &RankView| job.common(view.host(), gone(view));
+    let gone = |view: &RankView| gone(job, view);
     dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
     let &(first, view) = dead.first()?;
     let silent = |view: &RankView| view.exit().is_none_or(|exit| exit.class() == Class::Dead);
@@ -65,10 +65,16 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     })
 }
 
-/// When its process ended, by its host's clock.
-fn gone(view: &RankView) -> Moment {
+/// When its process ended, or where that is not known, was last heard.
+fn gone(job: &Job, view: &RankView) -> Moment {
     let noted = view.exit().map(|exit| exit.at);
-    noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard())
+    job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard()))
+}
+
+/// When the last rank ended; `None` while one lives.
+pub(super) fn over(job: &Job) -> Option<Moment> {
+    let gone = |(_, view): (Rank, &RankView)| (!view.is_alive()).then(|| gone(job, view));
+    job.ranks().map(gone).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 fn followers(others: &[(Rank, &RankView)], followed: impl Fn(&RankView) -> bool) -> String {

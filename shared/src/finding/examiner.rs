@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cost, Finding, cohort, device, link, pace, portrait::Portrait, slow, standstill};
+use super::{Cost, Finding, cohort, dead, device, link, pace, portrait::Portrait, slow, standstill};
 use crate::{id::Rank, job::Job, unit::Moment};
 
 /// Of one job; whoever goes to another begins anew.
@@ -38,7 +38,7 @@ impl Examiner {
         // What a slow rank takes of all steps is told with it.
         let explained = stands || link.is_some() || !slow.is_empty();
         let pace = if explained { None } else { pace::changes(job) };
-        let stops = standstill.into_iter().map(|finding| idle(job, finding));
+        let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
         let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
@@ -64,9 +64,11 @@ impl Examiner {
     }
 }
 
-/// A job that makes no progress loses all of its GPUs.
-fn idle(job: &Job, finding: Finding) -> Finding {
-    let cost = Cost::of(1.0, 0.0, None, (job.world_size() as usize, finding.since_s));
+/// A job that makes no progress loses all of its GPUs, until its last rank has ended.
+fn idle(job: &Job, finding: Finding, now: Moment) -> Finding {
+    let over_s = dead::over(job).map_or(0.0, |over| now.since(over).as_secs_f64());
+    let lost_s = (finding.since_s - over_s).max(0.0);
+    let cost = Cost::of(1.0, 0.0, None, (job.world_size() as usize, lost_s));
     Finding { cost: Some(cost), ..finding }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Class, Confidence, Cost, Finding, Kind, Severity,
-    cohort::{MANY, least_or_middle},
+    cohort::{MANY, usual_of_others},
     phrase,
 };
 use crate::{
@@ -256,7 +256,7 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
         let usual = |of: Rank| {
             // Of a few, each is held against the others alone.
             let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
-            least_or_middle(others.map(|&(_, wait)| wait).collect())
+            usual_of_others(others.map(|&(_, wait)| wait).collect())
         };
         let all = usual(Rank(0)).filter(|_| waits.len() >= MANY);
         let less = |&&(rank, wait): &&(Rank, f64)| {

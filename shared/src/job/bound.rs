@@ -44,12 +44,12 @@ pub enum BoundBy {
 
 impl Job {
     /// `None` until GEMMs and exposed communication are known; of a single rank without NCCL there is none of the latter.
-    pub fn bound(&self) -> Option<Bound> {
-        let living: Vec<Rank> =
-            self.ranks().filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect();
-        let every = living.len().div_ceil(ASKED).max(1);
-        let known: Vec<_> = living.iter().step_by(every).filter_map(|&rank| self.breakdown(rank)).collect();
-        Bound::of(&Breakdown::middle(&known), living.len() == 1)
+    /// `live`: the ranks whose figures are of now.
+    pub fn bound(&self, live: impl Iterator<Item = Rank>) -> Option<Bound> {
+        let live: Vec<Rank> = live.collect();
+        let every = live.len().div_ceil(ASKED).max(1);
+        let known: Vec<_> = live.iter().step_by(every).filter_map(|&rank| self.breakdown(rank)).collect();
+        Bound::of(&Breakdown::middle(&known), self.world_size() == 1)
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
             let simulation = Simulation { slow, ..Simulation::new(1, 1, 8) };
             let mut jobs = Jobs::default();
             (100..130).flat_map(|second| simulation.digests(second)).for_each(|frame| jobs.fold(&frame));
-            jobs.foremost().unwrap().bound().unwrap()
+            jobs.foremost().unwrap().bound((0..8).map(Rank)).unwrap()
         };
         assert_eq!(bound(Vec::new()).by, BoundBy::Gemms);
         let late = bound(vec![(Rank(3), 3.0)]);

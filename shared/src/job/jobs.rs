@@ -54,7 +54,7 @@ impl Jobs {
                 for job in &snapshot.jobs {
                     let known = self.job_mut(&job.job);
                     known.turned_away.insert(frame.host.clone(), job.turned_away);
-                    known.hear_clock(&frame.host, behind);
+                    known.hear_clock(frame, behind);
                     for rank in &job.ranks {
                         known.introduce(&frame.host, &rank.info);
                         known.with_rank(rank.info.rank, |view| view.remember(&rank.earlier, &rank.advance));
@@ -66,7 +66,7 @@ impl Jobs {
             Body::Digest(HostDigest { job, ranks, turned_away }) => {
                 let known = self.job_mut(job);
                 known.turned_away.insert(frame.host.clone(), *turned_away);
-                known.hear_clock(&frame.host, behind);
+                known.hear_clock(frame, behind);
                 for rank in ranks {
                     known.digest(frame, rank);
                 }
@@ -74,7 +74,7 @@ impl Jobs {
             Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
             Body::Event(Event::Joined(info)) => {
                 let known = self.job_mut(&info.job);
-                known.hear_clock(&frame.host, behind);
+                known.hear_clock(frame, behind);
                 known.introduce(&frame.host, info);
                 known.forget_former();
             }

@@ -48,6 +48,12 @@ impl DeviceStatus {
     pub fn is_stale(&self) -> bool {
         self.age_s > DeviceReading::STALE.as_secs_f64()
     }
+
+    /// Takes back what changes from one moment to the next. Limits, and errors that are counted, stay true.
+    pub(super) fn forget_moment(&mut self) {
+        (self.gpu_pct, self.sm_mhz, self.memory_mhz, self.throttle) = (None, None, None, None);
+        (self.power_w, self.temperature_c, self.memory_used_bytes) = (None, None, None);
+    }
 }
 
 impl From<&DeviceReading> for DeviceStatus {

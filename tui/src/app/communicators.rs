@@ -62,8 +62,8 @@ struct Member<'a> {
 }
 
 /// Those that keep somebody waiting first, then by size and use. Where some ranks are meant, those with any of them, which alone are
-/// listed of each.
-pub(super) fn of(job: &Job, meant: Option<&Ranks>) -> Vec<Communicator> {
+/// listed of each. Figures are those of the ranks whose count.
+pub(super) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool) -> Vec<Communicator> {
     let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
     let mut members: BTreeMap<CommunicatorId, Vec<Member<'_>>> = BTreeMap::new();
     for (rank, view) in job.ranks() {
@@ -85,7 +85,7 @@ pub(super) fn of(job: &Job, meant: Option<&Ranks>) -> Vec<Communicator> {
         (!waits, std::cmp::Reverse((size, most)), *id)
     });
     members.truncate(MOST);
-    members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members), meant)).collect()
+    members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members), (meant, &counts))).collect()
 }
 
 fn one(
@@ -93,13 +93,14 @@ fn one(
     id: CommunicatorId,
     members: &[Member<'_>],
     entered: (u64, u64),
-    meant: Option<&Ranks>,
+    (meant, counts): (Option<&Ranks>, &impl Fn(Rank) -> bool),
 ) -> Communicator {
     let furthest = members.iter().max_by_key(|member| member.state.entered).map(|member| member.state);
     let named = members.iter().map(|member| &member.state.name).find(|name| !name.is_empty());
     let size = members.iter().map(|member| member.state.size).max().unwrap_or(0);
     let is_meant = |rank| meant.is_none_or(|meant| meant.contains(rank));
-    let living = members.iter().filter(|member| member.view.life() == Life::Alive && is_meant(member.rank));
+    let counting = || members.iter().filter(|member| counts(member.rank));
+    let living = counting().filter(|member| member.view.life() == Life::Alive && is_meant(member.rank));
     let mut late: Vec<_> = living
         .filter_map(|member| Some((member.rank, job.lateness_of(samples(member, id))?.milliseconds())))
         .collect();
@@ -119,7 +120,7 @@ fn one(
         last: furthest.and_then(|state| Some((state.last_operation?, state.last_bytes))),
         whereabouts: whereabouts.only(meant),
         late,
-        traffic: traffic(job, id, size, members),
+        traffic: traffic(job, id, size, counting()),
     }
 }
 
@@ -128,9 +129,14 @@ fn samples<'a>(member: &Member<'a>, id: CommunicatorId) -> impl Iterator<Item = 
 }
 
 /// By operation and size, the largest first.
-fn traffic(job: &Job, id: CommunicatorId, size: u32, members: &[Member<'_>]) -> Vec<Traffic> {
+fn traffic<'a>(
+    job: &Job,
+    id: CommunicatorId,
+    size: u32,
+    members: impl Iterator<Item = &'a Member<'a>>,
+) -> Vec<Traffic> {
     let mut kinds: BTreeMap<(u64, u8), (Operation, Vec<&Sample>)> = BTreeMap::new();
-    for sample in members.iter().flat_map(|member| samples(member, id)) {
+    for sample in members.flat_map(|member| samples(member, id)) {
         let key = (sample.bus_bytes, sample.operation as u8);
         kinds.entry(key).or_insert_with(|| (sample.operation, Vec::new())).1.push(sample);
     }

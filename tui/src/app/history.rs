@@ -314,10 +314,10 @@ fn code(row: &Row, metric: Metric, figures: Option<&Figures>) -> Code {
     use xpu_shared::frame::Life;
     match (row.life, row.status.state) {
         (Life::Died, _) => return Code(Code::ALARM),
-        (Life::Alive, RankState::Hung) if row.is_fresh() => return Code(Code::ALARM),
+        (Life::Alive, RankState::Hung) if row.is_heard() => return Code(Code::ALARM),
         _ => {}
     }
-    let value = metric.of(row).filter(|_| row.is_fresh());
+    let value = metric.of(row).filter(|_| row.is_heard());
     match (value, figures) {
         (Some(value), Some(figures)) => Code::of(value, figures),
         _ if row.status.state == RankState::Waiting => Code(Code::WAITS),

@@ -9,13 +9,13 @@ use xpu_shared::{
     id::{HostName, Rank},
     job::{Collector, Job, Jobs, RankView},
     stack::Ranks,
+    status::STALE,
     unit::Moment,
 };
 
 use super::{
     Roads,
     order::{Order, Sortable},
-    survey::STALE,
 };
 use crate::arrival::{Endpoint, Link};
 
@@ -140,7 +140,9 @@ impl Host {
                 self.blind.push(text.clone());
             }
         }
-        self.gpus.take(rank, digest);
+        if view.is_alive() {
+            self.gpus.take(rank, digest);
+        }
     }
 
     fn judge(&mut self) {

@@ -7,7 +7,7 @@ use xpu_shared::{
     id::{CommunicatorId, Rank},
     job::Job,
     stack::Ranks,
-    status::{self, RankStatus},
+    status::RankStatus,
 };
 
 use super::{Metric, Survey};
@@ -57,7 +57,7 @@ pub struct Comparison {
 impl Inspection {
     pub(super) fn of(job: &Job, rank: Rank, survey: &Survey) -> Option<Self> {
         let view = job.rank(rank)?;
-        let state = finding::state(&survey.findings, rank, view);
+        let row = survey.row_of(rank)?;
         let latest = view.latest();
         let mut memberships: Vec<_> = latest
             .into_iter()
@@ -85,9 +85,9 @@ impl Inspection {
             }
         }
         Some(Self {
-            status: RankStatus { state, ..status::rank_status(job, rank) },
+            status: survey.rows()[row].told(job, view, survey.is_over()),
             info: view.info().cloned(),
-            row: survey.row_of(rank)?,
+            row,
             peers: finding::peers(job, rank).into_iter().filter_map(|peer| survey.row_of(peer)).collect(),
             memberships,
             is_new: !view.is_settled(),
@@ -99,7 +99,7 @@ impl Inspection {
     pub fn compared(&self, survey: &Survey, metric: Metric) -> Option<Comparison> {
         use crate::widget::scale::Scale;
         let rows = survey.rows();
-        let fresh = |row: &usize| survey.is_frozen() || rows[*row].is_fresh();
+        let fresh = |row: &usize| survey.is_frozen() || rows[*row].is_heard();
         let known: Vec<_> = self
             .peers
             .iter()

@@ -22,7 +22,7 @@ impl Odd {
     pub(super) fn among(survey: &Survey) -> Option<Self> {
         [Metric::Gemm, Metric::Bus].into_iter().find_map(|metric| {
             let scale = survey.scale(metric)?;
-            let values = || survey.rows().iter().enumerate().filter(|(_, row)| row.is_fresh());
+            let values = || survey.rows().iter().enumerate().filter(|(_, row)| row.is_heard());
             let low = || {
                 values()
                     .filter_map(move |(index, row)| Some((index, metric.of(row)?)))

@@ -2,7 +2,7 @@
 
 use xpu_shared::{
     frame::{Body, Frame},
-    id::HostName,
+    id::{HostName, Rank},
 };
 
 use super::{
@@ -69,11 +69,12 @@ impl App {
         self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
         self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
-            self.communicators = communicators::of(job, self.survey.meant().as_ref());
+            self.communicators = communicators::of(job, self.survey.meant().as_ref(), |rank| self.survey.counts(rank));
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
         if self.page == Page::Overview {
-            let ranks = || watched::sample(job, None, &[]);
+            let counts = |&rank: &Rank| self.survey.counts(rank);
+            let ranks = || watched::sample(job, None, &[]).into_iter().filter(counts).collect();
             self.steps.glance(job, ranks, &self.course, now);
         }
         if self.page == Page::Steps {

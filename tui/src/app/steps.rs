@@ -81,7 +81,7 @@ impl Steps {
         if self.glanced.as_ref() != Some(&glancing) {
             (self.glanced, self.made) = (Some(glancing), None);
             self.changes = course.changes();
-            self.breakdown = middle(job, &ranks());
+            self.breakdown = middle(job, ranks().into_iter());
         }
     }
 
@@ -104,7 +104,7 @@ impl Steps {
         }
         (self.made, self.glanced) = (Some(making), None);
         self.changes = course.changes();
-        self.breakdown = middle(job, &watched.ranks);
+        self.breakdown = middle(job, watched.ranks.iter().copied().filter(|&rank| survey.counts(rank)));
         let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
         self.singles = Histogram::new();
         views().filter_map(RankView::single_steps).for_each(|steps| self.singles.merge(steps));
@@ -124,7 +124,7 @@ fn spans<'a>(views: impl Iterator<Item = &'a RankView>) -> Vec<(String, Nanoseco
     all
 }
 
-fn middle(job: &Job, ranks: &BTreeSet<Rank>) -> Breakdown {
-    let known: Vec<_> = ranks.iter().filter_map(|&rank| job.breakdown(rank)).collect();
+fn middle(job: &Job, ranks: impl Iterator<Item = Rank>) -> Breakdown {
+    let known: Vec<_> = ranks.filter_map(|rank| job.breakdown(rank)).collect();
     Breakdown::middle(&known)
 }

@@ -14,7 +14,7 @@ use xpu_shared::{
     finding::{Cost, Examiner, Finding},
     id::{HostName, JobName, Rank, Step},
     job::{Bound, Job, PartlySeen},
-    status::{RankState, StepClock, StepSign},
+    status::{RankState, STALE, StepClock, StepSign},
     unit::{Moment, Nanoseconds},
 };
 
@@ -23,7 +23,6 @@ use crate::{filter::Filter, widget::scale::Scale};
 
 pub use list::Sifted;
 use reckon::examination;
-pub(super) use row::STALE;
 pub use row::{Row, Urgency};
 
 /// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
@@ -73,6 +72,8 @@ pub struct Survey {
     pub step_time: Option<Nanoseconds>,
     /// As it was when it was last known: in a job that stands, lateness is still a share of a step.
     usual_step: Option<Nanoseconds>,
+    /// How fast the job is, or was.
+    pub headline: Headline,
     /// Who says where steps end.
     pub step_sign: Option<StepSign>,
     /// The optimizer whose steps are the program's, where that is so.
@@ -117,7 +118,7 @@ pub(super) struct Arrangement {
 }
 
 /// How late it is on a host. No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     /// What the host said the time was.
     pub spoke: Option<Moment>,
@@ -128,6 +129,19 @@ impl Clock {
     fn age(self, then: Moment) -> Duration {
         self.spoke.map_or(Duration::ZERO, |spoke| spoke.since(then)) + self.since
     }
+}
+
+/// How fast the job is as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Headline {
+    pub step_time: Option<Nanoseconds>,
+    /// Medians over the ranks: TFLOPS, and GB/s.
+    pub gemm: Option<f64>,
+    pub bus: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    pub mfu: Option<f64>,
+    /// Since any rank's figures were of now; `None` while one's are.
+    pub age: Option<Duration>,
 }
 
 /// What was not seen, counted.
@@ -162,6 +176,11 @@ impl Survey {
         let examination = examination(job, now);
         let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
         self.rested = examines && !self.rested;
+        let is_over = !self.rows.is_empty() && job.living() == 0;
+        if is_over != self.is_over() {
+            // The last figures stand.
+            self.rows.iter_mut().for_each(Row::outdate);
+        }
         let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
@@ -274,15 +293,21 @@ impl Survey {
         known.reduce(|one, other| if scale.badness(other.1) > scale.badness(one.1) { other } else { one })
     }
 
+    /// Whether a rank's figures count: those of now, and of a job that is over the last ones.
+    pub fn counts(&self, rank: Rank) -> bool {
+        let row = self.row_of(rank).and_then(|row| self.rows.get(row));
+        self.is_over() || row.is_some_and(|row| row.status.is_live())
+    }
+
     /// Whether no rank says any more how it does: the job is over, or no host is heard.
     pub fn is_frozen(&self) -> bool {
-        !self.rows.iter().any(Row::is_fresh)
+        !self.rows.iter().any(Row::is_heard)
     }
 
     /// The rows whose figures count: those of now, and once there are none, all as they were last.
     fn current(&self) -> impl Iterator<Item = &Row> + Clone {
         let frozen = self.is_frozen();
-        self.rows.iter().filter(move |row| frozen || row.is_fresh())
+        self.rows.iter().filter(move |row| frozen || row.is_heard())
     }
 
     pub fn is_stale(&self) -> bool {
@@ -297,7 +322,12 @@ impl Survey {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use xpu_shared::{frame::Frame, job::Jobs, simulation::Simulation};
+    use xpu_shared::{
+        frame::{Body, Frame, Life},
+        job::Jobs,
+        simulation::Simulation,
+        status::Status,
+    };
 
     use super::*;
     use crate::{action::Action, app::App, arrival::Arrival, palette::Depth, update::update};
@@ -310,6 +340,43 @@ pub(super) mod tests {
         let mut row = Row::of(job, Rank(0), job.rank(Rank(0)).unwrap());
         (row.status.rank, row.status.host) = (Rank(rank), host.into());
         row
+    }
+
+    /// A host is not heard any more, a rank is gone, one is silent: the screen shows the figures that documents have, and no others.
+    #[test]
+    fn figures_on_the_screen_are_those_of_documents() {
+        let simulation = Simulation::new(1, 2, 4);
+        let mut app = App::new(Vec::new(), None, Depth::None, simulation.started);
+        let mut arrive = |second: u64, frames: Vec<Frame>| {
+            update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second))));
+            for frame in frames {
+                update(&mut app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+            }
+            app.settle();
+            let job = app.jobs.foremost().unwrap();
+            let told = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
+            let shown: Vec<_> = app.survey.rows().iter().map(|row| row.status.clone()).collect();
+            (told, shown, app.survey.headline)
+        };
+        arrive(10, simulation.snapshots(10));
+        for second in 11..30 {
+            let (told, shown, headline) = arrive(second, simulation.digests(second));
+            assert_eq!((told.ranks, headline.age), (shown, None), "second {second}");
+        }
+        for second in 30..50 {
+            let mut frame = simulation.digests(second).remove(0);
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            digest.ranks[1].life = Life::Died;
+            digest.ranks[2].heard = simulation.digests(29)[0].now;
+            digest.ranks[2].life = Life::Silent;
+            let (told, shown, _) = arrive(second, vec![frame]);
+            assert_eq!(told.ranks, shown, "second {second}");
+        }
+        let (told, shown, headline) = arrive(60, Vec::new());
+        assert_eq!(told.ranks, shown);
+        assert!(shown.iter().all(|rank| rank.gemm_tflops.is_none() && rank.step_ms_mean.is_none()));
+        assert!(headline.age.is_some_and(|age| age >= Duration::from_secs(10)), "{headline:?}");
+        assert!(headline.gemm.is_some() && headline.step_time.is_some(), "as it was: {headline:?}");
     }
 
     /// Where more report at once than are worked out at once, all have had their turn after some pictures, and none has to wait to be
@@ -330,7 +397,7 @@ pub(super) mod tests {
         for second in [107, 108, 109] {
             update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second - 100))));
             arrive(&mut app, simulation.digests(second));
-            assert!(app.survey.is_behind() && app.survey.rows().iter().all(Row::is_fresh), "{second}");
+            assert!(app.survey.is_behind() && app.survey.rows().iter().all(Row::is_heard), "{second}");
         }
         for _ in 0..5_600_usize.div_ceil(AT_ONCE) {
             app.settle();

@@ -57,11 +57,12 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     let mean = figure(status.steps.mean_ms);
     writeln!(
         to,
-        "{}: {} of {} ranks, {steps}{source}, {mean} ms a step{}",
+        "{}: {} of {} ranks, {steps}{source}, {mean} ms a step{}{}",
         status.job,
         status.ranks.len(),
         status.world_size,
-        work(status)
+        work(status),
+        age(status)
     )?;
     let (ranks, filter) = match sifted {
         Some((ranks, filter)) => (ranks, Some(filter)),
@@ -142,6 +143,14 @@ fn work(status: &Status) -> String {
         status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
     ];
     known.into_iter().flatten().collect()
+}
+
+/// How old the figures are, where no rank's are of now.
+fn age(status: &Status) -> String {
+    let over = status.ranks.iter().all(|rank| rank.state == RankState::Exited);
+    let what = if over { "last figures, of" } else { "nothing new for" };
+    let ago = if over { " ago" } else { "" };
+    status.figures_age_s.map_or_else(String::new, |age| format!("; {what} {age:.0} s{ago}"))
 }
 
 /// What is missing in the figures above, and why.

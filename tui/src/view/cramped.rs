@@ -18,9 +18,12 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let survey = &app.survey;
     let figure = match (app.standing(), survey.findings.first()) {
         (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.clone(),
-        (Standing::Running, _) => match survey.step_time {
-            Some(step_time) => format!("{} a step", figure::time(step_time)),
-            None => format!("{} of {} ranks", survey.heard, survey.world_size),
+        (Standing::Running, _) => match (survey.headline.step_time, survey.headline.age) {
+            (Some(step_time), None) => format!("{} a step", figure::time(step_time)),
+            (Some(step_time), Some(age)) => {
+                format!("{} a step {} ago", figure::time(step_time), figure::age(age))
+            }
+            (None, _) => format!("{} of {} ranks", survey.heard, survey.world_size),
         },
         _ => "no job".to_owned(),
     };

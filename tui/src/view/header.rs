@@ -10,7 +10,7 @@ use ratatui::{
 use xpu_shared::{finding::Kind, status::StepSign};
 
 use crate::{
-    app::{App, Choice, Metric, Survey},
+    app::{App, Choice, Headline, Metric, Survey},
     figure, glyph,
     palette::{Palette, Role},
     widget::ends,
@@ -125,31 +125,33 @@ impl Figure {
 
 fn figures(survey: &Survey) -> Vec<Figure> {
     let unknown = || glyph::UNKNOWN.to_owned();
-    let median = |metric| survey.scale(metric).map_or_else(unknown, |scale| figure::tenths(scale.median));
-    let step_time = survey.step_time.map_or_else(unknown, figure::time);
+    let Headline { step_time, gemm, bus, tokens_per_s, mfu, age } = survey.headline;
+    let median = |known: Option<f64>| known.map_or_else(unknown, figure::tenths);
+    let step_time = step_time.map_or_else(unknown, figure::time);
     let (step_time, step_unit) = step_time.split_once(' ').unwrap_or((&step_time, ""));
     let (heard, of) = (survey.heard, survey.world_size as usize);
     let ranks = if heard < of { "ranks heard" } else { "ranks" };
-    let rates = if survey.is_frozen() {
-        [("last GEMM", "last "), ("last NCCL bus", "last ")]
+    let labels = if age.is_some() {
+        [("last step time", "last "), ("last GEMM", "last "), ("last NCCL bus", "last ")]
     } else {
-        [("GEMM", ""), ("NCCL bus", "")]
+        [("step time", ""), ("GEMM", ""), ("NCCL bus", "")]
     };
-    let [gemm, bus] = rates;
+    // Once is enough: all three are of one moment.
+    let ago = age.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
     let dropped = survey.losses.records + survey.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
     // Only where they are known: few programs say their tokens, and not every GPU's peak is listed.
-    let tokens = survey.tokens_per_s.map(figure::three);
-    let mfu = survey.mfu.map(|share| figure::tenths(share * 100.0));
+    let tokens = tokens_per_s.map(figure::three);
+    let mfu = mfu.map(|share| figure::tenths(share * 100.0));
     let known = [
         tokens.map(|rate| Figure::new("tokens", ("", ""), rate, "/s")),
         mfu.map(|share| Figure::new("MFU", ("MFU ", ""), share, "%")),
     ];
     let always = [
         step(survey),
-        Figure::new("step time", ("", "/step"), step_time.to_owned(), step_unit),
-        Figure::new(gemm.0, (gemm.1, ""), median(Metric::Gemm), Metric::Gemm.unit()),
-        Figure::new(bus.0, (bus.1, ""), median(Metric::Bus), Metric::Bus.unit()),
+        Figure::new(labels[0].0, (labels[0].1, "/step"), step_time.to_owned(), step_unit),
+        Figure::new(labels[1].0, (labels[1].1, ""), median(gemm), &format!("{}{ago}", Metric::Gemm.unit())),
+        Figure::new(labels[2].0, (labels[2].1, ""), median(bus), Metric::Bus.unit()),
         Figure::new(ranks, ("", " ranks"), figure::count(heard as u64), &all).loud_if(heard < of),
         Figure::new("hosts", ("", " hosts"), figure::count(survey.hosts as u64), ""),
         Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
@@ -171,7 +173,7 @@ fn step(survey: &Survey) -> Figure {
         Some(StepSign::DetectedLate) => format!("{}{value}", glyph::AT_LEAST),
         _ => value,
     };
-    let expected = survey.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
+    let expected = survey.headline.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
     let overdue =
         survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));

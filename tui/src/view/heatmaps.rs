@@ -161,7 +161,10 @@ fn caption(survey: &Survey, metric: Metric, notes: &[String], width: usize) -> S
         _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
             parts.push("not all ranks of a communicator are seen".to_owned());
         }
-        _ => parts.push("nothing timed yet".to_owned()),
+        _ => parts.push(survey.headline.age.map_or_else(
+            || "nothing timed yet".to_owned(),
+            |age| format!("nothing new for {}", figure::age(age)),
+        )),
     }
     fitting(parts, width)
 }

@@ -6,7 +6,6 @@ use xpu_shared::{finding::Finding, job::PartlySeen};
 use super::{headline, panel::Title};
 use crate::{
     app::{App, Metric},
-    arrival::Endpoint,
     command::{claims, switched_off},
     figure, glyph,
     palette::{Palette, Role},
@@ -33,7 +32,7 @@ impl Notice {
     }
 }
 
-/// Hosts named in one sentence before the rest is only counted.
+/// Hosts or jobs named in one sentence before the rest is only counted.
 const NAMED: usize = 4;
 
 /// What stands on their frame.
@@ -143,12 +142,11 @@ fn partly_seen(app: &App) -> Option<Notice> {
 
 /// Jobs that are not shown and make no progress.
 fn other_jobs(app: &App) -> Option<Notice> {
-    let hang: Vec<_> = app.others.hang().iter().map(xpu_shared::id::JobName::as_str).collect();
-    let [first, ..] = hang[..] else { return None };
-    let names = hang[..hang.len().min(NAMED)].join(", ");
+    let hang = app.others.hang();
+    let first = hang.first()?;
     let text = match hang.len() {
         1 => format!("another job makes no progress: {first}"),
-        n => format!("{n} other jobs make no progress: {names}"),
+        n => format!("{n} other jobs make no progress: {}", names(hang)),
     };
     let next = format!(":job {first} shows it");
     Some(Notice { next: Some(next), ..Notice::new(glyph::ALARM, Role::Alarm, text) })
@@ -225,9 +223,9 @@ fn unreachable(app: &App) -> Option<Notice> {
 }
 
 /// `a, b, c, d and 12 more`.
-pub(super) fn names(endpoints: &[&Endpoint]) -> String {
-    let first: Vec<_> = endpoints.iter().take(NAMED).map(std::string::ToString::to_string).collect();
-    let rest = endpoints.len() - first.len();
+pub(super) fn names<T: ToString>(all: &[T]) -> String {
+    let first: Vec<_> = all.iter().take(NAMED).map(T::to_string).collect();
+    let rest = all.len() - first.len();
     let more = if rest > 0 { format!(" and {} more", figure::count(rest as u64)) } else { String::new() };
     format!("{}{more}", first.join(", "))
 }
@@ -258,7 +256,10 @@ fn calm(app: &App) -> Notice {
             figure::tenths(scale.spread() * 100.0),
         ),
         Some(_) => "nothing stands out".to_owned(),
-        None => "no GEMM was timed yet".to_owned(),
+        None => survey.headline.age.map_or_else(
+            || "no GEMM was timed yet".to_owned(),
+            |age| format!("nothing new for {}", figure::age(age)),
+        ),
     };
     Notice::new(glyph::GOOD, Role::Good, text)
 }

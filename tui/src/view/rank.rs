@@ -179,7 +179,7 @@ fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut B
     let inner = panel::draw(palette, room, title, top, buffer);
     let (sign, word, role) = glyph::state(status.state);
     let row = &app.survey.rows()[rank.row];
-    let (sign, word, role) = match (row.is_fresh(), status.enabled) {
+    let (sign, word, role) = match (row.is_heard(), status.enabled) {
         (false, _) if row.life == Life::Alive => {
             (glyph::STALE, format!("last heard {} ago", figure::age(row.age)), Role::Warning)
         }

@@ -230,7 +230,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
     let mut x = area.x;
     for place in places {
         let (text, role) = value(app, row, place.column);
-        let role = if row.is_fresh() || place.column == Column::State { role } else { Role::Muted };
+        let role = if row.is_heard() || place.column == Column::State { role } else { Role::Muted };
         let mut style = ground.patch(palette.of(role));
         if selected && matches!(role, Role::Text | Role::Faint | Role::Muted) {
             style = ground;
@@ -248,7 +248,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         let history: Vec<_> = view.gemm_history().collect();
         let scale = app.survey.scale(Metric::Gemm);
         let full = scale.map_or(0.0, |scale| scale.highest) as f32;
-        let low = row.is_fresh()
+        let low = row.is_heard()
             && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
         let style = palette.of(if low { Role::Warning } else { Role::Faint });
         let bars = sparkline::bars(&history, full, left);
@@ -265,7 +265,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         None => (UNKNOWN.to_owned(), Role::Faint),
     };
     let compared = |metric: Metric| match (metric.of(row), survey.scale(metric)) {
-        (Some(value), Some(scale)) if row.is_fresh() && scale.is_bad(value) => {
+        (Some(value), Some(scale)) if row.is_heard() && scale.is_bad(value) => {
             (format!("{LOW} {}", figure::tenths(value)), Role::Warning)
         }
         (value, _) => known(value.map(figure::tenths)),
@@ -285,7 +285,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::Bus => compared(Metric::Bus),
         // As long as noise is measured against a step, lateness is too.
         Column::Late => match (status.lateness_ms_p50, survey.step_time.map(Nanoseconds::milliseconds)) {
-            (Some(late), Some(step)) if row.is_fresh() && late > step * ALIKE => {
+            (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
                 (format!("{WARNING} {}", figure::tenths(late)), Role::Warning)
             }
             (late, _) => known(late.map(figure::tenths)),
@@ -302,7 +302,7 @@ pub(super) fn state(row: &Row) -> (String, Role) {
     let status = &row.status;
     match (row.life, status.state, row.named) {
         (Life::Ended, ..) => (format!("{} ended", glyph::ENDED), Role::Muted),
-        (Life::Alive, ..) if !row.is_fresh() => {
+        (Life::Alive, ..) if !row.is_heard() => {
             (format!("{} {}", glyph::STALE, figure::age(row.age)), Role::Warning)
         }
         (_, RankState::Ok, _) if !status.enabled => (format!("{} off", glyph::OFF), Role::Warning),

@@ -150,12 +150,13 @@ fn selected(app: &App) -> Option<usize> {
 
 fn cells(app: &App, row: &Row) -> Vec<Cell> {
     let status = &row.status;
-    let of = app.job().and_then(|job| job.breakdown(status.rank)).unwrap_or_default();
+    let job = app.job().filter(|_| app.survey.counts(status.rank));
+    let of = job.and_then(|job| job.breakdown(status.rank)).unwrap_or_default();
     let percent = |share: Option<f64>| known(share.map(|share| figure::tenths(share * 100.0)));
     let metric = |metric: Metric, value: Option<f64>, sign: &str| {
         let bad = value.zip(app.survey.scale(metric)).is_some_and(|(value, scale)| scale.is_bad(value));
         let text = value.map(figure::tenths);
-        if bad && row.is_fresh() {
+        if bad && row.is_heard() {
             (format!("{sign} {}", text.unwrap_or_default()), Role::Warning)
         } else {
             known(text)
@@ -163,7 +164,7 @@ fn cells(app: &App, row: &Row) -> Vec<Cell> {
     };
     let step = app.survey.step_time.map(Nanoseconds::milliseconds);
     let late = match (status.lateness_ms_p50, step) {
-        (Some(late), Some(step)) if row.is_fresh() && late > step * ALIKE => {
+        (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
             (format!("{} {}", glyph::WARNING, figure::tenths(late)), Role::Warning)
         }
         (late, _) => known(late.map(figure::tenths)),
@@ -179,7 +180,7 @@ fn cells(app: &App, row: &Row) -> Vec<Cell> {
         percent(of.waiting),
         known(status.blocked_pct.map(figure::tenths)),
     ];
-    if !row.is_fresh() {
+    if !row.is_heard() {
         for (_, role) in &mut cells {
             *role = Role::Muted;
         }

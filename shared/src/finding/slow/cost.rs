@@ -2,7 +2,7 @@
 
 use super::super::{
     Class, Confidence, Cost, Finding, Kind, Severity,
-    cohort::{LONG, MANY, Member, RECENT, least_or_middle},
+    cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
     device, phrase,
 };
 use crate::{
@@ -53,11 +53,11 @@ struct Lost {
 /// What the others lose by it; `None` while too little was timed, or if nothing sets it apart.
 fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let toll = member.toll?;
-    let usual = least_or_middle(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
+    let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
     let sum = toll.cost - usual;
     // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
     // than the others' products waited for.
-    let exposed = least_or_middle(others.iter().filter_map(|other| other.exposed).collect());
+    let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
     let share = sum.min(exposed.unwrap_or(member.late_pooled));
     let is_apart = share > 0.0 && sum > WIDTH * toll.error;
     is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
@@ -72,12 +72,7 @@ pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     }
     let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
     let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
-    let usual = if tolls.len() < MANY {
-        tolls.iter().map(|toll| toll.cost).min_by(f64::total_cmp)
-    } else {
-        median(tolls.iter().map(|toll| toll.cost).collect())
-    };
-    let usual = usual.unwrap_or(0.0);
+    let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
     let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
     // It may have begun after most of the time that is looked back over.
     most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD

@@ -6,7 +6,7 @@ use crate::{
     id::{CommunicatorId, Rank},
     job::Jobs,
     ledger::Call,
-    status::{ExitCode, RankState, Status},
+    status::{ExitCode, RankState, RankStatus, Status},
 };
 
 /// The second in which progress stops, and the one by which the reason is named.
@@ -220,6 +220,10 @@ fn a_hang_is_an_exit_code_and_a_state() {
     assert_eq!(status.exit_code(), ExitCode::Hang);
     assert_eq!(status.ranks[6].state, RankState::Hung);
     assert_eq!(status.ranks[5].state, RankState::Waiting);
+    let figures = |rank: &RankStatus| (rank.gemm_tflops, rank.bus_gb_s, rank.step_ms_mean, rank.step_ms_p99);
+    assert!(status.ranks.iter().all(|rank| figures(rank) == (None, None, None, None)), "none is of now");
+    assert_eq!((status.steps.mean_ms, status.mfu, status.bound), (None, None, None));
+    assert_eq!(status.figures_age_s, Some(BUDGET as f64 - 1.0), "the first digest that stands has new counts");
 }
 
 /// All have done a step: what there was to load and compile is.

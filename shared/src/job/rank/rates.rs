@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{RankView, intervals::WINDOW};
 use crate::{
-    frame::{Progress, Work},
+    frame::{Advance, Progress, Work},
     unit::{Moment, Nanoseconds, Tflops},
 };
 
@@ -22,6 +22,12 @@ impl RankView {
     /// When it was last heard to get on: what is known of how fast it is, is of then.
     pub fn active_at(&self) -> Option<Moment> {
         self.intervals.active().next_back().map(|activity| activity.heard)
+    }
+
+    /// When it was last heard to get on with anything: a step, a collective, a launch, or a product that was timed.
+    pub fn got_on(&self) -> Moment {
+        let Advance { moved, worked, .. } = self.advance;
+        moved.max(worked).max(self.active_at().unwrap_or_default())
     }
 
     /// Arithmetic of its products a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use xpu_shared::{
     id::HostName,
     job::{Job, Jobs},
+    status::STALE,
     unit::Moment,
 };
 
-use super::{super::Roads, Host};
+use super::{super::Roads, Gpus, Host};
 use crate::arrival::Endpoint;
 
 pub(super) fn hosts(
@@ -51,6 +52,9 @@ pub(super) fn hosts(
     for host in &mut hosts {
         host.lost_frames = jobs.stream(&host.name).map_or(0, |stream| stream.lost);
         host.age = arrived.get(&host.name).map(|&came| now.since(came));
+        if host.age.is_some_and(|age| age >= STALE) {
+            host.gpus = Gpus::default();
+        }
     }
     hosts
 }

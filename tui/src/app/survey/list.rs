@@ -43,7 +43,7 @@ impl Survey {
     fn worst_of(&self, rows: &[usize]) -> Option<usize> {
         let scale = self.scale(self.judge);
         let badness = |row: usize| {
-            let known = scale.zip(self.judge.of(&self.rows[row]).filter(|_| self.rows[row].is_fresh()));
+            let known = scale.zip(self.judge.of(&self.rows[row]).filter(|_| self.rows[row].is_heard()));
             known.map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
         };
         let worse = |one: usize, other: usize| {

@@ -1,6 +1,6 @@
 //! What all ranks of a job come to together: in few passes, for of ten thousand each is felt.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use xpu_shared::{
     finding::{self, Cost},
@@ -11,7 +11,7 @@ use xpu_shared::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Clock, Losses, Metric, Odd, Row, Seats, Survey};
+use super::{Clock, Headline, Losses, Metric, Odd, Row, Seats, Survey};
 use crate::widget::scale::Scale;
 
 impl Survey {
@@ -25,8 +25,7 @@ impl Survey {
             let host = view.host();
             let clock = last.filter(|(of, _)| *of == host).map_or_else(|| clock(host), |(_, clock)| clock);
             last = Some((host, clock));
-            row.hear(view);
-            row.age = clock.age(row.heard);
+            row.hear(view, clock);
             let Some(digest) = view.latest() else { continue };
             if digest.step.is_some() {
                 let since = clock.age(digest.step_at);
@@ -47,12 +46,13 @@ impl Survey {
             self.seats = Seats::of(&self.rows, self.world_size);
             self.seated = seated;
         }
-        let heard = || self.rows.iter().filter(|row| row.is_fresh() || row.life == Life::Ended);
+        let heard = || self.rows.iter().filter(|row| row.is_heard() || row.life == Life::Ended);
         (self.heard, self.hosts) = if self.is_over() {
             (self.rows.len(), job.hosts().len())
         } else {
             (heard().count(), hosts(heard()))
         };
+        self.examine(job, now, examination);
         let sums = Sums::of(self.current(), self.rows.len());
         self.steps = sums.steps;
         self.step_time = median(sums.step_times).map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
@@ -72,21 +72,26 @@ impl Survey {
         self.ranks_off = status::ranks_off(job);
         self.blind = status::blind(job);
         self.turned_away = job.turned_away();
-        self.examine(job, now, examination);
+        self.take_headline();
         self.odd = Odd::among(self);
     }
 
     /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
     fn examine(&mut self, job: &Job, now: Moment, examination: (u64, usize)) {
-        if self.examined != Some(examination) {
+        let anew = self.examined != Some(examination);
+        if anew {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
             self.cost = Cost::sum(&self.findings);
-            self.bound = job.bound();
         }
+        let is_over = self.is_over();
         for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
-            row.status.state = finding::state(&self.findings, rank, view);
+            row.place(view, finding::state(&self.findings, rank, view), is_over);
             row.named = None;
+        }
+        if anew {
+            let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
+            self.bound = job.bound(live);
         }
         // The worst comes first among them, and so has the last word here.
         for finding in self.findings.iter().rev() {
@@ -96,6 +101,22 @@ impl Survey {
                 }
             }
         }
+    }
+
+    /// What the head of the screen says stays as it was, with its age, while nothing is of now.
+    fn take_headline(&mut self) {
+        let age = self.rows.iter().map(|row| row.status.figures_age_s).collect::<Option<Vec<_>>>();
+        let age = age.and_then(|ages| ages.into_iter().reduce(f64::min)).map(Duration::from_secs_f64);
+        let of_now = Headline {
+            step_time: self.step_time,
+            gemm: self.scale(Metric::Gemm).map(|scale| scale.median),
+            bus: self.scale(Metric::Bus).map(|scale| scale.median),
+            tokens_per_s: self.tokens_per_s,
+            mfu: self.mfu,
+            age,
+        };
+        let before = age.is_some() && !self.is_over();
+        self.headline = if before { Headline { age, ..self.headline } } else { of_now };
     }
 }
 

@@ -7,14 +7,11 @@ use xpu_shared::{
     frame::Life,
     id::{JobName, Rank},
     job::{Job, RankView},
-    status::{self, RankState, RankStatus},
-    unit::Moment,
+    status::{self, RankState, RankStatus, STALE},
 };
 
+use super::Clock;
 use crate::filter::Subject;
-
-/// A rank that has not been heard of for so long is drawn as old: collectors speak once a second.
-pub(in crate::app) const STALE: Duration = Duration::from_secs(5);
 
 /// Who is to be seen first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +29,8 @@ pub enum Urgency {
 pub struct Row {
     pub status: RankStatus,
     pub life: Life,
-    pub(super) heard: Moment,
+    /// What time it is on its host.
+    clock: Clock,
     /// Since it was last heard of.
     pub age: Duration,
     /// What the worst finding that names it is about.
@@ -46,8 +44,13 @@ pub struct Row {
 impl Row {
     pub(super) fn of(job: &Job, rank: Rank, view: &RankView) -> Self {
         let status = status::rank_line(job, rank, view);
-        let (life, heard, of) = (view.life(), view.heard(), view.changed());
-        Self { status, life, heard, age: Duration::ZERO, named: None, aside: false, of }
+        let (life, of) = (view.life(), view.changed());
+        Self { status, life, clock: Clock::default(), age: Duration::ZERO, named: None, aside: false, of }
+    }
+
+    /// Its figures are to be worked out anew.
+    pub(super) fn outdate(&mut self) {
+        self.of = u64::MAX;
     }
 
     /// Whether nothing is known of the rank that is not in its figures.
@@ -56,13 +59,29 @@ impl Row {
     }
 
     /// Whether it is there, and since when nothing was heard of it: known at once, also where its figures have to wait.
-    pub(super) fn hear(&mut self, view: &RankView) {
-        (self.life, self.heard) = (view.life(), view.heard());
+    pub(super) fn hear(&mut self, view: &RankView, clock: Clock) {
+        (self.life, self.clock, self.age) = (view.life(), clock, clock.age(view.heard()));
+    }
+
+    /// Takes what it is in the light of what was found, and takes back figures that are not of now; of a job that is over they stand.
+    pub(super) fn place(&mut self, view: &RankView, state: RankState, is_over: bool) {
+        let clock = self.clock;
+        self.status.place(view, state, |then| clock.age(then));
+        if !is_over {
+            self.status.forget_stale();
+        }
+    }
+
+    /// All that is known of the rank now, as its line has it.
+    pub(in crate::app) fn told(&self, job: &Job, view: &RankView, is_over: bool) -> RankStatus {
+        let mut row = Self { status: status::rank_line(job, self.status.rank, view), ..self.clone() };
+        row.place(view, self.status.state, is_over);
+        row.status
     }
 
     /// How bad its state is: a rank nothing is heard of is at least silent.
     pub fn severity(&self) -> RankState {
-        let old = self.life == Life::Alive && !self.is_fresh();
+        let old = self.life == Life::Alive && !self.is_heard();
         if old { self.status.state.max(RankState::Silent) } else { self.status.state }
     }
 
@@ -80,8 +99,8 @@ impl Row {
         Subject { status: &self.status, state: self.severity(), job }
     }
 
-    /// Whether its figures are of now.
-    pub fn is_fresh(&self) -> bool {
+    /// Whether it is there, and was heard of lately.
+    pub fn is_heard(&self) -> bool {
         self.life == Life::Alive && self.age < STALE
     }
 

@@ -82,7 +82,7 @@ impl Places {
         let Some(scale) = app.survey.scale(metric) else { return };
         for (slot, bundle) in app.survey.bundles.iter().enumerate() {
             let known = bundle.rows.iter().map(|&row| &app.survey.rows()[row]);
-            let known = known.filter(|row| row.is_fresh()).filter_map(|row| Some((row, metric.of(row)?)));
+            let known = known.filter(|row| row.is_heard()).filter_map(|row| Some((row, metric.of(row)?)));
             let worst = known.reduce(
                 |one, other| {
                     if scale.badness(other.1) > scale.badness(one.1) { other } else { one }
@@ -152,8 +152,8 @@ fn of_row(row: &Row, metric: Metric, scale: Option<&Scale>) -> Cell {
     }
     match (row.life, metric.of(row), scale) {
         (Life::Died, ..) => Cell::Alarm,
-        (Life::Alive, ..) if row.is_fresh() && row.status.state == RankState::Hung => Cell::Alarm,
-        (_, value, _) if !row.is_fresh() => Cell::Stale { value },
+        (Life::Alive, ..) if row.is_heard() && row.status.state == RankState::Hung => Cell::Alarm,
+        (_, value, _) if !row.is_heard() => Cell::Stale { value },
         (_, Some(value), Some(scale)) => of_value(value, scale),
         _ if row.status.state == RankState::Waiting => Cell::Waits,
         _ => Cell::Unknown,

@@ -101,7 +101,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
         Life::Ended | Life::Died => "it ended, and nobody had asked it before".to_owned(),
         // Summaries come of ranks somebody looks at.
         _ if app.is_past() => "nothing of it is recorded up to here: nobody looked at it".to_owned(),
-        _ if !row.is_fresh() => {
+        _ if !row.is_heard() => {
             format!("not heard for {}: {} says how its host does", figure::age(row.age), app.key("hosts"))
         }
         _ if asked >= PATIENCE => format!(

@@ -56,7 +56,7 @@ fn ranks(app: &App) -> Line<'static> {
         .survey
         .rows()
         .iter()
-        .filter(|row| row.is_fresh())
+        .filter(|row| row.is_heard())
         .filter_map(|row| row.status.step_ms_mean)
         .collect();
     all.sort_by(f64::total_cmp);
