@@ -3,6 +3,7 @@
 mod cohort;
 mod dead;
 mod device;
+pub mod evidence;
 mod examiner;
 mod hang;
 mod link;
@@ -15,8 +16,10 @@ mod wait;
 use std::{fmt, time::Duration};
 
 pub use cohort::peers;
+pub use device::{Clocks, HeldClock};
+pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
-pub use hang::patience;
+pub use hang::{Doing, patience};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,23 +30,23 @@ use crate::{
 };
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub kind: Kind,
     pub class: Class,
     pub ranks: Vec<Rank>,
     pub confidence: Confidence,
     /// How much it matters: by its cost, where that is known.
-    #[serde(default)]
     pub severity: Severity,
     /// How long it has been so, in seconds.
     pub since_s: f64,
-    /// One sentence with its figures.
-    pub evidence: String,
+    /// What it is told by: a sentence, and its figures.
+    #[serde(flatten)]
+    pub evidence: Evidence,
     /// What to do next.
     pub advice: String,
     /// The collective the job stands at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub collective: Option<Standstill>,
     /// What it takes of the job's time, where that is known.
     #[serde(flatten)]

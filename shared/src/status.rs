@@ -32,7 +32,7 @@ pub use stacks::StackStatus;
 const BLIND: usize = 16;
 
 /// The document. Unknown figures are `null`, never zero.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     pub job: JobName,
     pub world_size: u32,
@@ -43,27 +43,25 @@ pub struct Status {
     /// Mean of the last losses the ranks told of.
     pub loss: Option<f64>,
     /// Ranks whose last loss is infinite, or no number.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loss_not_finite: Vec<Rank>,
     /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
     pub mfu: Option<f64>,
     /// Seconds since any rank's figures were of now; absent while one's are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub figures_age_s: Option<f64>,
     /// What holds the job up as a whole; `None` while too little is known.
-    #[serde(default)]
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
     /// Where all ranks are; only once stacks were read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
     pub coverage: Coverage,
     /// Jobs that are there beside this one.
-    #[serde(default)]
     pub other_jobs: Vec<JobName>,
     /// Those of them that make no progress.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_jobs_hang: Vec<JobName>,
 }
 

@@ -373,7 +373,7 @@ impl<'a> Taking<'a> {
         if !ranks.is_empty() {
             self.live.kept_stacks(job.name().clone(), ranks);
         }
-        let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.clone());
+        let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
         if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
             (self.tell)(News::Word("the job stands: what there is is taken".to_owned()));
             self.standstill = Some(evidence);

@@ -66,12 +66,7 @@ pub(super) fn tell(
 }
 
 /// Whether a rank's figures are of now: of others there is no gauge.
-pub(super) fn is_live(
-    job: &Job,
-    findings: &[Finding],
-    (rank, view): (Rank, &RankView),
-    now: Moment,
-) -> bool {
+pub(super) fn is_live(job: &Job, findings: &[Finding], (rank, view): (Rank, &RankView), now: Moment) -> bool {
     let silence = now.since(job.common(view.host(), view.heard()));
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
 }

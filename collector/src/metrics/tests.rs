@@ -60,7 +60,7 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
     let page = text(&Survey::of(&known, &Own::default(), &Pod::of_environment(), now));
     let gauges = [
         "xpu_top_step_mean_seconds",
-        "xpu_top_gemm_flops_per_second",
+        "xpu_top_gemm_rate",
         "xpu_top_bus_bandwidth_bytes_per_second",
         "xpu_top_lateness_seconds",
         "xpu_top_mfu_ratio",

@@ -1,8 +1,8 @@
 //! Ranks whose process is gone: the one that ended first, why, and who followed.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
-use super::{Class, Confidence, Finding, Kind, Severity, phrase};
+use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
 use crate::{
     frame::{Life, RankExit},
     id::Rank,
@@ -28,25 +28,10 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
     let (named, others): (Vec<_>, Vec<_>) =
         dead.iter().copied().partition(|&(rank, other)| rank == first || with_it(other));
     let since = now.since(gone(view)).as_secs_f64();
-    let at_step = view.step().map_or_else(|| "unknown".to_owned(), |step| step.to_string());
-    let (host, pid) = (view.host(), view.pid());
-    let who = format!("rank {first} ({host}, pid {pid})");
-    let mut evidence = if let Some(exit) = view.exit().filter(|exit| exit.class() != Class::Dead) {
-        format!("{who} {}; that was {since:.0} s ago, at step {at_step}", exit.sentence())
-    } else {
-        let when = match view.gone() {
-            Some(_) => format!("{since:.0} s ago"),
-            None => format!("and was last heard {since:.0} s ago"),
-        };
-        format!("{who} ended without an orderly exit {when}, at step {at_step}")
-    };
-    if let Some(asked) = view.exit().and_then(|exit| exit.asked.as_ref()) {
-        let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
-        let _ = write!(evidence, "; process {}{name} had asked it to end", asked.by);
-    }
-    evidence += &followers(&others, followed);
     let mut ranks: Vec<Rank> = named.iter().map(|&(rank, _)| rank).collect();
     ranks.sort_unstable();
+    let mut followers: Vec<Rank> = others.iter().map(|&(rank, _)| rank).collect();
+    followers.sort_unstable();
     let class = view.exit().map_or(Class::Dead, RankExit::class);
     Some(Finding {
         kind: Kind::Exited,
@@ -57,7 +42,17 @@ pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
             _ => Confidence::Certain,
         },
         since_s: since,
-        evidence,
+        evidence: Evidence::Exited(Exited {
+            rank: first,
+            host: view.host().clone(),
+            pid: view.pid(),
+            step: view.step(),
+            ago_s: since,
+            was_seen: view.gone().is_some(),
+            exit: view.exit().cloned().map(Box::new),
+            told: others.iter().filter(|(_, view)| followed(view)).count(),
+            followers,
+        }),
         advice: advice(class).to_owned(),
         collective: None,
         severity: Severity::Critical,
@@ -75,21 +70,6 @@ fn gone(job: &Job, view: &RankView) -> Moment {
 pub(super) fn over(job: &Job) -> Option<Moment> {
     let gone = |(_, view): (Rank, &RankView)| (!view.is_alive()).then(|| gone(job, view));
     job.ranks().map(gone).collect::<Option<Vec<_>>>()?.into_iter().max()
-}
-
-fn followers(others: &[(Rank, &RankView)], followed: impl Fn(&RankView) -> bool) -> String {
-    if others.is_empty() {
-        return String::new();
-    }
-    let mut ranks: Vec<_> = others.iter().map(|&(rank, _)| rank).collect();
-    ranks.sort_unstable();
-    let told = others.iter().filter(|(_, view)| followed(view)).count();
-    let how = match told {
-        0 => String::new(),
-        _ if told == others.len() => ", told to by SIGTERM".to_owned(),
-        _ => format!(", {told} of them told to by SIGTERM"),
-    };
-    format!("; {} followed{how}", phrase::ranks(&ranks))
 }
 
 fn advice(class: Class) -> &'static str {

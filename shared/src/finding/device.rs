@@ -1,8 +1,11 @@
 //! GPUs in trouble, by what the driver's library says of them.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-use super::{Class, Confidence, Finding, Kind, Severity, phrase};
+use super::{
+    Class, Confidence, Evidence, Figures, Finding, Kind, Severity,
+    evidence::device::{FullMemory, XidTold},
+};
 use crate::{
     frame::{DeviceReading, Throttle, Xid},
     id::Rank,
@@ -45,23 +48,108 @@ pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Opti
     median(ranks.filter_map(clock).collect())
 }
 
-/// In a few words, how a rank's clocks are held down against those of others; `None` where they are not, or it is not known.
-pub(super) fn held(view: &RankView, usual: f64) -> Option<String> {
-    let clock = clock(view)?;
-    let latest = view.device()?;
-    // What the cap of power takes from all alike is no reason.
-    let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
-    let most = f64::from(latest.sm_clock_max.unwrap_or(0));
-    // Where all are held alike, as a hot room does, only what holds them tells.
-    let usual = if reasons.0 & HARD.0 != 0 { usual.max(most) } else { usual };
-    let low =
-        readings(view).filter(|reading| reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual));
-    if low.count() < PERSISTENT {
-        return None;
+/// What the driver tells of a rank's clocks against those of others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Clocks {
+    /// They are held down.
+    Held(HeldClock),
+    /// They are as high as the others'.
+    Well {
+        mhz: f64,
+        usual_mhz: f64,
+    },
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldClock {
+    pub mhz: f64,
+    pub usual_mhz: f64,
+    /// What holds them; nothing where the driver does not say.
+    pub reasons: Throttle,
+    pub temperature_c: Option<u32>,
+}
+
+impl fmt::Display for HeldClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mhz, usual_mhz, reasons, temperature_c } = self;
+        write!(f, "its SM clock is {mhz:.0} MHz where {usual_mhz:.0} are usual")?;
+        if *reasons != Throttle(0) {
+            write!(f, ", held down: {reasons}")?;
+        }
+        temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))
     }
-    let because = if reasons == Throttle(0) { String::new() } else { format!(", held down: {reasons}") };
-    let degrees = latest.temperature.map_or_else(String::new, |degrees| format!(", {degrees} °C"));
-    Some(format!("its SM clock is {clock:.0} MHz where {usual:.0} are usual{because}{degrees}"))
+}
+
+impl Clocks {
+    /// `usual`: the clock of the ranks in the middle.
+    pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
+        let known = || Some((view, clock(view)?, view.device()?, usual?));
+        let Some((view, mhz, latest, usual_mhz)) = known() else { return Self::Unknown };
+        // What the cap of power takes from all alike is no reason.
+        let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
+        let most = f64::from(latest.sm_clock_max.unwrap_or(0));
+        // Where all are held alike, as a hot room does, only what holds them tells.
+        let usual_mhz = if reasons.0 & HARD.0 != 0 { usual_mhz.max(most) } else { usual_mhz };
+        let low = |reading: &&DeviceReading| {
+            reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual_mhz)
+        };
+        if readings(view).filter(low).count() >= PERSISTENT {
+            let temperature_c = latest.temperature;
+            return Self::Held(HeldClock { mhz, usual_mhz, reasons, temperature_c });
+        }
+        // One that is held hard may be low the next time it is looked at.
+        if mhz < LOW * usual_mhz || reasons.0 & HARD.0 != 0 {
+            return Self::Unknown;
+        }
+        Self::Well { mhz, usual_mhz }
+    }
+
+    /// Where to look for why its products are slow.
+    pub(super) fn advice(&self) -> &'static str {
+        let held = |any: u64| matches!(self, Self::Held(held) if held.reasons.0 & any != 0);
+        match self {
+            _ if held(Throttle::SOFTWARE_THERMAL.0 | Throttle::HARDWARE_THERMAL.0) => {
+                "look at that GPU's cooling: fans, airflow, what is beside it (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
+            }
+            _ if held(Throttle::POWER_BRAKE.0) => {
+                "look at that host's power supply, which told the GPU to slow down (nvidia-smi -q -d PERFORMANCE,POWER)"
+            }
+            _ if held(Throttle::APPLICATION_CLOCKS.0) => {
+                "somebody set that GPU's clocks lower: nvidia-smi -q -d CLOCK shows them, nvidia-smi -rac and -rgc take that back"
+            }
+            Self::Held(_) => {
+                "look at that GPU's cooling, power supply and clock limits (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)"
+            }
+            Self::Well { .. } => {
+                "its clocks are as the others': look for other processes on its GPU (nvidia-smi), for kernels that run beside its GEMMs, and at their shapes (xpu-top status --rank)"
+            }
+            Self::Unknown => {
+                "look for other processes on its GPU (nvidia-smi), and at its clocks, power and temperature (nvidia-smi -q -d PERFORMANCE)"
+            }
+        }
+    }
+
+    pub(super) fn figures(&self, to: &mut Figures) {
+        let (mhz, usual, degrees) = match self {
+            Self::Held(held) => (held.mhz, held.usual_mhz, held.temperature_c),
+            Self::Well { mhz, usual_mhz } => (*mhz, *usual_mhz, None),
+            Self::Unknown => return,
+        };
+        to.put("sm_clock_mhz", mhz);
+        to.put("usual_sm_clock_mhz", usual);
+        to.put("temperature_c", degrees.map(f64::from));
+    }
+}
+
+/// Whether it is known that nothing holds its clocks down now.
+pub(super) fn is_unheld(view: &RankView) -> bool {
+    readings(view).next().and_then(|reading| reading.throttle).is_some_and(|reasons| !reasons.is_held())
+}
+
+/// Whether it is known that the driver told of no error on its GPU.
+pub(super) fn is_without_xid(view: &RankView) -> bool {
+    readings(view).next().is_some_and(|reading| reading.xids == Some(0))
 }
 
 pub(super) fn troubles(job: &Job, now: Moment) -> Vec<Finding> {
@@ -86,19 +174,13 @@ fn errors(job: &Job, now: Moment) -> Option<Finding> {
         .collect();
     let &(first, view, xid) = broken.iter().max_by_key(|(_, view, xid)| at(view, xid))?;
     let since_s = now.since(at(view, &xid)).as_secs_f64();
-    let means = xid.means().map_or_else(String::new, |means| format!(" ({means})"));
-    let evidence = format!(
-        "the driver told of Xid {}{means} on the GPU of rank {first} ({}) {since_s:.0} s ago",
-        xid.code,
-        view.host()
-    );
     Some(Finding {
         kind: Kind::Device,
         class: Class::Xid,
         ranks: broken.iter().map(|&(rank, ..)| rank).collect(),
         confidence: Confidence::Certain,
         since_s,
-        evidence,
+        evidence: Evidence::Xid(XidTold { rank: first, host: view.host().clone(), xid, ago_s: since_s }),
         advice: "look at dmesg on that host, and take the GPU out if it comes again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
         collective: None,
         severity: Severity::Slow,
@@ -122,13 +204,13 @@ fn full(job: &Job) -> Option<Finding> {
     };
     let (first, view) = *ranks.iter().min_by_key(|(_, view)| free(view))?;
     let named: Vec<Rank> = ranks.iter().map(|&(rank, _)| rank).collect();
-    let evidence = format!(
-        "device memory is nearly full on {}: rank {first} ({}) has {} left of {}",
-        phrase::ranks(&named),
-        view.host(),
-        phrase::bytes(free(view)?),
-        phrase::bytes(view.device()?.memory_total?),
-    );
+    let evidence = Evidence::FullMemory(FullMemory {
+        ranks: named.clone(),
+        worst: first,
+        host: view.host().clone(),
+        free: free(view)?,
+        total: view.device()?.memory_total?,
+    });
     Some(Finding {
         kind: Kind::Device,
         class: Class::Memory,

@@ -7,10 +7,10 @@ mod mismatch;
 mod stopped;
 mod unmatched;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use super::{
-    Class, Confidence, Finding, Kind, Severity, Standstill, phrase,
+    Class, Confidence, Evidence, Finding, Kind, Severity, Standstill, device,
     wait::{self, Place, Still, Waits, held},
 };
 use crate::{
@@ -115,7 +115,7 @@ fn finding(
     ranks: Vec<Rank>,
     confidence: Confidence,
     still: &Still<'_>,
-    evidence: String,
+    evidence: Evidence,
     advice: &str,
     collective: Option<Standstill>,
 ) -> Finding {
@@ -135,19 +135,44 @@ fn finding(
     }
 }
 
-/// `8 ranks`, `1 rank`
-fn counted(count: usize) -> String {
-    format!("{count} rank{}", if count == 1 { "" } else { "s" })
+/// What a rank is doing, as far as that is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doing {
+    Ended,
+    Gone,
+    Silent,
+    /// Inside a call, for so many seconds.
+    Inside(Call, f64),
+    /// Inside no call of CUDA or NCCL.
+    Outside,
 }
 
-/// What a rank is doing, as far as that is seen.
-fn whereabouts(view: &RankView) -> String {
-    match (view.life(), held(view)) {
-        (Life::Ended, _) => "it has ended".to_owned(),
-        (Life::Died, _) => "its process is gone".to_owned(),
-        (Life::Silent, _) => "it says nothing".to_owned(),
-        (Life::Alive, Some((call, seconds))) => format!("it has been inside {call} for {seconds:.0} s"),
-        (Life::Alive, None) => "it is inside no CUDA or NCCL call".to_owned(),
+impl Doing {
+    fn of(view: &RankView) -> Self {
+        match (view.life(), held(view)) {
+            (Life::Ended, _) => Self::Ended,
+            (Life::Died, _) => Self::Gone,
+            (Life::Silent, _) => Self::Silent,
+            (Life::Alive, Some((call, seconds))) => Self::Inside(call, seconds),
+            (Life::Alive, None) => Self::Outside,
+        }
+    }
+
+    /// How long it has been inside its call.
+    pub(super) fn seconds(self) -> Option<f64> {
+        if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
+    }
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("it has ended"),
+            Self::Gone => f.write_str("its process is gone"),
+            Self::Silent => f.write_str("it says nothing"),
+            Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
+            Self::Outside => f.write_str("it is inside no CUDA or NCCL call"),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, Confidence, Finding, Kind, Severity, phrase};
+use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::link::SlowLink, phrase};
 use crate::{
     id::{CommunicatorId, HostName, Rank},
     job::{Job, Track, Traffic, median},
@@ -141,27 +141,6 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
         .collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let against = worst.among.map_or_else(
-        || "it had before".to_owned(),
-        |groups| format!("that {groups} groups like it have at the median"),
-    );
-    let more = match slow.len() {
-        1 => String::new(),
-        n => format!("; so do {} others of {}", n - 1, known.len()),
-    };
-    let at = match (class, guilty.first()) {
-        (Class::Link, Some(host)) => format!("; all of them pass {host}"),
-        _ => String::new(),
-    };
-    let evidence = format!(
-        "{} of communicator {} ({} ranks) moves {:.1} GB/s, {:.0} % below the {:.1} {against}, once all are there{more}{at}",
-        worst.traffic.operation,
-        worst.id,
-        worst.traffic.size,
-        worst.rate,
-        100.0 * (1.0 - worst.rate / worst.usual),
-        worst.usual,
-    );
     let advice = if class == Class::Link {
         "look at that host's network and NVLink counters (nvidia-smi nvlink -e, ibstat, ethtool -S): retrained, flapping or congested links".to_owned()
     } else {
@@ -177,7 +156,17 @@ fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Fi
             Confidence::Guess
         },
         since_s: 2.0 * RECENT as f64,
-        evidence,
+        evidence: Evidence::SlowLink(SlowLink {
+            operation: worst.traffic.operation,
+            communicator: worst.id,
+            size: worst.traffic.size,
+            gb_s: worst.rate,
+            usual_gb_s: worst.usual,
+            groups: worst.among,
+            slow: slow.len(),
+            known: known.len(),
+            passes: guilty.first().filter(|_| class == Class::Link).map(|&host| host.clone()),
+        }),
         advice,
         collective: None,
         severity: Severity::Slow,

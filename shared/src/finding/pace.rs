@@ -1,9 +1,10 @@
 //! Steps that take longer than they did, or now and then much longer, whoever is to blame.
 
 use super::{
-    Class, Confidence, Cost, Finding, Kind, Severity,
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{MANY, usual_of_others},
-    phrase,
+    device,
+    evidence::pace::{Pauses, Regression},
 };
 use crate::{
     id::Rank,
@@ -40,12 +41,11 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     };
     // Where steps changed for good, those before are no measure for those after.
     let middle = changes(|beat| beat.pace);
-    let ranks = job.ranks().len();
     if !middle.is_empty() {
-        return regression(&middle, Measure::Median, ranks);
+        return regression(job, &middle, Measure::Median);
     }
     // Pauses in every digest leave the step in the middle as it was.
-    pauses(job, &asked).or_else(|| regression(&changes(|beat| beat.span / beat.steps), Measure::Mean, ranks))
+    pauses(job, &asked).or_else(|| regression(job, &changes(|beat| beat.span / beat.steps), Measure::Mean))
 }
 
 /// Which step of a digest is looked at.
@@ -130,7 +130,7 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     grown.collect()
 }
 
-fn regression(changes: &[Change], measure: Measure, ranks: usize) -> Option<Finding> {
+fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding> {
     if changes.is_empty() {
         return None;
     }
@@ -141,22 +141,10 @@ fn regression(changes: &[Change], measure: Measure, ranks: usize) -> Option<Find
     if work > 0.5 * longer {
         return None;
     }
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let slower = rate < -0.5 * longer / (1.0 + longer);
-    let evidence = format!(
-        "steps take {:.1} ms{} since {since_s:.0} s, {} more than the {:.1} ms before, with {} arithmetic; products run at {}",
-        after * 1e3,
-        if measure == Measure::Mean { " at the mean, single ones much longer," } else { "" },
-        percent(longer),
-        before * 1e3,
-        if work.abs() < 0.03 { "the same".to_owned() } else { format!("{:+.0} %", 100.0 * work) },
-        if slower {
-            format!("{} less TFLOPS on all ranks", percent(-rate))
-        } else {
-            "the same TFLOPS".to_owned()
-        },
-    );
-    let advice = if slower {
+    let advice = if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
+        "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
+    } else if slower {
         "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
     } else {
         "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
@@ -167,7 +155,15 @@ fn regression(changes: &[Change], measure: Measure, ranks: usize) -> Option<Find
         ranks: Vec::new(),
         confidence: Confidence::Likely,
         since_s,
-        evidence,
+        evidence: Evidence::Regression(Regression {
+            before_ms: before * 1e3,
+            after_ms: after * 1e3,
+            is_mean: measure == Measure::Mean,
+            since_s,
+            work_pct: 100.0 * work,
+            rate_pct: -100.0 * rate,
+            is_compute: slower,
+        }),
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Slow,
@@ -175,7 +171,7 @@ fn regression(changes: &[Change], measure: Measure, ranks: usize) -> Option<Find
             1.0 - before / after,
             of(|c| c.error),
             Some(Nanoseconds((after * 1e9) as u64)),
-            (ranks, since_s),
+            (job.ranks().len(), since_s),
         )),
     })
 }
@@ -224,22 +220,14 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         return None;
     }
     let ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
-    let whose = match ranks.as_slice() {
-        [] => "no rank alone is to blame".to_owned(),
-        ranks => format!("{} waited so much less than the others", phrase::ranks(ranks)),
-    };
-    let evidence = format!(
-        "{:.0} % of the last {since_s:.0} s were lost in single long steps, {hits:.0} of them; {whose}",
-        100.0 * share
-    );
     let known = !ranks.is_empty();
     Some(Finding {
         kind: if known { Kind::SlowRank } else { Kind::Regression },
         class: Class::Pauses,
-        ranks,
+        ranks: ranks.clone(),
         confidence: if known { Confidence::Likely } else { Confidence::Guess },
         since_s,
-        evidence,
+        evidence: Evidence::Pauses(Pauses { ranks, lost_pct: 100.0 * share, window_s: since_s, pauses: hits }),
         advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,

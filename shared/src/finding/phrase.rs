@@ -36,6 +36,11 @@ pub(super) fn collective(of: &Standstill) -> String {
     format!("{operation} number {number} of communicator {communicator}{name}{size}")
 }
 
+/// `8 ranks`, `1 rank`
+pub(super) fn counted(ranks: usize) -> String {
+    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
+}
+
 /// `1,024`
 pub(super) fn count(count: usize) -> String {
     let digits = count.to_string();

@@ -2,18 +2,18 @@
 
 mod compute;
 mod cost;
-mod evidence;
 pub(super) mod host;
+mod told;
 pub(super) mod work;
 
 use compute::{by_compute, by_own_past};
-use evidence::finding;
 use host::by_host;
+use told::finding;
 
 use super::{
-    Class, Confidence, Finding, Kind, Severity,
+    Class, Clocks, Confidence, Evidence, Finding, Kind, Severity,
     cohort::{Member, PERSISTENT, RECENT},
-    device, phrase,
+    device,
 };
 use crate::{id::Rank, job::median};
 
@@ -56,9 +56,9 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding
     let all = cohorts.iter().flatten().map(|member| member.view);
     let usual = if slow.is_empty() { None } else { device::usual_clock(all) };
     for suspect in &mut slow {
-        suspect.held = usual.and_then(|usual| device::held(suspect.member.view, usual));
+        suspect.clocks = Clocks::of(suspect.member.view, usual);
     }
-    let (clocks, compute) = slow.into_iter().partition(|suspect| suspect.held.is_some());
+    let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
     let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
         .filter_map(|(class, suspects)| finding(class, suspects, cohorts))
@@ -81,8 +81,8 @@ struct Suspect<'a> {
     late: Option<f64>,
     confidence: Confidence,
     since_s: f64,
-    /// How its clocks are held down.
-    held: Option<String>,
+    /// What is known of its clocks.
+    clocks: Clocks,
 }
 
 /// Whether others have just become slow too: who is slow is told together, after some seconds in any case.

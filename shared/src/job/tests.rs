@@ -366,14 +366,18 @@ fn when_a_process_went_is_told_where_it_was_seen() {
     jobs.fold(&frame);
     let now = Moment(simulation.started.0 + 17_000_000_000);
     let found = |jobs: &Jobs| crate::finding::examine(jobs.foremost().unwrap(), now).remove(0);
-    assert!(found(&jobs).evidence.contains("exit 2 s ago"), "{}", found(&jobs).evidence);
+    assert!(found(&jobs).evidence.to_string().contains("exit 2 s ago"), "{}", found(&jobs).evidence);
     let mut jobs = Jobs::default();
     for mut frame in simulation.snapshots(9) {
         let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
         snapshot.jobs[0].ranks[1].digest.life = Life::Died;
         jobs.fold(&frame);
     }
-    assert!(found(&jobs).evidence.contains("exit and was last heard 8 s ago"), "{}", found(&jobs).evidence);
+    assert!(
+        found(&jobs).evidence.to_string().contains("exit and was last heard 8 s ago"),
+        "{}",
+        found(&jobs).evidence
+    );
 }
 
 #[test]
@@ -476,15 +480,24 @@ fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
         for rank in &status.ranks[2..] {
             let figures = (rank.step_ms_mean, rank.step_ms_p50, rank.gemm_tflops, rank.bus_gb_s, rank.mfu);
             assert_eq!(figures, (None, None, None, None, None), "{case}");
-            assert_eq!((rank.lateness_ms_p50, rank.exposed_pct, rank.tokens_per_s), (None, None, None), "{case}");
+            assert_eq!(
+                (rank.lateness_ms_p50, rank.exposed_pct, rank.tokens_per_s),
+                (None, None, None),
+                "{case}"
+            );
             let (age, device) = (rank.figures_age_s.unwrap(), rank.device.as_ref().unwrap());
             assert!((if case == "gone" { 0.0..=12.0 } else { 11.0..=12.0 }).contains(&age), "{case}: {age}");
-            assert_eq!(device.power_w.is_some(), gpu_is_read, "{case}: the driver tells of its GPU as before");
+            assert_eq!(
+                device.power_w.is_some(),
+                gpu_is_read,
+                "{case}: the driver tells of its GPU as before"
+            );
             assert_eq!(device.power_limit_w, Some(700.0), "{case}");
         }
         let live = status.ranks[..2].iter().map(|rank| rank.step_ms_mean.unwrap()).collect();
         assert_eq!((status.steps.mean_ms, status.figures_age_s), (median(live), None), "{case}");
-        let rates = status.ranks[..2].iter().map(|rank| rank.gemm_tflops.unwrap().0).fold(f64::INFINITY, f64::min);
+        let rates =
+            status.ranks[..2].iter().map(|rank| rank.gemm_tflops.unwrap().0).fold(f64::INFINITY, f64::min);
         assert!(rates > 600.0, "{case}: {rates}");
     }
 }

@@ -85,7 +85,10 @@ pub(super) fn of(job: &Job, meant: Option<&Ranks>, counts: impl Fn(Rank) -> bool
         (!waits, std::cmp::Reverse((size, most)), *id)
     });
     members.truncate(MOST);
-    members.into_iter().map(|(id, members)| one(job, id, &members, spread(&members), (meant, &counts))).collect()
+    members
+        .into_iter()
+        .map(|(id, members)| one(job, id, &members, spread(&members), (meant, &counts)))
+        .collect()
 }
 
 fn one(

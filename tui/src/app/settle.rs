@@ -69,7 +69,8 @@ impl App {
         self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
         self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
-            self.communicators = communicators::of(job, self.survey.meant().as_ref(), |rank| self.survey.counts(rank));
+            self.communicators =
+                communicators::of(job, self.survey.meant().as_ref(), |rank| self.survey.counts(rank));
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
         if self.page == Page::Overview {

@@ -220,6 +220,26 @@ mod tests {
         next(&following.status(first.now), &of)
     }
 
+    /// A finding's numbers stand beside its sentence, whole where they are, and without noise.
+    #[test]
+    fn documents_have_the_figures_of_a_finding() {
+        let simulation = Simulation { slow: vec![(Rank(3), 1.5)], ..Simulation::new(1, 1, 8) };
+        let mut following = Following::new([], None);
+        for second in 10..40 {
+            let frames = if second == 10 { simulation.snapshots(second) } else { simulation.digests(second) };
+            frames.into_iter().for_each(|frame| following.take(Arrival::Frame(Box::new(frame))));
+        }
+        let status = following.status(Moment::now());
+        let document = serde_json::to_value(&status).unwrap();
+        let found = &document["findings"][0];
+        assert_eq!(found["evidence"], status.findings[0].evidence.to_string());
+        let figures = found["figures"].as_object().unwrap();
+        assert!((figures["below_pct"].as_f64().unwrap() - 33.3).abs() < 1.0, "{figures:?}");
+        assert_eq!((&figures["ranks_compared"], figures["ranks_compared"].is_u64()), (&8.into(), true));
+        assert!(figures.values().all(|figure| figure.to_string().len() <= 7), "{figures:?}");
+        assert_eq!((&found["kind"], &found["ranks"]), (&"slow_rank".into(), &vec![3].into()));
+    }
+
     #[test]
     fn the_command_that_is_advised_is_one_that_is_not_refused() {
         assert_eq!(advised(0..0, &[]), None, "nothing is wrong");

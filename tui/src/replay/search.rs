@@ -109,7 +109,11 @@ pub fn findings_between(tape: &mut Tape, mut tell: impl FnMut(Vec<Mark>, Moment)
                 let before = seen.insert(what, at);
                 if before.is_none_or(|before| at.since(before) > OVER) && marks < MOST {
                     marks += 1;
-                    new.push(Mark { at, stops: finding.stops_the_job(), sentence: finding.evidence });
+                    new.push(Mark {
+                        at,
+                        stops: finding.stops_the_job(),
+                        sentence: finding.evidence.to_string(),
+                    });
                 }
             }
         }

@@ -17,7 +17,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
     let survey = &app.survey;
     let figure = match (app.standing(), survey.findings.first()) {
-        (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.clone(),
+        (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.to_string(),
         (Standing::Running, _) => match (survey.headline.step_time, survey.headline.age) {
             (Some(step_time), None) => format!("{} a step", figure::time(step_time)),
             (Some(step_time), Some(age)) => {

@@ -209,6 +209,6 @@ fn logged(app: &App, entry: &Entry, words: usize, width: usize) -> Line<'static>
     Line::from(vec![
         Span::styled(time, app.palette.of(Role::Muted)),
         Span::styled(head, app.palette.of(role)),
-        Span::raw(cut(&entry.finding.evidence, width.saturating_sub(taken))),
+        Span::raw(cut(&entry.finding.evidence.to_string(), width.saturating_sub(taken))),
     ])
 }

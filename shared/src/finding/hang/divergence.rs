@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::super::evidence::hang::{Deadlock, NotEntered};
 use super::{
-    Class, Confidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, counted, finding, held, kernel,
-    phrase, whereabouts,
+    Class, Confidence, Doing, Evidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, finding, held,
+    kernel,
 };
 use crate::id::Rank;
 
@@ -40,19 +41,13 @@ pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
     let ranks: Vec<Rank> = absent.iter().map(|place| place.rank).collect();
     let first = absent.first()?;
     let collective = still.collective(still.least(), still.waiting());
-    let doing = if ranks.len() == 1 {
-        whereabouts(first.view)
-    } else {
-        format!("of rank {}: {}", first.rank, whereabouts(first.view))
-    };
-    let evidence = format!(
-        "{} did not enter {}, in which {} {} for {:.0} s; {doing}",
-        phrase::ranks(&ranks),
-        phrase::collective(&collective),
-        counted(waiting),
-        if waiting == 1 { "has waited" } else { "have waited" },
-        still.stands_for.as_secs_f64(),
-    );
+    let evidence = Evidence::NotEntered(NotEntered {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        waiting,
+        stands_s: still.stands_for.as_secs_f64(),
+        doing: Doing::of(first.view),
+    });
     let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
     Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))
 }
@@ -79,12 +74,12 @@ fn deadlock(still: &[Still<'_>], cycle: &[Rank]) -> Option<Finding> {
     let (one, other) = (in_cycle.next()?, in_cycle.next()?);
     let (here, there) =
         (one.collective(one.least(), one.waiting()), other.collective(other.least(), other.waiting()));
-    let evidence = format!(
-        "{} wait for each other: some entered {}, others {}, and neither came to the other's",
-        phrase::ranks(cycle),
-        phrase::collective(&here),
-        phrase::collective(&there),
-    );
+    let evidence = Evidence::Deadlock(Deadlock {
+        ranks: cycle.to_vec(),
+        here: here.clone(),
+        there,
+        stands_s: one.stands_for.as_secs_f64(),
+    });
     let confidence = if first != last && anyone_held(one.waiting()) && anyone_held(other.waiting()) {
         Confidence::Certain
     } else {

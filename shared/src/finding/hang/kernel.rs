@@ -1,9 +1,10 @@
 //! Collectives that all entered and that do not end.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _};
+use std::{cmp::Reverse, collections::BTreeSet};
 
+use super::super::evidence::hang::{InKernel, NotLaunched, Partial};
 use super::{
-    Class, Confidence, Finding, Place, Rank, Still, anyone_held, counted, finding, held, mismatch, phrase,
+    Class, Confidence, Evidence, Finding, Place, Rank, Still, anyone_held, device, finding, held, mismatch,
     waits_for_gpu,
 };
 use crate::ledger::Call;
@@ -18,16 +19,17 @@ pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
         .filter(|place| place.state.entered == least && place.state.enqueued < least)
         .filter_map(|place| Some((place, held(place.view).filter(|&(call, _)| launching(call))?)))
         .collect();
-    let (first, (call, seconds)) = inside.first()?;
+    let (_, (call, seconds)) = inside.first()?;
     let ranks: Vec<Rank> = inside.iter().map(|(place, _)| place.rank).collect();
     let number = still.least().saturating_sub(1);
     let collective = still.collective(number, still.places.iter());
-    let evidence = format!(
-        "{} called {} and did not launch it: rank {} has been inside {call} for {seconds:.0} s",
-        phrase::ranks(&ranks),
-        phrase::collective(&collective),
-        first.rank,
-    );
+    let evidence = Evidence::NotLaunched(NotLaunched {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        call: *call,
+        inside_s: *seconds,
+        stands_s: still.stands_for.as_secs_f64(),
+    });
     let advice = "look at those ranks' native stacks: connections between ranks are made in the first call, and memory is registered there";
     Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
@@ -61,15 +63,17 @@ fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
     let ranks: Vec<Rank> = stuck.iter().map(|place| place.rank).collect();
     let first = stuck.iter().map(|place| place.state.completed).min()?;
     let collective = still.collective(first, stuck.iter().copied());
-    let evidence = format!(
-        "{} ended on {} and not on {}, which {} waited for the GPU for {:.0} s",
-        phrase::collective(&collective),
-        counted(still.waiting().count()),
-        phrase::ranks(&ranks),
-        if ranks.len() == 1 { "has" } else { "have" },
-        still.stands_for.as_secs_f64(),
-    );
-    let advice = "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)";
+    let evidence = Evidence::Partial(Partial {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        others: still.waiting().count(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let advice = if stuck.iter().all(|place| device::is_without_xid(place.view)) {
+        "look at what these GPUs run before the collective (xpu-top stacks): a kernel that does not end; the driver told of no Xid error"
+    } else {
+        "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)"
+    };
     Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }
 
@@ -85,7 +89,9 @@ pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
     let mut first = alike.next()?;
     let others: Vec<_> = alike.collect();
     if !others.is_empty() {
-        let _ = write!(first.evidence, "; nor have collectives of {} others like it", others.len());
+        if let Evidence::InKernel(told) = &mut first.evidence {
+            told.alike = others.len();
+        }
         first.ranks.extend(others.into_iter().flat_map(|other| other.ranks));
         first.ranks.sort_unstable();
         first.ranks.dedup();
@@ -108,14 +114,18 @@ fn in_kernel(still: &Still<'_>) -> Option<Finding> {
     let first = unfinished.iter().map(|place| place.state.completed).min()?;
     let ranks: Vec<Rank> = unfinished.iter().map(|place| place.rank).collect();
     let collective = still.collective(first, unfinished.iter().copied());
-    let evidence = format!(
-        "all {} ranks launched {}, and it has not ended for {:.0} s on {}",
-        still.places.len(),
-        phrase::collective(&collective),
-        still.stands_for.as_secs_f64(),
-        phrase::ranks(&ranks),
-    );
-    let advice = "look for Xid errors in dmesg, and at NVLink and network counters of these ranks";
+    let evidence = Evidence::InKernel(InKernel {
+        ranks: ranks.clone(),
+        launched: still.places.len(),
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+        alike: 0,
+    });
+    let advice = if unfinished.iter().all(|place| device::is_without_xid(place.view)) {
+        "look at NVLink and network counters of these ranks; the driver told of no Xid error on their GPUs"
+    } else {
+        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks"
+    };
     let whole = unfinished.len() == still.places.len();
     let confidence = if whole { Confidence::Likely } else { Confidence::Guess };
     Some(finding(Class::InKernel, ranks, confidence, still, evidence, advice, Some(collective)))

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::{
-    Class, Confidence, Finding, Kind, LONG_PATIENCE, Rank, Severity, counted, has_begun, phrase, whereabouts,
-};
+use super::super::evidence::hang::{Forming, Missing};
+use super::{Class, Confidence, Doing, Evidence, Finding, Kind, LONG_PATIENCE, Rank, Severity, has_begun};
 use crate::{
     frame::Life,
     job::{Job, RankView},
@@ -43,43 +42,38 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
         return None;
     }
     let makes = call == Call::CommunicatorInit;
-    let finding = |ranks: Vec<Rank>, confidence, evidence, advice: &str| Finding {
+    let ranks_inside: Vec<Rank> = inside.iter().map(|&(rank, _)| rank).collect();
+    let finding = |ranks: Vec<Rank>, confidence, missing, advice: &str| Finding {
         kind: Kind::Hang,
         class: if makes { Class::Init } else { Class::Finalize },
         ranks,
         confidence,
         since_s,
-        evidence,
+        evidence: Evidence::Forming(Forming {
+            makes,
+            inside: ranks_inside.clone(),
+            stands_s: since_s,
+            missing,
+        }),
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Critical,
         cost: None,
     };
-    let ranks = |of: &[(Rank, &RankView)]| of.iter().map(|&(rank, _)| rank).collect::<Vec<_>>();
-    let (doing, done) = if makes { ("making", "made") } else { ("ending", "ended") };
-    let waiting = format!("{} {done} a communicator for {since_s:.0} s", counted(inside.len()));
-    let missing = ranks(&absent);
-    let Some((first, view)) = absent.first() else {
-        let unseen = job.world_size() as usize - inside.len().min(job.world_size() as usize);
-        let evidence = match unseen {
-            0 => format!("all ranks have been {doing} a communicator for {since_s:.0} s"),
-            unseen => format!("{waiting}, and {} of the job were never seen", counted(unseen)),
+    let Some((_, first)) = absent.first() else {
+        let missing = match job.world_size() as usize - inside.len().min(job.world_size() as usize) {
+            0 => Missing::Nobody,
+            unseen => Missing::Unseen(unseen),
         };
         let advice = "see that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO tells more)";
-        return Some(finding(ranks(&inside), Confidence::Likely, evidence, advice));
+        return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
     };
     if absent.len() >= inside.len() {
         // Perhaps only some are to be in it: who is missing is not known.
-        let evidence =
-            format!("{}: {waiting}; who does not come is not known", phrase::ranks(&ranks(&inside)));
-        return Some(finding(
-            ranks(&inside),
-            Confidence::Guess,
-            evidence,
-            "look at the stacks of the other ranks",
-        ));
+        let advice = "look at the stacks of the other ranks";
+        return Some(finding(ranks_inside.clone(), Confidence::Guess, Missing::Unknown, advice));
     }
-    let evidence =
-        format!("{} did not come: {waiting}; rank {first}: {}", phrase::ranks(&missing), whereabouts(view));
-    Some(finding(missing, Confidence::Likely, evidence, "look at those ranks' stacks"))
+    let ranks: Vec<Rank> = absent.iter().map(|&(rank, _)| rank).collect();
+    let missing = Missing::Ranks { ranks: ranks.clone(), doing: Doing::of(first) };
+    Some(finding(ranks, Confidence::Likely, missing, "look at those ranks' stacks"))
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, Confidence, Finding, Place, Still, anyone_held, counted, finding, phrase, waits_for_gpu};
+use super::super::evidence::hang::{Mismatch, OutOfStep};
+use super::{Class, Confidence, Evidence, Finding, Place, Still, anyone_held, finding, waits_for_gpu};
 use crate::{collective::Operation, id::Rank};
 
 /// Whether all ranks give it the same bytes. Of a group they may be of any, and tokens go to experts unevenly.
@@ -36,17 +37,15 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let number = still.least().saturating_sub(1);
     let usual = still.collective(number, majority[0].iter().copied());
     let others = said.iter().filter(|(_, places)| undecided || places.len() < most);
-    let meant: Vec<_> = others
-        .map(|(&(operation, bytes), places)| {
-            let ranks: Vec<_> = places.iter().map(|place| place.rank).collect();
-            format!("{} called {operation} of {}", phrase::ranks(&ranks), phrase::bytes(bytes))
-        })
-        .collect();
-    let evidence = if undecided {
-        format!("the ranks do not mean the same by {}: {}", phrase::collective(&usual), meant.join(", "))
-    } else {
-        format!("{} where {} called {}", meant.join(", "), counted(most), phrase::collective(&usual))
-    };
+    let called = others.map(|(&(operation, bytes), places)| {
+        (places.iter().map(|place| place.rank).collect(), operation, bytes)
+    });
+    let evidence = Evidence::Mismatch(Mismatch {
+        called: called.collect(),
+        collective: usual.clone(),
+        most: (!undecided).then_some(most),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
     let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
     let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
     Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
@@ -76,14 +75,14 @@ pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Optio
     ranks.sort_unstable();
     let most = still.waiting().map(|place| place.state.entered).max()?;
     let collective = still.collective(first, still.laggards());
-    let evidence = format!(
-        "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: numbers {first} to {} were called by all, and none of them is known to have ended for {:.0} s",
-        phrase::ranks(&ranks),
-        collective.communicator,
-        counted(laggards),
-        least - 1,
-        still.stands_for.as_secs_f64(),
-    );
+    let evidence = Evidence::OutOfStep(OutOfStep {
+        ranks: ranks.clone(),
+        most,
+        least,
+        others: laggards,
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
     let advice = "look for a collective that only some ranks call, one left out or one too many: compare these ranks' code paths and stacks with the others'; or a kernel launched before does not end (dmesg for Xid errors)";
     Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }

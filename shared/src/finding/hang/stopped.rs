@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Class, Confidence, Finding, Kind, Moment, Rank, Severity, Still, phrase};
+use super::super::evidence::hang::Stopped;
+use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, Still};
 use crate::{frame::Life, job::Job};
 
 pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
@@ -21,22 +22,20 @@ pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Mom
     };
     let ranks: Vec<Rank> = silent.iter().map(|&(rank, _)| rank).collect();
     let collective = stands.map(|still| still.collective(still.least(), still.waiting()));
-    let step = view.step().map_or_else(String::new, |step| format!(" since step {step}"));
-    let evidence = format!(
-        "{} no longer run{}, and the process is there: rank {first} ({}, pid {}) has said nothing{step}, and the job has stood for {:.0} s",
-        phrase::ranks(&ranks),
-        if ranks.len() == 1 { "s" } else { "" },
-        view.host(),
-        view.pid(),
-        since.as_secs_f64(),
-    );
     Some(Finding {
         kind: Kind::Hang,
         class: Class::Stopped,
-        ranks,
+        ranks: ranks.clone(),
         confidence: Confidence::Certain,
         since_s: since.as_secs_f64(),
-        evidence,
+        evidence: Evidence::Stopped(Stopped {
+            ranks,
+            first,
+            host: view.host().clone(),
+            pid: view.pid(),
+            step: view.step(),
+            stands_s: since.as_secs_f64(),
+        }),
         advice: format!(
             "look at its state in /proc/{}/status: T is a signal (kill -CONT) or a debugger, D waits for a disk or network",
             view.pid()

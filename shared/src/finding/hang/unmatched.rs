@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Class, Confidence, Finding, Rank, Still, finding, phrase};
+use super::super::evidence::hang::Unmatched;
+use super::{Class, Confidence, Evidence, Finding, Rank, Still, finding};
 use crate::{id::CommunicatorId, job::Job};
 
 pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
@@ -28,12 +29,14 @@ pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     });
     let (fewer, usual, of) = fewer?;
     let ranks: Vec<Rank> = fewer.iter().map(|&(rank, _)| rank).collect();
-    let &(first, count) = fewer.first()?;
-    let evidence = format!(
-        "{} called fewer sends and receives than the ranks with the same part: rank {first} {count}, where most of {of} called {usual}; the job has stood for {:.0} s",
-        phrase::ranks(&ranks),
-        stands.stands_for.as_secs_f64(),
-    );
+    let &(_, calls) = fewer.first()?;
+    let evidence = Evidence::Unmatched(Unmatched {
+        ranks: ranks.clone(),
+        calls,
+        usual,
+        of,
+        stands_s: stands.stands_for.as_secs_f64(),
+    });
     let advice =
         "look at which send or receive that rank leaves out: its neighbour in the pipeline waits for it";
     let confidence = if of > 2 { Confidence::Likely } else { Confidence::Guess };

@@ -1,7 +1,8 @@
 //! GPUs that are slower than those with the same work, or than they were.
 
 use super::{
-    COHORT, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, excess, median, usual_lateness,
+    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, excess, median,
+    usual_lateness,
 };
 
 /// And this many times the usual spread below it.
@@ -45,7 +46,16 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
             _ => Confidence::Likely,
         };
         let since_s = low_since(member, SLOW * usual);
-        Some(Suspect { member, rate, usual, cohort: cohort.len(), late, confidence, since_s, held: None })
+        Some(Suspect {
+            member,
+            rate,
+            usual,
+            cohort: cohort.len(),
+            late,
+            confidence,
+            since_s,
+            clocks: Clocks::Unknown,
+        })
     });
     slow.collect()
 }
@@ -88,7 +98,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         late: member.lateness(),
         confidence: Confidence::Likely,
         since_s: low_since(member, SLOW * usual),
-        held: None,
+        clocks: Clocks::Unknown,
     };
     new.map(suspect).collect()
 }

@@ -1,9 +1,10 @@
 //! What ranks cost the job by coming last. The floor under all rules: what matters is told, whether or not its cause is known.
 
 use super::super::{
-    Class, Confidence, Cost, Finding, Kind, Severity,
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
-    device, phrase,
+    device,
+    evidence::cost::{Cause, Straggler},
 };
 use crate::{
     id::Rank,
@@ -101,22 +102,19 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
     }
     let toll = member.toll?;
     let others = others(&all, member.rank);
-    let (class, why, advice) = cause(member, &others, lost.share);
-    let step = toll.step.map(Nanoseconds::milliseconds);
-    let cost = step.map_or_else(
-        || format!("{:.0} % of the time ({})", 100.0 * lost.share, interval(lost, 100.0)),
-        |step| {
-            let ms = lost.share * step;
-            format!("{ms:.1} ms of a step of {step:.1} ms ({})", interval(lost, step))
-        },
-    );
-    let evidence = format!(
-        "rank {} ({}) costs the others {cost}: they wait for it alone at {} of {} timed collectives; {why}",
-        member.rank,
-        member.view.host(),
-        phrase::count(toll.last as usize),
-        phrase::count(toll.joined as usize),
-    );
+    let cause = cause(member, &others, lost.share);
+    let (class, advice) = (cause.class(), cause.advice());
+    let evidence = Evidence::Straggler(Straggler {
+        rank: member.rank,
+        host: member.view.host().clone(),
+        pct: 100.0 * lost.share,
+        error_pct: 100.0 * lost.error,
+        step_ms: toll.step.map(Nanoseconds::milliseconds),
+        timed: toll.joined,
+        last: toll.last,
+        tflops: beside(member, &others, |member| member.rate),
+        cause,
+    });
     let (cost, since_s) = of(&[member.rank], member.view.heard().since(toll.since).as_secs_f64(), cohorts);
     Some(Finding {
         kind: Kind::SlowRank,
@@ -132,91 +130,49 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
     })
 }
 
-fn interval(lost: Lost, whole: f64) -> String {
-    format!("{:.1} to {:.1}", (lost.share - lost.error).max(0.0) * whole, (lost.share + lost.error) * whole)
+/// A figure of a rank, and what the others have at the median.
+fn beside(
+    member: &Member<'_>,
+    others: &[&Member<'_>],
+    of: impl Fn(&Member<'_>) -> Option<f64>,
+) -> Option<(f64, f64)> {
+    of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
 }
 
 /// What explains that it is late, of what is known of it and the others: a cause that accounts for enough of the cost.
-fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> (Class, String, &'static str) {
+fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     let explains = |part: f64| part > EXPLAINS * share;
-    let pair = |of: &dyn Fn(&Member<'_>) -> Option<f64>| {
-        let usual = median(others.iter().filter_map(|other| of(other)).collect());
-        of(member).zip(usual)
-    };
-    let rates = pair(&|member: &Member<'_>| member.rate);
     let in_products = member.busy_lately.unwrap_or(1.0).min(1.0);
     let slower = |own: f64, usual: f64| {
         usual > 0.0 && own < (1.0 - APART) * usual && explains(in_products * (1.0 - own / usual))
     };
-    let against = rates.map(|(own, usual)| (own, usual, "the others'"));
-    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, "its own past's"));
-    for (own, usual, whose) in against.into_iter().chain(before) {
-        if slower(own, usual) {
-            let less = 100.0 * (1.0 - own / usual);
-            let why = format!("its GEMMs run at {own:.1} TFLOPS, {less:.0} % below {whose} {usual:.1}");
-            let all = others.iter().map(|other| other.view).chain([member.view]);
-            let held = device::usual_clock(all).and_then(|usual| device::held(member.view, usual));
-            return match held {
-                Some(held) => (
-                    Class::Clocks,
-                    format!("{why}, and {held}"),
-                    "look at that GPU's cooling, power supply and clock limits (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)",
-                ),
-                None => (
-                    Class::Compute,
-                    why,
-                    "look for other processes on its GPU (nvidia-smi), and at its clocks, power and temperature (nvidia-smi -q -d PERFORMANCE)",
-                ),
-            };
-        }
+    let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
+    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
+    let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
+    if let Some((tflops, usual_tflops, is_past)) = found {
+        let all = others.iter().map(|other| other.view).chain([member.view]);
+        let clocks = Clocks::of(member.view, device::usual_clock(all));
+        return Cause::SlowGemms { tflops, usual_tflops, is_past, clocks };
     }
-    let rates = rates.map_or_else(String::new, |(own, usual)| {
-        format!("its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}; ")
-    });
     // Digests cut steps in two: what that may be off by explains nothing.
     let arithmetic =
         |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
     let blur =
         arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
-    let more =
-        pair(&|member: &Member<'_>| arithmetic(member).map(|(work, _)| work)).map(|(own, usual)| own / usual);
-    if let Some(more) = more.filter(|more| *more > 1.0 + blur && explains(in_products * (more - 1.0))) {
-        return (
-            Class::Compute,
-            format!("{rates}it does {more:.2} times their arithmetic"),
-            "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own",
-        );
+    let work = beside(member, others, |member| arithmetic(member).map(|(work, _)| work));
+    let more = work.map(|(own, usual)| own / usual);
+    if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_products * (more - 1.0))) {
+        return Cause::MoreWork { times };
     }
-    if let Some((own, usual)) =
-        pair(&|member: &Member<'_>| member.blocked[0]).filter(|(own, usual)| explains(usual - own))
-    {
-        return (
-            Class::Host,
-            format!(
-                "{rates}its threads wait for the GPU {:.0} % of the time, the others' {:.0} %: its GPU gets its work late",
-                100.0 * own,
-                100.0 * usual
-            ),
-            "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU",
-        );
+    let blocked = beside(member, others, |member| member.blocked[0]);
+    if let Some((own, usual)) = blocked.filter(|(own, usual)| explains(usual - own)) {
+        return Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual };
     }
-    let waits = pair(&|member: &Member<'_>| member.view.blocked_calls());
-    if let Some((own, usual)) =
-        waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
-    {
-        return (
-            Class::Host,
-            format!(
-                "{rates}its threads wait for the GPU {own:.0} times a step, the others' {usual:.0} times"
-            ),
-            "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)",
-        );
+    let waits = beside(member, others, |member| member.view.blocked_calls());
+    match waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual) {
+        Some((per_step, usual_per_step)) => Cause::MoreWaits { per_step, usual_per_step },
+        None => Cause::Unknown,
     }
-    (
-        Class::Step,
-        format!("{rates}the cause is not known"),
-        "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels that are no GEMM, its host",
-    )
 }
 
 /// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.

@@ -2,7 +2,7 @@
 
 use super::{
     super::cohort::{self, LONG},
-    COHORT, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, excess, median, usual_lateness,
+    COHORT, Clocks, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, excess, median, usual_lateness,
 };
 use crate::job::RankView;
 
@@ -98,7 +98,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
                 late: Some(late),
                 confidence: if guessed(member) { Confidence::Guess } else { Confidence::Likely },
                 since_s: member.late.iter().take_while(|late| **late - on_time > LATE).count() as f64,
-                held: None,
+                clocks: Clocks::Unknown,
             })
     });
     late.collect()

@@ -1,8 +1,9 @@
 //! Ranks with more arithmetic than the others, where all are meant to have the same.
 
+use super::super::evidence::slow::{MoreWork, Rates};
 use super::{
-    COHORT, Class, Confidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, cost, excess,
-    median, phrase, usual_lateness,
+    COHORT, Class, Confidence, Evidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, cost,
+    excess, median, told, usual_lateness,
 };
 
 /// So much more than the others' is more work.
@@ -106,25 +107,20 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
     let worst = late.iter().max_by(|a, b| a.times.total_cmp(&b.times))?;
     let ranks: Vec<Rank> = late.iter().map(|busy| busy.member.rank).collect();
     let member = worst.member;
-    let who = match ranks.len() {
-        1 => format!("rank {} ({})", member.rank, member.view.host()),
-        _ => format!("{}: the worst, rank {} ({}),", phrase::ranks(&ranks), member.rank, member.view.host()),
-    };
     let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts);
-    let evidence = format!(
-        "{who} does {:.1}x the arithmetic of the {} ranks with the same communicators, at no lower rate ({:.1} TFLOPS, theirs {usual:.1}), and {}",
-        worst.times,
-        all().count() - busy.len(),
-        member.rate.unwrap_or(usual),
-        super::evidence::waiting(member, excess(member, on_time).unwrap_or(0.0), cost.as_ref()),
+    let (who, arrival) = (
+        told::named(&ranks, member),
+        told::arrival(member, Some(excess(member, on_time).unwrap_or(0.0)), cost.as_ref()),
     );
+    let others = all().count() - busy.len();
+    let rates = Rates { tflops: member.rate.unwrap_or(usual), usual_tflops: usual, ranks: Some(others) };
     Some(Finding {
         kind: Kind::SlowRank,
         class: Class::Compute,
         ranks,
         confidence: Confidence::Likely,
         since_s,
-        evidence,
+        evidence: Evidence::MoreWork(MoreWork { who, times: worst.times, rates, arrival }),
         advice: "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own".to_owned(),
         collective: None,
         severity: Severity::Slow,

@@ -1,0 +1,149 @@
+//! What a finding is told by: typed figures, of which documents have the numbers and people the sentence.
+
+pub mod cost;
+pub mod device;
+pub mod exit;
+pub mod hang;
+pub mod link;
+pub mod pace;
+pub mod slow;
+
+use std::fmt;
+
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+/// The evidence of one kind of finding: its sentence, and its figures.
+pub trait Told: fmt::Display {
+    fn figures(&self, to: &mut Figures);
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Evidence {
+    SlowGemms(slow::SlowGemms),
+    LateHost(slow::LateHost),
+    MoreWork(slow::MoreWork),
+    Straggler(cost::Straggler),
+    Pauses(pace::Pauses),
+    Regression(pace::Regression),
+    SlowLink(link::SlowLink),
+    FullMemory(device::FullMemory),
+    Xid(device::XidTold),
+    Exited(exit::Exited),
+    Stopped(hang::Stopped),
+    Forming(hang::Forming),
+    NotEntered(hang::NotEntered),
+    Deadlock(hang::Deadlock),
+    Mismatch(hang::Mismatch),
+    OutOfStep(hang::OutOfStep),
+    NotLaunched(hang::NotLaunched),
+    InKernel(hang::InKernel),
+    Partial(hang::Partial),
+    Unmatched(hang::Unmatched),
+}
+
+impl Evidence {
+    fn told(&self) -> &dyn Told {
+        match self {
+            Self::SlowGemms(told) => told,
+            Self::LateHost(told) => told,
+            Self::MoreWork(told) => told,
+            Self::Straggler(told) => told,
+            Self::Pauses(told) => told,
+            Self::Regression(told) => told,
+            Self::SlowLink(told) => told,
+            Self::FullMemory(told) => told,
+            Self::Xid(told) => told,
+            Self::Exited(told) => told,
+            Self::Stopped(told) => told,
+            Self::Forming(told) => told,
+            Self::NotEntered(told) => told,
+            Self::Deadlock(told) => told,
+            Self::Mismatch(told) => told,
+            Self::OutOfStep(told) => told,
+            Self::NotLaunched(told) => told,
+            Self::InKernel(told) => told,
+            Self::Partial(told) => told,
+            Self::Unmatched(told) => told,
+        }
+    }
+
+    /// Its numbers, as documents have them.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        self.told().figures(&mut figures);
+        figures
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told().fmt(f)
+    }
+}
+
+/// In documents, a sentence and its figures stand beside each other.
+impl Serialize for Evidence {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("evidence", &self.to_string())?;
+        map.serialize_entry("figures", &self.figures())?;
+        map.end()
+    }
+}
+
+/// Numbers by name, each with its unit in it: `_ms`, `_s`, `_pct`, `_tflops`, `_gb_s`, `_mhz`, `_c`, `_bytes`; what has none is counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures(Vec<(&'static str, f64)>);
+
+/// Digits of a measured figure that say something.
+const DIGITS: i32 = 4;
+
+impl Figures {
+    /// Takes a measured figure, where it is known.
+    pub(super) fn put(&mut self, name: &'static str, value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into().filter(|value| value.is_finite()) {
+            self.0.push((name, rounded(value)));
+        }
+    }
+
+    /// Takes what was counted, whole.
+    pub(super) fn count(&mut self, name: &'static str, value: impl Into<Option<u64>>) {
+        if let Some(value) = value.into() {
+            self.0.push((name, value as f64));
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        self.0.iter().copied()
+    }
+
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+}
+
+/// With four digits that count, and never less than whole.
+fn rounded(value: f64) -> f64 {
+    let before = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 + 1 };
+    let scale = 10_f64.powi((DIGITS - before).clamp(0, 9));
+    (value * scale).round() / scale
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.iter() {
+            // What is whole has no point.
+            let whole = value as i64;
+            if whole as f64 == value {
+                map.serialize_entry(name, &whole)?;
+            } else {
+                map.serialize_entry(name, &value)?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

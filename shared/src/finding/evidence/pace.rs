@@ -1,0 +1,88 @@
+//! Steps that take longer than they did, or now and then much longer.
+
+use std::fmt;
+
+use super::{super::phrase, Figures, Told};
+use crate::id::Rank;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regression {
+    pub before_ms: f64,
+    pub after_ms: f64,
+    /// Of the mean step; else of the one in the middle.
+    pub is_mean: bool,
+    pub since_s: f64,
+    /// How much more arithmetic steps hold, and how much less TFLOPS GEMMs run at, in percent.
+    pub work_pct: f64,
+    pub rate_pct: f64,
+    /// Whether GEMMs are so much slower that this is why.
+    pub is_compute: bool,
+}
+
+impl Regression {
+    fn longer_pct(&self) -> f64 {
+        100.0 * (self.after_ms / self.before_ms - 1.0)
+    }
+}
+
+impl fmt::Display for Regression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before_ms, after_ms, since_s, work_pct, rate_pct, .. } = self;
+        let mean = if self.is_mean { " at the mean, single ones much longer," } else { "" };
+        let longer = self.longer_pct();
+        write!(f, "steps take {after_ms:.1} ms{mean} since {since_s:.0} s, {longer:.0} % more than the ")?;
+        write!(f, "{before_ms:.1} ms before, with ")?;
+        if work_pct.abs() < 3.0 {
+            f.write_str("the same")?;
+        } else {
+            write!(f, "{work_pct:+.0} %")?;
+        }
+        f.write_str(" arithmetic; products run at ")?;
+        if self.is_compute {
+            write!(f, "{rate_pct:.0} % less TFLOPS on all ranks")
+        } else {
+            f.write_str("the same TFLOPS")
+        }
+    }
+}
+
+impl Told for Regression {
+    fn figures(&self, to: &mut Figures) {
+        to.put("step_ms", self.after_ms);
+        to.put("before_step_ms", self.before_ms);
+        to.put("longer_pct", self.longer_pct());
+        to.put("more_work_pct", self.work_pct);
+        to.put("slower_gemms_pct", self.rate_pct);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pauses {
+    /// Ranks whose threads waited so much less than the others'; none where nobody's did.
+    pub ranks: Vec<Rank>,
+    pub lost_pct: f64,
+    pub window_s: f64,
+    pub pauses: f64,
+}
+
+impl fmt::Display for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, lost_pct, window_s, pauses } = self;
+        write!(
+            f,
+            "{lost_pct:.0} % of the last {window_s:.0} s were lost in single long steps, {pauses:.0} of them; "
+        )?;
+        match &ranks[..] {
+            [] => f.write_str("no rank alone is to blame"),
+            ranks => write!(f, "{} waited so much less than the others", phrase::ranks(ranks)),
+        }
+    }
+}
+
+impl Told for Pauses {
+    fn figures(&self, to: &mut Figures) {
+        to.put("lost_pct", self.lost_pct);
+        to.put("window_s", self.window_s);
+        to.put("pauses", self.pauses);
+    }
+}
