@@ -15,6 +15,7 @@ use xpu_collector::{
 use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
     endpoint::{BasePort, RuntimeDir, host_name},
+    finding::Price,
     hosts::Hosts,
     id::HostName,
     peak::Peaks,
@@ -106,6 +107,9 @@ struct HttpArgs {
     /// A gauge family for each of the 64 weightiest shapes of a rank, as the first xpu-timer had them
     #[arg(long, env = "XPU_TOP_PER_SHAPE", value_parser = clap::builder::FalseyValueParser::new())]
     per_shape: bool,
+    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: documents tell lost GPU-hours in money too
+    #[arg(long, value_name = "PRICE", env = "XPU_TOP_GPU_HOUR_PRICE")]
+    gpu_hour_price: Option<Price>,
     /// Send the metrics to this OTLP/HTTP receiver too: `http://127.0.0.1:4318`
     #[arg(long, value_name = "URL", env = "XPU_TOP_OTLP")]
     otlp: Option<String>,
@@ -194,8 +198,12 @@ impl Args {
         let address = choose_address(http_bind.or(self.bind), token.is_some(), self.insecure)?;
         let ports = if *no_http { Vec::new() } else { self.http_ports() };
         let addresses = ports.into_iter().map(|port| SocketAddr::new(address, port)).collect();
-        let pages =
-            Pages { compat: self.http.compat.is_some(), per_shape: self.http.per_shape, peaks: peaks()? };
+        let pages = Pages {
+            compat: self.http.compat.is_some(),
+            per_shape: self.http.per_shape,
+            peaks: peaks()?,
+            price: self.http.gpu_hour_price,
+        };
         let bound = choose_address(self.bind, self.key()?.is_some(), self.insecure)?;
         // A relay has no other use for the directory: without one it only keeps no captures.
         let captures = self.runtime().ok().map(|runtime| self.capture_way(&runtime, bound));

@@ -17,7 +17,11 @@ mod tally;
 
 use std::{collections::HashMap, sync::Arc};
 
-use xpu_shared::{finding, peak::Peaks, unit::Moment};
+use xpu_shared::{
+    finding::{self, Price},
+    peak::Peaks,
+    unit::Moment,
+};
 
 pub(crate) use compat::{Dump, Pod};
 pub(crate) use ladder::Spread;
@@ -44,6 +48,8 @@ pub struct Pages {
     pub per_shape: bool,
     /// What GPUs can do at best, where somebody knows better than the data sheets.
     pub peaks: Peaks,
+    /// What a GPU costs in an hour.
+    pub price: Option<Price>,
 }
 
 /// A label and its value.

@@ -10,16 +10,18 @@ mod link;
 mod pace;
 mod phrase;
 mod portrait;
+mod price;
 mod slow;
 mod wait;
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Add as _, time::Duration};
 
 pub use cohort::peers;
 pub use device::{Clocks, HeldClock};
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, patience};
+pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -54,7 +56,7 @@ pub struct Finding {
 }
 
 /// What a finding costs the job.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// Percent of the time, and half the width of the interval in which it lies (95 %).
     #[serde(rename = "cost_pct")]
@@ -66,6 +68,9 @@ pub struct Cost {
     pub ms_per_step: Option<f64>,
     /// GPU-hours lost since it began: those of all ranks.
     pub gpu_hours: f64,
+    /// What those cost, where somebody says what one does.
+    #[serde(flatten)]
+    pub money: Option<Money>,
 }
 
 /// One collective, as those tell of it that entered it.
@@ -200,6 +205,7 @@ impl Cost {
             pct_error: 100.0 * error,
             ms_per_step: step.map(|step| share * step.milliseconds()),
             gpu_hours: share * since_s * ranks as f64 / 3600.0,
+            money: None,
         }
     }
 
@@ -214,6 +220,7 @@ impl Cost {
             pct_error: sum(|cost| cost.pct_error.powi(2)).sqrt(),
             ms_per_step: (!steps.is_empty()).then(|| steps.iter().sum()),
             gpu_hours: sum(|cost| cost.gpu_hours),
+            money: costs().filter_map(|cost| cost.money).reduce(Money::add),
         })
     }
 
@@ -237,7 +244,8 @@ impl fmt::Display for Cost {
             None if between.is_empty() => write!(f, "{pct:.1} % of the time")?,
             None => write!(f, "{pct:.1} % of the time ({least:.1} to {most:.1})")?,
         }
-        write!(f, ", {gpu_hours:.2} GPU-hours so far")
+        let money = self.money.map_or_else(String::new, |money| format!(" ({money})"));
+        write!(f, ", {gpu_hours:.2} GPU-hours{money} so far")
     }
 }
 

@@ -17,7 +17,7 @@ mod transfers;
 
 use std::{collections::BTreeMap, time::Duration};
 
-pub use bound::{Bound, BoundBy};
+pub use bound::{Bound, BoundBy, GemmTime};
 pub use breakdown::Breakdown;
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};

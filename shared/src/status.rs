@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    finding::{self, Finding},
+    finding::{self, Cost, Finding, Price},
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
@@ -54,6 +54,9 @@ pub struct Status {
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
+    /// What they cost together; absent where nothing is known to cost anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Cost>,
     /// Where all ranks are; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -308,6 +311,7 @@ impl Status {
             mfu: mean(ranks.iter().filter_map(|rank| rank.mfu)),
             figures_age_s: ages.and_then(|ages| ages.into_iter().reduce(f64::min)),
             bound: job.bound(live),
+            lost: Cost::sum(&findings),
             findings,
             stacks: StackStatus::of(job),
             coverage: Coverage {
@@ -331,6 +335,14 @@ impl Status {
                 .cloned()
                 .collect(),
             ranks,
+        }
+    }
+
+    /// Says what lost GPU-hours cost in money.
+    pub fn price(&mut self, price: Option<Price>) {
+        if let Some(price) = price {
+            price.apply(&mut self.findings);
+            self.lost = Cost::sum(&self.findings);
         }
     }
 

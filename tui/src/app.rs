@@ -58,6 +58,7 @@ pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
     capture::Groups,
+    finding::Price,
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
@@ -139,6 +140,8 @@ pub struct App {
     pub(crate) files: Files,
     /// What the user says GPUs can do at best, before the data sheets.
     pub(crate) peaks: Peaks,
+    /// And what a GPU costs in an hour.
+    pub(crate) price: Option<Price>,
     /// Where a replay stands, while there is one.
     pub(crate) playback: Option<Playback>,
     /// What goes on while the past is shown.
@@ -219,6 +222,7 @@ impl App {
             hosts: Hosts::default(),
             files: Files::default(),
             peaks: Peaks::default(),
+            price: None,
             playback: None,
             parked: None,
             recording: Recording::default(),

@@ -11,7 +11,7 @@ use xpu_net::key::KeyError;
 use xpu_shared::{
     capture::Groups,
     endpoint::BasePort,
-    finding::Kind,
+    finding::{Kind, PRICE, Price},
     frame::CaptureOrder,
     id::{JobName, Rank},
 };
@@ -56,6 +56,9 @@ pub struct CommandLine {
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
+    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: lost GPU-hours are told in money too [default: `XPU_TOP_GPU_HOUR_PRICE`, else as the settings have it]
+    #[arg(long, value_name = "PRICE", global = true)]
+    pub gpu_hour_price: Option<Price>,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -414,6 +417,16 @@ impl CommandLine {
     /// The user's settings, and what the command line says against them.
     pub fn config(&self) -> Result<Config, UsageError> {
         let config = Config::find(self.config.as_deref())?;
-        Ok(Config { mouse: config.mouse && !self.no_mouse, ..config })
+        let price = self.price()?.or(config.price);
+        Ok(Config { mouse: config.mouse && !self.no_mouse, price, ..config })
+    }
+
+    /// What the command line says of it, else the environment.
+    fn price(&self) -> Result<Option<Price>, UsageError> {
+        let named =
+            std::env::var(PRICE).ok().filter(|text| self.gpu_hour_price.is_none() && !text.is_empty());
+        let price = named.map(|text| text.parse::<Price>()).transpose();
+        let price = price.map_err(|what| UsageError::Value(format!("{PRICE}: {what}")))?;
+        Ok(self.gpu_hour_price.or(price))
     }
 }

@@ -14,6 +14,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use xpu_shared::finding::Price;
+
 use crate::{
     app::{Metric, Page, Sort},
     filter::Filter,
@@ -43,6 +45,7 @@ pub struct Config {
     pub wishes: Wishes,
     /// Whether the next screen begins where this one ended.
     pub keep_state: bool,
+    pub price: Option<Price>,
     pub keymap: Keymap,
 }
 
@@ -56,6 +59,7 @@ impl Default for Config {
             mouse: true,
             wishes: Wishes::default(),
             keep_state: false,
+            price: None,
             keymap: Keymap::default(),
         }
     }
@@ -172,6 +176,15 @@ const SETTINGS: &[Setting] = &[
             Ok(())
         },
     },
+    Setting {
+        name: "gpu_hour_price",
+        means: "What a GPU costs in an hour, \"2.50 EUR\": then lost GPU-hours are told in money too.",
+        usual: "\"0\"",
+        read: |value, config| {
+            config.price = Some(price(value)?).filter(|price| !price.is_free());
+            Ok(())
+        },
+    },
 ];
 
 impl Config {
@@ -276,6 +289,15 @@ fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
 
 fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "expected true or false".to_owned())
+}
+
+/// A number, or text with a currency.
+fn price(value: &DeValue<'_>) -> Result<Price, String> {
+    match value {
+        DeValue::Integer(number) => number.as_str().parse(),
+        DeValue::Float(number) => number.as_str().parse(),
+        _ => value.as_str().ok_or_else(|| "expected a number, or text in quotes".to_owned())?.parse(),
+    }
 }
 
 fn one_of<T>(

@@ -35,7 +35,9 @@ fn main() -> ExitCode {
         Some(Command::Diff(args)) => command::diff::diff(args),
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
-        Some(Command::Status(args)) => command::status::status(args),
+        Some(Command::Status(args)) => {
+            line.config().map_err(Into::into).and_then(|config| command::status::status(args, config.price))
+        }
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
         Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),

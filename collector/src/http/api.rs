@@ -146,7 +146,9 @@ pub(super) async fn jobs(State(app): State<Arc<App>>) -> Answer {
 pub(super) async fn job(State(app): State<Arc<App>>, Path(name): Path<String>) -> Answer {
     let status = seen(&app, move |known| {
         let job = find(known, Some(&name))?;
-        Ok(Status::of(known.jobs(), job, known.there(Moment::now())))
+        let mut status = Status::of(known.jobs(), job, known.there(Moment::now()));
+        status.price(known.pages().price);
+        Ok(status)
     });
     document(status.await?)
 }
@@ -198,7 +200,11 @@ pub(super) async fn findings(
     let found = seen(&app, move |known| {
         let now = known.there(Moment::now());
         let job = find(known, name.as_deref())?;
-        Ok(json!({ "job": job.name(), "findings": finding::examine(job, now) }))
+        let mut findings = finding::examine(job, now);
+        if let Some(price) = known.pages().price {
+            price.apply(&mut findings);
+        }
+        Ok(json!({ "job": job.name(), "findings": findings }))
     });
     Ok(Json(found.await?))
 }

@@ -14,11 +14,14 @@ const ASKED: usize = 64;
 const RUNS_AHEAD: f64 = 0.1;
 
 /// Where the time of the last half minute went, in percent, of the rank in the middle. The four shares add up to 100.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bound {
     pub by: BoundBy,
     /// The GPU at GEMMs.
     pub gemms_pct: f64,
+    /// What that is made of: the three shares add up to it.
+    #[serde(flatten)]
+    pub gemms: Option<GemmTime>,
     /// Exposed communication, less what follows.
     pub transfers_pct: f64,
     /// Exposed communication in which the rank waited for other ranks.
@@ -27,6 +30,20 @@ pub struct Bound {
     pub other_pct: f64,
     /// Time that threads waited for the GPU, beside all that; `None` where it is not known.
     pub host_waits_pct: Option<f64>,
+}
+
+/// Where the time at GEMMs goes, in percent of all time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GemmTime {
+    /// As long as they would take at the GPU's peak.
+    #[serde(rename = "gemms_at_peak_pct")]
+    pub at_peak_pct: f64,
+    /// What they take longer because clocks are below the highest: a power limit, heat, a setting.
+    #[serde(rename = "gemms_clock_pct")]
+    pub clock_pct: f64,
+    /// What they take longer than that clock allows: shapes, kernels, and what else runs on the GPU.
+    #[serde(rename = "gemms_below_peak_pct")]
+    pub below_peak_pct: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,11 +92,37 @@ impl Bound {
         Some(Self {
             by,
             gemms_pct: 100.0 * gemms,
+            gemms: GemmTime::of(one, gemms),
             transfers_pct: 100.0 * transfers,
             waiting_pct: 100.0 * waiting,
             other_pct: 100.0 * other,
             host_waits_pct: one.blocked.map(|blocked| 100.0 * blocked),
         })
+    }
+}
+
+impl GemmTime {
+    /// `gemms`: the share of all time. `None` where the GPU's peak or its clock is not known.
+    fn of(one: &Breakdown, gemms: f64) -> Option<Self> {
+        let at_peak = one.at_peak?.min(gemms);
+        let clock = one.clock.filter(|clock| *clock > 0.0)?.min(1.0);
+        let at_clock = (at_peak / clock).min(gemms);
+        Some(Self {
+            at_peak_pct: 100.0 * at_peak,
+            clock_pct: 100.0 * (at_clock - at_peak),
+            below_peak_pct: 100.0 * (gemms - at_clock),
+        })
+    }
+}
+
+/// `45 at the GPU's peak, 5 lost to lower clocks, 13 below what they allow`
+impl fmt::Display for GemmTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at_peak_pct, clock_pct, below_peak_pct } = self;
+        write!(
+            f,
+            "{at_peak_pct:.0} at the GPU's peak, {clock_pct:.0} lost to lower clocks, {below_peak_pct:.0} below what they allow"
+        )
     }
 }
 
@@ -93,7 +136,11 @@ impl fmt::Display for Bound {
             BoundBy::Other => "what is neither GEMM nor communication",
         };
         let Self { gemms_pct, transfers_pct, waiting_pct, other_pct, .. } = *self;
-        write!(f, "bound by {by}: GEMMs {gemms_pct:.0} %, exposed communication {transfers_pct:.0} %, ")?;
+        let made_of = self.gemms.map_or_else(String::new, |gemms| format!(" ({gemms})"));
+        write!(
+            f,
+            "bound by {by}: GEMMs {gemms_pct:.0} %{made_of}, exposed communication {transfers_pct:.0} %, "
+        )?;
         write!(f, "waiting for other ranks {waiting_pct:.0} %, all else {other_pct:.0} % of the time")
     }
 }
@@ -106,6 +153,8 @@ mod tests {
     fn one(products: f64, exposed: f64, waiting: f64, blocked: f64) -> Breakdown {
         Breakdown {
             products: Some(products),
+            at_peak: Some(products / 2.0),
+            clock: Some(0.8),
             collectives: Some(0.5),
             waiting: Some(waiting * 0.5),
             exposed: Some(exposed),
@@ -130,6 +179,26 @@ mod tests {
             let Bound { gemms_pct, transfers_pct, waiting_pct, other_pct, .. } = bound;
             assert!((gemms_pct + transfers_pct + waiting_pct + other_pct - 100.0).abs() < 1e-9, "{bound:?}");
         }
+    }
+
+    /// Half of the peak at four fifths of the clock: of 60 %, 30 at the peak, 7.5 lost to clocks, 22.5 below what they allow.
+    #[test]
+    fn time_at_gemms_is_split_by_peak_and_clock() {
+        let made_of = |one: Breakdown| Bound::of(&one, false).unwrap().gemms;
+        let split = made_of(one(0.6, 0.2, 0.5, 0.5)).unwrap();
+        let parts = [split.at_peak_pct, split.clock_pct, split.below_peak_pct];
+        for (part, wanted) in parts.iter().zip([30.0, 7.5, 22.5]) {
+            assert!((part - wanted).abs() < 1e-9, "{split:?}");
+        }
+        // A clock above what peaks are told at, and products that hold each other up.
+        for odd in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
+            let bound = Bound::of(&odd, false).unwrap();
+            let GemmTime { at_peak_pct, clock_pct, below_peak_pct } = bound.gemms.unwrap();
+            assert!((at_peak_pct + clock_pct + below_peak_pct - bound.gemms_pct).abs() < 1e-9, "{bound:?}");
+            assert!(clock_pct >= 0.0 && below_peak_pct >= 0.0, "{bound:?}");
+        }
+        assert_eq!(made_of(Breakdown { clock: None, ..one(0.6, 0.2, 0.5, 0.5) }), None);
+        assert_eq!(made_of(Breakdown { at_peak: None, ..one(0.6, 0.2, 0.5, 0.5) }), None);
     }
 
     #[test]

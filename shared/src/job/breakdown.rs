@@ -13,6 +13,10 @@ use crate::{
 pub struct Breakdown {
     /// The GPU at products: their arithmetic, at the rate of those that were timed.
     pub products: Option<f64>,
+    /// The part of that which they would take at the GPU's peak, at the highest clock it can have.
+    pub at_peak: Option<f64>,
+    /// The clock it has, as a share of that.
+    pub clock: Option<f64>,
     /// The GPU in collectives: as many as were made, each as long as those that were timed. Waiting for others is in it.
     pub collectives: Option<f64>,
     /// The part of that in which the rank waited for others; where all ranks' times are known.
@@ -29,6 +33,8 @@ impl Breakdown {
         let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
         Self {
             products: of(|one| one.products),
+            at_peak: of(|one| one.at_peak),
+            clock: of(|one| one.clock),
             collectives: of(|one| one.collectives),
             waiting: of(|one| one.waiting),
             exposed: of(|one| one.exposed),
@@ -42,8 +48,14 @@ impl Job {
         let view = self.rank(rank)?;
         let collectives = collectives(view);
         let waited = self.waited(view.samples());
+        let products = view.products_share();
+        let of_peak = view.gemm_rate().zip(view.gemm_peak()).map(|(rate, peak)| rate.0 / peak.0);
+        let clocks = view.device().filter(|reading| !reading.is_stale());
+        let clocks = clocks.and_then(|reading| reading.sm_clock.zip(reading.sm_clock_max));
         Some(Breakdown {
-            products: view.products_share(),
+            products,
+            at_peak: products.zip(of_peak).map(|(products, of_peak)| products * of_peak.min(1.0)),
+            clock: clocks.filter(|&(_, most)| most > 0).map(|(now, most)| f64::from(now) / f64::from(most)),
             collectives,
             waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
             exposed: view.exposed(),

@@ -18,6 +18,8 @@ const STEPS: u32 = 3;
 /// Since when the figures of a rank are not of now any more, by its host's clock: it hangs, waits for one that does, is silent or gone, or
 /// has got on with nothing for a while. `None` while they are. `silence`: how long nothing was heard of it.
 pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
+    // Of who has only introduced itself there is no figure that could be old.
+    view.latest()?;
     let step = view.pace().map_or(Duration::ZERO, |Nanoseconds(pace)| Duration::from_nanos(pace));
     let rests = view.heard().since(view.got_on()) >= STALE.max(step * STEPS);
     let is_well = matches!(state, RankState::Ok | RankState::Slow) && view.life() == Life::Alive;

@@ -11,6 +11,7 @@ use crate::{
 impl App {
     pub fn configure(&mut self, config: &Config) {
         self.keymap = config.keymap.clone();
+        self.price = config.price;
         self.page = config.page.unwrap_or(self.page);
         self.maps = config.metric.map_or(self.maps, |metric| self.maps.showing(metric));
         self.sort = config.sort.unwrap_or(self.sort);

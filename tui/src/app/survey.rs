@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use xpu_shared::{
     capture::Groups,
-    finding::{Cost, Examiner, Finding},
+    finding::{Cost, Examiner, Finding, Price},
     id::{HostName, JobName, Rank, Step},
     job::{Bound, Job, PartlySeen},
     status::{RankState, STALE, StepClock, StepSign},
@@ -108,13 +108,15 @@ pub struct Survey {
 }
 
 /// How the user wants the ranks listed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Arrangement {
     pub sort: Sort,
     pub fold: Fold,
     pub groups: Option<Groups>,
     /// Of ranks in the same state, that is worst which is worst by this.
     pub judge: Metric,
+    /// What a GPU costs in an hour.
+    pub price: Option<Price>,
 }
 
 /// How late it is on a host. No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
@@ -167,7 +169,7 @@ impl Survey {
             *self = Self { job: job.name().clone(), ..Self::default() };
         }
         // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
-        let making = Some((job.revision(), arrangement, now.0 / 1_000_000_000));
+        let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
         let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
         if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
             return;
@@ -185,7 +187,7 @@ impl Survey {
         self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
         self.losses.frames = lost_frames;
         self.hear(job, clock);
-        self.reckon(job, now, examination);
+        self.reckon(job, now, (examination, arrangement.price));
         self.sift(filter);
         if let Some((_, arrangement, _)) = &making {
             self.arrange(job, arrangement);

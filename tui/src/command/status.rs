@@ -11,7 +11,7 @@ use std::{
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use xpu_shared::{
-    finding::{self, Finding, Kind},
+    finding::{self, Finding, Kind, Price},
     id::Rank,
     status::{RankState, Status},
     unit::Moment,
@@ -38,9 +38,9 @@ const WATCH: Duration = Duration::from_secs(18);
 /// Ranks that a command is written out for; of more, all are shown.
 const NAMED: usize = 4;
 
-pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.replay {
-        return recorded(path, args);
+        return recorded(path, args, price);
     }
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
@@ -57,7 +57,8 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     tell_unreachable(&following, "");
     let now = Moment::now();
-    let status = following.status(now);
+    let mut status = following.status(now);
+    status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
     if let Some(command) = next(&status, &args.of).filter(|_| !args.json) {
         put(&command)?;
@@ -83,10 +84,11 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
 }
 
 /// The same of a recording.
-fn recorded(path: &Path, args: &StatusArgs) -> anyhow::Result<ExitCode> {
+fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     let rank = args.rank.map(Rank);
     let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
-    let status = following.status(at);
+    let mut status = following.status(at);
+    status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
     Ok(ExitCode::from(status.exit_code() as u8))
 }
@@ -229,9 +231,17 @@ mod tests {
             let frames = if second == 10 { simulation.snapshots(second) } else { simulation.digests(second) };
             frames.into_iter().for_each(|frame| following.take(Arrival::Frame(Box::new(frame))));
         }
-        let status = following.status(Moment::now());
+        let mut status = following.status(Moment::now());
+        status.price(Some("2.5 EUR".parse().unwrap()));
         let document = serde_json::to_value(&status).unwrap();
         let found = &document["findings"][0];
+        let hours = status.findings[0].cost.unwrap().gpu_hours;
+        for cost in [found, &document["lost"]] {
+            assert!((cost["money"].as_f64().unwrap() - 2.5 * hours).abs() < 0.006, "{cost}");
+            assert_eq!((&cost["currency"], cost["gpu_hours"].as_f64()), (&"EUR".into(), Some(hours)));
+        }
+        let text = crate::command::table::of(&status, None);
+        assert!(text.contains(&format!("GPU-hours ({:.2} EUR) so far", 2.5 * hours)), "{text}");
         assert_eq!(found["evidence"], status.findings[0].evidence.to_string());
         let figures = found["figures"].as_object().unwrap();
         assert!((figures["below_pct"].as_f64().unwrap() - 33.3).abs() < 1.0, "{figures:?}");

@@ -91,6 +91,9 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         }
         write_place(to, status, finding)?;
     }
+    if let Some(lost) = status.lost.filter(|_| status.findings.len() > 1) {
+        writeln!(to, "together they cost {lost}")?;
+    }
     if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
         writeln!(to, "{bound}")?;
     }

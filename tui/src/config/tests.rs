@@ -24,6 +24,16 @@ fn settings_are_read() {
     assert!(Config::read("").unwrap().mouse);
 }
 
+#[test]
+fn a_price_is_a_number_or_has_its_currency() {
+    let price = |file: &str| Config::read(file).unwrap().price.map(|price| price.of(2.0).to_string());
+    assert_eq!(price("gpu_hour_price = 2.5"), Some("5.00".to_owned()));
+    assert_eq!(price("gpu_hour_price = 3"), Some("6.00".to_owned()));
+    assert_eq!(price("gpu_hour_price = \"2.5 EUR\""), Some("5.00 EUR".to_owned()));
+    assert_eq!((price(""), price("gpu_hour_price = 0")), (None, None));
+    assert!(wrong("\ngpu_hour_price = \"cheap\"").starts_with("line 2: gpu_hour_price: cheap: a price is"));
+}
+
 /// People begin with what the page of the screen has.
 #[test]
 fn the_example_of_the_docs_is_understood() {

@@ -7,7 +7,10 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::{finding::Kind, status::StepSign};
+use xpu_shared::{
+    finding::{Cost, Kind},
+    status::StepSign,
+};
 
 use crate::{
     app::{App, Choice, Headline, Metric, Survey},
@@ -157,8 +160,13 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
     ];
+    let lost = survey.cost.map(|Cost { pct, gpu_hours, money, .. }| {
+        let money = money.map_or_else(String::new, |money| format!(", {money}"));
+        let unit = format!("%, {gpu_hours:.2} GPU h{money}");
+        Figure::new("lost", ("lost ", ""), figure::tenths(pct), &unit).loud_if(true)
+    });
     let mut all: Vec<_> = always.into();
-    all.splice(5..5, known.into_iter().flatten());
+    all.splice(5..5, lost.into_iter().chain(known.into_iter().flatten()));
     all
 }
 

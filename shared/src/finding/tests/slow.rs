@@ -1,7 +1,10 @@
 use super::cluster::{Cluster, Fault, Layout, only, wait};
 use crate::{
-    finding::{Class, Confidence, Finding, Kind},
+    finding::{Class, Confidence, Finding, Kind, examine},
+    frame::{Body, DeviceReading, Throttle},
+    id::Rank,
     job::Jobs,
+    simulation::Simulation,
     status::{ExitCode, RankState, Status},
 };
 
@@ -88,7 +91,42 @@ fn a_slow_rank_comes_with_its_figures() {
     for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "which costs"] {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
     }
-    assert!(found.advice.contains("clocks"));
+    assert!(found.advice.starts_with("its clocks are as the others'"), "{}", found.advice);
+    assert_eq!(found.evidence.figures().get("ranks_compared"), Some(8.0));
+}
+
+/// Nobody is sent to look at what the driver has told of already.
+#[test]
+fn the_advice_follows_what_the_driver_told() {
+    let held = |throttle: Throttle| {
+        move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
+    };
+    let cases: [(&str, &dyn Fn(&mut DeviceReading), Class, &str); 5] = [
+        ("well", &|_| {}, Class::Compute, "its clocks are as the others'"),
+        (
+            "silent",
+            &|reading| reading.sm_clock = None,
+            Class::Compute,
+            "look for other processes on its GPU (nvidia-smi), and at its clocks",
+        ),
+        ("hot", &held(Throttle::HARDWARE_THERMAL), Class::Clocks, "look at that GPU's cooling: fans"),
+        ("braked", &held(Throttle::POWER_BRAKE), Class::Clocks, "look at that host's power supply"),
+        ("set", &held(Throttle::APPLICATION_CLOCKS), Class::Clocks, "somebody set that GPU's clocks lower"),
+    ];
+    for (case, change, class, advice) in cases {
+        let simulation = Simulation { slow: vec![(Rank(5), 1.4)], ..Simulation::new(3, 1, 8) };
+        let mut jobs = Jobs::default();
+        for second in 100..120 {
+            for mut frame in simulation.digests(second) {
+                let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+                change(digest.ranks[5].device.as_mut().unwrap());
+                jobs.fold(&frame);
+            }
+        }
+        let found = examine(jobs.foremost().unwrap(), jobs.clock()).remove(0);
+        assert_eq!((found.class, &found.ranks), (class, &only(5)), "{case}");
+        assert!(found.advice.starts_with(advice), "{case}: {}", found.advice);
+    }
 }
 
 /// With two others there is no median: it is told by its own past.

@@ -27,7 +27,9 @@ impl RankView {
     /// When it was last heard to get on with anything: a step, a collective, a launch, or a product that was timed.
     pub fn got_on(&self) -> Moment {
         let Advance { moved, worked, .. } = self.advance;
-        moved.max(worked).max(self.active_at().unwrap_or_default())
+        let got_on = moved.max(worked).max(self.active_at().unwrap_or_default());
+        // A collector that was restarted has not seen it get on.
+        if got_on == Moment::default() { self.heard() } else { got_on }
     }
 
     /// Arithmetic of its products a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use xpu_shared::{
-    finding::{self, Cost},
+    finding::{self, Cost, Price},
     frame::Life,
     id::{HostName, Step},
     job::{Job, median},
@@ -39,7 +39,7 @@ impl Survey {
         self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
     }
 
-    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: (u64, usize)) {
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: ((u64, usize), Option<Price>)) {
         self.world_size = job.world_size();
         let seated = Some((self.rows.len(), self.world_size));
         if self.seated != seated {
@@ -77,11 +77,14 @@ impl Survey {
     }
 
     /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
-    fn examine(&mut self, job: &Job, now: Moment, examination: (u64, usize)) {
+    fn examine(&mut self, job: &Job, now: Moment, (examination, price): ((u64, usize), Option<Price>)) {
         let anew = self.examined != Some(examination);
         if anew {
             self.examined = Some(examination);
             self.findings = self.examiner.examine(job, now);
+            if let Some(price) = price {
+                price.apply(&mut self.findings);
+            }
             self.cost = Cost::sum(&self.findings);
         }
         let is_over = self.is_over();
