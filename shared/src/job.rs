@@ -25,7 +25,7 @@ pub use join::{Join, Joins, Place};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
 use rank::SAMPLES;
-pub use rank::{RankView, Sample};
+pub use rank::{Ahead, RankView, Sample};
 pub use rhythm::Beat;
 use rhythm::Rhythm;
 use stacks::Stacks;

@@ -1,16 +1,22 @@
 //! Steps that take longer than they did, or now and then much longer, whoever is to blame.
 
+mod late;
+
 use super::{
     Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{MANY, usual_of_others},
     device,
-    evidence::pace::{Pauses, Regression},
+    evidence::{
+        cost::LATE_HOST,
+        pace::{LateLaunches, Pauses, Regression},
+    },
 };
 use crate::{
     id::Rank,
     job::{Beat, Job, RankView, median},
     unit::Nanoseconds,
 };
+use late::Late;
 
 /// Ranks that are asked: in a job that trains together all keep one pace.
 const ASKED: usize = 32;
@@ -18,6 +24,10 @@ const ASKED: usize = 32;
 /// Digests after a change that prove it, and before it to compare with.
 const AFTER: usize = 8;
 const BEFORE: usize = 12;
+
+/// Fewer prove one by which steps take twice as long and longer.
+const FEW_AFTER: usize = 4;
+const FAR_LONGER: f64 = 1.0;
 
 /// The share by which steps must take longer, and by how many times their usual spread.
 const LONGER: f64 = 0.1;
@@ -28,6 +38,9 @@ const LEAST_SPREAD: f64 = 0.01;
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
+
+/// Pauses that took more than this share of what they take now, before, are none that began.
+const MUCH_AS_BEFORE: f64 = 0.5;
 
 /// The share of what is lost by which threads of who is to blame wait less: in all, and in either half.
 const MOST: f64 = 0.6;
@@ -46,6 +59,12 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     }
     // Pauses in every digest leave the step in the middle as it was.
     pauses(job, &asked).or_else(|| regression(job, &changes(|beat| beat.span / beat.steps), Measure::Mean))
+}
+
+impl Late {
+    fn told(self) -> LateLaunches {
+        LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
+    }
 }
 
 /// Which step of a digest is looked at.
@@ -94,7 +113,7 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
         let cut = beats.len() - after;
         let (usual, now) = (befores[cut - 1], afters[after - 1]);
         let longer = now / usual - 1.0;
-        if longer <= LONGER {
+        if longer <= if after < AFTER { FAR_LONGER } else { LONGER } {
             return None;
         }
         let (before, after) = beats.split_at(cut);
@@ -116,7 +135,7 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
         })
     };
     // Of all cuts the one that parts them best: the longest after which all are slow.
-    (AFTER..=most.min(AFTER * 20)).rev().find_map(at)
+    (FEW_AFTER..=most.min(AFTER * 20)).rev().find_map(at)
 }
 
 /// The median of the first of them, of the first two, and so on.
@@ -142,7 +161,10 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
         return None;
     }
     let slower = rate < -0.5 * longer / (1.0 + longer);
-    let advice = if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
+    let late = late::ranks(job, before).filter(|_| !slower);
+    let advice = if late.is_some() {
+        LATE_HOST
+    } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
         "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
     } else if slower {
         "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
@@ -150,9 +172,13 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
         "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
     };
     Some(Finding {
-        kind: Kind::Regression,
-        class: if slower { Class::Compute } else { Class::Step },
-        ranks: Vec::new(),
+        kind: if late.is_some() { Kind::SlowRank } else { Kind::Regression },
+        class: match (&late, slower) {
+            (Some(_), _) => Class::Host,
+            (None, true) => Class::Compute,
+            (None, false) => Class::Step,
+        },
+        ranks: late.as_ref().map(|late| late.ranks.clone()).unwrap_or_default(),
         confidence: Confidence::Likely,
         since_s,
         evidence: Evidence::Regression(Regression {
@@ -163,6 +189,7 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
             work_pct: 100.0 * work,
             rate_pct: -100.0 * rate,
             is_compute: slower,
+            late: late.map(Late::told),
         }),
         advice: advice.to_owned(),
         collective: None,
@@ -178,30 +205,47 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
 
 /// What a rank lost in its last digests in single long steps.
 struct Lost {
-    /// Share of the time.
+    /// Share of the time of all of them, and of that since the first pause, which is not in it.
     share: f64,
+    recent: f64,
+    /// The usual step, and the mean one since the first pause. Seconds.
+    pace: f64,
+    step: f64,
     /// Pauses apart, and digests since the first.
     pauses: usize,
     since: usize,
-    /// Seconds.
+    /// Seconds since the first.
     span: f64,
 }
 
-fn lost(view: &RankView) -> Option<Lost> {
-    let beats: Vec<Beat> = view.beats().rev().take(WINDOW).copied().collect();
+/// In digests of which the last `skip` are left out.
+fn lost(view: &RankView, skip: usize) -> Option<Lost> {
+    // Newest first.
+    let beats: Vec<Beat> = view.beats().rev().skip(skip).take(WINDOW).copied().collect();
     if beats.len() < WINDOW / 2 {
         return None;
     }
     let pace = quarter(&beats)?;
     let over = |beat: &Beat| f64::from(beat.span) - f64::from(beat.steps) * pace;
-    let span: f64 = beats.iter().map(|beat| f64::from(beat.span)).sum();
+    let span = |beats: &[Beat]| beats.iter().map(|beat| f64::from(beat.span)).sum::<f64>();
     let long = |beat: &Beat| over(beat) > (0.5 * pace).max(0.05);
     let hits: Vec<usize> = (0..beats.len()).filter(|&at| long(&beats[at])).collect();
     // Digests in a row that all hold one are no pauses: steps are just longer.
     let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
-    let sum: f64 = hits.iter().map(|&at| over(&beats[at])).sum();
-    let since = hits.first().map_or(0, |first| beats.len() - first);
-    Some(Lost { share: sum / span, pauses: apart, since, span })
+    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&beats[at])).sum::<f64>();
+    // A stretch that begins with a pause would hold one too many.
+    let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
+    let (passed, steps) =
+        (span(&beats[..first]), beats[..first].iter().map(|beat| f64::from(beat.steps)).sum::<f64>());
+    Some(Lost {
+        share: sum(&hits) / span(&beats),
+        recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
+        pace,
+        step: if steps > 0.0 { passed / steps } else { pace },
+        pauses: apart,
+        since: hits.last().map_or(0, |first| first + 1),
+        span: span(&beats[..hits.last().map_or(0, |first| first + 1)]),
+    })
 }
 
 /// The usual step, by those digests that hold no pause.
@@ -213,13 +257,25 @@ fn quarter(beats: &[Beat]) -> Option<f64> {
 }
 
 fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
-    let lost: Vec<_> = asked.iter().filter_map(|(_, view)| lost(view)).collect();
+    let losses =
+        |skip: usize| -> Vec<Lost> { asked.iter().filter_map(|(_, view)| lost(view, skip)).collect() };
+    let lost = losses(0);
     let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
     let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.span)?);
+    let (recent, step) = (of(|l| l.recent)?, of(|l| l.step)?);
     if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
         return None;
     }
-    let ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
+    let mut ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
+    let late = if ranks.is_empty() { late::ranks(job, of(|l| l.pace)?) } else { None };
+    if let Some(late) = &late {
+        ranks.clone_from(&late.ranks);
+    }
+    // What all ranks do together now and then is the program's own (evaluation, checkpoints, rollouts), unless it is new.
+    let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
+    if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
+        return None;
+    }
     let known = !ranks.is_empty();
     Some(Finding {
         kind: if known { Kind::SlowRank } else { Kind::Regression },
@@ -227,11 +283,17 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
         ranks: ranks.clone(),
         confidence: if known { Confidence::Likely } else { Confidence::Guess },
         since_s,
-        evidence: Evidence::Pauses(Pauses { ranks, lost_pct: 100.0 * share, window_s: since_s, pauses: hits }),
+        evidence: Evidence::Pauses(Pauses {
+            ranks,
+            lost_pct: 100.0 * recent,
+            window_s: since_s,
+            pauses: hits,
+            late: late.map(Late::told),
+        }),
         advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: Some(Cost::of(share, 0.0, None, (job.ranks().len(), since_s))),
+        cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
     })
 }
 

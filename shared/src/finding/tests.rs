@@ -1,4 +1,5 @@
 mod cluster;
 mod hang;
 mod healthy;
+mod recorded;
 mod slow;

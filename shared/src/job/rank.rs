@@ -1,5 +1,6 @@
 //! What is known of one rank.
 
+mod ahead;
 mod detail;
 mod intervals;
 mod known;
@@ -8,6 +9,7 @@ mod stalls;
 
 use std::{collections::VecDeque, time::Duration};
 
+pub use ahead::Ahead;
 use detail::Detail;
 use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
@@ -51,6 +53,7 @@ pub struct RankView {
     /// At which rates it timed collectives in its last digests.
     collective_rates: VecDeque<Rate>,
     rhythm: Rhythm,
+    ahead: VecDeque<Ahead>,
     stalls: Stalls,
     advance: Advance,
     /// When it was first heard, where no snapshot had come before: since when it stands was guessed then.
@@ -91,6 +94,7 @@ impl RankView {
             samples: VecDeque::new(),
             punctuality: Punctuality::default(),
             collective_rates: VecDeque::new(),
+            ahead: VecDeque::new(),
             rhythm: Rhythm::default(),
             stalls: Stalls::default(),
             advance: Advance::default(),
@@ -171,6 +175,9 @@ impl RankView {
             self.changed = revision;
         }
         if fresh {
+            if let Some(ahead) = before.and_then(|before| Ahead::between(before, digest)) {
+                push_bounded(&mut self.ahead, ahead, ahead::REMEMBERED);
+            }
             let mut interval = Interval::between(before, digest);
             // What was timed before it was heard here is no figure of now where the rank stands since.
             if before.is_none() && self.stood_before(digest) {

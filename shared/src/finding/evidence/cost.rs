@@ -8,6 +8,9 @@ use super::{
 };
 use crate::id::{HostName, Rank};
 
+/// What to do about a rank whose host launches too late.
+pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Straggler {
     pub rank: Rank,
@@ -67,9 +70,7 @@ impl Cause {
             Self::MoreWork { .. } => {
                 "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own"
             }
-            Self::WaitsLess { .. } => {
-                "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU"
-            }
+            Self::WaitsLess { .. } => LATE_HOST,
             Self::MoreWaits { .. } => {
                 "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }

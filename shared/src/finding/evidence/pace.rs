@@ -17,6 +17,33 @@ pub struct Regression {
     pub rate_pct: f64,
     /// Whether GEMMs are so much slower that this is why.
     pub is_compute: bool,
+    pub late: Option<LateLaunches>,
+}
+
+/// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', while steps take long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateLaunches {
+    pub ranks: Vec<Rank>,
+    pub queued: f64,
+    pub others_queued: f64,
+}
+
+impl fmt::Display for LateLaunches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, queued, others_queued } = self;
+        let (who, verb) = (phrase::ranks(ranks), if ranks.len() == 1 { "launches" } else { "launch" });
+        write!(
+            f,
+            "meanwhile {who} {verb} late: {queued:.0} collectives queued, {others_queued:.0} on the others"
+        )
+    }
+}
+
+impl LateLaunches {
+    fn figures(&self, to: &mut Figures) {
+        to.put("queued_collectives", self.queued);
+        to.put("others_queued_collectives", self.others_queued);
+    }
 }
 
 impl Regression {
@@ -39,10 +66,11 @@ impl fmt::Display for Regression {
         }
         f.write_str(" arithmetic; products run at ")?;
         if self.is_compute {
-            write!(f, "{rate_pct:.0} % less TFLOPS on all ranks")
+            write!(f, "{rate_pct:.0} % less TFLOPS on all ranks")?;
         } else {
-            f.write_str("the same TFLOPS")
+            f.write_str("the same TFLOPS")?;
         }
+        self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))
     }
 }
 
@@ -53,6 +81,9 @@ impl Told for Regression {
         to.put("longer_pct", self.longer_pct());
         to.put("more_work_pct", self.work_pct);
         to.put("slower_gemms_pct", self.rate_pct);
+        if let Some(late) = &self.late {
+            late.figures(to);
+        }
     }
 }
 
@@ -63,15 +94,19 @@ pub struct Pauses {
     pub lost_pct: f64,
     pub window_s: f64,
     pub pauses: f64,
+    pub late: Option<LateLaunches>,
 }
 
 impl fmt::Display for Pauses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ranks, lost_pct, window_s, pauses } = self;
+        let Self { ranks, lost_pct, window_s, pauses, late } = self;
         write!(
             f,
             "{lost_pct:.0} % of the last {window_s:.0} s were lost in single long steps, {pauses:.0} of them; "
         )?;
+        if let Some(late) = late {
+            return write!(f, "{late}");
+        }
         match &ranks[..] {
             [] => f.write_str("no rank alone is to blame"),
             ranks => write!(f, "{} waited so much less than the others", phrase::ranks(ranks)),
@@ -84,5 +119,8 @@ impl Told for Pauses {
         to.put("lost_pct", self.lost_pct);
         to.put("window_s", self.window_s);
         to.put("pauses", self.pauses);
+        if let Some(late) = &self.late {
+            late.figures(to);
+        }
     }
 }

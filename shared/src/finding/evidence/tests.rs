@@ -8,7 +8,7 @@ use super::{
     exit::Exited,
     hang::*,
     link::SlowLink,
-    pace::{Pauses, Regression},
+    pace::{LateLaunches, Pauses, Regression},
     slow::*,
     *,
 };
@@ -22,7 +22,9 @@ use crate::{
 };
 
 /// What is between a figure's name and its sentence: how the unit is written there.
-const COUNTED: [&str; 27] = [
+const COUNTED: [&str; 29] = [
+    "queued_collectives",
+    "others_queued_collectives",
     "ranks_compared",
     "groups_compared",
     "communicator_ranks",
@@ -181,8 +183,30 @@ fn all() -> Vec<(Evidence, Vec<(&'static str, &'static str)>)> {
             vec![("waits_per_step", "21 times a step"), ("usual_waits_per_step", "others' 1 times")],
         ),
         (
-            Evidence::Pauses(Pauses { ranks: ranks.clone(), lost_pct: 22.0, window_s: 28.0, pauses: 5.0 }),
+            Evidence::Pauses(Pauses {
+                ranks: ranks.clone(),
+                lost_pct: 22.0,
+                window_s: 28.0,
+                pauses: 5.0,
+                late: None,
+            }),
             vec![("lost_pct", "22 % of"), ("window_s", "last 28 s"), ("pauses", "5 of them")],
+        ),
+        (
+            Evidence::Pauses(Pauses {
+                ranks: ranks.clone(),
+                lost_pct: 22.0,
+                window_s: 28.0,
+                pauses: 5.0,
+                late: Some(LateLaunches { ranks: ranks.clone(), queued: 4.0, others_queued: 26.0 }),
+            }),
+            vec![
+                ("lost_pct", "22 % of"),
+                ("window_s", "last 28 s"),
+                ("pauses", "5 of them"),
+                ("queued_collectives", "4 collectives queued"),
+                ("others_queued_collectives", "26 on the others"),
+            ],
         ),
         (
             Evidence::Regression(Regression {
@@ -193,6 +217,7 @@ fn all() -> Vec<(Evidence, Vec<(&'static str, &'static str)>)> {
                 work_pct: 5.0,
                 rate_pct: 21.0,
                 is_compute: true,
+                late: None,
             }),
             vec![
                 ("step_ms", "steps take 130.0 ms"),

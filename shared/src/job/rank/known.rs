@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{RankView, Sample, part};
+use super::{Ahead, RankView, Sample, part};
 use crate::{
     frame::{CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo},
     id::{CommunicatorId, HostName, Pid, Step},
@@ -92,6 +92,11 @@ impl RankView {
     /// The steps of each digest that told of any, oldest first.
     pub fn beats(&self) -> impl ExactSizeIterator<Item = &Beat> + DoubleEndedIterator {
         self.rhythm.beats()
+    }
+
+    /// How far its host was ahead of its GPU at each of its last digests, newest first.
+    pub fn ahead(&self) -> impl Iterator<Item = &Ahead> {
+        self.ahead.iter().rev()
     }
 
     /// Whose part it has, where ranks send to each other: the communicator of its stage.

@@ -1,0 +1,71 @@
+//! Whose host launches too late: while steps take long its GPU has nothing before it, and the others' have all that their hosts
+//! launched meanwhile. Each digest tells of its own rank alone, so no clock is compared; nothing that was timed is needed.
+
+use super::super::cohort::usual_of_others;
+use crate::{
+    id::Rank,
+    job::{Ahead, Job, RankView, median},
+};
+
+/// Digests that are looked back over, and those without which nothing is known.
+const LOOKED_BACK: usize = 28;
+const LEAST: usize = 3;
+
+/// A digest is slow whose steps, at the usual pace, account for less than this share of its time.
+const SLOW: f64 = 0.5;
+
+/// Collectives that the others have queued at least, and the share of theirs that a late rank has at most.
+const QUEUED: f64 = 2.0;
+const FEWER: f64 = 0.5;
+
+/// Whose threads are found in a call that waits for the GPU more often than this is not late itself.
+const WAITS: f64 = 0.3;
+
+/// Who launches too late, and what is queued meanwhile, at the median.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Late {
+    pub(super) ranks: Vec<Rank>,
+    pub(super) queued: f64,
+    pub(super) others_queued: f64,
+}
+
+/// What a rank's slow digests found.
+struct Found {
+    rank: Rank,
+    queued: f64,
+    waits: f64,
+}
+
+/// `pace` is what a step takes usually, in seconds.
+pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
+    let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
+    // Who waits for a neighbour in a pipeline has launched nothing either.
+    if living.iter().any(|(_, view)| view.part().is_some()) {
+        return None;
+    }
+    let found: Vec<_> = living.iter().filter_map(|(rank, view)| find(*rank, view, pace)).collect();
+    if found.len() < 2 || found.len() * 2 <= living.len() {
+        return None;
+    }
+    let others =
+        |of: Rank| usual_of_others(found.iter().filter(|one| one.rank != of).map(|one| one.queued).collect());
+    let late: Vec<_> = found
+        .iter()
+        .filter_map(|one| Some((one, others(one.rank)?)))
+        .filter(|(one, usual)| *usual >= QUEUED && one.queued < FEWER * usual && one.waits <= WAITS)
+        .collect();
+    let (_, others_queued) = *late.first()?;
+    let ranks: Vec<_> = late.iter().map(|(one, _)| one.rank).collect();
+    let queued = median(late.iter().map(|(one, _)| one.queued).collect())?;
+    (ranks.len() <= (living.len() / 5).max(1)).then_some(Late { ranks, queued, others_queued })
+}
+
+fn find(rank: Rank, view: &RankView, pace: f64) -> Option<Found> {
+    let is_slow = |one: &&Ahead| f64::from(one.steps) * pace < SLOW * f64::from(one.passed);
+    let slow: Vec<_> = view.ahead().take(LOOKED_BACK).filter(is_slow).collect();
+    if slow.len() < LEAST {
+        return None;
+    }
+    let waits = slow.iter().filter(|one| one.waits).count() as f64 / slow.len() as f64;
+    Some(Found { rank, queued: median(slow.iter().map(|one| f64::from(one.queued)).collect())?, waits })
+}
