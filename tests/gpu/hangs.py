@@ -1,0 +1,81 @@
+"""A DDP job that logs, and in which rank 1 comes to hang after some seconds, in one of the ways jobs hang.
+
+    xpu-top run -- torchrun --nproc_per_node 2 hangs.py FAULT SECONDS OUT
+
+FAULT: none, extra (one small all-reduce more), size (other bytes), dtype, order (two process groups the other way
+round), kernel (one without end before the gradients' all-reduce), swallowed (an exception skips a step), lock (taken
+twice), send (nobody receives). Rank 1 writes to OUT.began when it begins.
+"""
+
+import os
+import sys
+import threading
+import time
+
+import model as transformer
+import torch
+import torch.distributed as dist
+
+fault, seconds, out = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+device = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(device)
+dist.init_process_group("nccl", device_id=torch.device("cuda", device))
+rank = dist.get_rank()
+first, second = dist.new_group(), dist.new_group()
+model = transformer.build("ddp", 1024, 2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+batch = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16)
+lock = threading.Lock()
+
+
+def train_step(wrong):
+    loss = model(batch).float().square().mean()
+    if wrong and fault == "kernel":
+        torch.cuda._sleep(1 << 62)
+    if wrong and fault == "swallowed":
+        raise ValueError("a bad batch")
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def log_metrics(loss, wrong):
+    figures = torch.zeros(64 if wrong and fault == "size" else 123, device="cuda")
+    if wrong and fault == "dtype":
+        figures = figures.double()[:61]
+    dist.all_reduce(figures)
+    if wrong and fault == "extra":
+        dist.all_reduce(torch.zeros(123, device="cuda"))
+    if wrong and fault == "lock":
+        lock.acquire()
+        lock.acquire()
+    if wrong and fault == "send":
+        dist.send(figures, 0)
+
+
+def validate(wrong):
+    value = torch.ones(1000, device="cuda")
+    for group in (second, first) if wrong and fault == "order" else (first, second):
+        dist.all_reduce(value, group=group)
+        torch.cuda.synchronize()
+
+
+begun, step = time.monotonic(), 0
+while True:
+    # By rank 0's clock: all know at which step.
+    due = torch.tensor([float(time.monotonic() - begun > seconds)], device="cuda")
+    dist.broadcast(due, 0)
+    wrong = bool(due.item()) and rank == 1 and fault != "none"
+    if wrong:
+        with open(f"{out}.began", "w") as file:
+            file.write(str(time.time()))
+    try:
+        loss = train_step(wrong)
+    except ValueError:
+        continue
+    log_metrics(loss, wrong)
+    validate(wrong)
+    step += 1
+    if fault == "none" and step % 50 == 0 and rank == 0:
+        open(f"{out}.began", "w").write(str(time.time()))
