@@ -41,9 +41,9 @@ def train_step(wrong):
 
 
 def log_metrics(loss, wrong):
-    figures = torch.zeros(64 if wrong and fault == "size" else 123, device="cuda")
+    figures = torch.zeros(64 if wrong and fault == "size" else 124, device="cuda")
     if wrong and fault == "dtype":
-        figures = figures.double()[:61]
+        figures = figures.double()[:62]
     dist.all_reduce(figures)
     if wrong and fault == "extra":
         dist.all_reduce(torch.zeros(123, device="cuda"))
