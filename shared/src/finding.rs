@@ -7,7 +7,7 @@ mod examiner;
 mod hang;
 mod link;
 mod pace;
-mod phrase;
+pub(crate) mod phrase;
 mod portrait;
 mod slow;
 mod wait;

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    divergence::Divergence,
     finding::{self, Finding},
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
@@ -50,6 +51,9 @@ pub struct Status {
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
+    /// Where the NCCL calls of the ranks part for the first time; only once their records were read, which is where a job stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<Divergence>,
     /// Where all ranks are; only once stacks were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -304,6 +308,7 @@ impl Status {
             mfu: mean(living().filter_map(|rank| rank.mfu)),
             bound: job.bound(),
             findings,
+            divergence: job.divergence().cloned(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Some(Command::Export(args)) => command::export::export(args),
         Some(Command::GemmReplay(args)) => command::gemm_replay::gemm_replay(args),
         Some(Command::Status(args)) => command::status::status(args),
+        Some(Command::Collectives(args)) => command::collectives::collectives(args),
         Some(Command::Stacks(args)) => command::stacks::stacks(args),
         Some(Command::Ctl(args)) => command::ctl::ctl(args),
         Some(Command::Demo(args)) => command::demo::demo(args, || line.config()),

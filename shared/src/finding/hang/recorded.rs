@@ -1,0 +1,43 @@
+//! Ranks whose calls part, by the record that each keeps of its last ones.
+
+use super::{Class, Confidence, Finding, Standstill, Still, finding};
+use crate::{
+    divergence::{By, Divergence, Parting},
+    job::Job,
+};
+
+/// The first divergence, if it is one that a job stands for: who has only not come yet is told by where it is.
+pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    // Of a rank that has called more since, the record says too little.
+    let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
+    let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
+    let of = still.iter().find(|still| still.id == divergence.communicator).filter(fresh)?;
+    let Divergence { kind, ranks, by, sentence, name, number, .. } = divergence;
+    let evidence = format!("{sentence}; the job has stood for {:.0} s", of.stands_for.as_secs_f64());
+    let (class, advice) = match kind {
+        Parting::Order => (
+            Class::Deadlock,
+            "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
+        ),
+        Parting::Unmatched => {
+            (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
+        }
+        _ => (
+            Class::Mismatch,
+            "look at what leads there on that rank and not on the others: `xpu-top collectives` shows the calls before it",
+        ),
+    };
+    let confidence = match by {
+        By::Majority => Confidence::Certain,
+        By::Novelty => Confidence::Likely,
+        By::Nothing => Confidence::Guess,
+    };
+    let collective = number.map(|number| Standstill {
+        communicator: divergence.communicator.to_string(),
+        name: name.clone(),
+        number,
+        operation: None,
+        bytes: None,
+    });
+    Some(finding(class, ranks.clone(), confidence, of, evidence, advice, collective))
+}
