@@ -22,7 +22,7 @@ use crate::{functions::api::Python, peek, symbol};
 use layout::Layout;
 
 /// Frames that tell one site from another, innermost first: PyTorch puts two or three of its own between the program and NCCL.
-const FRAMES: usize = 6;
+const FRAMES: usize = 5;
 
 /// Where a process's Python is read; never freed, another thread may be reading by it.
 static READER: AtomicPtr<Reader> = AtomicPtr::new(ptr::null_mut());
@@ -73,16 +73,8 @@ pub(crate) fn here(record: &Record) -> u16 {
     }
     // SAFETY: it is never freed.
     let Some(reader) = (unsafe { READER.load(Acquire).as_ref() }) else { return 0 };
-    let mut frames = [Frame::default(); FRAMES];
-    let depth = reader.frames(&mut frames);
-    let key = frames[..depth].iter().fold(0, |key, frame| mix(key, frame.instruction ^ frame.code));
-    record.sites.known(key, |text| text.write(reader.tell(&frames[..depth], &mut text::Buffer::new())))
-}
-
-#[inline]
-fn mix(key: u64, word: usize) -> u64 {
-    let product = u128::from(key.rotate_left(23) ^ word as u64) * 0x9e37_79b9_7f4a_7c15;
-    product as u64 ^ (product >> 64) as u64
+    let key = reader.key();
+    record.sites.known(key, |text| text.write(reader.tell(&mut text::Buffer::new())))
 }
 
 /// A frame of Python: what it is in, and where there. From 3.11 on the second is an address, of which the first need not be known.
@@ -115,53 +107,70 @@ impl Reader {
         Some(Self { is_initialized: python.Py_IsInitialized, thread_state, line_of, code_type, layout })
     }
 
-    /// The innermost frames of the calling thread, and how many they are.
+    /// What the calling thread's innermost frames hash to; 0 outside of Python.
     #[inline]
-    fn frames(&self, into: &mut [Frame; FRAMES]) -> usize {
+    fn key(&self) -> u64 {
         match PROOF.load(Relaxed) {
             HOLDS => {}
             NOT_TRIED if self.prove() => {}
             _ => return 0,
         }
+        let mut key = 0;
         // SAFETY: the frames are where they were proven to be, and stand still: they are the calling thread's own.
-        self.walk(into, |at| unsafe { ptr::with_exposed_provenance::<usize>(at).read() })
+        let word = |at| unsafe { ptr::with_exposed_provenance::<usize>(at).read() };
+        self.walk(word, |frame| {
+            let product = u128::from(key ^ (frame.instruction ^ frame.code) as u64) * 0x9e37_79b9_7f4a_7c15;
+            key = product as u64 ^ (product >> 64) as u64;
+        });
+        key
     }
 
     /// Whether frames are where they are looked for: the kernel reads them, so that nothing happens if they are not.
     #[cold]
     fn prove(&self) -> bool {
-        let mut frames = [Frame::default(); FRAMES];
-        let depth = self.walk(&mut frames, |at| peek::word(at).unwrap_or(0));
-        if depth == 0 {
-            return false;
-        }
-        let holds = self.is_code(self.code_of(&frames[0]));
+        let frames = self.frames();
+        let Some(first) = frames.first().copied().flatten() else { return false };
+        let holds = self.is_code(self.code_of(&first));
         PROOF.store(if holds { HOLDS } else { FAILS }, Relaxed);
         holds
     }
 
-    #[inline]
-    fn walk(&self, into: &mut [Frame; FRAMES], word: impl Fn(usize) -> usize) -> usize {
+    /// The same frames, read through the kernel.
+    #[cold]
+    fn frames(&self) -> [Option<Frame>; FRAMES] {
+        let mut frames = [None; FRAMES];
+        let mut places = frames.iter_mut();
+        self.walk(
+            |at| peek::word(at).unwrap_or(0),
+            |frame| {
+                if let Some(place) = places.next() {
+                    *place = Some(frame);
+                }
+            },
+        );
+        frames
+    }
+
+    #[inline(always)]
+    fn walk(&self, word: impl Fn(usize) -> usize, mut each: impl FnMut(Frame)) {
         let layout = self.layout;
         // SAFETY: it only reads a word of Python's.
         if unsafe { (self.is_initialized)() } == 0 {
-            return 0;
+            return;
         }
         // SAFETY: it only reads a word of the thread's own.
-        let state = unsafe { (self.thread_state)() };
-        if !is_place(state) {
-            return 0;
-        }
-        let mut at = state;
+        let mut at = unsafe { (self.thread_state)() };
         for &offset in layout.first {
-            at = word(at + offset);
             if !is_place(at) {
-                return 0;
+                return;
             }
+            at = word(at + offset);
         }
-        let mut depth = 0;
-        while depth < FRAMES && is_place(at) {
-            into[depth] = match layout.index {
+        for _ in 0..FRAMES {
+            if !is_place(at) {
+                return;
+            }
+            each(match layout.index {
                 // The address of an instruction says which code it is in.
                 None => Frame { at, code: 0, instruction: word(at + layout.instruction) },
                 Some(_) => Frame {
@@ -169,11 +178,9 @@ impl Reader {
                     code: word(at + layout.code),
                     instruction: word(at + layout.instruction) & u32::MAX as usize,
                 },
-            };
-            depth += 1;
+            });
             at = word(at + layout.previous);
         }
-        depth
     }
 
     fn code_of(&self, frame: &Frame) -> usize {
@@ -186,8 +193,8 @@ impl Reader {
 
     /// Function, file and line of each frame.
     #[cold]
-    fn tell<'a>(&self, frames: &[Frame], into: &'a mut text::Buffer) -> &'a [u8] {
-        for frame in frames {
+    fn tell<'a>(&self, into: &'a mut text::Buffer) -> &'a [u8] {
+        for frame in self.frames().iter().flatten() {
             let code = self.code_of(frame);
             if !self.is_code(code) {
                 continue;

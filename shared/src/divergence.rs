@@ -26,7 +26,9 @@ const TOLD: usize = 4;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     pub kind: Parting,
-    pub communicator: CommunicatorId,
+    pub communicator: String,
+    #[serde(skip)]
+    pub id: CommunicatorId,
     /// What the program calls it; empty if it gave no name.
     pub name: String,
     /// The number at which they part; `None` of an order between two communicators.

@@ -1,6 +1,6 @@
 //! Ranks of one communicator whose collectives are not the same.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use super::{
     By, Divergence, Parting,
@@ -36,7 +36,7 @@ pub(super) fn first(sequences: &[Sequence<'_>], stands: bool) -> Option<Divergen
         }
     }
     let behind = || behind(sequences, from, to).filter(|_| stands);
-    shifted(sequences, from, stands).or(passed).or_else(behind)
+    shifted(sequences, from).or(passed).or_else(behind)
 }
 
 /// They do not mean the same collective by `number`.
@@ -47,10 +47,11 @@ fn parted(
 ) -> Divergence {
     let (odd, usual, by) = sides(number, said);
     let (one, other) = (odd[0], usual[0]);
+    // They came through it together, and all to the next.
+    let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
     let all_ended = sequences.iter().all(|one| {
-        one.at(number).is_none_or(|call| call.state == CallState::Done)
-            && one.goes_on_as(number + 1, other, number + 1, 1)
-            && one.at(number + 1).is_some_and(|call| call.state == CallState::Done)
+        let next = number + 1;
+        done(one, number) && done(one, next) && one.said(next) == other.said(next)
     });
     // It was so when the record begins: what parted them is not in it.
     let earlier = number == from && from > 0;
@@ -131,11 +132,6 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
                 return (Parting::LeftOut, count);
             }
         }
-        // It went no further: a place from which the other never calls is one that it does not pass.
-        let never = here.is_some() && !(other.first..other.end()).any(|at| other.site(at) == here);
-        if never && one.end() == number + 1 {
-            return (Parting::Extra, 1);
-        }
     }
     let kind = if said.operation != usual.operation {
         Parting::Operation
@@ -154,42 +150,34 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
     (kind, 1)
 }
 
-/// All say the same, and some have called more: calls that are alike, of which one came from somewhere else.
-fn shifted(sequences: &[Sequence<'_>], from: u64, stands: bool) -> Option<Divergence> {
+/// All say the same, and some have called more: calls that are alike, of which one came from somewhere else. What the others have not
+/// called at all they may only be late for.
+fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
     let (least, most) = ends(sequences)?;
-    if least == most {
-        return None;
-    }
     let ahead: Vec<_> = sequences.iter().filter(|one| one.end() == most).collect();
     let behind: Vec<_> = sequences.iter().filter(|one| one.end() == least).collect();
     let (one, other) = (*ahead.first()?, *behind.first()?);
-    let count = (most - least).min(IN_A_ROW + 1);
-    if count > IN_A_ROW || ahead.len() + behind.len() != sequences.len() {
+    let count = most - least;
+    if !(1..=IN_A_ROW).contains(&count) || ahead.len() + behind.len() != sequences.len() {
         return None;
     }
     let parts = |&number: &u64| {
         let (here, there) = (one.site(number), other.site(number));
-        here.is_some() && (number == least || there.is_some()) && here != there
+        here.is_some() && there.is_some() && here != there
     };
-    let number = (from..=least).find(parts).filter(|&number| number < least || stands)?;
-    let (here, said) = (one.site(number), one.said(number)?);
-    let follows = number == least || one.comes_from_as(number + count, other, number);
-    let before = |other: &Sequence<'_>| other.did_before(number, said, here.as_deref());
-    let by = match ahead.len().cmp(&behind.len()) {
-        std::cmp::Ordering::Less => By::Majority,
-        std::cmp::Ordering::Greater => By::Majority,
-        std::cmp::Ordering::Equal if before(one) && before(other) => By::Nothing,
-        std::cmp::Ordering::Equal => By::Novelty,
-    };
-    // At the end of what the others called, only a place that nobody passed before shows that it is not they who are late.
-    if !follows || (number == least && (ahead.len() > behind.len() || before(one) || by == By::Nothing)) {
+    let number = (from..least).find(parts)?;
+    if !one.comes_from_as(number + count, other, number) {
         return None;
     }
-    let left_out = ahead.len() > behind.len() || by == By::Nothing;
-    let by = if by == By::Nothing { By::Novelty } else { by };
-    let (kind, sides) =
-        if left_out { (Parting::LeftOut, (&behind, &ahead)) } else { (Parting::Extra, (&ahead, &behind)) };
-    let (odd, usual): (&Vec<_>, &Vec<_>) = sides;
+    let (here, said) = (one.site(number), one.said(number)?);
+    let before = |one: &Sequence<'_>| one.did_before(number, said, here.as_deref());
+    let (left_out, by) = match ahead.len().cmp(&behind.len()) {
+        Ordering::Less => (false, By::Majority),
+        Ordering::Greater => (true, By::Majority),
+        Ordering::Equal => (before(one) && before(other), By::Novelty),
+    };
+    let (kind, odd, usual) =
+        if left_out { (Parting::LeftOut, &behind, &ahead) } else { (Parting::Extra, &ahead, &behind) };
     Some(tell::parted(kind, (odd, usual), (number, count), (by, false, false)))
 }
 

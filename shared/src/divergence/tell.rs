@@ -32,7 +32,8 @@ pub(super) fn parted(
     all.sort_by_key(|one| one.rank());
     let mut new = Divergence {
         kind,
-        communicator: communicator.id,
+        communicator: communicator.id.to_string(),
+        id: communicator.id,
         name: named.map(|named| named.name.clone()).unwrap_or_default(),
         number: Some(number),
         ranks: ranks(&all),
@@ -46,7 +47,10 @@ pub(super) fn parted(
     let who = phrase::ranks(&ranks(odd));
     let more = if count == 1 { "one".to_owned() } else { count.to_string() };
     let (here, there) = (told(&calls), told(&others));
-    let rest = others_of(usual);
+    let (rest, is_one) = (others_of(usual), ranks(usual).len() == 1);
+    let never = site.as_ref().is_some_and(|site| {
+        usual.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
+    });
     new.sentence = match kind {
         _ if earlier && matches!(kind, Parting::Extra | Parting::LeftOut) => format!(
             "{who} and {rest} are out of step by {more} since before {number}, where the record begins: {who} called {here}, {rest} {there}"
@@ -54,13 +58,9 @@ pub(super) fn parted(
         _ if undecided => format!("{who} and {rest} part at {number}: {who} called {here}, {rest} {there}"),
         Parting::Extra => {
             let call = calls.first().map_or_else(|| "collective".to_owned(), |call| call.call.clone());
-            let never = site.as_ref().is_some_and(|site| {
-                usual.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
-            });
-            let so = match (&by, never) {
-                (_, true) if usual.len() == 1 => format!("; {rest} never does"),
-                (_, true) => format!("; {rest} never do"),
-                (By::Novelty, false) => format!("; it had not done so before, and {rest} did not"),
+            let so = match by {
+                _ if never => format!("; {rest} never {}", if is_one { "does" } else { "do" }),
+                By::Novelty => format!("; it had not done so before, and {rest} did not"),
                 _ => format!("; {rest} did not"),
             };
             let next = if others.is_empty() { String::new() } else { format!(" and called {there}") };
@@ -72,7 +72,15 @@ pub(super) fn parted(
             format!("{who} left out {there}, {number}, which {rest} called; it {instead}")
         }
         Parting::NotEntered => format!("{who} did not enter {there}, {number}, which {rest} called"),
-        _ => format!("{who} called {here} where {rest} called {there}: {number}"),
+        _ => {
+            let new = if by == By::Novelty { ", as it never did before," } else { "" };
+            let never = match never {
+                true if is_one => format!("; {rest} never calls from there"),
+                true => format!("; {rest} never call from there"),
+                false => String::new(),
+            };
+            format!("{who} called {here}{new} where {rest} called {there}: {number}{never}")
+        }
     };
     calls.extend(others);
     calls.truncate(TOLD);
@@ -83,7 +91,7 @@ pub(super) fn parted(
 /// `9ca792c9 (data_parallel)`
 pub(super) fn of(new: &Divergence) -> String {
     if new.name.is_empty() {
-        new.communicator.to_string()
+        new.communicator.clone()
     } else {
         format!("{} ({})", new.communicator, new.name)
     }
@@ -201,6 +209,7 @@ pub(super) fn of_calls(
     (calls, sentence): (Vec<PartedCall>, String),
     at: Moment,
 ) -> Divergence {
+    let (id, communicator) = (communicator, communicator.to_string());
     let (name, number, passed) = (name.to_owned(), None, false);
-    Divergence { kind, communicator, name, number, ranks, by, calls, passed, sentence, at }
+    Divergence { kind, communicator, id, name, number, ranks, by, calls, passed, sentence, at }
 }

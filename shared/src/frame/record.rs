@@ -1,6 +1,8 @@
 //! Collector to viewer: a rank's last NCCL calls, in answer to [`super::Request::Records`], and by itself where a job stands or a rank has
 //! ended badly (topic `<job>/e`).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::StackFrame;
@@ -47,6 +49,11 @@ impl RankRecord {
     pub fn unread(job: JobName, rank: Rank, pid: Pid, why: String) -> Self {
         let (communicators, sites, calls) = (Vec::new(), Vec::new(), Vec::new());
         Self { job, rank, pid, read_at: Moment(0), made: 0, communicators, sites, calls, why }
+    }
+
+    /// How long before it was read the last call was made.
+    pub fn quiet_for(&self) -> Duration {
+        self.calls.last().map_or(Duration::MAX, |last| self.read_at.since(last.entered))
     }
 
     pub fn communicator(&self, call: &RecordedCall) -> Option<&RecordedCommunicator> {

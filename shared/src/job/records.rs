@@ -9,7 +9,7 @@ use crate::{
     id::Rank,
 };
 
-/// A rank that has not moved for so long has not come to what others have called.
+/// A rank that has called nothing for so long has not come to what others have called.
 const STANDS: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
@@ -64,9 +64,10 @@ impl Job {
 
     /// Where the ranks' calls part for the first time, by the records that came.
     pub fn divergence(&self) -> Option<&Divergence> {
-        let stands = self.ranks().all(|(rank, view)| {
-            !view.is_alive() || (view.stands_for() >= STANDS && self.has_fresh_record(rank))
-        });
+        // Who goes on again just now has called something since it was last heard.
+        let quiet = self.records().all(|record| record.quiet_for() >= STANDS);
+        let stands =
+            quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));
         let found = &self.records.divergence[usize::from(stands)];
         found.get_or_init(|| divergence::first(self.records(), stands)).as_ref()
     }

@@ -11,7 +11,7 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     // Of a rank that has called more since, the record says too little.
     let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
     let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
-    let of = still.iter().find(|still| still.id == divergence.communicator).filter(fresh)?;
+    let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
     let Divergence { kind, ranks, by, sentence, name, number, .. } = divergence;
     let evidence = format!("{sentence}; the job has stood for {:.0} s", of.stands_for.as_secs_f64());
     let (class, advice) = match kind {
@@ -29,15 +29,26 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     };
     let confidence = match by {
         By::Majority => Confidence::Certain,
+        // From another place it may have called something else because the other did not come there.
+        By::Novelty if is_replaced(divergence) => Confidence::Guess,
         By::Novelty => Confidence::Likely,
         By::Nothing => Confidence::Guess,
     };
     let collective = number.map(|number| Standstill {
-        communicator: divergence.communicator.to_string(),
+        communicator: divergence.communicator.clone(),
         name: name.clone(),
         number,
         operation: None,
         bytes: None,
     });
     Some(finding(class, ranks.clone(), confidence, of, evidence, advice, collective))
+}
+
+/// A call from another place, in place of what the others called.
+fn is_replaced(divergence: &Divergence) -> bool {
+    let follows =
+        matches!(divergence.kind, Parting::Extra | Parting::LeftOut | Parting::Order | Parting::Unmatched);
+    let mut sites = divergence.calls.iter().map(|call| &call.site);
+    let first = sites.next();
+    !follows && sites.any(|site| Some(site) != first)
 }

@@ -60,7 +60,7 @@ fn one(
             found.number.is_some()
                 && call.number == found.number
                 && call.operation.is_collective()
-                && record.communicator(call).is_some_and(|one| one.id == found.communicator)
+                && record.communicator(call).is_some_and(|one| one.id == found.id)
         })
     };
     let at = record.calls.iter().position(is_it);

@@ -37,7 +37,7 @@ pub(super) struct Calls {
 
 /// `None` while no calls of it are known.
 pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
-    let divergence = job.divergence().filter(|found| found.communicator == communicator);
+    let divergence = job.divergence().filter(|found| found.id == communicator);
     let mut ranks: Vec<Rank> = Vec::new();
     if let Some(found) = divergence {
         ranks.extend(&found.ranks);
