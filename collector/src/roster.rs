@@ -3,6 +3,7 @@
 //! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
 
 mod kineto;
+mod records;
 mod standstill;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 use xpu_shared::{
     frame::{
         Body, Command, DeviceReading, Event, HostDigest, JobSnapshot, Life, RankDetail, RankExit, RankInfo,
-        RankSnapshot, Summary,
+        RankRecord, RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Rank},
     peak::Peaks,
@@ -254,8 +255,15 @@ impl Roster {
 
     /// Those that have ended since somebody last looked, and not well.
     fn departures(&mut self, now: Moment) -> Vec<Effect> {
-        let all = self.places.values_mut().filter_map(|worker| worker.departs(now));
-        all.map(|departure| Effect::Departed(Box::new(departure))).collect()
+        let mut effects = Vec::new();
+        for worker in self.places.values_mut() {
+            let Some(departure) = worker.departs(now) else { continue };
+            // What it called last, while it can be read.
+            let record = worker.record(RankRecord::share(worker.info.world_size), now);
+            effects.push(publish(Body::Record(record)));
+            effects.push(Effect::Departed(Box::new(departure)));
+        }
+        effects
     }
 
     /// Keeps how a rank ended, for who comes later.

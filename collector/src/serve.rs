@@ -115,7 +115,11 @@ impl Collector {
                 let told = self.kineto.check(&self.roster, now);
                 self.tell_each(told, now);
                 memory.tend(now);
-                for target in self.roster.standing(now) {
+                let standing = self.roster.standing(now);
+                for record in self.roster.records_to_publish(&standing, now) {
+                    self.publish(Body::Record(record), now);
+                }
+                for target in standing {
                     self.stacks.want(target, None);
                 }
             }
@@ -296,6 +300,16 @@ impl Collector {
             }
             // Taken before: it is answered by the clock of who asks too.
             Request::Kineto { .. } => None,
+            Request::Records { job, ranks, most } => {
+                let Some(records) = self.roster.records(&job, &ranks, most as usize, now) else {
+                    return Some(self.nobody(&job));
+                };
+                for record in records {
+                    let bytes = self.encode(CONTROL, Body::Record(record), now);
+                    self.counting.sent(&viewer.answer(&self.sockets.front.control, &bytes));
+                }
+                None
+            }
             Request::Stacks { job, ranks, kept, natively } => {
                 let Some((known, targets)) = self.roster.stacks(&job, &ranks, kept, natively, now) else {
                     return Some(self.nobody(&job));
@@ -413,6 +427,7 @@ impl Collector {
                 topic::events(event.job())
             }
             Body::Exit(exit) => topic::events(&exit.job),
+            Body::Record(record) => topic::events(&record.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);

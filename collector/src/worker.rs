@@ -1,6 +1,7 @@
 //! One rank as this host knows it: what it said, and what can be read of it when it says no more.
 
 mod ending;
+mod record;
 mod standstill;
 mod step_times;
 mod word;
@@ -11,7 +12,7 @@ use xpu_shared::{
     endpoint::user_id,
     frame::{
         Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,
-        RankInfo, RankStacks, Summary,
+        RankInfo, RankRecord, RankStacks, Summary,
     },
     id::{DeviceUuid, Step},
     ledger::{self, KinetoCount, LedgerPage},
@@ -67,6 +68,11 @@ pub(crate) struct Worker {
     telling: Option<RankDigest>,
     /// Its stacks when they were last read.
     stacks: Option<Box<RankStacks>>,
+    /// Why its ledger page cannot be read, if it has one.
+    no_ledger: Option<String>,
+    /// Its calls when they were last read, of how many; and when they were last published unasked.
+    record: Option<(usize, Box<RankRecord>)>,
+    published: Option<Moment>,
     /// Whether there is something the last digest did not say.
     unsaid: bool,
     /// When its life was another one last.
@@ -105,6 +111,9 @@ impl Worker {
             advance: Advance::default(),
             telling: None,
             stacks: None,
+            no_ledger: None,
+            record: None,
+            published: None,
             unsaid: true,
             changed: Moment::default(),
             departed: false,
@@ -139,17 +148,15 @@ impl Worker {
     }
 
     fn map_ledger(&mut self) {
-        self.ledger = self.info.ledger.and_then(|descriptor| {
-            LedgerPage::open(self.info.pid, descriptor)
-                .inspect_err(|error| {
-                    tracing::info!(
-                        "rank {} of {}: no ledger page ({error}); a hang will show without its last operation",
-                        self.info.rank,
-                        self.info.job,
-                    );
-                })
-                .ok()
-        });
+        let opened = self.info.ledger.map(|descriptor| LedgerPage::open(self.info.pid, descriptor));
+        self.no_ledger = opened.as_ref().and_then(|opened| Some(opened.as_ref().err()?.to_string()));
+        if let Some(why) = &self.no_ledger {
+            let (rank, job) = (self.info.rank, &self.info.job);
+            tracing::info!(
+                "rank {rank} of {job}: no ledger page ({why}); a hang will show without its last operations"
+            );
+        }
+        self.ledger = opened.and_then(Result::ok);
     }
 
     fn hear(&mut self, now: Moment) {

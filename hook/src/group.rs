@@ -30,6 +30,8 @@ const MOST_JOINING: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     depth: u32,
+    /// The first call in it, by its place in the ledger's record.
+    first: u64,
     messages: Vec<Message>,
     /// By communicator; what came after the messages.
     tallies: Vec<Tally>,
@@ -58,6 +60,9 @@ impl Group {
 
     /// `false` if there is no memory to know of it.
     pub(crate) fn queue(&mut self, message: Message, slots: usize) -> bool {
+        if self.messages.is_empty() && self.tallies.is_empty() {
+            self.first = message.ticket;
+        }
         // Once some are only tallied all are: a communicator's operations keep their order.
         let fits = self.tallies.is_empty() && self.messages.len() < longest(slots);
         if fits && self.messages.try_reserve(1).is_ok() {
@@ -73,6 +78,10 @@ impl Group {
             self.tallies.push(Tally::of(message));
         }
         room
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
     }
 
     /// Remembers a communicator that is made when the group ends. One too many is forgotten: its calls count as unknown.

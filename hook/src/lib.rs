@@ -19,6 +19,7 @@ pub mod addresses;
 mod allocations;
 mod bell;
 mod budget;
+mod call_site;
 mod capture;
 mod communicator;
 mod completion;

@@ -19,7 +19,7 @@ use xpu_shared::{
 };
 
 use crate::{
-    cupti,
+    call_site, cupti,
     fold::Fold,
     governor::Governor,
     guard,
@@ -133,6 +133,7 @@ impl Publisher {
             self.observer.ledger().beat(Moment::now());
             last_words::look(self.observer);
             optimizer::attach_if_late();
+            call_site::prepare();
             if memory::ran_out() {
                 // All that is left to say is that this process lives: to say more needs memory.
                 self.observer.bell().wait(rings, IDLE);

@@ -2,13 +2,16 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    collective::Operation,
+    datatype::DataType,
     frame::{
-        CaptureOrder, Command, Event, KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart,
-        KinetoRank, KinetoStanding, KinetoWindow, KinetoWish, Request, SpanTotals, StepSource, Steps,
-        Summary, TimedBy, Work,
+        CallSite, CallState, CaptureOrder, Command, Event, KinetoBytes, KinetoEnd, KinetoOptions,
+        KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish, RankRecord,
+        RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps, Summary,
+        TimedBy, Work,
     },
     histogram::Histogram,
-    id::{Pid, Rank, Step},
+    id::{CommunicatorId, Pid, Rank, Step},
     simulation::Simulation,
     unit::Nanoseconds,
 };
@@ -35,6 +38,42 @@ const KINETO: KinetoOrder = KinetoOrder {
         with_modules: false,
     },
 };
+
+/// One call, of everything a field may hold.
+fn record(function: &str) -> RankRecord {
+    let frame = StackFrame { function: function.to_owned(), file: "/work/train.py".to_owned(), line: 212 };
+    let communicators = vec![RecordedCommunicator {
+        id: CommunicatorId(u64::MAX - 1),
+        name: "data_parallel".to_owned(),
+        member: 1,
+        size: 300,
+        closed: false,
+    }];
+    let call = RecordedCall {
+        order: 4095,
+        communicator: 0,
+        number: Some(3192),
+        operation: Operation::AllReduce,
+        datatype: DataType::Float32,
+        reduction: Some(0),
+        peer: Some(7),
+        bytes: 492,
+        replays: 0,
+        group: Some(4094),
+        stream: 0x7fff_0000_1000,
+        entered: Moment(8),
+        state: CallState::Enqueued,
+        site: Some(0),
+    };
+    RankRecord {
+        read_at: Moment(9),
+        made: 4096,
+        communicators,
+        sites: vec![CallSite { frames: vec![frame], returns_to: 0x7fff_0000_2000 }],
+        calls: vec![call],
+        ..RankRecord::unread("j".into(), Rank(1), Pid(2), String::new())
+    }
+}
 
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);
@@ -116,6 +155,8 @@ fn frames() -> Vec<Frame> {
         frame(Body::CaptureSheet(crate::capture::example::sheet(&[0, 1]))),
         frame(Body::Exit(crate::frame::RankExit::example())),
         frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
+        frame(Body::Record(record("log_metrics"))),
+        frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
         frame(Body::Relay(crate::frame::RelaySnapshot {
             version: crate::VERSION.to_owned(),
             started: crate::unit::Moment(7),
@@ -166,7 +207,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 19, "of every kind there is one");
+    assert_eq!(kinds.len(), 20, "of every kind there is one");
 }
 
 #[test]
@@ -243,6 +284,7 @@ fn wordy() -> Vec<Frame> {
             Body::CaptureSheet(sheet),
             Body::Stacks(stacks),
             Body::Exit(killed),
+            Body::Record(RankRecord { why: text(), ..record(&text()) }),
         ]
         .map(frame),
     );

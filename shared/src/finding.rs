@@ -8,7 +8,7 @@ mod examiner;
 mod hang;
 mod link;
 mod pace;
-mod phrase;
+pub(crate) mod phrase;
 mod portrait;
 mod price;
 mod slow;

@@ -13,6 +13,7 @@ mod digest;
 mod exit;
 mod history;
 mod kineto;
+mod record;
 mod relay;
 mod stacks;
 mod summary;
@@ -36,6 +37,7 @@ pub use kineto::{
     KinetoBytes, KinetoEnd, KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow,
     KinetoWish,
 };
+pub use record::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator};
 pub use relay::{RelaySnapshot, RelayedHost};
 pub use stacks::{RankStacks, Reading, StackFrame, TaskState, ThreadStack};
 pub use summary::{
@@ -82,6 +84,8 @@ pub enum Body {
     Snapshot(HostSnapshot),
     /// Collector to viewer: one rank's threads, in answer to [`Request::Stacks`].
     Stacks(RankStacks),
+    /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` where a job stands: a rank's last NCCL calls.
+    Record(RankRecord),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),
     /// Collector to viewers, topic `<job>/r/<rank>`: a rank's summary whole.
@@ -121,6 +125,7 @@ impl Body {
             Self::Kineto(_) => 37,
             Self::KinetoPart(_) => 38,
             Self::History(_) => 39,
+            Self::Record(_) => 40,
             Self::Digest(_) => 64,
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
@@ -163,6 +168,9 @@ pub enum Request {
     Kineto { job: JobName, ranks: Vec<Rank>, wish: KinetoWish },
     /// Send the [`History`] of so long: what was published of the jobs that are known, oldest first.
     History { length: Nanoseconds },
+    /// Send the [`RankRecord`] of these ranks of a job, those that are on this host; of all that are if none is named. At most the last
+    /// `most` calls of each.
+    Records { job: JobName, ranks: Vec<Rank>, most: u32 },
 }
 
 /// Something that happened once.

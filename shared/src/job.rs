@@ -10,6 +10,7 @@ mod jobs;
 mod join;
 mod punctuality;
 mod rank;
+mod records;
 mod rhythm;
 mod stacks;
 mod toll;
@@ -26,6 +27,7 @@ pub use punctuality::Arrivals;
 use punctuality::Punctuality;
 use rank::SAMPLES;
 pub use rank::{Ahead, RankView, Sample};
+use records::Records;
 pub use rhythm::Beat;
 use rhythm::Rhythm;
 use stacks::Stacks;
@@ -49,6 +51,7 @@ pub struct Job {
     /// By host, as its collector said last.
     turned_away: BTreeMap<HostName, u32>,
     stacks: Stacks,
+    records: Records,
     /// How ranks ended that did not end well: may come before they are introduced.
     exits: BTreeMap<Rank, RankExit>,
     /// How far the clock of each host is behind that of the host whose clock is furthest, and what it said then.
@@ -67,6 +70,7 @@ impl Job {
             transfers: Transfers::default(),
             turned_away: BTreeMap::new(),
             stacks: Stacks::default(),
+            records: Records::default(),
             exits: BTreeMap::new(),
             behind: BTreeMap::new(),
             mixed: false,

@@ -9,6 +9,7 @@ mod call;
 mod communicator;
 mod last;
 mod page;
+mod record;
 mod sync;
 mod thread;
 
@@ -16,6 +17,7 @@ pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading};
 pub use last::{Bytes, Claimed, ErrorReading, Fault, FaultReading, LastReading, LastWords, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
+pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};
 pub use thread::{ThreadLine, ThreadReading};
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,7 @@ use crate::{
 use sync::{AtomicU64, Relaxed};
 
 /// `xpuledg` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x05");
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x06");
 
 /// Communicators a rank can show at once; a 5-way parallel job uses about ten.
 pub const COMMUNICATORS: usize = 64;
@@ -50,6 +52,8 @@ pub struct Ledger {
     kineto: AtomicU64,
     pub communicators: [CommunicatorLine; COMMUNICATORS],
     pub threads: [ThreadLine; THREADS],
+    /// Its last NCCL calls. Takes memory as they are made.
+    pub record: Record,
     /// What it notes of its own end. Takes no memory before that.
     pub last: LastWords,
 }

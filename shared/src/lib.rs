@@ -18,6 +18,7 @@ pub mod change_point;
 pub mod codec;
 pub mod collective;
 pub mod datatype;
+pub mod divergence;
 pub mod endpoint;
 pub mod error_name;
 pub mod expected;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    divergence::Divergence,
     finding::{self, Cost, Finding, Price},
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
@@ -57,6 +58,9 @@ pub struct Status {
     /// What they cost together; absent where nothing is known to cost anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Cost>,
+    /// Where the NCCL calls of the ranks part for the first time; only once their records were read, which is where a job stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<Divergence>,
     /// Where all ranks are; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -313,6 +317,7 @@ impl Status {
             bound: job.bound(live),
             lost: Cost::sum(&findings),
             findings,
+            divergence: job.divergence().cloned(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),

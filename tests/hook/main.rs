@@ -14,6 +14,7 @@ mod life;
 mod limits;
 mod memory;
 mod products;
+mod record;
 mod steps;
 mod timing;
 mod unmarked;
@@ -47,6 +48,16 @@ impl Job {
 
     fn of(world: usize, set: &[(&str, &str)], script: &str) -> Self {
         Self::at(Place::new(), world, set, script)
+    }
+
+    /// A job of one rank, under this Python.
+    fn alone_under(python: &str, script: &str) -> Self {
+        let place = Place::new();
+        let listener = Listener::at(&place.socket());
+        let mut command = place.script_under(python, &format!("from gpu import *\n{script}"));
+        command.env("RENDEZVOUS", place.path("")).env("WORLD_SIZE", "1").env("RANK", "0");
+        let ranks = vec![Program::start(&mut command)];
+        Self { place, listener, ranks }
     }
 
     fn at(place: Place, world: usize, set: &[(&str, &str)], script: &str) -> Self {

@@ -207,7 +207,9 @@ pub(crate) fn nobody_counts_for_the_next() {
     };
     late(|line| line.complete(GONE, 41));
     late(|line| line.enqueue(GONE, 41));
-    late(|line| line.enter(GONE, 41, Operation::AllReduce, 1, Moment(1)));
+    late(|line| {
+        line.enter(GONE, 41, Operation::AllReduce, 1, Moment(1));
+    });
     late(|line| line.point_to_point(GONE, 41));
 }
 

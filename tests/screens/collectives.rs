@@ -1,9 +1,15 @@
 //! Communicators.
 
 use xpu_shared::{
-    frame::Body,
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        Body, CallSite, CallState, Frame, RankDigest, RankRecord, RecordedCall, RecordedCommunicator,
+        StackFrame,
+    },
     id::{CommunicatorId, Rank},
     simulation::Simulation,
+    unit::Moment,
 };
 use xpu_tests::Lab;
 
@@ -28,6 +34,74 @@ fn who_did_not_enter_is_behind() {
     let mut lab = lab.hang(Rank(6)).run(14);
     lab.screen(132, 40).shows("▲ 6 by 1").shows("0-5,7 wait for 6").shows("cudaStreamSynchronize 14 s");
     golden_at_both("collectives-hang", &mut lab);
+}
+
+/// Of a job that stands: the calls that led there, and who parted.
+#[test]
+fn the_last_calls_are_shown_where_a_job_stands() {
+    let mut lab = Lab::new(Simulation::new(7, 2, 4));
+    lab.keys("4");
+    let mut lab = lab.hang(Rank(6)).run(14);
+    lab.screen(132, 40).shows("Lateness");
+    let records: Vec<Frame> = lab.simulation().digests(1_900).iter().flat_map(records).collect();
+    lab.arrive(records);
+    let screen = lab.run(1).screen(132, 40);
+    screen.shows("Last calls").shows("rank 6 called one AllReduce (492 B of f32) more");
+    screen.shows("492 B enqueued train.py:212 log_metrics").shows("train.py:131 train");
+}
+
+/// What the ranks of a host have called: rank 6 once more than the others.
+fn records(frame: &Frame) -> Vec<Frame> {
+    let Body::Digest(digest) = &frame.body else { unreachable!() };
+    let site = |function: &str, line| CallSite {
+        frames: vec![StackFrame {
+            function: function.to_owned(),
+            file: "/work/llama/train.py".to_owned(),
+            line,
+        }],
+        returns_to: 0,
+    };
+    let of = |rank: &RankDigest| {
+        let state = &rank.communicators[0];
+        let call = |number: u64, bytes, site| RecordedCall {
+            order: number,
+            communicator: 0,
+            number: Some(number),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float32,
+            reduction: Some(0),
+            peer: None,
+            bytes,
+            replays: 0,
+            group: None,
+            stream: 1,
+            entered: Moment(number),
+            state: CallState::Enqueued,
+            site: Some(site),
+        };
+        let sizes =
+            if rank.rank == Rank(6) { [4096, 8192, 492, 4096, 8192] } else { [4096, 8192, 4096, 8192, 4096] };
+        let calls: Vec<_> =
+            (0..).zip(sizes).map(|(number, bytes)| call(number, bytes, u16::from(bytes == 492))).collect();
+        RankRecord {
+            job: digest.job.clone(),
+            rank: rank.rank,
+            pid: rank.pid,
+            read_at: frame.now,
+            made: 5,
+            communicators: vec![RecordedCommunicator {
+                id: state.id,
+                name: String::new(),
+                member: state.rank,
+                size: state.size,
+                closed: false,
+            }],
+            sites: vec![site("train", 131), site("log_metrics", 212)],
+            calls,
+            why: String::new(),
+        }
+    };
+    digest.ranks.iter().map(|rank| Frame { body: Body::Record(of(rank)), ..frame.clone() }).collect()
 }
 
 /// Tensor parallel groups of four beside the communicator of all.

@@ -87,6 +87,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
     Stacks(StacksArgs),
+    /// Show the last NCCL calls of every rank in order, and where the ranks part: also of a job that hangs or has ended
+    Collectives(CollectivesArgs),
     /// Switch the hooks of a job that runs, off and on again
     Ctl(CtlArgs),
     /// Look whether everything that watching needs is here, and say what to do where it is not
@@ -280,6 +282,33 @@ pub struct StacksArgs {
     pub at: Option<String>,
     /// How long all ranks may take to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    pub wait: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct CollectivesArgs {
+    #[command(flatten)]
+    pub of: JobArgs,
+    /// Only this rank's; may be given several times
+    #[arg(long, value_name = "RANK", value_parser = rank)]
+    pub rank: Vec<u32>,
+    /// So many calls of each rank [default: those around where ranks part, and all with --json]
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Write a file a rank for PyTorch's analyser of its flight recorder: `torchfrtrace DIR --prefix nccl_trace_rank_`
+    #[arg(long, value_name = "DIR")]
+    pub flight_recorder: Option<PathBuf>,
+    /// Those that a recording holds, by its end or by --at
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    pub replay: Option<PathBuf>,
+    /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub at: Option<String>,
+    /// How long all ranks may take to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub wait: u32,
 }
 

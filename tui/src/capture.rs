@@ -371,6 +371,7 @@ impl<'a> Taking<'a> {
         let findings = finding::examine(job, now);
         let ranks = self.inquiry.due(job, &findings, now);
         if !ranks.is_empty() {
+            self.live.records(job.name().clone(), ranks.clone());
             self.live.kept_stacks(job.name().clone(), ranks);
         }
         let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());

@@ -1,6 +1,7 @@
 //! What `xpu-top` does besides the screen, one file a command.
 
 pub mod capture;
+pub mod collectives;
 pub mod config;
 pub mod ctl;
 pub mod demo;

@@ -22,7 +22,7 @@ use xpu_net::{
 use xpu_shared::{
     codec,
     endpoint::BasePort,
-    frame::{Body, CaptureOrder, Frame, KinetoWish, Request, topic},
+    frame::{Body, CaptureOrder, Frame, KinetoWish, RankRecord, Request, topic},
     id::{HostName, JobName, Rank},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
@@ -55,6 +55,7 @@ pub(crate) enum Order {
     WatchAll(bool),
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
+    Records { job: JobName, ranks: Vec<Rank> },
     Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
     EndCapture { job: JobName, number: u64 },
     Kineto { job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish },
@@ -94,6 +95,12 @@ impl Live {
     /// Asks every host that the job lives at, or only one, for something of these ranks' Kineto. Answers arrive as frames.
     pub fn kineto(&self, job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish) {
         let _ = self.orders.send(Order::Kineto { job, ranks, host, wish });
+    }
+
+    /// Asks every host that has said that the job lives, or lived, there for the last NCCL calls of these ranks. They arrive as frames, one
+    /// a rank.
+    pub fn records(&self, job: JobName, ranks: Vec<Rank>) {
+        let _ = self.orders.send(Order::Records { job, ranks });
     }
 
     /// Takes that back.
@@ -240,6 +247,14 @@ impl Follower {
                                 wish: wish.clone(),
                             });
                         }
+                    }
+                    Order::Records { job, ranks } => {
+                        let most = RankRecord::share(u32::try_from(ranks.len()).unwrap_or(u32::MAX));
+                        self.ask(&job, false, || Request::Records {
+                            job: job.clone(),
+                            ranks: ranks.clone(),
+                            most: u32::try_from(most).unwrap_or(u32::MAX),
+                        });
                     }
                     Order::Stacks { job, ranks, kept, natively } => self.ask(&job, !kept, || {
                         Request::Stacks { job: job.clone(), ranks: ranks.clone(), kept, natively }

@@ -224,7 +224,10 @@ fn tell_time(app: &mut App, theatre: &mut Theatre, shelf: &Shelf) -> anyhow::Res
 
 fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>, reading: Reading) {
     match live.filter(|_| !app.is_past()) {
-        Some(live) if reading == Reading::Kept => live.kept_stacks(job, ranks),
+        Some(live) if reading == Reading::Kept => {
+            live.records(job.clone(), ranks.clone());
+            live.kept_stacks(job, ranks);
+        }
         Some(live) => live.stacks(job, ranks, reading == Reading::Natively),
         None => {
             let why = "what is past has no processes that could be read".to_owned();

@@ -3,7 +3,11 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::{cudaGraphExec_t, cudaStream_t};
-use xpu_shared::{ledger::Call, unit::Moment};
+use xpu_shared::{
+    collective::Operation,
+    ledger::{Call, Calling, How},
+    unit::Moment,
+};
 
 use super::{CaptureId, Contents, contents::Share, executable::Executable};
 use crate::{
@@ -36,7 +40,7 @@ impl Launch {
         let mut timing = Timing::Not;
         if captured.is_none() {
             if let Some(contents) = executable.contents() {
-                contents.enter(observer, now);
+                contents.enter(observer, stream, now);
             }
             if switch::is_on() {
                 launches::launched(lane, || {
@@ -103,14 +107,35 @@ impl Share {
 }
 
 impl Contents {
-    fn enter(&self, observer: &Observer, now: Moment) {
+    fn enter(&self, observer: &Observer, stream: cudaStream_t, now: Moment) {
         for share in self.shares() {
             let Some(slot) = share.slot(observer) else { continue };
             let Some(line) = slot.line(observer.ledger()) else { continue };
+            let note = |number, operation, count: u64| {
+                observer.ledger().record.enter(&Calling {
+                    communicator: share.id,
+                    member: slot.rank(),
+                    number,
+                    operation,
+                    datatype: u8::MAX,
+                    reduction: 0,
+                    peer: -1,
+                    bytes: 0,
+                    stream: stream.addr() as u64,
+                    how: How::Replayed(u32::try_from(count).unwrap_or(u32::MAX)),
+                    at: now,
+                    returns_to: 0,
+                    site: 0,
+                })
+            };
             if let Some((operation, bytes)) = share.last {
-                line.enter(share.id, share.collectives, operation, bytes, now);
+                let number = line.enter(share.id, share.collectives, operation, bytes, now);
+                note(number, operation, share.collectives);
             }
             line.point_to_point(share.id, share.point_to_point);
+            if share.point_to_point > 0 {
+                note(None, Operation::SendRecv, share.point_to_point);
+            }
         }
     }
 

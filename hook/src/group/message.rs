@@ -20,6 +20,8 @@ pub(crate) const NO_PEER: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) communicator: u16,
+    /// Its place in the ledger's record.
+    pub(crate) ticket: u64,
     pub(crate) operation: Operation,
     /// Of a send or receive.
     pub(crate) peer: u32,
@@ -44,7 +46,9 @@ impl Message {
         let collective = self.operation.is_collective();
         let sequence = slot.next(collective);
         slot.progress.advance(stream, u64::from(collective), u64::from(!collective));
-        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| collective) {
+        let ledger = lane.observer().ledger();
+        ledger.record.enqueued(self.ticket);
+        if let Some(line) = slot.line(ledger).filter(|_| collective) {
             line.enqueue(slot.id(), 1);
         }
         if !self.observed {
@@ -88,10 +92,12 @@ impl Message {
     }
 
     /// Takes back that it was entered.
-    pub(super) fn refused(&self, lane: &Lane) {
+    pub(crate) fn refused(&self, lane: &Lane) {
+        let ledger = lane.observer().ledger();
+        ledger.record.refused(self.ticket);
         let slot = lane.observer().communicators.slot(self.communicator);
         let counts = self.operation.is_collective() && self.captured.is_none();
-        if let Some(line) = slot.line(lane.observer().ledger()).filter(|_| counts) {
+        if let Some(line) = slot.line(ledger).filter(|_| counts) {
             line.retract(slot.id(), 1);
         }
     }

@@ -135,7 +135,7 @@ impl Way {
 mod tests {
     use std::ptr;
 
-    use xpu_shared::datatype::DataType;
+    use xpu_shared::{datatype::DataType, ledger::NO_TICKET};
 
     use super::*;
 
@@ -144,6 +144,7 @@ mod tests {
     fn message(operation: Operation, bytes: u64, peer: u32) -> Message {
         Message {
             communicator: 0,
+            ticket: NO_TICKET,
             operation,
             peer,
             datatype: DataType::Float32,

@@ -13,7 +13,8 @@ use std::arch::{asm, global_asm};
 
 use crate::symbol;
 
-// Where the thread's latest call returns to, between the stub and the function that observes. In a signal handler in between another
+// Where the thread's latest call returns to, between the stub and the function that observes; the second word of a call by an address that
+// was handed out. In a signal handler in between another
 // call may take its place: then a function is found for another caller, of the same process.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -21,26 +22,41 @@ global_asm!(
     ".globl xpu_top_caller",
     ".hidden xpu_top_caller",
     ".type xpu_top_caller, %object",
-    ".size xpu_top_caller, 8",
+    ".size xpu_top_caller, 16",
     "xpu_top_caller:",
-    ".zero 8",
+    ".zero 16",
     ".popsection",
 );
 
 /// In the place of a caller's address: the call came by an address that was handed out ([`crate::addresses`]).
 pub(crate) const BY_ADDRESS: usize = 1;
 
-/// Where the call returns to that the stub has just noted.
+/// Whose call it is that the stub has just noted: where it returns to, or [`BY_ADDRESS`].
 #[inline]
 pub(crate) fn caller() -> usize {
+    noted::<0>()
+}
+
+/// Where that call returns to, however it came.
+#[inline]
+pub(crate) fn returns_to() -> usize {
+    match caller() {
+        BY_ADDRESS => noted::<8>(),
+        address => address,
+    }
+}
+
+#[inline]
+fn noted<const WORD: usize>() -> usize {
     let at: usize;
     // SAFETY: it reads the thread's own word (the ABI's initial-exec access to thread-local storage).
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
             "mov {at}, qword ptr [rip + xpu_top_caller@gottpoff]",
-            "mov {at}, qword ptr fs:[{at}]",
+            "mov {at}, qword ptr fs:[{at} + {word}]",
             at = out(reg) at,
+            word = const WORD,
             options(nostack, readonly, preserves_flags),
         );
     }
@@ -51,9 +67,11 @@ pub(crate) fn caller() -> usize {
             "adrp {at}, :gottprel:xpu_top_caller",
             "ldr {at}, [{at}, :gottprel_lo12:xpu_top_caller]",
             "mrs {base}, tpidr_el0",
-            "ldr {at}, [{base}, {at}]",
+            "add {at}, {base}, {at}",
+            "ldr {at}, [{at}, #{word}]",
             at = out(reg) at,
             base = out(reg) _,
+            word = const WORD,
             options(nostack, readonly, preserves_flags),
         );
     }
@@ -122,8 +140,10 @@ macro_rules! stub_by_address {
             ".cfi_startproc",
             "test byte ptr [rip + {off}], {states}",
             "jne 2f",
+            "mov r10, qword ptr [rsp]",
             "mov r11, qword ptr [rip + xpu_top_caller@gottpoff]",
             "mov qword ptr fs:[r11], {by_address}",
+            "mov qword ptr fs:[r11 + 8], r10",
             "jmp {observes}",
             "2:",
             "mov r11, qword ptr [rip + {symbol} + {handed}]",
@@ -153,7 +173,7 @@ macro_rules! stub_by_address {
             "mrs x17, tpidr_el0",
             "add x16, x17, x16",
             "mov x17, #{by_address}",
-            "str x17, [x16]",
+            "stp x17, x30, [x16]",
             "b {observes}",
             "2:",
             "adrp x16, {symbol}",

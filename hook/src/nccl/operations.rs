@@ -3,12 +3,18 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
-use xpu_shared::{collective::Operation, datatype::DataType, ledger::Call, sampling::Rate};
+use xpu_shared::{
+    collective::Operation,
+    datatype::DataType,
+    ledger::{Call, Calling, How, NO_TICKET},
+    sampling::Rate,
+};
 
 use super::{IN_PROGRESS, MISSING, NCCL, joining::find};
 use crate::{
-    group::{Message, NO_PEER},
-    interpose::interpose,
+    call_site,
+    group::{Group, Message, NO_PEER},
+    interpose::{interpose, stub::returns_to},
     lane::{Lane, Timing, coarse_now, monotonic},
     switch,
 };
@@ -26,23 +32,32 @@ struct Ticket {
 /// What stands in for the count and datatype of an operation that moves nothing.
 const NOTHING: (usize, c_int) = (0, 0);
 
+/// What a call asks for beside how much of what: all ranks of a communicator ask for the same reduction and root.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    reduction: Option<c_int>,
+    root: Option<c_int>,
+    peer: Option<c_int>,
+}
+
 fn begin(
     lane: &Lane,
     operation: Operation,
-    (count, datatype): (usize, c_int),
-    peer: Option<c_int>,
+    (count, number): (usize, c_int),
+    asked: Asked,
     communicator: ncclComm_t,
     stream: cudaStream_t,
 ) -> Option<Ticket> {
     let observer = lane.observer();
     let index = find(lane, communicator)?;
     let slot = observer.communicators.slot(index);
-    let datatype = DataType::from_nccl(datatype);
+    let datatype = DataType::from_nccl(number);
     let count = count as u64;
-    let peer = peer.map_or(NO_PEER, c_int::cast_unsigned);
+    let peer = asked.peer.map_or(NO_PEER, c_int::cast_unsigned);
     let bus_bytes = operation.bus_bytes(count, datatype.bytes(), slot.size());
-    let message = Message {
+    let mut message = Message {
         communicator: index,
+        ticket: NO_TICKET,
         operation,
         peer,
         datatype,
@@ -53,13 +68,33 @@ fn begin(
         captured: observer.capture_of(stream),
     };
     let now = coarse_now();
-    if let Some(line) = slot.line(observer.ledger()).filter(|_| message.captured.is_none()) {
-        if operation.is_collective() {
-            line.enter(slot.id(), 1, operation, message.bytes, now);
-        } else {
+    let ledger = observer.ledger();
+    let line = slot.line(ledger).filter(|_| message.captured.is_none());
+    let place = if operation.is_collective() {
+        line.and_then(|line| line.enter(slot.id(), 1, operation, message.bytes, now))
+    } else {
+        line.and_then(|line| {
             line.point_to_point(slot.id(), 1);
-        }
-    }
+            let meets = matches!(operation, Operation::Send | Operation::Recv);
+            let way = meets.then_some(operation == Operation::Send)?;
+            ledger.record.pairs.next(slot.id(), slot.rank(), peer, way)
+        })
+    };
+    message.ticket = ledger.record.enter(&Calling {
+        communicator: slot.id(),
+        member: slot.rank(),
+        number: place,
+        operation,
+        datatype: number as u8,
+        reduction: asked.reduction.map_or(0, |reduction| reduction.clamp(0, 14) as u8 + 1),
+        peer: asked.root.or(asked.peer).map_or(-1, i64::from),
+        bytes: message.bytes,
+        stream: stream.addr() as u64,
+        how: if message.captured.is_some() { How::Captured } else { How::Launched },
+        at: now,
+        returns_to: returns_to(),
+        site: if message.observed { call_site::here(&ledger.record) } else { 0 },
+    });
     if lane.is_grouping() {
         return Some(Ticket { message, timing: Timing::Not, chosen: None, queued: true });
     }
@@ -81,20 +116,20 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     let observer = lane.observer();
     let slot = observer.communicators.slot(message.communicator);
     let counts = message.operation.is_collective() && message.captured.is_none();
-    let line = slot.line(observer.ledger()).filter(|_| counts);
+    let ledger = observer.ledger();
+    let line = slot.line(ledger).filter(|_| counts);
     if queued {
-        let kept = result == 0 && lane.group(|group| group.queue(message, lane.ring.slots())) == Some(true);
-        if let Some(line) = line.filter(|_| !kept) {
-            line.retract(slot.id(), 1);
+        let queue = |group: &mut Group| group.queue(message, lane.ring.slots()).then_some(group.first());
+        match if result == 0 { lane.group(queue).flatten() } else { None } {
+            Some(first) => ledger.record.queue(message.ticket, first),
+            None => message.refused(lane),
         }
         return;
     }
     lane.left();
     if result != 0 && result != IN_PROGRESS {
         lane.drop_timing(timing);
-        if let Some(line) = line {
-            line.retract(slot.id(), 1);
-        }
+        message.refused(lane);
         return;
     }
     let timer = if result == 0 {
@@ -110,43 +145,50 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     }
 }
 
-/// The peer that a call names, if it is one that does.
-fn peer<const NAMED: usize>(peer: [c_int; NAMED]) -> Option<c_int> {
-    peer.first().copied()
+/// What a call names, if it is one that does.
+fn named<const NAMED: usize>(named: [c_int; NAMED]) -> Option<c_int> {
+    named.first().copied()
 }
 
-/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype, of which the
-/// last may be a peer.
+/// One line for each of NCCL's operations: they differ by what stands before the count and after the datatype.
 macro_rules! operations {
     ($(
         $(#[$doc:meta])*
-        $operation:ident: fn $name:ident($($buffer:ident),+; $($choice:ident),* $(; $peer:ident)?);
+        $operation:ident: fn $name:ident(
+            $($buffer:ident),+ $(; by $reduction:ident)? $(; at $root:ident)? $(; with $peer:ident)?
+        );
     )*) => {
         interpose! {$(
             $(#[$doc])*
             fn $name(
-                $($buffer: *mut c_void,)+ count: usize, datatype: c_int, $($choice: c_int,)* $($peer: c_int,)?
+                $($buffer: *mut c_void,)+ count: usize, datatype: c_int,
+                $($reduction: c_int,)? $($root: c_int,)? $($peer: c_int,)?
                 communicator: ncclComm_t, stream: cudaStream_t,
             ) -> c_int in NCCL, or MISSING, even off;
-            before |lane| begin(lane, Operation::$operation, (count, datatype), peer([$($peer)?]), communicator, stream);
+            before |lane| {
+                let asked = Asked {
+                    reduction: named([$($reduction)?]), root: named([$($root)?]), peer: named([$($peer)?]),
+                };
+                begin(lane, Operation::$operation, (count, datatype), asked, communicator, stream)
+            };
             after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
         )*}
     };
 }
 
 operations! {
-    AllReduce: fn ncclAllReduce(send, receive; reduction);
-    AllGather: fn ncclAllGather(send, receive;);
-    ReduceScatter: fn ncclReduceScatter(send, receive; reduction);
-    Broadcast: fn ncclBroadcast(send, receive; root);
+    AllReduce: fn ncclAllReduce(send, receive; by reduction);
+    AllGather: fn ncclAllGather(send, receive);
+    ReduceScatter: fn ncclReduceScatter(send, receive; by reduction);
+    Broadcast: fn ncclBroadcast(send, receive; at root);
     /// Reaches `ncclBroadcast` from inside NCCL: the guard counts it once.
-    Broadcast: fn ncclBcast(buffer; root);
-    Reduce: fn ncclReduce(send, receive; reduction, root);
-    AlltoAll: fn ncclAlltoAll(send, receive;);
-    Gather: fn ncclGather(send, receive; root);
-    Scatter: fn ncclScatter(send, receive; root);
-    Send: fn ncclSend(send;; peer);
-    Recv: fn ncclRecv(receive;; peer);
+    Broadcast: fn ncclBcast(buffer; at root);
+    Reduce: fn ncclReduce(send, receive; by reduction; at root);
+    AlltoAll: fn ncclAlltoAll(send, receive);
+    Gather: fn ncclGather(send, receive; at root);
+    Scatter: fn ncclScatter(send, receive; at root);
+    Send: fn ncclSend(send; with peer);
+    Recv: fn ncclRecv(receive; with peer);
 }
 
 interpose! {
@@ -155,18 +197,18 @@ interpose! {
         from: *const c_void, count: usize, datatype: c_int, peer: c_int, window: *mut c_void, offset: usize,
         signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::PutSignal, (count, datatype), Some(peer), communicator, stream);
+    before |lane| begin(lane, Operation::PutSignal, (count, datatype), Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclSignal(
         peer: c_int, signal: c_int, context: c_int, flags: c_uint, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::Signal, NOTHING, Some(peer), communicator, stream);
+    before |lane| begin(lane, Operation::Signal, NOTHING, Asked { peer: Some(peer), ..Asked::default() }, communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 
     fn ncclWaitSignal(
         count: c_int, signals: *mut c_void, communicator: ncclComm_t, stream: cudaStream_t,
     ) -> c_int in NCCL, or MISSING, even off;
-    before |lane| begin(lane, Operation::WaitSignal, NOTHING, None, communicator, stream);
+    before |lane| begin(lane, Operation::WaitSignal, NOTHING, Asked::default(), communicator, stream);
     after |lane, ticket, result| if let Some(ticket) = ticket { end(lane, ticket, result) };
 }

@@ -19,7 +19,7 @@ use super::{Observer, STRIPES, Stripe, TOO_EARLY, end};
 use crate::{
     allocations::Allocations,
     bell::Bell,
-    budget,
+    budget, call_site,
     communicator::Communicators,
     completion::Completions,
     exposure::Exposure,
@@ -116,6 +116,7 @@ impl Observer {
         last_words::begin(observer);
         // Before the program's next instruction, so that no step is missed.
         optimizer::attach_if_late();
+        call_site::prepare();
         Some((observer, identity))
     }
 }

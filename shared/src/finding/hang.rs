@@ -4,6 +4,7 @@ mod divergence;
 mod kernel;
 mod life;
 mod mismatch;
+mod recorded;
 mod stopped;
 mod unmatched;
 
@@ -51,6 +52,7 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
     stopped::ranks(job, &still, deadline, now)
         .or_else(|| life::making(job, deadline))
         .or_else(|| life::ending(job, deadline))
+        .or_else(|| recorded::parted(job, &still))
         .or_else(|| still.iter().find_map(mismatch::called))
         .or_else(|| still.iter().find_map(kernel::not_launched))
         .or_else(|| waiting(job, &still))

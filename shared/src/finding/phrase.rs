@@ -7,7 +7,7 @@ use crate::id::Rank;
 const RANGES: usize = 6;
 
 /// `rank 5`, `ranks 0-3, 7`
-pub(super) fn ranks(ranks: &[Rank]) -> String {
+pub(crate) fn ranks(ranks: &[Rank]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for rank in ranks.iter().map(|rank| rank.0) {
         match ranges.last_mut() {
@@ -42,13 +42,13 @@ pub(super) fn counted(ranks: usize) -> String {
 }
 
 /// `1,024`
-pub(super) fn count(count: usize) -> String {
+pub(crate) fn count(count: usize) -> String {
     let digits = count.to_string();
     let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     parts.join(",")
 }
 
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),

@@ -86,6 +86,7 @@ impl Jobs {
             }
             Body::Exit(exit) => self.job_mut(&exit.job).take_exit(exit),
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
+            Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
             Body::Hello(_)
             | Body::Summary(_)
             | Body::Goodbye

@@ -40,15 +40,16 @@ fn mark(id: CommunicatorId) -> u64 {
     id.0 << COUNT_BITS
 }
 
-/// Gives a count of communicator `id` its next number. Does nothing where the line has become another communicator's.
+/// Gives a count of communicator `id` its next number, and tells the one before. Does nothing where the line has become another
+/// communicator's.
 #[inline]
-fn change(count: &AtomicU64, id: CommunicatorId, next: impl Fn(u64) -> u64) {
+fn change(count: &AtomicU64, id: CommunicatorId, next: impl Fn(u64) -> u64) -> Option<u64> {
     let mark = mark(id);
     let changed = |before: u64| {
         let ours = (before ^ mark) & !COUNT == 0;
         Some(mark | next(before & COUNT).min(COUNT)).filter(|&after| ours && after != before)
     };
-    let _ = count.fetch_update(Release, Relaxed, changed);
+    count.fetch_update(Release, Relaxed, changed).ok().map(|before| before & COUNT)
 }
 
 impl CommunicatorLine {
@@ -75,30 +76,38 @@ impl CommunicatorLine {
         self.id.store(0, Release);
     }
 
-    /// `count` more collectives of communicator `id` were entered; `operation` of `bytes` was the last.
-    pub fn enter(&self, id: CommunicatorId, count: u64, operation: Operation, bytes: u64, now: Moment) {
+    /// `count` more collectives of communicator `id` were entered; `operation` of `bytes` was the last. Gives the number of the first,
+    /// unless the line has become another communicator's.
+    pub fn enter(
+        &self,
+        id: CommunicatorId,
+        count: u64,
+        operation: Operation,
+        bytes: u64,
+        now: Moment,
+    ) -> Option<u64> {
         self.last.store((operation as u64) << 56 | bytes.min((1 << 56) - 1), Relaxed);
         self.last_at.store(now.0, Relaxed);
-        change(&self.entered, id, |before| before + count);
+        change(&self.entered, id, |before| before + count)
     }
 
     /// `count` entered ones were refused by NCCL after all.
     pub fn retract(&self, id: CommunicatorId, count: u64) {
-        change(&self.entered, id, |before| before.saturating_sub(count));
+        let _ = change(&self.entered, id, |before| before.saturating_sub(count));
     }
 
     pub fn enqueue(&self, id: CommunicatorId, count: u64) {
-        change(&self.enqueued, id, |before| before + count);
+        let _ = change(&self.enqueued, id, |before| before + count);
     }
 
     /// Everything up to and including collective number `sequence` is done. Never goes back.
     pub fn complete(&self, id: CommunicatorId, sequence: u64) {
-        change(&self.completed, id, |before| before.max(sequence + 1));
+        let _ = change(&self.completed, id, |before| before.max(sequence + 1));
     }
 
     /// `count` more sends and receives were entered.
     pub fn point_to_point(&self, id: CommunicatorId, count: u64) {
-        change(&self.point_to_point, id, |before| before + count);
+        let _ = change(&self.point_to_point, id, |before| before + count);
     }
 
     /// `None` if it is free, or changes hands.

@@ -190,10 +190,23 @@ mod tests {
         assert_eq!(unsafe { libc::ftruncate(page.descriptor().unwrap(), 0) }, -1);
     }
 
+    /// What another version wrote means something else.
+    #[test]
+    fn a_page_of_another_version_is_not_read() {
+        let page = LedgerPage::create().unwrap();
+        let open = || LedgerPage::open(Pid(std::process::id()), page.descriptor().unwrap() as u32);
+        assert!(open().is_ok());
+        for version in [MAGIC - (1 << 56), MAGIC + (1 << 56)] {
+            page.ledger().magic.store(version, Relaxed);
+            let refused = open().unwrap_err().to_string();
+            assert!(refused.contains("not a ledger of this version"), "{refused}");
+        }
+    }
+
     #[test]
     fn the_page_is_small() {
-        assert!(std::mem::offset_of!(Ledger, last) <= 8192);
+        assert!(std::mem::offset_of!(Ledger, record) <= 8192);
         // Written, and with that taken, at a process's end only.
-        assert!(size_of::<Ledger>() <= 192 << 10);
+        assert!(size_of::<Ledger>() <= 448 << 10);
     }
 }

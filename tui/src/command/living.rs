@@ -115,6 +115,24 @@ pub(super) async fn take_stacks(
     take_until(following, arrivals, Instant::now() + patience, all_came).await;
 }
 
+/// Takes the last NCCL calls of a job that stands, likewise: they say where its ranks part.
+pub(super) async fn take_records(
+    following: &mut Following,
+    arrivals: &mut Arrivals,
+    live: &Live,
+    patience: Duration,
+) {
+    let Some(job) = following.job() else { return };
+    let ranks: Vec<_> = job.without_records().collect();
+    if ranks.is_empty() {
+        return;
+    }
+    live.records(job.name().clone(), ranks);
+    let all_came =
+        |following: &Following| following.job().is_none_or(|job| job.without_records().next().is_none());
+    take_until(following, arrivals, Instant::now() + patience, all_came).await;
+}
+
 #[cfg(test)]
 mod tests {
     use xpu_shared::simulation::Simulation;

@@ -109,6 +109,7 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
     let now = Moment::now();
     let ranks = inquiry.due(job, &finding::examine(job, now), now);
     if !ranks.is_empty() {
+        live.records(job.name().clone(), ranks.clone());
         live.kept_stacks(job.name().clone(), ranks);
     }
 }

@@ -18,7 +18,7 @@ use xpu_shared::{
 };
 
 use super::{
-    living::{take_stacks, tell_unreachable},
+    living::{take_records, take_stacks, tell_unreachable},
     past, table,
 };
 use crate::{
@@ -53,6 +53,7 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
         runtime.block_on(watch(&mut following, &mut arrivals));
     }
     if stands(&following) {
+        runtime.block_on(take_records(&mut following, &mut arrivals, &live, PATIENCE));
         runtime.block_on(take_stacks(&mut following, &mut arrivals, &live, PATIENCE));
     }
     tell_unreachable(&following, "");

@@ -1,5 +1,6 @@
 //! Communicators: who entered, who waits, who comes late, and how fast data moves in each.
 
+mod calls;
 mod detail;
 
 use ratatui::{

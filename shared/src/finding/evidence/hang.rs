@@ -49,6 +49,29 @@ impl Told for Stopped {
     }
 }
 
+/// Calls of the ranks that part, by the records they keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parted {
+    /// As [`crate::divergence`] tells it.
+    pub sentence: String,
+    /// Of the collective in its communicator.
+    pub number: Option<u64>,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; the job has stood for {:.0} s", self.sentence, self.stands_s)
+    }
+}
+
+impl Told for Parted {
+    fn figures(&self, to: &mut Figures) {
+        to.count("collective_number", self.number);
+        to.put("stands_s", self.stands_s);
+    }
+}
+
 /// A communicator that is being made or ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forming {

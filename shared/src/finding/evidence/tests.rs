@@ -386,6 +386,14 @@ fn all() -> Vec<(Evidence, Vec<(&'static str, &'static str)>)> {
             vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 others")],
         ),
         (
+            Evidence::Parted(Parted {
+                sentence: "rank 5 called one AllReduce (492 B of f32) more, number 91".to_owned(),
+                number: Some(91),
+                stands_s,
+            }),
+            vec![("collective_number", "number 91"), ("stands_s", "has stood for")],
+        ),
+        (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
             vec![("calls", "rank 5 90"), ("usual_calls", "called 91"), ("ranks_compared", "of 4 called")],
         ),
@@ -404,7 +412,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 20, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 21, "every kind has its turn: {kinds:?}");
 }
 
 #[test]

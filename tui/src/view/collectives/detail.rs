@@ -1,16 +1,19 @@
-//! One communicator: its ranks' places, its latest ranks, and its traffic.
+//! One communicator: its ranks' places, its latest ranks, and its traffic; of a job that stands, its last calls.
 
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::unit::Nanoseconds;
+use xpu_shared::{finding::Finding, unit::Nanoseconds};
 
-use super::super::{
-    headline,
-    panel::{self, Title},
-    stacks,
+use super::{
+    super::{
+        headline,
+        panel::{self, Title},
+        stacks,
+    },
+    calls,
 };
 use crate::{
     app::{App, Communicator},
@@ -45,7 +48,7 @@ pub(super) fn draw(
         .areas(area);
         let [left, right] = Layout::horizontal(halves).spacing(1).areas(lower);
         places(app, room, of, upper, buffer, hits);
-        lateness(app, room, of, left, buffer, hits);
+        lateness_or_calls(app, room, of, left, buffer, hits);
         traffic(app, room, of, right, buffer);
     } else {
         let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
@@ -56,7 +59,7 @@ pub(super) fn draw(
         ])
         .areas(area);
         places(app, room, of, upper, buffer, hits);
-        lateness(app, room, of, middle, buffer, hits);
+        lateness_or_calls(app, room, of, middle, buffer, hits);
         traffic(app, room, of, lower, buffer);
     }
 }
@@ -70,6 +73,22 @@ fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buf
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
+}
+
+/// Of a job that stands nobody is late any more: where its calls part says more, once that was read.
+fn lateness_or_calls(
+    app: &App,
+    room: Room,
+    of: &Communicator,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
+    let stands = app.survey.findings.iter().any(Finding::stops_the_job);
+    match app.job().filter(|_| stands).and_then(|job| calls::of(job, of.id)) {
+        Some(lines) => calls::draw(app, room, &lines, area, buffer),
+        None => lateness(app, room, of, area, buffer, hits),
+    }
 }
 
 /// The latest first: a bar, and the figure it stands for.

@@ -1,0 +1,174 @@
+//! A rank's last NCCL calls, read from its ledger page: also of one that is stopped, hung or dead.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use xpu_shared::{
+    datatype::DataType,
+    frame::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator, StackFrame},
+    id::CommunicatorId,
+    ledger::{CallReading, CommunicatorReading, Ledger},
+    unit::Moment,
+};
+
+use super::Worker;
+use crate::digest::Known;
+
+/// What was read so lately is sent again, however many ask.
+const LATELY: Duration = Duration::from_millis(500);
+
+impl Worker {
+    /// Its last calls, at most so many.
+    pub(crate) fn record(&mut self, most: usize, now: Moment) -> RankRecord {
+        let known =
+            self.record.as_ref().filter(|(of, record)| *of == most && now.since(record.read_at) < LATELY);
+        if let Some((_, record)) = known {
+            return (**record).clone();
+        }
+        let record = self.read_record(most, now);
+        self.record = Some((most, Box::new(record.clone())));
+        record
+    }
+
+    /// The same of a job that stands, once in each standstill.
+    pub(crate) fn record_to_publish(&mut self, pause: Duration, now: Moment) -> Option<RankRecord> {
+        let moved = self.motion().moved;
+        if self.published.is_some_and(|at| at >= moved || now.since(at) < pause) {
+            return None;
+        }
+        self.published = Some(now);
+        Some(self.record(RankRecord::share(self.info.world_size), now))
+    }
+
+    fn read_record(&self, most: usize, now: Moment) -> RankRecord {
+        let (job, rank, pid) = (self.info.job.clone(), self.info.rank, self.info.pid);
+        let Some(page) = &self.ledger else {
+            let why = match &self.no_ledger {
+                Some(why) => format!(
+                    "the record of rank {rank} cannot be read: {why}; its hook and the collector on its host must be of one version of xpu-top"
+                ),
+                None => format!("rank {rank} keeps no record: its hook found no memory for one"),
+            };
+            return RankRecord { read_at: now, ..RankRecord::unread(job, rank, pid, why) };
+        };
+        let mut reading = Reading::new(page.ledger(), &self.communicators);
+        let (calls, made) = page.ledger().record.read(most);
+        let calls = calls.into_iter().map(|call| reading.call(call)).collect();
+        let Reading { communicators, sites, .. } = reading;
+        RankRecord { job, rank, pid, read_at: now, made, communicators, sites, calls, why: String::new() }
+    }
+}
+
+/// A record in the making.
+struct Reading<'a> {
+    ledger: &'a Ledger,
+    lines: Vec<CommunicatorReading>,
+    communicators: Vec<RecordedCommunicator>,
+    sites: Vec<CallSite>,
+    places: BTreeMap<(u16, u64), u16>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(ledger: &'a Ledger, known: &[Known]) -> Self {
+        let lines = ledger.read().communicators;
+        let of_line = |line: &CommunicatorReading| {
+            let name = known.iter().find(|known| known.is_of(line)).map(|known| known.state.name.clone());
+            RecordedCommunicator {
+                id: line.id,
+                name: name.unwrap_or_default(),
+                member: line.rank,
+                size: line.size,
+                closed: false,
+            }
+        };
+        let open: Vec<_> = lines.iter().map(of_line).collect();
+        let closed = known.iter().filter(|known| !lines.iter().any(|line| known.is_of(line)));
+        let closed = closed.map(|known| RecordedCommunicator {
+            id: known.state.id,
+            name: known.state.name.clone(),
+            member: known.state.rank,
+            size: known.state.size,
+            closed: true,
+        });
+        let communicators = open.into_iter().chain(closed).collect();
+        Self { ledger, lines, communicators, sites: Vec::new(), places: BTreeMap::new() }
+    }
+
+    fn communicator(&mut self, id: CommunicatorId, member: u32) -> usize {
+        let is = |one: &RecordedCommunicator| (one.id, one.member) == (id, member);
+        self.communicators.iter().position(is).unwrap_or_else(|| {
+            let (name, size, closed) = (String::new(), 0, true);
+            self.communicators.push(RecordedCommunicator { id, name, member, size, closed });
+            self.communicators.len() - 1
+        })
+    }
+
+    fn site(&mut self, number: u16, returns_to: u64) -> Option<u16> {
+        if (number, returns_to) == (0, 0) {
+            return None;
+        }
+        let next = u16::try_from(self.sites.len()).ok()?;
+        let (sites, ledger) = (&mut self.sites, self.ledger);
+        Some(*self.places.entry((number, returns_to)).or_insert_with(|| {
+            let text = ledger.record.sites.read(number).map(|site| site.text).unwrap_or_default();
+            sites.push(CallSite { frames: frames(&text), returns_to });
+            next
+        }))
+    }
+
+    fn call(&mut self, call: CallReading) -> RecordedCall {
+        let place = self.communicator(call.communicator, call.member);
+        let is = |line: &&CommunicatorReading| (line.id, line.rank) == (call.communicator, call.member);
+        let completed = self.lines.iter().find(is).map(|line| line.completed);
+        let last = call.number.map(|number| number + u64::from(call.replays.max(1)));
+        let ended = match completed {
+            Some(completed) => call.operation.is_collective() && last.is_some_and(|last| last <= completed),
+            None => call.enqueued,
+        };
+        let state = match () {
+            () if call.refused => CallState::Refused,
+            () if call.captured => CallState::Captured,
+            () if ended => CallState::Done,
+            // Those of graphs are launched when the call has returned, which is not noted for each.
+            () if call.enqueued || call.replays > 0 => CallState::Enqueued,
+            () => CallState::Entered,
+        };
+        RecordedCall {
+            order: call.ticket,
+            communicator: u16::try_from(place).unwrap_or(u16::MAX),
+            number: call.number,
+            operation: call.operation,
+            datatype: if call.replays > 0 { DataType::Other(u8::MAX) } else { call.datatype },
+            reduction: call.reduction.checked_sub(1),
+            peer: call.peer,
+            bytes: call.bytes,
+            replays: call.replays,
+            group: call.group,
+            stream: call.stream,
+            entered: call.at,
+            state,
+            site: self.site(call.site, call.returns_to),
+        }
+    }
+}
+
+/// As the hook wrote them: function, file and line, each frame on a line of its own.
+fn frames(text: &str) -> Vec<StackFrame> {
+    let frame = |line: &str| {
+        let mut parts = line.split('\0');
+        let [function, file, line] = [parts.next()?, parts.next()?, parts.next()?];
+        Some(StackFrame { function: function.to_owned(), file: file.to_owned(), line: line.parse().ok()? })
+    };
+    text.lines().filter_map(frame).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_read_as_the_hook_wrote_them() {
+        let text = "all_reduce\0torch/distributed/c10d.py\x002500\nlog_metrics\0/work/train.py\x00212\ncut\0";
+        let lines: Vec<_> = frames(text).into_iter().map(|frame| (frame.function, frame.line)).collect();
+        assert_eq!(lines, [("all_reduce".to_owned(), 2500), ("log_metrics".to_owned(), 212)]);
+    }
+}

@@ -1,0 +1,82 @@
+//! Where Python keeps a thread's frames, by version. Looked at before it is believed.
+
+/// `ob_type` of any object.
+pub(super) const TYPE: usize = 8;
+
+/// Offsets in bytes, on machines of 64 bits, of a build without `Py_DEBUG` and with the global lock.
+#[derive(Debug, PartialEq)]
+pub(super) struct Layout {
+    /// From the thread's state to its innermost frame.
+    pub(super) first: &'static [usize],
+    /// In a frame.
+    pub(super) previous: usize,
+    pub(super) code: usize,
+    pub(super) instruction: usize,
+    /// Where that is no address, but counts so many bytes.
+    pub(super) index: Option<usize>,
+    /// In a code object.
+    pub(super) file: usize,
+    pub(super) name: usize,
+    pub(super) instructions: usize,
+    /// Of a text that is ASCII.
+    pub(super) letters: usize,
+}
+
+const OF_3_9: Layout = Layout {
+    first: &[24],
+    previous: 24,
+    code: 32,
+    instruction: 104,
+    index: Some(1),
+    file: 104,
+    name: 112,
+    instructions: 0,
+    letters: 48,
+};
+const OF_3_10: Layout = Layout { instruction: 96, index: Some(2), ..OF_3_9 };
+const OF_3_11: Layout = Layout {
+    first: &[56, 8],
+    previous: 48,
+    code: 32,
+    instruction: 56,
+    index: None,
+    file: 112,
+    name: 128,
+    instructions: 184,
+    letters: 48,
+};
+const OF_3_12: Layout =
+    Layout { first: &[56, 0], previous: 8, code: 0, instructions: 192, letters: 40, ..OF_3_11 };
+const OF_3_13: Layout = Layout { first: &[72], instructions: 200, ..OF_3_12 };
+
+impl Layout {
+    /// `version` as Python says it. `None` where it is not known.
+    pub(super) fn of(version: &str) -> Option<&'static Self> {
+        let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
+        if numbers.next()? != "3" || version.contains("free-threading") {
+            return None;
+        }
+        match numbers.next()? {
+            "9" => Some(&OF_3_9),
+            "10" => Some(&OF_3_10),
+            "11" => Some(&OF_3_11),
+            "12" => Some(&OF_3_12),
+            "13" => Some(&OF_3_13),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_that_are_known_are_read() {
+        assert_eq!(Layout::of("3.11.7 (main, Dec  8 2023) [GCC 12.2.0]"), Some(&OF_3_11));
+        assert_eq!(Layout::of("3.9.18 (default)"), Some(&OF_3_9));
+        for other in ["3.8.18", "3.15.0a1", "3.13.0 experimental free-threading build", "2.7.18", ""] {
+            assert_eq!(Layout::of(other), None, "{other}");
+        }
+    }
+}

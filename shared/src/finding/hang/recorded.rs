@@ -1,0 +1,61 @@
+//! Ranks whose calls part, by the record that each keeps of its last ones.
+
+use super::{
+    super::{Evidence, evidence::hang::Parted},
+    Class, Confidence, Finding, Standstill, Still, finding,
+};
+use crate::{
+    divergence::{By, Divergence, Parting},
+    job::Job,
+};
+
+/// The first divergence, if it is one that a job stands for: who has only not come yet is told by where it is.
+pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    // Of a rank that has called more since, the record says too little.
+    let fresh = |still: &&Still<'_>| still.places.iter().all(|place| job.has_fresh_record(place.rank));
+    let divergence = job.divergence().filter(|found| !found.passed && found.kind != Parting::NotEntered)?;
+    let of = still.iter().find(|still| still.id == divergence.id).filter(fresh)?;
+    let Divergence { kind, ranks, by, sentence, name, number, .. } = divergence;
+    let evidence = Evidence::Parted(Parted {
+        sentence: sentence.clone(),
+        number: *number,
+        stands_s: of.stands_for.as_secs_f64(),
+    });
+    let (class, advice) = match kind {
+        Parting::Order => (
+            Class::Deadlock,
+            "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)",
+        ),
+        Parting::Unmatched => {
+            (Class::Unmatched, "look at both calls: `xpu-top collectives` shows the calls before them")
+        }
+        _ => (
+            Class::Mismatch,
+            "look at what leads there on that rank and not on the others: `xpu-top collectives` shows the calls before it",
+        ),
+    };
+    let confidence = match by {
+        By::Majority => Confidence::Certain,
+        // From another place it may have called something else because the other did not come there.
+        By::Novelty if is_replaced(divergence) => Confidence::Guess,
+        By::Novelty => Confidence::Likely,
+        By::Nothing => Confidence::Guess,
+    };
+    let collective = number.map(|number| Standstill {
+        communicator: divergence.communicator.clone(),
+        name: name.clone(),
+        number,
+        operation: None,
+        bytes: None,
+    });
+    Some(finding(class, ranks.clone(), confidence, of, evidence, advice, collective))
+}
+
+/// A call from another place, in place of what the others called.
+fn is_replaced(divergence: &Divergence) -> bool {
+    let follows =
+        matches!(divergence.kind, Parting::Extra | Parting::LeftOut | Parting::Order | Parting::Unmatched);
+    let mut sites = divergence.calls.iter().map(|call| &call.site);
+    let first = sites.next();
+    !follows && sites.any(|site| Some(site) != first)
+}

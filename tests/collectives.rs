@@ -1,0 +1,317 @@
+//! Ranks whose NCCL calls part, on a real collector and real Python processes under the hook, on the simulated GPU: who parted is named,
+//! and by which call.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use xpu_tests::{
+    host::Host,
+    program::{Program, run, until},
+};
+
+/// From the start of the ranks to the finding, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// So long after progress stops a hang is named.
+const SOON: f64 = 15.0;
+
+/// A training loop in which rank 1 does something else in its twelfth step.
+fn script(otherwise: &str, step: &str) -> String {
+    format!(
+        "
+def reduce(count, dtype=NCCL_BF16, on=None):
+    return process.ncclAllReduce(memory, memory, c_size_t(count), dtype, 0, on or comm, stream)
+comm = communicator()
+other = c_void_p()
+ok(process.ncclCommSplit(comm, 0, RANK, byref(other), None))
+{otherwise}
+def train(at):
+    odd = (RANK, at) == (1, 12)
+    first, size, kind = (comm, 1000, NCCL_BF16)
+{step}
+    ok(process.ncclAllReduce(memory, memory, c_size_t(2000), NCCL_BF16, 0, comm, stream))
+    sync()
+    step()
+for at in range(100000):
+    train(at)
+    time.sleep(0.02)
+"
+    )
+}
+
+struct Job {
+    host: Host,
+    ranks: Vec<Program>,
+}
+
+impl Job {
+    fn of(world: usize, script: &str) -> Self {
+        let host = Host::new();
+        let ranks = (0..world).map(|rank| host.rank_of(rank, world, script)).collect();
+        Self { host, ranks }
+    }
+
+    /// The first hang that is found, and the status that says so.
+    fn hang(&self) -> (Value, Value) {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let status = self.host.status();
+            let findings = status["findings"].as_array().cloned().unwrap_or_default();
+            if let Some(hang) =
+                findings.into_iter().find(|found| found["kind"] == "hang" || found["kind"] == "exited")
+            {
+                return (hang, status);
+            }
+        }
+        panic!("no hang was found: {}", self.host.collector_log());
+    }
+}
+
+/// Rank 1 is named, by this class and with these words, and soon.
+fn named(world: usize, script: &str, class: &str, kind: &str, words: &[&str]) -> Job {
+    let job = Job::of(world, script);
+    let (hang, status) = job.hang();
+    let evidence = hang["evidence"].as_str().unwrap_or_default();
+    assert_eq!((&hang["class"], &hang["ranks"]), (&class.into(), &serde_json::json!([1])), "{evidence}");
+    for word in words {
+        assert!(evidence.contains(word), "{word}: {evidence}");
+    }
+    let since = hang["since_s"].as_f64().expect("a time");
+    assert!(since <= SOON, "{since}: {evidence}");
+    let divergence = &status["divergence"];
+    assert_eq!(
+        (&divergence["kind"], &divergence["ranks"]),
+        (&kind.into(), &serde_json::json!([1])),
+        "{divergence}"
+    );
+    job
+}
+
+const SAME: &str = "    ok(process.ncclAllReduce(memory, memory, c_size_t(size), kind, 0, first, stream))";
+
+fn one_too_many() -> String {
+    let log = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
+    script(log, &format!("{SAME}\n    if odd: log_metrics()"))
+}
+
+/// The line of a script at which this stands, as Python counts it.
+fn line(script: &str, text: &str) -> usize {
+    script.lines().position(|line| line.contains(text)).expect("it is there") + 2
+}
+
+#[test]
+fn one_call_too_many_of_two_ranks() {
+    let script = one_too_many();
+    let site = format!("<string>:{} log_metrics", line(&script, "c_size_t(123)"));
+    let words = ["rank 1 called one AllReduce (492 B of f32) more", &site, "rank 0 never does"];
+    let mut job = named(2, &script, "mismatch", "extra", &words);
+
+    let outcome = job.host.ask("collectives");
+    assert_eq!((outcome.status.code(), outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
+    let text = outcome.stdout;
+    assert!(text.starts_with("rank 1 called one AllReduce (492 B of f32) more"), "{text}");
+    let parted: Vec<_> = text.lines().filter(|line| line.starts_with('>')).collect();
+    assert!(
+        parted.len() == 2 && parted.iter().any(|line| line.contains("492") && line.ends_with(&site)),
+        "{text}"
+    );
+
+    let document: Value =
+        serde_json::from_str(&job.host.ask("collectives --json --rank 1").stdout).expect("a document");
+    let calls = document["ranks"][0]["calls"].as_array().expect("calls");
+    let call = calls.iter().find(|call| call["bytes"] == 492).expect("the call");
+    assert_eq!(
+        (&call["operation"], &call["datatype"], &call["site"]),
+        (&"AllReduce".into(), &"f32".into(), &site.as_str().into())
+    );
+    assert_eq!(document["ranks"].as_array().map(Vec::len), Some(1));
+
+    // They outlive the processes.
+    for rank in &job.ranks {
+        rank.signal("KILL");
+    }
+    job.ranks.clear();
+    until("their death to be seen", || {
+        let status = job.host.status();
+        status["ranks"].as_array()?.iter().all(|rank| rank["state"] == "exited").then_some(())
+    });
+    let folder = job.host.place.path("fr");
+    let after = job.host.ask(&format!("collectives --flight-recorder {}", folder.display()));
+    assert_eq!(after.status.code(), Some(0), "{after:?}");
+    assert!(
+        job.host.ask("collectives").stdout.starts_with("rank 1 called one AllReduce"),
+        "of a job that has ended"
+    );
+    reads_as_a_flight_recorder(&folder);
+    let again = job.host.ask(&format!("collectives --flight-recorder {}", folder.display()));
+    assert_eq!(again.status.code(), Some(64), "{again:?}");
+    let unknown = job.host.ask("collectives --rank 9");
+    assert!(
+        unknown.status.code() == Some(3) && unknown.stderr.contains("rank 9 has not answered"),
+        "{unknown:?}"
+    );
+}
+
+/// As PyTorch's analyser does: by rank in the name, group by group, number by number.
+fn reads_as_a_flight_recorder(folder: &std::path::Path) {
+    let script = "
+import ast, pickle, sys
+dumps = [pickle.load(open(f'{sys.argv[1]}/nccl_trace_rank_{rank}', 'rb')) for rank in range(2)]
+of = []
+for dump in dumps:
+    assert dump['version'].startswith('2.'), dump['version']
+    group, = [g for g, c in dump['pg_config'].items() if any(e['process_group'][0] == g for e in dump['entries'])]
+    assert sorted(ast.literal_eval(dump['pg_config'][group]['ranks'])) == [0, 1]
+    of.append({e['collective_seq_id']: e for e in dump['entries']})
+for number in sorted(set(of[0]) & set(of[1])):
+    one, other = (entries[number] for entries in of)
+    if one['input_sizes'] != other['input_sizes']:
+        frames = [f['name'] for f in other['frames']]
+        print(one['profiling_name'], one['input_sizes'], other['input_sizes'], other['input_dtypes'], frames[0], one['state'])
+        break
+";
+    let outcome = run(Command::new("python3").args(["-c", script]).arg(folder));
+    assert_eq!(
+        outcome.stdout, "nccl:all_reduce [[2000]] [[123]] ['Float'] log_metrics scheduled\n",
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn one_call_too_many_of_eight_ranks() {
+    let words = ["rank 1 called one AllReduce (492 B of f32) more", "log_metrics", "the 7 others never do"];
+    named(8, &one_too_many(), "mismatch", "extra", &words);
+}
+
+#[test]
+fn another_size() {
+    let script = script("", &format!("    size = 1001 if odd else 1000\n{SAME}"));
+    named(
+        2,
+        &script,
+        "mismatch",
+        "size",
+        &["rank 1 called AllReduce (2,002 B of bf16)", "rank 0 called AllReduce (2,000 B of bf16)"],
+    );
+    named(
+        8,
+        &script,
+        "mismatch",
+        "size",
+        &["rank 1 called AllReduce (2,002 B of bf16)", "the 7 others called"],
+    );
+}
+
+#[test]
+fn another_type() {
+    let script = script("", &format!("    kind = NCCL_FLOAT if odd else NCCL_BF16\n{SAME}"));
+    named(2, &script, "mismatch", "type", &["rank 1 called AllReduce (4,000 B of f32)"]);
+    named(
+        8,
+        &script,
+        "mismatch",
+        "type",
+        &["rank 1 called AllReduce (4,000 B of f32)", "the 7 others called"],
+    );
+}
+
+#[test]
+fn another_order_in_two_communicators() {
+    let two = "    for on in (other, comm) if odd else (comm, other):
+        ok(process.ncclAllReduce(memory, memory, c_size_t(500), NCCL_BF16, 0, on, stream))
+        sync()";
+    let script = script("", two);
+    named(
+        2,
+        &script,
+        "deadlock",
+        "order",
+        &["rank 1 called AllReduce (1000 B of bf16)", "where rank 0 called"],
+    );
+    named(
+        8,
+        &script,
+        "deadlock",
+        "order",
+        &["rank 1 called AllReduce (1000 B of bf16)", "where ranks 0, 2-7 called"],
+    );
+}
+
+#[test]
+fn a_receive_without_its_send() {
+    let pair = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), NCCL_BF16, 1, comm, stream))
+    if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
+    if odd: drain()";
+    let drain = "def drain():\n    ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))\n    sync()";
+    let script = script(drain, pair);
+    let words = [
+        "rank 1 called Recv from 0 (128 B of bf16) at <string>:",
+        "drain, as it never did before, and rank 0 has no send for it",
+    ];
+    named(2, &script, "unmatched", "unmatched", &words);
+    named(8, &script, "unmatched", "unmatched", &words);
+}
+
+/// It ends in an orderly way, and the others wait for it.
+#[test]
+fn a_rank_that_left() {
+    let script = script("", &format!("    if odd: os._exit(0)\n{SAME}"));
+    for world in [2, 8] {
+        let job = named(
+            world,
+            &script,
+            "not_entered",
+            "not_entered",
+            &["rank 1 did not enter AllReduce", "it has ended"],
+        );
+        let text = job.host.ask("collectives").stdout;
+        assert!(text.starts_with("rank 1 did not enter AllReduce (2,000 B of bf16) at <string>:"), "{text}");
+    }
+}
+
+/// With pauses, calls that only come now and then, two communicators, and messages: nobody parts, whenever somebody looks.
+#[test]
+fn ranks_that_do_the_same_are_never_said_to_part() {
+    let rare = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
+    let step = format!(
+        "    if at % 7 == 3: log_metrics()
+    if at == 60: time.sleep(4)
+    ok(process.ncclAllReduce(memory, memory, c_size_t(5), NCCL_BF16, 0, other, stream))
+    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), NCCL_BF16, 1, comm, stream))
+    if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
+{SAME}"
+    );
+    for world in [2, 8] {
+        let job = Job::of(world, &script(rare, &step));
+        until("the job to run", || (job.host.status()["steps"]["max"].as_u64()? > 20).then_some(()));
+        for _ in 0..8 {
+            let document: Value = serde_json::from_str(&job.host.ask("collectives --json --last 1").stdout)
+                .expect("a document");
+            assert_eq!(document["divergence"], Value::Null);
+            assert_eq!(document["no_answer"], serde_json::json!([]));
+            let status = job.host.status();
+            assert_eq!(
+                status["findings"]
+                    .as_array()
+                    .map(|found| found.iter().filter(|one| one["kind"] == "hang").count()),
+                Some(0)
+            );
+        }
+        let text = job.host.ask("collectives").stdout;
+        assert!(text.starts_with(&format!("the calls of {world} ranks do not part")), "{text}");
+    }
+}
+
+/// Without one, what to do is said.
+#[test]
+fn without_a_job_it_is_said_what_to_do() {
+    let host = Host::new();
+    let outcome = host.ask("collectives");
+    assert!(
+        outcome.status.code() == Some(3) && outcome.stderr.contains("start one under `xpu-top run`"),
+        "{outcome:?}"
+    );
+}

@@ -1,0 +1,113 @@
+//! `xpu-top collectives --json`
+
+use serde::Serialize;
+use xpu_shared::{
+    collective::Operation,
+    divergence::Divergence,
+    frame::{CallState, RankRecord, RecordedCall, StackFrame},
+    id::{HostName, JobName, Pid, Rank},
+    job::Job,
+    unit::Moment,
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Document<'a> {
+    job: &'a JobName,
+    /// Where the calls part for the first time; `null` if they do not, as far as they are recorded.
+    divergence: Option<&'a Divergence>,
+    ranks: Vec<OneRank<'a>>,
+    no_answer: Vec<Rank>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneRank<'a> {
+    rank: Rank,
+    host: HostName,
+    pid: Pid,
+    read_at: Moment,
+    /// Calls in all since it began.
+    made: u64,
+    calls: Vec<OneCall<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneCall<'a> {
+    order: u64,
+    communicator: String,
+    name: &'a str,
+    /// Of a collective, in its communicator; of a send or receive, between the two ranks.
+    number: Option<u64>,
+    operation: Operation,
+    datatype: String,
+    reduction: Option<u8>,
+    /// The root or the peer, by its rank in the communicator.
+    peer: Option<u32>,
+    bytes: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    replays: u32,
+    group: Option<u64>,
+    stream: String,
+    entered: Moment,
+    state: CallState,
+    /// `train.py:212 log_metrics`
+    site: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    frames: &'a [StackFrame],
+    returns_to: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(replays: &u32) -> bool {
+    *replays == 0
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn of(job: &'a Job, records: &[&'a RankRecord], last: Option<usize>) -> Self {
+        let no_answer = job.ranks().map(|(rank, _)| rank).filter(|&rank| job.record(rank).is_none());
+        Self {
+            job: job.name(),
+            divergence: job.divergence(),
+            no_answer: no_answer.collect(),
+            ranks: records.iter().map(|record| rank(job, record, last)).collect(),
+        }
+    }
+}
+
+fn rank<'a>(job: &Job, record: &'a RankRecord, last: Option<usize>) -> OneRank<'a> {
+    let host = job.rank(record.rank).map(|view| view.host().clone()).unwrap_or_default();
+    let RankRecord { rank, pid, read_at, made, .. } = *record;
+    let skipped = record.calls.len().saturating_sub(last.unwrap_or(usize::MAX));
+    OneRank {
+        rank,
+        host,
+        pid,
+        read_at,
+        made,
+        calls: record.calls[skipped..].iter().map(|call| one(record, call)).collect(),
+    }
+}
+
+fn one<'a>(record: &'a RankRecord, call: &RecordedCall) -> OneCall<'a> {
+    let communicator = record.communicator(call);
+    let site = record.site(call);
+    let address = |address: u64| format!("{address:#x}");
+    OneCall {
+        order: call.order,
+        communicator: communicator.map(|one| one.id.to_string()).unwrap_or_default(),
+        name: communicator.map_or("", |one| &one.name),
+        number: call.number,
+        operation: call.operation,
+        datatype: call.datatype.to_string(),
+        reduction: call.reduction,
+        peer: call.peer,
+        bytes: call.bytes,
+        replays: call.replays,
+        group: call.group,
+        stream: address(call.stream),
+        entered: call.entered,
+        state: call.state,
+        site: site.and_then(xpu_shared::frame::CallSite::place),
+        frames: site.map_or(&[], |site| &site.frames),
+        returns_to: site.map(|site| site.returns_to).filter(|&at| at != 0).map(address),
+    }
+}

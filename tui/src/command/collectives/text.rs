@@ -1,0 +1,152 @@
+//! Records as text: where they part, and the calls before it.
+
+use std::fmt::Write as _;
+
+use xpu_shared::{
+    divergence::Divergence,
+    frame::{CallState, RankRecord, RecordedCall},
+    id::Rank,
+    job::Job,
+};
+
+/// Calls of a rank, and ranks, unless others are asked for.
+const CALLS: usize = 16;
+const RANKS: usize = 8;
+
+/// Calls after the one at which ranks part.
+const AFTER: usize = 4;
+
+/// `chosen`: ranks were not named, and those are shown that tell something.
+pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen: bool) -> String {
+    let divergence = job.divergence();
+    let mut text = match divergence {
+        Some(Divergence { sentence, passed: false, .. }) => format!("{sentence}\n"),
+        Some(Divergence { sentence, .. }) => format!("{sentence}; the job went on after it\n"),
+        None => {
+            format!("the calls of {} ranks do not part, as far as they are recorded\n", job.records().count())
+        }
+    };
+    let mut shown: Vec<_> = records.to_vec();
+    if chosen {
+        if let Some(found) = divergence {
+            // Who parted, and one of the others.
+            let named = |rank: Rank| found.ranks.contains(&rank);
+            let others = || found.calls.iter().flat_map(|call| &call.ranks).copied();
+            let other = others()
+                .find(|&rank| !named(rank))
+                .or_else(|| records.iter().map(|record| record.rank).find(|&rank| !named(rank)));
+            shown.retain(|record| named(record.rank) || Some(record.rank) == other);
+        }
+        shown.truncate(RANKS);
+    }
+    for record in &shown {
+        one(&mut text, job, record, (divergence, last));
+    }
+    let left = records.len() - shown.len();
+    if left > 0 {
+        let _ = writeln!(text, "{left} more ranks: name them with --rank, or take all with --json");
+    }
+    text
+}
+
+fn one(
+    text: &mut String,
+    job: &Job,
+    record: &RankRecord,
+    (divergence, last): (Option<&Divergence>, Option<usize>),
+) {
+    let is_it = |call: &RecordedCall| {
+        divergence.is_some_and(|found| {
+            found.number.is_some()
+                && call.number == found.number
+                && call.operation.is_collective()
+                && record.communicator(call).is_some_and(|one| one.id == found.id)
+        })
+    };
+    let at = record.calls.iter().position(is_it);
+    let end = match (at, last) {
+        (Some(at), None) => (at + 1 + AFTER).min(record.calls.len()),
+        _ => record.calls.len(),
+    };
+    let begin = end.saturating_sub(last.unwrap_or(CALLS));
+    let host = job.rank(record.rank).map(|view| view.host().to_string()).unwrap_or_default();
+    let _ = writeln!(
+        text,
+        "\nrank {} ({host}, pid {}): {} NCCL calls, {} kept, {} shown",
+        record.rank,
+        record.pid,
+        record.made,
+        record.calls.len(),
+        end - begin
+    );
+    let rows: Vec<_> = record.calls[begin..end].iter().map(|call| (is_it(call), row(record, call))).collect();
+    let mut widths = [0; COLUMNS.len()];
+    for (_, row) in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for (width, (name, _)) in widths.iter_mut().zip(COLUMNS) {
+        *width = (*width).max(name.len());
+    }
+    line(text, ' ', COLUMNS.map(|(name, _)| name), &widths);
+    for (parts, row) in &rows {
+        line(text, if *parts { '>' } else { ' ' }, row.each_ref().map(String::as_str), &widths);
+    }
+}
+
+/// Each with whether it is a number.
+const COLUMNS: [(&str, bool); 9] = [
+    ("order", true),
+    ("communicator", false),
+    ("number", true),
+    ("operation", false),
+    ("bytes", true),
+    ("type", false),
+    ("root/peer", true),
+    ("state", false),
+    ("site", false),
+];
+
+fn line(text: &mut String, sign: char, cells: [&str; COLUMNS.len()], widths: &[usize; COLUMNS.len()]) {
+    let mut line = String::from(sign);
+    for ((cell, &width), (_, is_number)) in cells.iter().zip(widths).zip(COLUMNS) {
+        let _ = if is_number { write!(line, " {cell:>width$}") } else { write!(line, " {cell:<width$}") };
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+fn row(record: &RankRecord, call: &RecordedCall) -> [String; COLUMNS.len()] {
+    let communicator = record.communicator(call).map_or_else(String::new, |one| {
+        if one.name.is_empty() { one.id.to_string() } else { format!("{} ({})", one.id, one.name) }
+    });
+    let operation = match call.replays {
+        0 => call.operation.to_string(),
+        replays => format!("graph of {replays}"),
+    };
+    let operation = if call.group.is_some() { format!("{operation} in a group") } else { operation };
+    let state = match call.state {
+        CallState::Entered => "entered",
+        CallState::Enqueued => "enqueued",
+        CallState::Done => "done",
+        CallState::Refused => "refused",
+        CallState::Captured => "captured",
+    };
+    let site = record.site(call).map_or_else(String::new, |site| match site.place() {
+        Some(place) => place,
+        None => format!("{:#x}", site.returns_to),
+    });
+    let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+    [
+        call.order.to_string(),
+        communicator,
+        number(call.number),
+        operation,
+        if call.replays == 0 { call.bytes.to_string() } else { String::new() },
+        if call.replays == 0 { call.datatype.to_string() } else { String::new() },
+        number(call.peer.map(u64::from)),
+        state.to_owned(),
+        site,
+    ]
+}

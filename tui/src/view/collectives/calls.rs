@@ -1,0 +1,111 @@
+//! The last calls of a communicator on the ranks that tell something: where they part, and what led there.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Layout, Rect},
+    text::Line,
+};
+use xpu_shared::{
+    frame::{CallState, RankRecord, RecordedCall},
+    id::{CommunicatorId, Rank},
+    job::Job,
+};
+
+use super::super::{
+    headline,
+    panel::{self, Title},
+};
+use crate::{
+    app::App,
+    figure,
+    palette::Role,
+    widget::wrap::{cut, flush_left},
+    width::Room,
+};
+
+/// Calls of a rank, and ranks.
+const CALLS: usize = 6;
+const RANKS: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// Where the ranks part, if it is in this communicator.
+    sentence: Option<String>,
+    /// Each with whether it is the call at which they part.
+    rows: Vec<(bool, String)>,
+}
+
+/// `None` while no calls of it are known.
+pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
+    let divergence = job.divergence().filter(|found| found.id == communicator);
+    let mut ranks: Vec<Rank> = Vec::new();
+    if let Some(found) = divergence {
+        ranks.extend(&found.ranks);
+        ranks.extend(found.calls.iter().flat_map(|call| &call.ranks));
+    }
+    ranks.extend(job.records().map(|record| record.rank));
+    let mut rows = Vec::new();
+    let mut shown: Vec<Rank> = Vec::new();
+    for rank in ranks {
+        if shown.len() == RANKS || shown.contains(&rank) {
+            continue;
+        }
+        let Some(record) = job.record(rank) else { continue };
+        let is_of =
+            |call: &&RecordedCall| record.communicator(call).is_some_and(|one| one.id == communicator);
+        let all: Vec<_> = record.calls.iter().filter(is_of).collect();
+        let parts = |call: &RecordedCall| {
+            divergence.is_some_and(|found| found.number.is_some() && call.number == found.number)
+                && call.operation.is_collective()
+        };
+        let end = all.iter().position(|call| parts(call)).map_or(all.len(), |at| (at + 2).min(all.len()));
+        let kept = &all[end.saturating_sub(CALLS)..end];
+        if kept.is_empty() {
+            continue;
+        }
+        shown.push(rank);
+        rows.extend(kept.iter().map(|call| (parts(call), row(record, call))));
+    }
+    (!rows.is_empty()).then(|| Calls { sentence: divergence.map(|found| found.sentence.clone()), rows })
+}
+
+fn row(record: &RankRecord, call: &RecordedCall) -> String {
+    let number = call.number.map_or_else(String::new, figure::count);
+    let state = match call.state {
+        CallState::Entered => "entered",
+        CallState::Enqueued => "enqueued",
+        CallState::Done => "done",
+        CallState::Refused => "refused",
+        CallState::Captured => "captured",
+    };
+    let site = record.site(call).and_then(xpu_shared::frame::CallSite::place).unwrap_or_default();
+    let operation = flush_left(&call.operation.to_string(), 13);
+    format!(
+        "{:>5} {number:>9} {operation} {:>9} {state:<8} {site}",
+        record.rank.to_string(),
+        figure::bytes(call.bytes)
+    )
+}
+
+pub(super) fn draw(app: &App, room: Room, calls: &Calls, area: Rect, buffer: &mut Buffer) {
+    let title = Title {
+        name: "Last calls",
+        about: "rank, number, operation, size, where from".to_owned(),
+        ..Title::default()
+    };
+    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let length = calls.sentence.as_ref().map_or(0, |sentence| {
+        let lines = sentence.len().div_ceil(usize::from(inner.width.max(1))) + 1;
+        (lines as u16).min(inner.height / 2)
+    });
+    let [above, below] = Layout::vertical([Constraint::Length(length), Constraint::Fill(1)]).areas(inner);
+    if let Some(sentence) = &calls.sentence {
+        panel::tell(app.palette, Role::Warning, sentence, above, buffer);
+    }
+    let width = usize::from(below.width);
+    let line = |(parts, row): &(bool, String)| {
+        let role = if *parts { Role::Warning } else { Role::Text };
+        Line::styled(cut(row, width), app.palette.of(role))
+    };
+    headline::lines(&calls.rows.iter().map(line).collect::<Vec<_>>(), below, buffer);
+}
