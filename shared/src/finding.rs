@@ -6,7 +6,9 @@ mod device;
 mod examiner;
 mod hang;
 mod link;
+mod log;
 mod pace;
+mod past_run;
 mod phrase;
 mod portrait;
 mod slow;
@@ -17,6 +19,7 @@ use std::{fmt, time::Duration};
 pub use cohort::peers;
 pub use examiner::Examiner;
 pub use hang::patience;
+pub use log::{Entry, Episode, Log, What};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -162,6 +165,8 @@ pub enum Class {
     Group,
     /// Steps, for a reason that is not known.
     Step,
+    /// Steps take longer than in a run before.
+    PastRun,
     /// Device memory is nearly full.
     Memory,
     /// The driver told of an error.
@@ -264,6 +269,11 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
     // Who lost a rank waits for it: that is no finding of its own.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
+}
+
+/// Whether the job makes no progress: by what was found, or, where a part of it is seen, because that part stands.
+pub fn stands(job: &Job, findings: &[Finding]) -> bool {
+    findings.iter().any(Finding::stops_the_job) || hang::part(job)
 }
 
 /// A rank of a job that stands waits once it has not moved for this long, and for twice its usual step.

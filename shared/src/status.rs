@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    finding::{self, Finding},
+    finding::{self, Episode, Finding},
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
@@ -50,6 +50,9 @@ pub struct Status {
     pub bound: Option<Bound>,
     pub ranks: Vec<RankStatus>,
     pub findings: Vec<Finding>,
+    /// What was wrong and is not any more, newest first, as far as whoever asks was told of the past.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub came_and_went: Vec<Episode>,
     /// Where all ranks are; only once stacks were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -269,7 +272,11 @@ pub enum ExitCode {
 
 impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
-        let findings = finding::examine(job, now);
+        Self::with(jobs, job, finding::examine(job, now), now)
+    }
+
+    /// The same with what was found.
+    pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
         let mut ranks: Vec<_> = job.ranks().map(|(rank, view)| rank_line(job, rank, view)).collect();
         for rank in &mut ranks {
             rank.state =
@@ -304,6 +311,7 @@ impl Status {
             mfu: mean(living().filter_map(|rank| rank.mfu)),
             bound: job.bound(),
             findings,
+            came_and_went: Vec::new(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xpu_shared::{
     finding::{Cost, Finding},
-    job::{Job, Jobs, RankView, median},
+    job::{Job, RankView, median},
     unit::Nanoseconds,
 };
 
@@ -13,13 +13,12 @@ use super::{Label, Survey, label, table as all, with};
 /// Ranks named of one finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;
 
-pub(super) fn tell(survey: &mut Survey, _jobs: &Jobs, job: &Job, findings: &[Finding]) {
+pub(super) fn tell(survey: &mut Survey, job: &Job, findings: &[Finding], stands: bool) {
     let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
     let seen = job.ranks().filter(|(_, view)| view.latest().is_some()).count();
     survey.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
     survey.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
     survey.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
-    let stands = findings.iter().any(Finding::stops_the_job);
     survey.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
     let over_ranks = |of: fn(&RankView) -> Option<Nanoseconds>| {
         median(job.ranks().filter_map(|(_, view)| of(view)).map(Nanoseconds::seconds).collect())
