@@ -15,7 +15,7 @@ use xpu_net::socket;
 use xpu_shared::{
     codec,
     endpoint::{BasePort, RuntimeDir},
-    frame::{Body, CollectiveSample, Frame, RankDigest, RankInfo, Summary},
+    frame::{Body, CollectiveSample, Frame, HookHealth, RankDigest, RankInfo, Summary},
     id::{Pid, Rank},
     simulation::Simulation,
     unit::{Moment, Nanoseconds},
@@ -212,6 +212,7 @@ fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary
         launches: digest.launches,
         exposed_for: digest.exposed_for,
         gemms: Vec::new(),
+        hook: HookHealth { enabled: true, ..detail.summary.hook.clone() },
         ..detail.summary
     }
 }

@@ -87,17 +87,19 @@ impl Past {
     /// What was published of these jobs for so long, in parts: the coarser tiers as far as no finer one reaches back.
     pub(crate) fn of(&mut self, jobs: &[(JobName, Moment)], length: Duration, now: Moment) -> Vec<History> {
         let mut parts = vec![History::default()];
-        let [(_, tens), (_, minutes)] = &mut self.coarse;
+        // What is compressed now may push out what is oldest.
+        self.seconds.settle();
+        self.coarse.iter_mut().for_each(|(_, tier)| tier.settle());
+        let [(_, tens), (_, minutes)] = &self.coarse;
         // Where the finer tiers begin: no collective is told of twice.
         let seconds_from = self.seconds.first().unwrap_or(now);
         let tens_from = tens.first().map_or(seconds_from, |first| thin::begin_before(first, TENS.0));
         let tiers = [
             (minutes, MINUTES.0, tens_from.min(seconds_from)),
             (tens, TENS.0, seconds_from),
-            (&mut self.seconds, Duration::ZERO, now),
+            (&self.seconds, Duration::ZERO, now),
         ];
         for (tier, every, until) in tiers {
-            tier.settle();
             tier.each(|frame, bytes| {
                 let is_coarse = !every.is_zero();
                 let is_covered = is_coarse && thin::end(frame.now, every) > until;
