@@ -14,6 +14,7 @@ use xpu_collector::{
 };
 use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
+    baseline,
     endpoint::{BasePort, RuntimeDir, host_name},
     finding::Price,
     hosts::Hosts,
@@ -51,6 +52,12 @@ pub(crate) struct Args {
     /// End when no rank lived and nobody asked for this long; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     idle_exit: u64,
+    /// Where to keep what was normal of each run, for `--baseline` [default: ~/.local/state/xpu-top/runs]
+    #[arg(long, value_name = "DIR")]
+    runs_dir: Option<PathBuf>,
+    /// Keep nothing of runs
+    #[arg(long, conflicts_with = "runs_dir")]
+    no_runs: bool,
     /// Pass on what the collectors of other hosts say, and what viewers ask of them; give them with --hosts or --job-hosts
     #[arg(long, conflicts_with_all = ["runtime_dir", "idle_exit"])]
     pub(crate) relay: bool,
@@ -246,7 +253,13 @@ impl Args {
             reader: PathBuf::from("/proc/self/exe"),
             kineto: KinetoName::of(|name| std::env::var_os(name)),
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
+            runs: self.runs(),
         })
+    }
+
+    fn runs(&self) -> Option<PathBuf> {
+        let usual = || baseline::folder(|name| std::env::var_os(name));
+        self.runs_dir.clone().or_else(usual).filter(|_| !self.no_runs)
     }
 }
 

@@ -28,6 +28,7 @@ mod memory;
 mod metrics;
 mod relay;
 mod roster;
+mod runs;
 mod serve;
 mod stacks;
 mod subscription;

@@ -39,6 +39,8 @@ pub struct Config {
     pub kineto: KinetoName,
     /// It ends when no rank lives and nobody asked for this long.
     pub idle_exit: Option<Duration>,
+    /// Where it keeps what was normal of a run; `None`: nowhere.
+    pub runs: Option<PathBuf>,
 }
 
 /// Descriptors a collector may have: connections that say nothing must not take those of ranks and viewers.

@@ -86,13 +86,14 @@ impl Survey {
         let there = known.there(now);
         for job in known.jobs().iter() {
             let findings = finding::examine(job, there);
-            job::tell(&mut survey, job, &findings, there);
+            let stands = finding::stands(job, &findings);
+            job::tell(&mut survey, job, (&findings, stands), there);
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
                 rank::tell(&mut survey, job, rank, view, (tally, &findings), there);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
-                    compat::tell(&mut survey, pod, job, (rank, view), (levels, &findings), own.dump(), now);
+                    compat::tell(&mut survey, pod, job, (rank, view), (levels, stands), own.dump(), now);
                 }
                 if let Some(shapes) = tally.and_then(Tally::shapes) {
                     shapes::tell(&mut survey, job, rank, view.host().as_str(), shapes, now);

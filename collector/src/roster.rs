@@ -358,6 +358,12 @@ impl Roster {
         jobs
     }
 
+    /// The GPUs of a job, as CUDA names them; empty while nobody has said.
+    pub(crate) fn gpu(&self, job: &JobName) -> String {
+        let mut names = self.of_job(job).map(Worker::gpu);
+        names.find(|name| !name.is_empty()).unwrap_or_default().to_owned()
+    }
+
     pub(crate) fn living(&self) -> usize {
         self.places.values().filter(|worker| worker.is_there()).count()
     }

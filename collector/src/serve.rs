@@ -28,6 +28,7 @@ use crate::{
     listen::{Config, Front, OpenError, Sockets},
     memory::Memory,
     roster::{Effect, Identity, Roster},
+    runs::Runs,
     stacks::{Answer, Stacks},
     subscription::Subscriptions,
 };
@@ -57,6 +58,7 @@ pub struct Collector {
     captures: Captures,
     devices: Devices,
     past: Past,
+    runs: Runs,
     kineto: Kineto,
     complaints: Complaints,
     /// When a rank last lived, somebody last asked, or a process was found that may become a rank.
@@ -75,6 +77,7 @@ impl Collector {
             sockets: Sockets::bind(&config)?,
             // Whoever serves alone may write it.
             past: Past::open(&config.runtime.history(config.base), now),
+            runs: Runs::new(config.runs.clone(), config.host.clone()),
             roster: Roster::new(config.peaks),
             stacks: Stacks::new(config.reader.clone()),
             exits: Exits::new(config.reader.clone()),
@@ -131,6 +134,7 @@ impl Collector {
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }
+                self.runs.tend(now, |job| self.roster.gpu(job));
                 if self.is_idle(now) {
                     tracing::info!("no rank lives here and nobody asked: ending");
                     return Ok(());
@@ -436,9 +440,11 @@ impl Collector {
             self.counting.next(&topic);
             return;
         }
-        let bytes = self.encode(&topic, body, now);
+        let frame = self.frame(&topic, body, now);
+        let bytes = codec::encode(&frame);
         if is_kept {
-            self.past.keep(&bytes, now);
+            self.past.keep(&frame, &bytes, now);
+            self.runs.take(&frame);
         }
         if !is_heard {
             return;
@@ -450,14 +456,12 @@ impl Collector {
     }
 
     fn encode(&mut self, stream: &str, body: Body, now: Moment) -> Vec<u8> {
+        codec::encode(&self.frame(stream, body, now))
+    }
+
+    fn frame(&mut self, stream: &str, body: Body, now: Moment) -> Frame {
         let number = self.counting.next(stream);
-        codec::encode(&Frame {
-            host: self.config.host.clone(),
-            number,
-            now,
-            lost: self.counting.lost(),
-            body,
-        })
+        Frame { host: self.config.host.clone(), number, now, lost: self.counting.lost(), body }
     }
 }
 

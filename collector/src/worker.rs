@@ -296,6 +296,11 @@ impl Worker {
         self.ledger.as_ref()?.ledger().kineto_count()
     }
 
+    /// Its GPU, as CUDA names it.
+    pub(crate) fn gpu(&self) -> &str {
+        &self.latest.device
+    }
+
     /// Which GPU it runs on, if it said so.
     pub(crate) fn device_uuid(&self) -> Option<DeviceUuid> {
         self.latest.device_uuid

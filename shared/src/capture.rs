@@ -35,7 +35,7 @@ use crate::{
 use clock::ends_together;
 
 pub use clock::Clocks;
-pub use diff::{Change, CostKind, Diff, Side};
+pub use diff::{Change, CostKind, Culprit, Diff, Side};
 pub use groups::{Groups, Only};
 pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};

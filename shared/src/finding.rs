@@ -7,7 +7,9 @@ pub mod evidence;
 mod examiner;
 mod hang;
 mod link;
+mod log;
 mod pace;
+mod past_run;
 pub(crate) mod phrase;
 mod portrait;
 mod price;
@@ -21,6 +23,7 @@ pub use device::{Clocks, HeldClock};
 pub use evidence::{Evidence, Figures};
 pub use examiner::Examiner;
 pub use hang::{Doing, patience};
+pub use log::{Entry, Episode, Log, What};
 pub use price::{Money, PRICE, Price};
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +173,8 @@ pub enum Class {
     Group,
     /// Steps, for a reason that is not known.
     Step,
+    /// Steps take longer than in a run before.
+    PastRun,
     /// Device memory is nearly full.
     Memory,
     /// The driver told of an error.
@@ -275,6 +280,11 @@ pub fn examine(job: &Job, now: Moment) -> Vec<Finding> {
 pub fn standstill(job: &Job, now: Moment) -> Option<Finding> {
     // Who lost a rank waits for it: that is no finding of its own.
     dead::ranks(job, now).or_else(|| hang::examine(job, now))
+}
+
+/// Whether the job makes no progress: by what was found, or, where a part of it is seen, because that part stands.
+pub fn stands(job: &Job, findings: &[Finding]) -> bool {
+    findings.iter().any(Finding::stops_the_job) || hang::part(job)
 }
 
 /// A rank of a job that stands waits once it has not moved for this long, and for twice its usual step.

@@ -13,6 +13,7 @@
 //! [`zmtp`] is how a worker speaks to its collector, without libzmq.
 //! [`hosts`] reads which hosts there are. Nothing here reads a clock or the network by itself; time comes in as an argument.
 
+pub mod baseline;
 pub mod capture;
 pub mod change_point;
 pub mod codec;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     divergence::Divergence,
-    finding::{self, Cost, Finding, Price},
+    finding::{self, Cost, Episode, Finding, Price},
     frame::{Life, StepSource, TimedBy},
     histogram::Histogram,
     id::{HostName, JobName, Pid, Rank, Step},
@@ -61,6 +61,9 @@ pub struct Status {
     /// Where the NCCL calls of the ranks part for the first time; only once their records were read, which is where a job stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub divergence: Option<Divergence>,
+    /// What was wrong and is not any more, newest first, as far as whoever asks was told of the past.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub came_and_went: Vec<Episode>,
     /// Where all ranks are; only once stacks were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackStatus>,
@@ -285,7 +288,11 @@ pub enum ExitCode {
 
 impl Status {
     pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
-        let findings = finding::examine(job, now);
+        Self::with(jobs, job, finding::examine(job, now), now)
+    }
+
+    /// The same with what was found.
+    pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
         let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
         let steps = ranks.iter().filter_map(|rank| rank.step);
         let ages: Option<Vec<f64>> = ranks.iter().map(|rank| rank.figures_age_s).collect();
@@ -318,6 +325,7 @@ impl Status {
             lost: Cost::sum(&findings),
             findings,
             divergence: job.divergence().cloned(),
+            came_and_went: Vec::new(),
             stacks: StackStatus::of(job),
             coverage: Coverage {
                 ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),

@@ -4,6 +4,7 @@ mod held;
 mod job;
 mod launch;
 mod publish;
+mod remembers;
 mod replay;
 #[path = "../../hook/src/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the hook's own; only its pushing is used here")]
@@ -43,6 +44,10 @@ fn main() {
         replay::scrub(&mut table);
         return table.foot();
     }
+    if only.as_deref() == Some("remembers") {
+        remembers::cost(&mut table);
+        return table.foot();
+    }
     launch::cost(&mut table);
     table.row(Row::new("ring push", ring_push(), "ns"));
     table.row(Row::new("Tracer.step() from Python", tracer_step(), "ns"));
@@ -52,6 +57,7 @@ fn main() {
     job::cost(&mut table);
     shapes::cost(&mut table);
     held::cost(&mut table);
+    remembers::cost(&mut table);
     replay::scrub(&mut table);
     screen::cost(&mut table);
     table.foot();

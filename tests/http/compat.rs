@@ -155,3 +155,24 @@ fn control(demo: &Demo, client: &Client) {
     });
     assert!(!std::path::Path::new("/root/output").exists(), "a path in a request is not followed");
 }
+
+/// Rank 3 does not come to a collective. The other host cannot see it, and all of its ranks stand.
+#[test]
+fn every_host_of_a_job_that_hangs_says_so() {
+    let demo = Demo::start("--ranks 4 --nodes 2 --hang 60:3 --stay", &[("XPU_TOP_COMPAT", "xpu-timer")]);
+    let pages = || [1, 2].map(|node| demo.client(node).page());
+    let hangs = |page: &String| {
+        let job = value(&parse(page), "xpu_top_job_hang", &[]);
+        (job, dlrover_hang(page))
+    };
+    assert_eq!(
+        pages().each_ref().map(hangs),
+        [(Some(0.0), vec![0, 0]), (Some(0.0), vec![0, 0])],
+        "it trains"
+    );
+    let told = until("both hosts to say that it hangs", || {
+        let told = pages().each_ref().map(hangs);
+        told.iter().all(|(job, _)| *job == Some(1.0)).then_some(told)
+    });
+    assert!(told.iter().all(|(_, ranks)| *ranks == [1, 1]), "{told:?}");
+}

@@ -15,6 +15,7 @@ pub mod crowd;
 pub mod film;
 pub mod host;
 pub mod listener;
+pub mod past;
 pub mod place;
 pub mod port;
 pub mod program;

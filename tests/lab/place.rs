@@ -98,6 +98,7 @@ impl Place {
             .env("SIMGPU_SHM_DIR", self.path("shm"))
             .env(variable::RUNTIME_DIR, self.path("run"))
             .env(variable::SOCKET, self.socket())
+            .env("XDG_STATE_HOME", self.path("state"))
             // One name for the whole host: a test that wants Kineto has a folder of its own.
             .env("XPU_TOP_KINETO_SOCKET", "off");
         // Without the folder the GPUs are nobody's but the ranks' own.

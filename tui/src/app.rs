@@ -10,7 +10,6 @@ mod history;
 mod hosts;
 mod incident;
 mod inspection;
-mod log;
 mod metric;
 mod odd;
 mod order;
@@ -29,7 +28,10 @@ mod survey;
 mod watched;
 mod whereabouts;
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 pub use communicators::{Communicator, Traffic};
 pub use course::{Course, Point};
@@ -39,7 +41,6 @@ pub use history::{COLUMNS, History, PERIOD, Told};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
-pub use log::{Entry, Log, What};
 pub use metric::{Maps, Metric};
 pub use odd::Odd;
 pub use others::Others;
@@ -57,8 +58,9 @@ pub use watched::Watched;
 pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
 use xpu_shared::{
+    baseline::Runs,
     capture::Groups,
-    finding::Price,
+    finding::{Log, Price},
     id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
@@ -117,6 +119,8 @@ pub struct App {
     pub(crate) stacks: Stacks,
     pub(crate) whereabouts: Whereabouts,
     pub(crate) log: Log,
+    /// Past runs that the job is held against.
+    pub(crate) runs: Option<Arc<Runs>>,
     pub(crate) incident: Option<Incident>,
     pub others: Others,
     /// When the incident began that was shown by itself last: each is shown so once.
@@ -206,6 +210,7 @@ impl App {
             stacks: Stacks::default(),
             whereabouts: Whereabouts::default(),
             log: Log::default(),
+            runs: None,
             incident: None,
             others: Others::default(),
             alarmed: None,

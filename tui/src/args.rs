@@ -2,6 +2,7 @@
 
 mod job;
 mod looking;
+mod past;
 mod reading;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -19,6 +20,7 @@ use xpu_shared::{
 pub(crate) use job::quoted;
 pub use job::{JobArgs, WayArgs};
 pub use looking::LookArgs;
+pub use past::PastRun;
 
 use crate::{
     command::demo::DemoArgs,
@@ -44,6 +46,9 @@ pub struct CommandLine {
     /// Begin there: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
+    /// Hold it against a run before: `last`, of this job, or a file of ~/.local/state/xpu-top/runs
+    #[arg(long, value_name = "FILE|last")]
+    pub baseline: Option<PastRun>,
     /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<Filter>,
@@ -127,6 +132,9 @@ pub struct StatusArgs {
     /// Add this rank's products and collectives, shape by shape
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<u32>,
+    /// Hold it against a run before: `last`, of this job, or a file of ~/.local/state/xpu-top/runs
+    #[arg(long, value_name = "FILE|last")]
+    pub baseline: Option<PastRun>,
     /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,

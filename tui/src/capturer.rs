@@ -130,7 +130,7 @@ fn take(
     let mut following = Following::new(ways.endpoints.iter().cloned(), Some(job.clone()));
     let heard = before.first().map_or(Duration::ZERO, |block| Moment::now().since(block.entry.first));
     following.remember(before);
-    let (live, mut arrivals) = live::connect_to_record(ways.endpoints, ways.key, Some(job.clone()));
+    let (live, mut arrivals) = live::connect_to_capture(ways.endpoints, ways.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;

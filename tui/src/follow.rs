@@ -3,11 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    sync::Arc,
     time::Duration,
 };
 
 use xpu_shared::{
-    finding,
+    baseline::Runs,
+    finding::{self, Episode, Examiner, Log},
     frame::{Body, Frame, HostDigest, JobSnapshot, Life},
     id::{HostName, JobName, Rank},
     job::{Clock, Job, Jobs},
@@ -21,6 +23,22 @@ use crate::arrival::{Arrival, Endpoint, Link};
 /// What is kept of the last frames, in time and in bytes.
 pub(crate) const LATELY: Duration = Duration::from_mins(1);
 const LATELY_BYTES: usize = 32 << 20;
+
+/// How often it is looked what was wrong, in the time of the hosts; of many ranks, less often.
+const LOOK: Duration = Duration::from_secs(2);
+const EACH: u32 = 128;
+
+/// Findings that are gone, told of at most.
+const EPISODES: usize = 64;
+
+/// What came and went, of the job that is asked for.
+#[derive(Debug, Default)]
+struct Chronicle {
+    job: JobName,
+    examiner: Examiner,
+    log: Log,
+    looked: Moment,
+}
 
 /// What arrived so far.
 #[derive(Debug)]
@@ -39,6 +57,10 @@ pub struct Following {
     clock: Clock,
     /// The frames of the last minute, where somebody wants them.
     lately: Option<(Packer, Ring)>,
+    /// What came and went, where somebody wants to know.
+    chronicle: Option<Box<Chronicle>>,
+    /// Past runs that the job is held against.
+    runs: Option<Arc<Runs>>,
 }
 
 impl Following {
@@ -54,7 +76,36 @@ impl Following {
             digested: BTreeMap::new(),
             clock: Clock::default(),
             lately: None,
+            chronicle: None,
+            runs: None,
         }
+    }
+
+    /// From now on the job is held against past runs.
+    pub fn hold_against(&mut self, runs: Option<Arc<Runs>>) {
+        self.runs = runs;
+    }
+
+    /// From now on it is noted what is wrong, and until when.
+    pub fn note_what_goes(&mut self) {
+        self.chronicle = Some(Box::default());
+    }
+
+    /// Looks what is wrong now, where that is noted and it is time to.
+    fn look(&mut self) {
+        let Some(mut chronicle) = self.chronicle.take() else { return };
+        if let Some(job) = self.job() {
+            let now = self.jobs.clock();
+            if chronicle.job != *job.name() {
+                *chronicle = Chronicle { job: job.name().clone(), ..Chronicle::default() };
+            }
+            if now.since(chronicle.looked) >= LOOK * (1 + job.ranks().len() as u32 / EACH) {
+                let findings = chronicle.examiner.examine(job, now);
+                chronicle.log.follow(&findings, now);
+                chronicle.looked = now;
+            }
+        }
+        self.chronicle = Some(chronicle);
     }
 
     /// From now on the last minute is kept as it was heard, after what somebody else heard `before`: what led to a finding.
@@ -117,11 +168,16 @@ impl Following {
                             if let Body::Digest(digest) = &frame.body {
                                 self.count(digest);
                             }
+                            self.look();
+                            self.jobs.fold(&frame);
                         }
                     }
                     _ => {}
                 }
-                self.jobs.fold(&frame);
+                if !matches!(frame.body, Body::History(_)) {
+                    self.look();
+                    self.jobs.fold(&frame);
+                }
                 self.clock.hear(&self.jobs, at);
             }
             Arrival::Link(endpoint, link) => {
@@ -217,10 +273,23 @@ impl Following {
     pub fn status(&self, now: Moment) -> Status {
         let now = self.clock.there(now);
         let mut status = match self.job() {
-            Some(job) => Status::of(&self.jobs, job, now),
+            Some(job) => {
+                let mut examiner = Examiner::default();
+                examiner.hold_against(self.runs.as_ref());
+                Status::with(&self.jobs, job, examiner.examine(job, now), now)
+            }
             None => Status::of(&self.jobs, &Job::new(self.named.clone().unwrap_or_default()), now),
         };
         status.coverage.hosts_unreachable = self.unreachable().collect();
+        if let Some(chronicle) = self.chronicle.as_ref().filter(|chronicle| chronicle.job == status.job) {
+            let is_there = |gone: &Episode| {
+                status.findings.iter().any(|finding| {
+                    (finding.kind, finding.class, &finding.ranks) == (gone.kind, gone.class, &gone.ranks)
+                })
+            };
+            let gone = chronicle.log.episodes().filter(|gone| !is_there(gone));
+            status.came_and_went = gone.take(EPISODES).collect();
+        }
         status
     }
 }

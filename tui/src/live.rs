@@ -129,8 +129,8 @@ pub fn connect(endpoints: Vec<Endpoint>, key: Option<Key>, job: Option<JobName>)
     connect_with(endpoints, key, job, past)
 }
 
-/// The same for who writes into a file what comes: of what was before only as much as tells who is slow.
-pub fn connect_to_record(
+/// The same for who makes a capture: of what was before only as much as tells who is slow.
+pub fn connect_to_capture(
     endpoints: Vec<Endpoint>,
     key: Option<Key>,
     job: Option<JobName>,

@@ -5,7 +5,7 @@ use std::{io::Write as _, path::Path, process::ExitCode};
 use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
 use xpu_top::{
-    args::{Command, CommandLine, UsageError},
+    args::{Command, CommandLine, PastRun, UsageError},
     capturer::{Capturer, Ways},
     command, live,
     replay::{Tape, time},
@@ -71,6 +71,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
         groups: line.groups.clone(),
         look,
         tape: Some((tape, begin)),
+        runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
         filter: line.filter.clone(),
         config,
         ..WatchOptions::default()
@@ -96,6 +97,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
         warnings,
         filter: line.filter.clone(),
         config,
+        runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
         live: Some(live),
         capturer: Some(capturer),
         ..WatchOptions::default()

@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use xpu_shared::{
-    finding::{Confidence, Kind},
+    finding::{Confidence, Kind, What},
     job::Job,
     stack,
 };
 
 use crate::{
-    app::{App, Group, What},
+    app::{App, Group},
     figure, glyph,
 };
 

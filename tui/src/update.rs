@@ -56,7 +56,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
             app.now = at;
-            arrive(app, &frame);
+            match &frame.body {
+                Body::History(history) => retrace(app, history),
+                _ => arrive(app, &frame),
+            }
         }
         Action::Reach(moment) => {
             app.reach(moment);

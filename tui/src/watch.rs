@@ -4,6 +4,7 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +12,7 @@ use anyhow::{Context as _, bail};
 use crossterm::event::{Event, KeyEventKind, MouseEventKind};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use xpu_shared::{
+    baseline::Runs,
     capture::Groups,
     id::{JobName, Rank},
     peak::Peaks,
@@ -57,6 +59,8 @@ pub struct WatchOptions {
     /// Which ranks are listed, whatever the settings say.
     pub filter: Option<Filter>,
     pub config: Config,
+    /// Past runs that the job is held against.
+    pub runs: Option<Arc<Runs>>,
     /// The way back to the collectors; a recording has none.
     pub live: Option<Live>,
     /// Which makes captures; a recording has none.
@@ -74,6 +78,7 @@ impl Default for WatchOptions {
             invitation: None,
             filter: None,
             config: Config::default(),
+            runs: None,
             look: Wishes::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
@@ -104,6 +109,7 @@ pub async fn watch(
     let mut app = App::new(endpoints, options.job, options.look, Moment::now());
     app.lay_out(options.groups);
     app.configure(&options.config);
+    app.runs = options.runs;
     let kept = options.config.keep_state.then(State::path).flatten();
     if let Some(path) = &kept {
         app.resume(&State::load(path));

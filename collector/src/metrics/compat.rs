@@ -9,7 +9,6 @@ use std::{collections::BTreeMap, env};
 use xpu_shared::{
     collective::Operation,
     datatype::DataType,
-    finding::Finding,
     frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
@@ -249,13 +248,12 @@ pub(super) fn tell(
     pod: &Pod,
     job: &Job,
     (rank, view): (Rank, &RankView),
-    (levels, findings): (Option<&Levels>, &[Finding]),
+    (levels, stands): (Option<&Levels>, bool),
     dump: Dump,
     now: Moment,
 ) {
     let labels = |more: &[(&'static str, String)]| pod.labels(job, rank, view, more);
     if view.is_alive() {
-        let stands = findings.iter().any(Finding::stops_the_job);
         survey.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
         for (metric, is) in [(DUMPING, Dump::Making), (DUMPED, Dump::Done)] {
             survey.put(metric, &labels(&[]), Value::Whole(i64::from(dump == is)));

@@ -13,13 +13,12 @@ use super::{Label, Survey, label, rank::is_live, table as all, with};
 /// Ranks named of one finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;
 
-pub(super) fn tell(survey: &mut Survey, job: &Job, findings: &[Finding], now: Moment) {
+pub(super) fn tell(survey: &mut Survey, job: &Job, (findings, stands): (&[Finding], bool), now: Moment) {
     let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
     let seen = job.ranks().filter(|(_, view)| view.latest().is_some()).count();
     survey.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
     survey.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
     survey.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
-    let stands = findings.iter().any(Finding::stops_the_job);
     survey.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
     let live = || job.ranks().filter(|&(rank, view)| is_live(job, findings, (rank, view), now));
     let over_ranks = |of: fn(&RankView) -> Option<Nanoseconds>| {

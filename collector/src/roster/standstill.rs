@@ -60,7 +60,7 @@ impl Roster {
         Some((known, targets))
     }
 
-    fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
+    pub(super) fn of_job(&self, job: &JobName) -> impl Iterator<Item = &Worker> {
         self.places.iter().filter(move |(place, _)| place.job == *job).map(|(_, worker)| worker)
     }
 

@@ -62,6 +62,7 @@ impl Lab {
             key,
             kineto: xpu_collector::KinetoName::Off,
             idle_exit: None,
+            runs: None,
             reader: env!("CARGO_BIN_EXE_xpu-collector").into(),
             peaks: Peaks::default(),
         };

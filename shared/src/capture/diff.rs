@@ -5,7 +5,7 @@ mod noise;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 
@@ -20,6 +20,16 @@ pub struct Diff {
     pub after: Side,
     /// The step and its parts, in the order of [`CostKind`]; then all else, what changed most first.
     pub rows: Vec<Change>,
+    /// Whom the others wait for more than they did, where steps became longer for that.
+    pub culprit: Option<Culprit>,
+}
+
+/// A rank that its victims wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Culprit {
+    pub rank: Rank,
+    /// So much more than before the others wait in a step, and it does not.
+    pub wait_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -92,15 +102,35 @@ impl Diff {
                 .total_cmp(&size(one))
                 .then_with(|| (one.kind, &one.name).cmp(&(other.kind, &other.name)))
         });
+        let culprit = culprit(&a, &b, &rows);
         let side =
             |capture: &Capture, costs: &Costs| Side { ranks: capture.ranks.len(), steps: costs.steps() };
-        Self { before: side(before, &a), after: side(after, &b), rows }
+        Self { before: side(before, &a), after: side(after, &b), rows, culprit }
     }
 
     /// The step, or a part of it.
     pub fn row(&self, kind: CostKind) -> Option<&Change> {
         self.rows.iter().find(|row| row.kind == kind)
     }
+}
+
+/// What explains so much of longer steps is told.
+const EXPLAINS: f64 = 0.35;
+
+/// Who is late waits for nobody: of all ranks it is the one whose waits grew least, or fell.
+fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
+    let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
+    let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();
+    for key in a.keys(b).into_iter().filter(|(kind, _)| *kind == CostKind::Waiting) {
+        for (rank, change) in noise::by_rank(&a.samples(&key), &b.samples(&key)) {
+            *waits.entry(rank).or_default() += change;
+        }
+    }
+    let (&rank, &least) = waits.iter().min_by(|one, other| one.1.total_cmp(other.1))?;
+    // All of them: where some wait for another, it is not this one alone.
+    let others = waits.iter().filter(|&(other, _)| *other != rank).map(|(_, wait)| wait - least);
+    let wait_ns = others.min_by(f64::total_cmp)?;
+    (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns })
 }
 
 /// A capture without the kinds of operations that the other was not asked to have.

@@ -1,19 +1,33 @@
 //! Looks for what is wrong, again and again: what one rank tells is worked out when it has told it, what all tell together when that
 //! is asked for.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Cost, Finding, cohort, dead, device, link, pace, portrait::Portrait, slow, standstill};
-use crate::{id::Rank, job::Job, unit::Moment};
+use super::{
+    Cost, Finding, cohort, dead, device, link, pace, past_run, portrait::Portrait, slow, standstill,
+};
+use crate::{baseline::Runs, id::Rank, job::Job, unit::Moment};
 
 /// Of one job; whoever goes to another begins anew.
 #[derive(Debug, Default)]
 pub struct Examiner {
     /// Each as of when what it is made of changed last.
     portraits: BTreeMap<Rank, (u64, Portrait)>,
+    /// Past runs that the job is held against.
+    runs: Option<Arc<Runs>>,
 }
 
 impl Examiner {
+    /// From now on the job is held against past runs.
+    pub fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+        self.runs = runs.cloned();
+    }
+
+    /// One for another job.
+    pub fn anew(&self) -> Self {
+        Self { runs: self.runs.clone(), ..Self::default() }
+    }
+
     /// Works out now what would else take its time when all ranks are examined. To be called with ranks that have just reported.
     pub fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
         for rank in ranks {
@@ -40,6 +54,8 @@ impl Examiner {
         let pace = if explained { None } else { pace::changes(job) };
         let stops = standstill.into_iter().map(|finding| idle(job, finding, now));
         let mut costs: Vec<_> = slow.into_iter().chain(link).chain(pace).collect();
+        let run = self.runs.as_ref().filter(|_| !stands).and_then(|runs| runs.before(job));
+        costs.extend(run.and_then(|run| past_run::slower(job, run, &costs)));
         for finding in &mut costs {
             finding.severity = finding.cost.map_or(finding.severity, |cost| cost.severity());
         }

@@ -58,6 +58,20 @@ pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
         .or_else(|| waiting(job, &still))
 }
 
+/// Whether a job of which a part is seen stands, as far as that part tells: all ranks that live there do. Who waits for whom, and whether
+/// others work, is not known; who is in no call that waits is given longer.
+pub(super) fn part(job: &Job) -> bool {
+    let deadline = deadline(job);
+    let still = wait::still(job, deadline);
+    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return false };
+    let alive = || job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
+    let works = alive().any(|view| view.idle_for() < longest / 2);
+    let waits =
+        alive().any(|view| held(view).is_some_and(|(_, seconds)| seconds >= deadline.as_secs_f64() / 2.0));
+    let patience = if waits && !works { deadline } else { LONG_PATIENCE.max(deadline) };
+    job.ranks().len() < job.world_size() as usize && alive().all(|view| view.stands_for() >= patience)
+}
+
 /// Some wait for others, or all for what does not end.
 fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if divergence::someone_works(still) {

@@ -75,7 +75,7 @@ enum Measure {
 }
 
 /// Living ranks, evenly spread.
-fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
+pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
     let every = living.len().div_ceil(ASKED).max(1);
     living.into_iter().step_by(every).collect()
@@ -135,7 +135,7 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
         })
     };
     // Of all cuts the one that parts them best: the longest after which all are slow.
-    (FEW_AFTER..=most.min(AFTER * 20)).rev().find_map(at)
+    (FEW_AFTER..=most).rev().find_map(at)
 }
 
 /// The median of the first of them, of the first two, and so on.

@@ -123,7 +123,7 @@ impl Portrait {
             sends: latest.is_some_and(|digest| digest.launches.point_to_point > 0),
             blocked: host::WAITS.map(|digests| view.blocked_for(digests)),
             begun: view.step().is_none() || host::has_begun(view),
-            beats: view.beats().len(),
+            beats: view.beats().count(),
             toll: view.toll(),
             exposed: view.exposed_for(LONG),
             pace: view.pace(),

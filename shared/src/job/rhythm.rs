@@ -12,6 +12,10 @@ use crate::{
 /// Digests with steps that are remembered: four minutes of short ones.
 const REMEMBERED: usize = 240;
 
+/// What came before them is remembered in stretches of so long, and so many of them: four hours.
+const STRETCH: f32 = 60.0;
+const STRETCHES: usize = 240;
+
 /// The steps of one digest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beat {
@@ -26,8 +30,24 @@ pub struct Beat {
     pub rate: f32,
 }
 
+impl Beat {
+    /// Both, one after the other: the pace of either counts by its time.
+    fn and(self, next: Self) -> Self {
+        let span = self.span + next.span;
+        let mean = |of: fn(&Self) -> f32| (of(&self) * self.span + of(&next) * next.span) / span;
+        Self {
+            pace: mean(|beat| beat.pace),
+            steps: self.steps + next.steps,
+            span,
+            work: self.work + next.work,
+            rate: mean(|beat| beat.rate),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Rhythm {
+    former: VecDeque<Beat>,
     beats: VecDeque<Beat>,
     /// Where the last beat ended.
     from: Option<Mark>,
@@ -74,13 +94,21 @@ impl Rhythm {
             work: ((to.flops - from.flops) / 1e12) as f32,
             rate: if time > 0.0 { ((to.timed_flops - from.timed_flops) / time / 1e3) as f32 } else { 0.0 },
         };
+        if self.beats.len() == REMEMBERED
+            && let Some(oldest) = self.beats.pop_front()
+        {
+            match self.former.back_mut().filter(|last| last.span + oldest.span <= STRETCH) {
+                Some(last) => *last = last.and(oldest),
+                None => push_bounded(&mut self.former, oldest, STRETCHES),
+            }
+        }
         push_bounded(&mut self.beats, beat, REMEMBERED);
         self.from = Some(to);
     }
 
     /// Oldest first.
-    pub(super) fn beats(&self) -> impl ExactSizeIterator<Item = &Beat> + DoubleEndedIterator {
-        self.beats.iter()
+    pub(super) fn beats(&self) -> impl DoubleEndedIterator<Item = &Beat> {
+        self.former.iter().chain(&self.beats)
     }
 }
 
@@ -107,5 +135,25 @@ mod tests {
         }
         let beats: Vec<_> = rhythm.beats().map(|beat| (beat.steps, beat.span)).collect();
         assert_eq!(beats, [(4.0, 1.0), (8.0, 3.0)]);
+    }
+
+    /// Two hours of steps of 250 ms, and twenty minutes of 300 ms.
+    #[test]
+    fn of_hours_a_beat_a_minute_is_left() {
+        let (mut rhythm, mut step) = (Rhythm::default(), 0);
+        let mut digest = Simulation::new(1, 1, 1).digests(1).remove(0);
+        let Body::Digest(digest) = &mut digest.body else { unreachable!() };
+        let digest = &mut digest.ranks[0];
+        for second in 0..8400_u64 {
+            let (steps, pace) = if second < 7200 { (4, 250_000_000) } else { (3, 333_333_333) };
+            step += steps;
+            (digest.step, digest.step_at) = (Some(Step(step)), Moment(second * 1_000_000_000));
+            (digest.step_median, digest.step_count) = (Some(Nanoseconds(pace)), steps as u32);
+            rhythm.take(digest);
+        }
+        let span: f32 = rhythm.beats().map(|beat| beat.span).sum();
+        assert_eq!((span, rhythm.beats().count()), (8399.0, REMEMBERED + 136));
+        let slow: f32 = rhythm.beats().filter(|beat| beat.pace > 0.3).map(|beat| beat.span).sum();
+        assert!((slow - 1200.0).abs() < STRETCH, "{slow} s are slow");
     }
 }

@@ -24,9 +24,10 @@ const FIRST: u64 = 10;
 /// by chance happens once in 2^8.
 const TELLING: u32 = 8;
 
-/// Stretches of so long, by the host's clock, are remembered: the same for all who look, whenever they came. Ten minutes.
-const STRETCH: Duration = Duration::from_secs(15);
-const STRETCHES: usize = 40;
+/// Stretches of so long, by the host's clock, are remembered, and so many of each: the same for all who look, whenever they came. Ten
+/// minutes, two hours, a day.
+const STRETCHES: [(Duration, usize); 3] =
+    [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
 
 /// Shares of the time that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +37,7 @@ pub struct Toll {
     pub error: f64,
     /// The same without the digest in which most was lost: of what happened once nothing is left.
     pub steady: f64,
-    /// When it began to, ten minutes ago at most.
+    /// When it began to, a day ago at most.
     pub since: Moment,
     /// What it waited for others.
     pub waited: f64,
@@ -53,16 +54,47 @@ pub(super) struct Window {
     /// Before the first of them, and the step it was at.
     from: Moment,
     from_step: Option<Step>,
-    /// What came before that, oldest first, and the stretch that is not yet whole.
-    former: VecDeque<Stretch>,
-    open: Option<Stretch>,
+    former: Former,
 }
 
-/// What was lost from a moment on, in nanoseconds. It ends where the next one begins.
+/// What was lost before that, in stretches that are the longer the older they are; each oldest first.
+#[derive(Debug, Default)]
+struct Former([VecDeque<Stretch>; STRETCHES.len()]);
+
+/// What was lost from a moment on, both in seconds: of ten thousand ranks a day is remembered. It ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    from: Moment,
-    lost: f64,
+    from: u32,
+    lost: f32,
+}
+
+impl Stretch {
+    fn began(self) -> Moment {
+        Moment(u64::from(self.from) * 1_000_000_000)
+    }
+}
+
+impl Former {
+    /// What was lost from a moment on.
+    fn take(&mut self, stretch: Stretch) {
+        let mut next = Some(stretch);
+        for (kept, (length, most)) in self.0.iter_mut().zip(STRETCHES) {
+            let Some(stretch) = next.take() else { return };
+            let number = |of: Stretch| u64::from(of.from) / length.as_secs();
+            match kept.back_mut().filter(|last| number(**last) == number(stretch)) {
+                Some(last) => last.lost += stretch.lost,
+                None => {
+                    next = if kept.len() == most { kept.pop_front() } else { None };
+                    push_bounded(kept, stretch, most);
+                }
+            }
+        }
+    }
+
+    /// Newest first.
+    fn stretches(&self) -> impl Iterator<Item = Stretch> {
+        self.0.iter().flat_map(|kept| kept.iter().rev().copied())
+    }
 }
 
 /// The joined collectives of one digest.
@@ -110,14 +142,8 @@ impl Window {
     fn retire(&mut self) {
         let Some(gone) = self.digests.front() else { return };
         let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
-        let number = |moment: Moment| u128::from(moment.0) / STRETCH.as_nanos();
-        let mut stretch = self.open.take().unwrap_or(Stretch { from: self.from, lost: 0.0 });
-        stretch.lost += lost;
-        if number(at) == number(stretch.from) {
-            self.open = Some(stretch);
-        } else {
-            push_bounded(&mut self.former, stretch, STRETCHES);
-        }
+        let from = u32::try_from(self.from.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        self.former.take(Stretch { from, lost: (lost / 1e9) as f32 });
         (self.from, self.from_step) = (at, step);
     }
 
@@ -136,12 +162,12 @@ impl Window {
     fn since(&self, share: f64) -> Moment {
         let (mut since, mut end) = (self.from, self.from);
         let (mut excess, mut most) = (0.0, 0.0);
-        for stretch in self.former.iter().chain(&self.open).rev() {
-            let passed = end.since(stretch.from).as_nanos() as f64;
-            excess += stretch.lost - share * passed / 2.0;
-            end = stretch.from;
+        for stretch in self.former.stretches() {
+            let began = stretch.began();
+            excess += f64::from(stretch.lost) - share * end.since(began).as_secs_f64() / 2.0;
+            end = began;
             if excess > most {
-                (most, since) = (excess, stretch.from);
+                (most, since) = (excess, began);
             }
         }
         since
@@ -219,7 +245,7 @@ impl Window {
             before = before.max(Some(counts.latest.0));
         }
         if finest >= coarsest {
-            return one_in(coarsest);
+            return one_in(finest);
         }
         // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the limit.
         (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
@@ -312,6 +338,26 @@ mod tests {
         let all: Vec<f64> = (0..400).filter_map(|n| Some(estimate(n * 1_111)?.cost)).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
+    }
+
+    /// To an eighth of how long ago that is, and in a few kilobytes.
+    #[test]
+    fn since_when_it_costs_is_known_for_a_day() {
+        for hours in [1, 5, 20] {
+            let mut window = Window::default();
+            for second in 0..3600 * (hours + 3) {
+                window.begin(Moment((1_000_000 + second) * SECOND), None);
+                let late = second >= 3 * 3600;
+                let (gap, waited) = if late { (100_000_000, 0) } else { (0, 10_000_000) };
+                for sequence in [2 * second, 2 * second + 1] {
+                    let collective = (CommunicatorId(1), Sequence(sequence), Rate::EVERY);
+                    window.take(collective, Nanoseconds(gap), Nanoseconds(waited));
+                }
+            }
+            let ago = (1_000_000 + 3600 * (hours + 3)) - window.toll().unwrap().since.0 / SECOND;
+            let off = ago.abs_diff(3600 * hours) as f64 / (3600 * hours) as f64;
+            assert!(off < 0.125, "{hours} hours ago, told {ago} s");
+        }
     }
 
     /// It costs nothing for two minutes, and a tenth of the time from then on.

@@ -3,13 +3,14 @@
 use std::{collections::HashMap, mem::take, thread};
 
 use xpu_shared::{
+    finding::Log,
     frame::{Body, Frame},
     id::HostName,
     job::Jobs,
     unit::Moment,
 };
 
-use super::{App, Course, Log};
+use super::{App, Course};
 use crate::{
     arrival::Arrival,
     replay::{Mark, Of, Playback},

@@ -61,6 +61,7 @@ impl App {
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         let arrangement =
             Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge, price: self.price };
+        self.survey.hold_against(self.runs.as_ref());
         self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
         self.others.settle(jobs, job, there);
         self.history.take(job.name(), &self.survey, there);

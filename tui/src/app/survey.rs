@@ -7,9 +7,10 @@ mod list;
 mod reckon;
 mod row;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use xpu_shared::{
+    baseline::Runs,
     capture::Groups,
     finding::{Cost, Examiner, Finding, Price},
     id::{HostName, JobName, Rank, Step},
@@ -166,7 +167,8 @@ impl Survey {
         clock: impl Fn(&HostName) -> Clock,
     ) {
         if self.job != *job.name() {
-            *self = Self { job: job.name().clone(), ..Self::default() };
+            let examiner = self.examiner.anew();
+            *self = Self { job: job.name().clone(), examiner, ..Self::default() };
         }
         // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
         let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
@@ -193,6 +195,10 @@ impl Survey {
             self.arrange(job, arrangement);
         }
         self.made = making;
+    }
+
+    pub(super) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+        self.examiner.hold_against(runs);
     }
 
     /// Whether figures on the screen are of a picture ago, because many came at once.

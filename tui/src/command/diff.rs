@@ -1,9 +1,9 @@
 //! `xpu-top diff`: what costs more in one capture than in another.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use xpu_shared::{
-    capture::{Capture, Change, CostKind, Diff},
+    capture::{Capture, Change, CostKind, Culprit, Diff},
     status::ExitCode as Code,
 };
 
@@ -75,6 +75,11 @@ fn text(diff: &Diff, top: usize) -> String {
     let head = ["what", "", "before", "after", "change", "noise", "%", "", "most"];
     let (parts, others): (Vec<_>, Vec<_>) = diff.rows.iter().partition(|row| row.kind <= CostKind::Gap);
     Table::new("the step and its parts", &head, &parts, usize::MAX, |row| line(row)).write(&mut out);
+    if let Some(Culprit { rank, wait_ns }) = diff.culprit {
+        let more = wait_ns / 1e6;
+        let _ =
+            writeln!(out, "rank {rank} is to blame: the others wait {more:.2} ms more in a step for it\n");
+    }
     Table::new("what changed most", &head, &others, top, |row| line(row)).write(&mut out);
     out
 }

@@ -29,6 +29,7 @@ pub(super) fn followed(
     };
     tape.watch_ranks(ranks.into_iter().collect());
     let mut following = Following::new([], job.cloned());
+    following.note_what_goes();
     while let Some((came, frame)) = tape.next(at)? {
         following.take_at(came, Arrival::Frame(Box::new(frame)));
     }

@@ -46,7 +46,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let mut reel = begin(path, &header)?;
     let failed = || format!("cannot record to {}", path.display());
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
-    let (live, mut arrivals) = live::connect_to_record(hosts.endpoints, key, args.of.job.clone());
+    let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     live.watch_all(!args.no_details);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

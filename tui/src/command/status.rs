@@ -22,7 +22,7 @@ use super::{
     past, table,
 };
 use crate::{
-    args::{JobArgs, StatusArgs, quoted},
+    args::{JobArgs, PastRun, StatusArgs, quoted},
     arrival::Arrivals,
     filter::Filter,
     follow::Following,
@@ -42,10 +42,13 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     if let Some(path) = &args.replay {
         return recorded(path, args, price);
     }
+    let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
     let hosts = args.of.hosts()?;
     let key = args.of.way.key()?;
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
+    following.note_what_goes();
+    following.hold_against(runs);
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(look(&mut following, &mut arrivals, &live, args));
@@ -87,7 +90,9 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
 /// The same of a recording.
 fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCode> {
     let rank = args.rank.map(Rank);
-    let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
+    let runs = args.baseline.as_ref().map(PastRun::runs).transpose()?;
+    let (mut following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), rank)?;
+    following.hold_against(runs);
     let mut status = following.status(at);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;

@@ -1,16 +1,22 @@
 //! A status for people: one line a rank, then what is wrong.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use xpu_shared::{
-    finding::Finding,
+    finding::{Episode, Finding},
     id::JobName,
     status::{RankState, RankStatus, Status, StepSign},
     text::is_steering,
+    unit::Moment,
 };
+
+use crate::figure::{age, clock};
 
 /// Lines of ranks; a longer job is for the screen.
 const RANKS: usize = 256;
+
+/// Findings that are gone, newest first; `--json` has more.
+const GONE: usize = 8;
 
 /// Ranks whose place in their code is told, and the longest such place.
 const PLACES: usize = 4;
@@ -62,7 +68,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         status.ranks.len(),
         status.world_size,
         work(status),
-        age(status)
+        how_old(status)
     )?;
     let (ranks, filter) = match sifted {
         Some((ranks, filter)) => (ranks, Some(filter)),
@@ -97,6 +103,9 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     if let (Some(bound), true) = (&status.bound, status.findings.iter().all(|it| !it.stops_the_job())) {
         writeln!(to, "{bound}")?;
     }
+    for gone in status.came_and_went.iter().take(GONE) {
+        write_gone(to, gone)?;
+    }
     let coverage = &status.coverage;
     write_blindness(to, status)?;
     writeln!(
@@ -120,6 +129,19 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         [one] => writeln!(to, "there is another job: see it with --job {one}"),
         [first, ..] => writeln!(to, "other jobs are there: {}: see one with --job {first}", jobs.join(", ")),
     }
+}
+
+/// What was wrong for a while, by the clock of the hosts.
+fn write_gone(to: &mut String, gone: &Episode) -> std::fmt::Result {
+    let moment = |seconds: f64| Moment((seconds.max(0.0) * 1e9) as u64);
+    let lasted = Duration::from_secs_f64((gone.went_at - gone.came_at).max(0.0));
+    writeln!(
+        to,
+        "was, from {} for {}: {}",
+        clock(moment(gone.came_at)),
+        age(lasted),
+        printable(&gone.evidence, LONGEST)
+    )
 }
 
 /// Where a rank is that the job stands for, in its code.
@@ -149,7 +171,7 @@ fn work(status: &Status) -> String {
 }
 
 /// How old the figures are, where no rank's are of now.
-fn age(status: &Status) -> String {
+fn how_old(status: &Status) -> String {
     let over = status.ranks.iter().all(|rank| rank.state == RankState::Exited);
     let what = if over { "last figures, of" } else { "nothing new for" };
     let ago = if over { " ago" } else { "" };
@@ -237,7 +259,7 @@ pub(crate) fn state(state: RankState) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{job::Jobs, simulation::Simulation, unit::Moment};
+    use xpu_shared::{job::Jobs, simulation::Simulation};
 
     use super::*;
 

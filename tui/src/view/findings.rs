@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 use xpu_shared::{
-    finding::{Confidence, Finding},
+    finding::{Confidence, Entry, Finding, What},
     stack::Ranks,
 };
 
@@ -19,7 +19,7 @@ use super::{
     panel::{self, Title, window},
 };
 use crate::{
-    app::{App, Entry, What},
+    app::App,
     figure, glyph,
     hits::{Hits, Target},
     palette::Role,

@@ -44,6 +44,38 @@ fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
     assert!(row.change_ns > 1e6 && !row.real, "a step of two differs: {row:?}");
 }
 
+/// Steps of a rank that are so much longer, and in which it waits so much longer for the other.
+fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
+    let mut new = part(rank, 0);
+    if let Some(account) = &mut new.account {
+        for (number, mark) in account.marks.iter_mut().enumerate() {
+            mark.at.0 += number as u64 * longer + jitter * u64::from(number == 2);
+        }
+    }
+    for (at, operation) in new.operations.iter_mut().enumerate() {
+        operation.after.0 += if at >= 3 { longer } else { 0 };
+        if let (1, CapturedSpan::Gpu { took, late, .. }) = (at % 3, &mut operation.span) {
+            took.0 += waits;
+            *late += (longer - waits) as i64;
+        }
+    }
+    new
+}
+
+/// Rank 1 comes 4 ms later to the collective of each step: rank 0 waits for it, and its waits are what changed most.
+#[test]
+fn who_is_waited_for_is_named_and_not_who_waits() {
+    let before = capture([later(0, 0, 0, MS / 100), later(1, 0, 0, MS / 100)]);
+    let after = capture([later(0, 4 * MS, 4 * MS, 0), later(1, 4 * MS, 0, 0)]);
+    let diff = Diff::of(&before, &after);
+    let culprit = diff.culprit.unwrap_or_else(|| panic!("{:?}", diff.rows));
+    assert!(culprit.rank == Rank(1) && (culprit.wait_ns / (4 * MS) as f64 - 1.0).abs() < 0.1, "{culprit:?}");
+    assert_eq!(diff.row(CostKind::Waiting).and_then(|row| row.most).map(|(rank, _)| rank), Some(Rank(0)));
+    assert_eq!(Diff::of(&after, &before).culprit, None, "they became shorter");
+    let both = capture([later(0, 4 * MS, 0, 0), later(1, 4 * MS, 0, 0)]);
+    assert_eq!(Diff::of(&before, &both).culprit, None, "both are slower alike");
+}
+
 #[test]
 fn the_step_and_its_parts_come_first_then_what_changed_most() {
     use CostKind::{Compute, Exposed, Gap, Memory, Step};

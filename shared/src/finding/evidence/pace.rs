@@ -87,6 +87,44 @@ impl Told for Regression {
     }
 }
 
+/// Steps that take longer than in a run before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastRun {
+    pub step_ms: f64,
+    pub past_step_ms: f64,
+    /// Of that run, and on which GPUs; in words since when, and what accounts for it.
+    pub day: String,
+    pub gpu: String,
+    pub when: String,
+    pub why: String,
+}
+
+impl PastRun {
+    fn longer_pct(&self) -> f64 {
+        100.0 * (self.step_ms / self.past_step_ms - 1.0)
+    }
+}
+
+impl fmt::Display for PastRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step_ms, past_step_ms, day, gpu, when, why } = self;
+        let longer = self.longer_pct();
+        write!(
+            f,
+            "steps take {step_ms:.1} ms, {longer:.0} % more than the {past_step_ms:.1} ms of the run of "
+        )?;
+        write!(f, "{day}{gpu}, {when}; {why}")
+    }
+}
+
+impl Told for PastRun {
+    fn figures(&self, to: &mut Figures) {
+        to.put("step_ms", self.step_ms);
+        to.put("past_step_ms", self.past_step_ms);
+        to.put("longer_pct", self.longer_pct());
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pauses {
     /// Ranks whose threads waited so much less than the others'; none where nobody's did.

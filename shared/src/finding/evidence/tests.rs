@@ -8,7 +8,7 @@ use super::{
     exit::Exited,
     hang::*,
     link::SlowLink,
-    pace::{LateLaunches, Pauses, Regression},
+    pace::{LateLaunches, PastRun, Pauses, Regression},
     slow::*,
     *,
 };
@@ -206,6 +206,21 @@ fn all() -> Vec<(Evidence, Vec<(&'static str, &'static str)>)> {
                 ("pauses", "5 of them"),
                 ("queued_collectives", "4 collectives queued"),
                 ("others_queued_collectives", "26 on the others"),
+            ],
+        ),
+        (
+            Evidence::PastRun(PastRun {
+                step_ms: 108.0,
+                past_step_ms: 100.0,
+                day: "Fri 20 Nov".to_owned(),
+                gpu: " on NVIDIA H100".to_owned(),
+                when: "from the first step".to_owned(),
+                why: "no rank alone is later than then".to_owned(),
+            }),
+            vec![
+                ("step_ms", "take 108.0 ms"),
+                ("past_step_ms", "the 100.0 ms of"),
+                ("longer_pct", "8 % more"),
             ],
         ),
         (
@@ -412,7 +427,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 21, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 22, "every kind has its turn: {kinds:?}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
 
 /// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
 pub(crate) fn has_begun(view: &RankView) -> bool {
-    if view.beats().len() >= BEGUN {
+    if view.beats().nth(BEGUN - 1).is_some() {
         return true;
     }
     let steps: Vec<f64> = view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();

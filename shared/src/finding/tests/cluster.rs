@@ -67,6 +67,8 @@ pub(super) struct Cluster {
     pub from: u64,
     /// Share of the time that products wait for communication; of none it is that of the simulation.
     pub exposed: Option<f64>,
+    /// Hosts that are heard.
+    pub hosts: usize,
     stands: Option<(u64, Standing)>,
     timed: Vec<(f64, f64)>,
     blocked: Vec<f64>,
@@ -86,6 +88,7 @@ impl Cluster {
             faults: faults.to_vec(),
             from: 0,
             exposed: None,
+            hosts: usize::MAX,
             stands: None,
             timed: vec![(0.0, 0.0); ranks as usize],
             blocked: vec![0.0; ranks as usize],
@@ -106,6 +109,7 @@ impl Cluster {
             self.second += 1;
             let standing_since = self.stands.as_ref().map(|(at, _)| *at).filter(|at| self.second > *at);
             let mut frames = self.simulation.digests(standing_since.unwrap_or(self.second));
+            frames.truncate(self.hosts);
             for frame in &mut frames {
                 frame.now = self.now();
                 let Body::Digest(digest) = &mut frame.body else { unreachable!() };

@@ -1,7 +1,7 @@
 use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
 use crate::{
     collective::Operation,
-    finding::{Class, Confidence, Finding, Kind},
+    finding::{Class, Confidence, Finding, Kind, stands},
     frame::{CommunicatorState, Life, RankDigest},
     id::{CommunicatorId, Rank},
     job::Jobs,
@@ -269,4 +269,34 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
         let seconds = (1..200).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
         assert!((least..=most).contains(&seconds), "stopped {stopped}: {seconds} s");
     }
+}
+
+/// Of two hosts each hears its own ranks alone: neither knows who is to blame, where all it knows wait, and both that they stand.
+#[test]
+fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
+    let standing = |rank, digest: &mut RankDigest| {
+        if rank != 12 {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut cluster = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, standing);
+    cluster.hosts = 1;
+    cluster.run(STALL + 5);
+    assert!(!stands(cluster.job(), &cluster.findings()), "not after some seconds");
+    cluster.run(BUDGET - 5);
+    assert!(stands(cluster.job(), &cluster.findings()));
+    // One that trains does not, and neither does one of which a rank here still works.
+    let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
+    trains.hosts = 1;
+    assert!(!stands(trains.run(60).job(), &[]));
+    let works = |rank, digest: &mut RankDigest| {
+        if rank == 3 {
+            digest.blocked_for.0 += digest.heard.0 % 1_000_000_007;
+        } else {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
+    saves.hosts = 1;
+    assert!(!stands(saves.run(STALL + 40).job(), &[]), "it may be saving");
 }

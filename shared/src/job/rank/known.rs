@@ -89,8 +89,8 @@ impl RankView {
         self.devices.iter().rev()
     }
 
-    /// The steps of each digest that told of any, oldest first.
-    pub fn beats(&self) -> impl ExactSizeIterator<Item = &Beat> + DoubleEndedIterator {
+    /// The steps of each digest that told of any, oldest first; of minutes ago, of a minute together.
+    pub fn beats(&self) -> impl DoubleEndedIterator<Item = &Beat> {
         self.rhythm.beats()
     }
 

@@ -2,11 +2,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use xpu_shared::{
-    finding::{Class, Finding, Kind},
-    id::Rank,
-    unit::Moment,
-};
+use serde::{Deserialize, Serialize};
+
+use super::{Class, Finding, Kind};
+use crate::{id::Rank, unit::Moment};
 
 /// Entries kept; the oldest give way.
 const KEPT: usize = 256;
@@ -37,6 +36,19 @@ struct Present {
     finding: Finding,
 }
 
+/// A finding that is not so any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    pub kind: Kind,
+    pub class: Class,
+    pub ranks: Vec<Rank>,
+    /// When it was found first and was no longer, in seconds since 1970.
+    pub came_at: f64,
+    pub went_at: f64,
+    /// As it was found last.
+    pub evidence: String,
+}
+
 /// What makes a finding the same from one second to the next, whatever its figures.
 fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
     (finding.kind, finding.class, &finding.ranks)
@@ -44,7 +56,7 @@ fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
 
 impl Log {
     /// Takes what is wrong now.
-    pub(super) fn follow(&mut self, findings: &[Finding], now: Moment) {
+    pub fn follow(&mut self, findings: &[Finding], now: Moment) {
         let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
         for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
             let what = What::Went(now.since(gone.since));
@@ -71,6 +83,24 @@ impl Log {
     /// Newest first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter().rev()
+    }
+
+    /// What came and is not so any more, newest first.
+    pub fn episodes(&self) -> impl Iterator<Item = Episode> {
+        self.entries().filter_map(|Entry { at, finding, what }| {
+            let What::Went(after) = what else { return None };
+            let Finding { kind, class, ref ranks, ref evidence, .. } = *finding;
+            let went_at = at.0 as f64 / 1e9;
+            let came_at = went_at - after.as_secs_f64();
+            Some(Episode {
+                kind,
+                class,
+                ranks: ranks.clone(),
+                came_at,
+                went_at,
+                evidence: evidence.to_string(),
+            })
+        })
     }
 
     /// When it was seen first, by this machine's clock.

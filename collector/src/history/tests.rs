@@ -1,0 +1,210 @@
+use std::fs::{self, OpenOptions};
+
+use xpu_shared::{
+    finding::{self, Finding},
+    id::Rank,
+    job::Jobs,
+    simulation::Simulation,
+};
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("xpu-top-past-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("history.xpurec")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Publishes the digests of these seconds.
+fn publish(past: &mut Past, simulation: &Simulation, seconds: std::ops::Range<u64>) {
+    for second in seconds {
+        let now = Moment(second * SECOND);
+        let frame = Frame { now, ..simulation.digests(second).remove(0) };
+        past.keep(&frame, &codec::encode(&frame), now);
+        past.tend(now);
+    }
+}
+
+fn told(past: &mut Past, jobs: &[(JobName, Moment)], length: u64, now: u64) -> Vec<u64> {
+    let parts = past.of(jobs, Duration::from_secs(length), Moment(now * SECOND));
+    let frames: Vec<_> = parts.iter().flat_map(|part| part.frames.frames()).collect();
+    assert!(parts[..parts.len() - 1].iter().all(|part| part.more) && !parts[parts.len() - 1].more);
+    frames.iter().map(|frame| frame.now.0 / SECOND).collect()
+}
+
+#[test]
+fn who_comes_later_is_given_what_was_published_of_the_jobs_there_are() {
+    let place = Place::new("given");
+    let simulation = Simulation::new(1, 1, 8);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    publish(&mut past, &simulation, 1000..1100);
+    assert_eq!(told(&mut past, &jobs, 60, 1099), (1039..1100).collect::<Vec<_>>());
+    assert_eq!(told(&mut past, &jobs, 5, 1099), (1094..1100).collect::<Vec<_>>(), "once more, and less");
+    assert_eq!(told(&mut past, &[("other".into(), Moment(0))], 60, 1099), Vec::<u64>::new());
+    let again = [(simulation.job.clone(), Moment(1090 * SECOND))];
+    assert_eq!(
+        told(&mut past, &again, 60, 1099),
+        (1090..1100).collect::<Vec<_>>(),
+        "of an earlier run nothing"
+    );
+}
+
+#[test]
+fn a_collector_that_takes_over_goes_on_and_reads_around_what_is_torn() {
+    let place = Place::new("takes-over");
+    let simulation = Simulation::new(1, 1, 8);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    publish(&mut past, &simulation, 1000..1065);
+    // As if killed: what was not yet compressed is lost, and the last block is torn.
+    drop(past);
+    let file = OpenOptions::new().write(true).open(place.file()).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 7).unwrap();
+    let mut past = Past::open(&place.file(), Moment(1070 * SECOND));
+    publish(&mut past, &simulation, 1070..1080);
+    let known = told(&mut past, &jobs, 600, 1080);
+    assert_eq!(known.first(), Some(&1000));
+    assert!(known.contains(&1040) && known.contains(&1079) && !known.contains(&1060), "{known:?}");
+    drop(past);
+    let mut past = Past::open(&place.file(), Moment(1655 * SECOND));
+    let known = told(&mut past, &jobs, 600, 1655);
+    assert!(known.iter().all(|second| *second >= 1055), "what is older is gone: {known:?}");
+}
+
+#[test]
+fn of_a_day_only_ten_minutes_stay_in_memory_and_twice_that_on_disk() {
+    let place = Place::new("bounded");
+    let simulation = Simulation::new(1, 1, 8);
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    publish(&mut past, &simulation, 1000..1700);
+    let (memory, disk) = (past.seconds.bytes(), on_disk(&place));
+    publish(&mut past, &simulation, 1700..8000);
+    assert!(past.seconds.bytes() < memory + memory / 4, "{} of {memory} bytes", past.seconds.bytes());
+    assert!(on_disk(&place) < 2 * disk + disk / 2, "{} of {disk} bytes", on_disk(&place));
+    println!("a rank takes {} bytes a second", memory / 600 / 8);
+}
+
+fn on_disk(place: &Place) -> u64 {
+    fs::read_dir(&place.0).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn where_nothing_can_be_written_the_past_is_in_memory() {
+    let simulation = Simulation::new(1, 1, 2);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut past = Past::open(Path::new("/proc/self/nowhere/history.xpurec"), Moment(1000 * SECOND));
+    publish(&mut past, &simulation, 1000..1010);
+    assert_eq!(told(&mut past, &jobs, 60, 1010).len(), 10);
+}
+
+/// The seconds between one frame and the next, in the order they are told.
+fn apart(told: &[u64]) -> Vec<u64> {
+    told.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// Half a day, with the tiers at work for longer than each keeps.
+#[test]
+fn what_is_older_is_told_coarser_and_each_time_once() {
+    let place = Place::new("tiers");
+    let simulation = Simulation::new(1, 1, 1);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    let end = 1000 + 4 * 3600;
+    publish(&mut past, &simulation, 1000..end);
+    let known = told(&mut past, &jobs, 86_400, end);
+    assert!(known[0] < 1060, "a day is kept: {}", known[0]);
+    let apart = apart(&known);
+    let count = |of: std::ops::RangeInclusive<u64>| apart.iter().filter(|gap| of.contains(gap)).count();
+    assert!(known.is_sorted() && apart.iter().all(|gap| *gap <= 120), "{apart:?}");
+    assert!((600..=620).contains(&count(1..=1)), "{} single seconds", count(1..=1));
+    assert!((655..=680).contains(&count(10..=10)), "{} tens", count(10..=10));
+    assert!((115..=125).contains(&count(60..=60)), "{} minutes", count(60..=60));
+    assert!(apart.len() - count(1..=1) - count(10..=10) - count(60..=60) <= 4, "{apart:?}");
+}
+
+#[test]
+fn a_collector_that_takes_over_has_all_tiers() {
+    let place = Place::new("tiers-again");
+    let simulation = Simulation::new(1, 1, 1);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut past = Past::open(&place.file(), Moment(1000 * SECOND));
+    let end = 1000 + 3 * 3600;
+    publish(&mut past, &simulation, 1000..end);
+    drop(past);
+    // All files are torn.
+    for file in fs::read_dir(&place.0).unwrap() {
+        let file = OpenOptions::new().write(true).open(file.unwrap().path()).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 7).unwrap();
+    }
+    let mut past = Past::open(&place.file(), Moment((end + 5) * SECOND));
+    publish(&mut past, &simulation, end + 5..end + 1200);
+    let known = told(&mut past, &jobs, 86_400, end + 1200);
+    assert!(known[0] < 1060 && known.is_sorted());
+    // A torn block of the middle tier holds 150 s.
+    assert!(apart(&known).iter().all(|gap| *gap <= 180), "no more is missing: {:?}", apart(&known));
+}
+
+/// Whoever was always there, and whoever comes after hours, even to a collector that was killed and started again.
+#[test]
+fn who_comes_after_hours_finds_what_who_was_there_finds_with_the_same_since() {
+    let place = Place::new("since");
+    let mut simulation = Simulation::new(1, 1, 4);
+    simulation.started = Moment(1_000_000 * SECOND);
+    let at = |second: u64| Moment(simulation.started.0 + second * SECOND);
+    let jobs = [(simulation.job.clone(), Moment(0))];
+    let mut always = Jobs::default();
+    let mut past = Past::open(&place.file(), at(100));
+    let (began, end) = (3600, 3 * 3600);
+    for second in 100..end {
+        let mut frame = simulation.digests(second).remove(0);
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        for digest in &mut digest.ranks {
+            digest.exposed_for = Some((Duration::from_secs(second) / 5).into());
+            for sample in digest.samples.iter_mut().filter(|_| second >= began && digest.rank != Rank(2)) {
+                sample.duration.0 += 3_000_000;
+            }
+        }
+        past.keep(&frame, &codec::encode(&frame), frame.now);
+        past.tend(frame.now);
+        always.fold(&frame);
+        if second == 2 * 3600 {
+            past = Past::open(&place.file(), frame.now);
+        }
+    }
+    let found = |known: &Jobs| finding::examine(known.foremost().unwrap(), at(end));
+    let mut late = Jobs::default();
+    for part in past.of(&jobs, Duration::from_hours(24), at(end)) {
+        part.frames.frames().for_each(|frame| late.fold(&frame));
+    }
+    let (always, late) = (found(&always), found(&late));
+    let told = |findings: &[Finding]| -> Vec<_> {
+        findings.iter().map(|finding| (finding.kind, finding.class, finding.ranks.clone())).collect()
+    };
+    assert_eq!(told(&always), told(&late));
+    let [one, other] = [&always[0], &late[0]];
+    assert_eq!(one.ranks, [Rank(2)], "{}", one.evidence);
+    let really = (end - began) as f64;
+    for since in [one.since_s, other.since_s] {
+        assert!((since / really - 1.0).abs() < 0.1, "since {since} s, really {really}");
+    }
+    let [one, other] = [one.cost.unwrap(), other.cost.unwrap()];
+    assert!((one.gpu_hours / other.gpu_hours - 1.0).abs() < 0.1, "{one} and {other}");
+}

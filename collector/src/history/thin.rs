@@ -1,0 +1,202 @@
+//! Of many digests one: what is remembered of older times.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use xpu_shared::{
+    frame::{Body, CollectiveSample, Frame, HostDigest, RankDigest},
+    id::{CommunicatorId, JobName, Rank},
+    sampling,
+    unit::{Moment, Nanoseconds},
+};
+
+/// Timed collectives that are left of one rank's: as many tell by themselves at which rate they were taken.
+const SAMPLES: usize = 8;
+
+/// And those that wait for the end of the time, a power of two times as many.
+const WAITING: usize = 8 * SAMPLES;
+
+/// Makes one digest of those of each stretch of so long by the host's clock: totals are those of the last, and what is of an interval is
+/// taken together.
+#[derive(Debug)]
+pub(super) struct Thinner {
+    every: Duration,
+    number: u64,
+    open: BTreeMap<JobName, Open>,
+}
+
+/// The digests of one job.
+#[derive(Debug)]
+struct Open {
+    last: Frame,
+    ranks: BTreeMap<Rank, Thinned>,
+}
+
+#[derive(Debug)]
+struct Thinned {
+    digest: RankDigest,
+    /// Of a communicator's timed collectives those of smallest priority, at one in 2^`rate`.
+    samples: Vec<(CommunicatorId, CollectiveSample)>,
+    rate: u32,
+    /// Medians of steps, and how many each is of.
+    paces: Vec<(Nanoseconds, u32)>,
+}
+
+fn number(at: Moment, every: Duration) -> u64 {
+    at.0 / u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When the stretch ends that a moment is in.
+pub(super) fn end(at: Moment, every: Duration) -> Moment {
+    Moment(number(at, every).saturating_add(1).saturating_mul(every.as_nanos() as u64))
+}
+
+/// When the stretch began that was before the one a moment is in.
+pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
+    Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
+}
+
+impl Thinner {
+    pub(super) fn new(every: Duration) -> Self {
+        Self { every, number: 0, open: BTreeMap::new() }
+    }
+
+    /// Whether it is of a later stretch than another moment.
+    pub(super) fn is_after(&self, at: Moment, other: Moment) -> bool {
+        number(at, self.every) > number(other, self.every)
+    }
+
+    /// Takes a frame; what has been made of the stretch that ended with it.
+    pub(super) fn take(&mut self, frame: &Frame) -> Vec<Frame> {
+        let Body::Digest(digest) = &frame.body else { return Vec::new() };
+        let number = number(frame.now, self.every);
+        let ended = if number == self.number { BTreeMap::new() } else { std::mem::take(&mut self.open) };
+        self.number = number;
+        let body = HostDigest { job: digest.job.clone(), ranks: Vec::new(), turned_away: digest.turned_away };
+        let last = Frame { body: Body::Digest(body), host: frame.host.clone(), ..*frame };
+        let open = match self.open.entry(digest.job.clone()) {
+            Entry::Vacant(open) => open.insert(Open { last, ranks: BTreeMap::new() }),
+            Entry::Occupied(open) => {
+                let open = open.into_mut();
+                open.last = last;
+                open
+            }
+        };
+        for digest in &digest.ranks {
+            match open.ranks.get_mut(&digest.rank).filter(|thinned| thinned.digest.pid == digest.pid) {
+                Some(thinned) => thinned.take(digest),
+                None => drop(open.ranks.insert(digest.rank, Thinned::of(digest))),
+            }
+        }
+        ended.into_values().map(Open::end).collect()
+    }
+}
+
+impl Open {
+    fn end(self) -> Frame {
+        let mut frame = self.last;
+        if let Body::Digest(digest) = &mut frame.body {
+            digest.ranks = self.ranks.into_values().map(Thinned::end).collect();
+        }
+        frame
+    }
+}
+
+impl Thinned {
+    fn of(digest: &RankDigest) -> Self {
+        let digest_of = RankDigest { samples: Vec::new(), ..digest.clone() };
+        let mut thinned = Self { digest: digest_of, samples: Vec::new(), rate: 0, paces: Vec::new() };
+        thinned.take(digest);
+        thinned
+    }
+
+    fn take(&mut self, digest: &RankDigest) {
+        let named = digest.samples.iter().filter_map(|sample| {
+            Some((digest.communicators.get(usize::from(sample.communicator))?.id, *sample))
+        });
+        self.samples.extend(named);
+        self.coarsen(WAITING);
+        self.paces.extend(digest.step_median.map(|median| (median, digest.step_count)));
+        self.digest = RankDigest { samples: Vec::new(), ..digest.clone() };
+    }
+
+    /// Leaves out every second that was timed, by the hash that all ranks share, until so many are left: the chance of each stays known.
+    fn coarsen(&mut self, most: usize) {
+        while self.samples.len() > most && self.rate < u64::BITS {
+            self.rate += 1;
+            let rate = self.rate;
+            self.samples.retain(|(_, sample)| sampling::priority(sample.sequence.0).leading_zeros() >= rate);
+        }
+    }
+
+    fn end(mut self) -> RankDigest {
+        self.coarsen(SAMPLES);
+        let Self { mut digest, samples, mut paces, .. } = self;
+        let place = |id| digest.communicators.iter().position(|state| state.id == id);
+        let told = samples.into_iter().filter_map(|(id, sample)| {
+            Some(CollectiveSample { communicator: u8::try_from(place(id)?).ok()?, ..sample })
+        });
+        digest.samples = told.collect();
+        paces.sort_unstable();
+        digest.step_count = paces.iter().map(|(_, count)| count).sum();
+        let mut below = 0;
+        digest.step_median = paces.iter().find_map(|&(median, count)| {
+            below += count;
+            (2 * below >= digest.step_count).then_some(median)
+        });
+        digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xpu_shared::{id::Sequence, simulation::Simulation};
+
+    /// Digests of so many seconds, with `each` collectives timed of every hundred, and what is left of them.
+    fn thinned(seconds: u64, each: u64) -> Vec<RankDigest> {
+        let simulation = Simulation::new(1, 1, 1);
+        let mut thinner = Thinner::new(Duration::from_secs(10));
+        let mut out = Vec::new();
+        for second in 0..=seconds {
+            let mut frame = simulation.digests(100 + second).remove(0);
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            let sample = digest.ranks[0].samples[0];
+            let timed = (0..each).map(|n| Sequence(second * 100 + n));
+            digest.ranks[0].samples = timed.map(|sequence| CollectiveSample { sequence, ..sample }).collect();
+            digest.ranks[0].step_median = Some(Nanoseconds(100 + second));
+            for frame in thinner.take(&frame) {
+                let Body::Digest(digest) = frame.body else { unreachable!() };
+                out.extend(digest.ranks);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn of_ten_seconds_one_digest_is_left_with_the_totals_of_the_last() {
+        let digests = thinned(30, 1);
+        assert_eq!(digests.len(), 3);
+        let all = Simulation::new(1, 1, 1).digests(109).remove(0);
+        let Body::Digest(last) = all.body else { unreachable!() };
+        assert_eq!((digests[0].step, digests[0].heard), (last.ranks[0].step, last.ranks[0].heard));
+        assert_eq!(digests[0].step_median, Some(Nanoseconds(104)), "the middle one of ten");
+    }
+
+    /// Whose chance is a power of two, so that each stands for a number that is known.
+    #[test]
+    fn of_many_timed_collectives_those_are_left_that_a_coarser_rate_would_have_timed() {
+        for digest in thinned(30, 24) {
+            let left = &digest.samples;
+            assert!((2..=SAMPLES).contains(&left.len()), "{} are left", left.len());
+            let rate = |sequence: u64| sampling::priority(sequence).leading_zeros();
+            let coarsest = left.iter().map(|sample| rate(sample.sequence.0)).min().unwrap();
+            let first = left[0].sequence.0 / 1000 * 1000;
+            let all = (0..10).flat_map(|second| (0..24).map(move |n| first + second * 100 + n));
+            let same = all.filter(|&sequence| rate(sequence) >= coarsest).count();
+            assert_eq!(left.len(), same, "all of one in 2^{coarsest}, and none beside them");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What was published for so long, in memory and in a file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use xpu_shared::{
+    VERSION, codec,
+    frame::{Body, Frame},
+    recording::{Header, Packer, Recording, Ring, SealedBlock, Writer},
+    unit::Moment,
+};
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub kept: Duration,
+    /// Compressed; the file takes twice that at most.
+    pub most_bytes: usize,
+    /// Frames of so long are compressed together.
+    pub block: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Tier {
+    extent: Extent,
+    packer: Packer,
+    ring: Ring,
+    file: Option<Store>,
+}
+
+impl Tier {
+    /// With what was kept there before.
+    pub(super) fn open(path: &Path, extent: Extent, now: Moment) -> Self {
+        let ring = Ring::new(extent.most_bytes, extent.kept);
+        let mut tier = Self { extent, packer: Packer::closing_after(extent.block), ring, file: None };
+        for file in [older(path), path.to_owned()] {
+            tier.read(&file, now);
+        }
+        tier.settle();
+        tier.file = Store::begin(path, extent, &tier.ring, now).map_err(|error| complain(path, &error)).ok();
+        tier
+    }
+
+    fn read(&mut self, path: &Path, now: Moment) {
+        // None was written here, or what was is of no use.
+        let Ok(mut recording) = Recording::open_file(path) else { return };
+        for entry in recording.entries().to_vec() {
+            let Ok(Some(block)) = recording.block(&entry) else { continue };
+            for record in block.records() {
+                if now.since(record.at) < self.extent.kept && record.at <= now {
+                    self.keep(record.frame, record.at);
+                }
+            }
+        }
+    }
+
+    pub(super) fn keep(&mut self, frame: &[u8], now: Moment) {
+        let sealed = self.packer.push_encoded(now, None, frame).ok().flatten();
+        self.take(sealed);
+    }
+
+    /// Compresses and writes what is old enough.
+    pub(super) fn tend(&mut self, now: Moment) {
+        let due = self.packer.due(now).unwrap_or_default();
+        self.take(due);
+    }
+
+    /// Compresses and writes all there is.
+    pub(super) fn settle(&mut self) {
+        let rest = self.packer.rest().unwrap_or_default();
+        self.take(rest);
+    }
+
+    fn take(&mut self, blocks: impl IntoIterator<Item = SealedBlock>) {
+        for block in blocks {
+            let written = self.file.as_mut().map(|file| (file.path.clone(), file.write(&block)));
+            if let Some((path, Err(error))) = written {
+                complain(&path, &error);
+                self.file = None;
+            }
+            self.ring.push(block);
+        }
+    }
+
+    /// Shows each frame, oldest first.
+    pub(super) fn each(&self, mut see: impl FnMut(&Frame, &[u8])) {
+        for block in self.ring.blocks().filter_map(SealedBlock::open) {
+            for record in block.records() {
+                if let Ok(frame) = codec::decode(record.frame) {
+                    see(&frame, record.frame);
+                }
+            }
+        }
+    }
+
+    /// When the oldest came in that is compressed.
+    pub(super) fn first(&self) -> Option<Moment> {
+        self.ring.first()
+    }
+
+    /// When the newest digest was made.
+    pub(super) fn newest(&self) -> Moment {
+        let mut newest = Moment::default();
+        self.each(|frame, _| {
+            if matches!(frame.body, Body::Digest(_)) {
+                newest = newest.max(frame.now);
+            }
+        });
+        newest
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+}
+
+fn older(path: &Path) -> PathBuf {
+    path.with_extension("old")
+}
+
+fn complain(path: &Path, error: &io::Error) {
+    let path = path.display();
+    tracing::warn!("the past is kept in memory alone: cannot write {path}: {error}");
+}
+
+/// Two recordings, of which the older gives way when the newer spans what is to be kept.
+#[derive(Debug)]
+struct Store {
+    path: PathBuf,
+    extent: Extent,
+    writer: Writer<File>,
+    first: Moment,
+}
+
+impl Store {
+    /// A file with what is known, which takes the place of those before.
+    fn begin(path: &Path, extent: Extent, known: &Ring, now: Moment) -> io::Result<Self> {
+        let mut writer = create(path, now)?;
+        for block in known.blocks() {
+            writer.write(block)?;
+        }
+        // What was in it is in the new one.
+        let _ = fs::remove_file(older(path));
+        Ok(Self { path: path.to_owned(), extent, writer, first: known.first().unwrap_or(now) })
+    }
+
+    fn write(&mut self, block: &SealedBlock) -> io::Result<()> {
+        let is_full = self.writer.totals().bytes > self.extent.most_bytes as u64;
+        if is_full || block.entry.first.since(self.first) > self.extent.kept {
+            fs::rename(&self.path, older(&self.path))?;
+            self.writer = create(&self.path, block.entry.first)?;
+            self.first = block.entry.first;
+        }
+        self.writer.write(block)
+    }
+}
+
+/// Under another name first: whoever reads meanwhile finds a whole file.
+fn create(path: &Path, now: Moment) -> io::Result<Writer<File>> {
+    let new = path.with_extension("new");
+    let _ = fs::remove_file(&new);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let header = Header { made: now, by: VERSION.to_owned(), ..Header::default() };
+    let writer = Writer::begin(file, &header)?;
+    fs::rename(&new, path)?;
+    Ok(writer)
+}

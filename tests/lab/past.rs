@@ -1,0 +1,54 @@
+//! What a collector that ran for a day leaves in its runtime directory: made here in a moment, of what is said to have been published.
+
+use std::{fs::File, path::Path, time::Duration};
+
+use xpu_shared::{
+    endpoint::{BasePort, RuntimeDir},
+    frame::{Body, Frame, RankDigest},
+    recording::{Header, Packer, Writer},
+    unit::Moment,
+};
+
+/// Timed collectives that a coarse digest holds.
+const COARSE: usize = 8;
+
+/// The three tiers, by the names of their files: how far apart digests are, and how far back they reach.
+const TIERS: [(&str, u64, u64); 3] = [("", 1, 600), ("-tens", 10, 7_200), ("-minutes", 60, 86_400)];
+
+/// Leaves it, as it was at `now`, of the digests `of` so many seconds ago.
+///
+/// # Panics
+/// If the disk does not take it.
+pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Frame) {
+    for (name, apart, back) in TIERS {
+        let file = RuntimeDir::at(runtime).history(base);
+        let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        let file = File::create(file.with_file_name(format!("{stem}{name}.xpurec"))).expect("a file");
+        let mut writer = Writer::begin(file, &Header::default()).expect("a header");
+        let mut packer = Packer::closing_after(Duration::from_secs(apart * 20));
+        for ago in (1..back).rev().filter(|ago| (now.0 / 1_000_000_000 - ago).is_multiple_of(apart)) {
+            let mut frame = of(ago);
+            if let Body::Digest(digest) = &mut frame.body
+                && apart > 1
+            {
+                digest.ranks.iter_mut().for_each(thin);
+            }
+            let at = Moment(now.0 - ago * 1_000_000_000);
+            let full = packer.push(at, &frame).expect("a frame");
+            let old = packer.due(at).expect("blocks");
+            full.iter().chain(&old).for_each(|block| writer.write(block).expect("room"));
+        }
+        packer.rest().expect("blocks").iter().for_each(|block| writer.write(block).expect("room"));
+    }
+}
+
+/// As a collector does: those that a coarser rate would have timed.
+fn thin(digest: &mut RankDigest) {
+    let rarity = |sequence: u64| xpu_shared::sampling::priority(sequence).leading_zeros();
+    for least in 0.. {
+        if digest.samples.len() <= COARSE {
+            return;
+        }
+        digest.samples.retain(|sample| rarity(sample.sequence.0) >= least);
+    }
+}

@@ -1,0 +1,279 @@
+//! Who asks a collector that has run for hours hears what somebody would know who had watched all the while; after it was killed too.
+
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use serde_json::Value;
+use xpu_net::socket;
+use xpu_shared::{
+    codec,
+    endpoint::{BasePort, RuntimeDir},
+    frame::{Body, CollectiveSample, Frame, HookHealth, RankDigest, RankInfo, Summary},
+    id::{Pid, Rank},
+    simulation::Simulation,
+    unit::{Moment, Nanoseconds},
+};
+use xpu_tests::{
+    built, past,
+    place::Place,
+    port,
+    program::{Outcome, Program, run, until},
+};
+use zmq::{Context, DONTWAIT, Socket};
+
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3600;
+
+/// Seconds ago: rank 1 was late from then, until then; and rank 2 is, since then.
+const WAS_LATE: std::ops::Range<u64> = 4 * HOUR..5 * HOUR;
+const IS_LATE: u64 = 90 * 60;
+
+/// Nobody waits longer for anybody, in a collective.
+const LATE: Nanoseconds = Nanoseconds(3_000_000);
+
+/// A job of four ranks that began a day ago, on one host.
+struct Job {
+    simulation: Simulation,
+    place: Place,
+    base: BasePort,
+    collector: Option<Program>,
+    stop: Arc<AtomicBool>,
+    ranks: Option<JoinHandle<()>>,
+}
+
+/// Who is late at that moment, so many seconds ago.
+fn late(ago: u64) -> Option<Rank> {
+    if WAS_LATE.contains(&ago) {
+        return Some(Rank(1));
+    }
+    (ago <= IS_LATE).then_some(Rank(2))
+}
+
+fn make_wait(samples: &mut [CollectiveSample], rank: Rank, late: Option<Rank>) {
+    for sample in samples.iter_mut().filter(|_| late.is_some_and(|late| late != rank)) {
+        sample.duration.0 += LATE.0;
+    }
+}
+
+/// As the pretended hook sums it up; a fifth of the time products wait for communication.
+fn digest_at(digest: &mut RankDigest, second: u64, ago: u64) {
+    digest.pid = Pid(std::process::id());
+    digest.exposed_for = Some(Nanoseconds(second * SECOND / 5));
+    digest.device = None;
+    make_wait(&mut digest.samples, digest.rank, late(ago));
+}
+
+impl Job {
+    fn start() -> Self {
+        let place = Place::bare();
+        let base = BasePort::new(port::free_base()).expect("a port");
+        let mut simulation = Simulation::new(7, 1, 4);
+        let now = Moment(Moment::now().0 / SECOND * SECOND);
+        simulation.started = Moment(now.0 - 25 * HOUR * SECOND);
+        past::leave(&place.path("run"), base, now, |ago| {
+            let second = 25 * HOUR - ago;
+            let mut frame = simulation.digests(second).remove(0);
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            digest.ranks.iter_mut().for_each(|digest| digest_at(digest, second, ago));
+            frame
+        });
+        let mut job = Self {
+            simulation,
+            place,
+            base,
+            collector: None,
+            stop: Arc::new(AtomicBool::new(false)),
+            ranks: None,
+        };
+        job.begin_collector();
+        job.ranks = Some(thread::spawn({
+            let (simulation, stop) = (job.simulation.clone(), Arc::clone(&job.stop));
+            let path = RuntimeDir::at(job.place.path("run")).socket(base).expect("a short path");
+            move || speak(&simulation, &path.display().to_string(), &stop)
+        }));
+        job
+    }
+
+    fn begin_collector(&mut self) {
+        let mut command = self.place.command(built::artifact("xpu-collector"));
+        command.args(["--no-key", "--base-port", &self.base.0.to_string(), "--host-name", "gpu-001"]);
+        self.collector = Some(Program::start(command.env("HOME", self.place.path(""))));
+    }
+
+    fn kill_collector(&mut self) {
+        if let Some(collector) = self.collector.take() {
+            collector.signal("KILL");
+            collector.end();
+        }
+    }
+
+    fn xpu_top(&self, line: &str) -> Command {
+        let mut command = self.place.command(built::artifact("xpu-top"));
+        command.env("HOME", self.place.path("")).args(line.split_whitespace());
+        command
+    }
+
+    fn ask(&self, line: &str) -> Outcome {
+        let hosts = format!("127.0.0.1:{}", self.base.0);
+        run(self.xpu_top(line).args(["--hosts", &hosts]))
+    }
+
+    /// What a `status` says that has just begun.
+    fn status(&self) -> Value {
+        let outcome = self.ask("status --json --now");
+        serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    }
+
+    /// Of a page over HTTP.
+    fn page(&self, path: &str) -> String {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.base.0)).expect("a collector");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(ranks) = self.ranks.take() {
+            let _ = ranks.join();
+        }
+        self.kill_collector();
+    }
+}
+
+/// Four hooks that speak once a second.
+fn speak(simulation: &Simulation, path: &str, stop: &AtomicBool) {
+    let context = Context::new();
+    let sockets: Vec<Socket> = (0..4)
+        .map(|_| {
+            let socket = socket::worker(&context).expect("a ZeroMQ socket");
+            socket.connect(&format!("ipc://{path}")).expect("an address");
+            socket
+        })
+        .collect();
+    let mut number = 0;
+    while !stop.load(Relaxed) {
+        let now = Moment::now();
+        let second = now.since(simulation.started).as_secs();
+        let mut frame = simulation.digests(second).remove(0);
+        let Body::Digest(digests) = &mut frame.body else { unreachable!() };
+        for (socket, digest) in sockets.iter().zip(&mut digests.ranks) {
+            digest_at(digest, second, 0);
+            let say = |body, number| {
+                let frame = Frame { host: "gpu-001".into(), number, now, lost: 0, body };
+                let _ = socket.send(codec::encode(&frame), DONTWAIT);
+            };
+            // A collector that is new is told who speaks.
+            say(Body::Hello(info(simulation, digest.rank)), number);
+            say(Body::Summary(summary(simulation, digest, second)), number + 1);
+            while socket.recv_bytes(DONTWAIT).is_ok() {}
+        }
+        number += 2;
+        thread::sleep(Duration::from_secs(1).saturating_sub(Moment::now().since(now)));
+    }
+}
+
+fn info(simulation: &Simulation, rank: Rank) -> RankInfo {
+    RankInfo {
+        job: simulation.job.clone(),
+        rank,
+        world_size: 4,
+        local_rank: None,
+        pid: Pid(std::process::id()),
+        started: simulation.started,
+        program: "python train.py".to_owned(),
+        version: "1".to_owned(),
+        ledger: None,
+    }
+}
+
+/// What a hook would have said for this digest to be made of it.
+fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary {
+    let Body::Detail(detail) = simulation.details(second, [digest.rank]).remove(0).body else {
+        unreachable!()
+    };
+    let mut samples = digest.samples.clone();
+    samples.iter_mut().for_each(|sample| sample.communicator = 0);
+    Summary {
+        communicators: digest.communicators.clone(),
+        samples,
+        launches: digest.launches,
+        exposed_for: digest.exposed_for,
+        gemms: Vec::new(),
+        hook: HookHealth { enabled: true, ..detail.summary.hook.clone() },
+        ..detail.summary
+    }
+}
+
+/// Kind, class and ranks of each finding, and seconds since it began.
+fn findings(document: &Value) -> Vec<(String, Value, f64)> {
+    let all = document["findings"].as_array().into_iter().flatten();
+    all.map(|finding| {
+        let name = format!("{} {}", finding["kind"], finding["class"]);
+        (name, finding["ranks"].clone(), finding["since_s"].as_f64().unwrap_or(0.0))
+    })
+    .collect()
+}
+
+#[track_caller]
+fn is_told(found: &[(String, Value, f64)]) {
+    let [(name, ranks, since)] = found else { panic!("one rank is late: {found:?}") };
+    assert!(name.contains("slow_rank") && ranks[0] == 2, "{found:?}");
+    let really = IS_LATE as f64;
+    assert!((since / really - 1.0).abs() < 0.1, "since {since} s, really {really}: {found:?}");
+}
+
+#[test]
+fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
+    let mut job = Job::start();
+    until("the ranks to be heard", || (job.status()["coverage"]["ranks_seen"] == 4).then_some(()));
+    for killed in [false, true] {
+        if killed {
+            job.kill_collector();
+            job.begin_collector();
+            until("the ranks to be heard again", || {
+                (job.status()["coverage"]["ranks_seen"] == 4).then_some(())
+            });
+        }
+        let status = job.status();
+        is_told(&findings(&status));
+        let gone = status["came_and_went"].as_array().expect("something came and went");
+        let one = gone.iter().find(|gone| gone["ranks"][0] == 1).unwrap_or_else(|| panic!("{gone:?}"));
+        let now = Moment::now().0 as f64 / 1e9;
+        for (end, ago) in [("came_at", WAS_LATE.end), ("went_at", WAS_LATE.start)] {
+            let told = now - one[end].as_f64().expect("a time");
+            assert!((told - ago as f64).abs() < 20.0 * 60.0, "{end} {told} s ago, really {ago}");
+        }
+        assert!(gone.len() <= 3, "nothing else was wrong for long: {gone:#?}");
+
+        let text = job.ask("status --now").stdout;
+        assert!(text.lines().any(|line| line.starts_with("was, from ")), "{text}");
+        let page = job.page("/api/v1/jobs/llama-70b");
+        let body = page.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let document: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {page}"));
+        is_told(&findings(&document));
+        let metrics = job.page("/metrics");
+        let age = metrics.lines().find(|line| line.starts_with("xpu_top_finding_age_seconds"));
+        let age = age.unwrap_or_else(|| panic!("{metrics}"));
+        let since: f64 = age.rsplit(' ').next().and_then(|text| text.parse().ok()).expect("a number");
+        assert!((since / IS_LATE as f64 - 1.0).abs() < 0.1, "{age}");
+
+        let file = job.place.path(&format!("replay-{killed}.xpurec"));
+        let outcome = job.ask(&format!("record --for 4s -o {}", file.display()));
+        assert!(outcome.status.success(), "{outcome:?}");
+        let replayed = run(job.xpu_top("status --json --replay").arg(&file));
+        is_told(&findings(&serde_json::from_str(&replayed.stdout).expect("a document")));
+    }
+}
