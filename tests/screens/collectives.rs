@@ -47,7 +47,7 @@ fn the_last_calls_are_shown_where_a_job_stands() {
     lab.arrive(records);
     let screen = lab.run(1).screen(132, 40);
     screen.shows("Last calls").shows("rank 6 called one AllReduce (492 B of f32) more");
-    screen.shows("492 B enqueued train.py:212 log_metrics").shows("train.py:131 train");
+    screen.shows("492 B train.py:212 log_metrics").shows("train.py:131 train");
 }
 
 /// What the ranks of a host have called: rank 6 once more than the others.

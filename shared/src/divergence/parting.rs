@@ -57,22 +57,20 @@ fn parted(
     let earlier = number == from && from > 0;
     let (kind, count) = shape(one, other, number);
     let kind = match kind {
-        // Of two ranks, who left something out is who does not do what both did before.
-        Parting::Extra if by == By::Nothing && !earlier => {
-            let (said, site) = (one.said(number), one.site(number));
-            let both_did = said.is_some_and(|said| {
-                one.did_before(number, said, site.as_deref())
-                    && other.did_before(number, said, site.as_deref())
-            });
-            if both_did {
-                return tell::parted(
-                    Parting::LeftOut,
-                    (&usual, &odd),
-                    (number, count),
-                    (By::Novelty, all_ended, earlier),
-                );
+        // Both did both before: who does not do what it did when it had called the same last time is who parted.
+        Parting::Extra | Parting::LeftOut if by == By::Nothing && !earlier => {
+            match (one.is_usual(number), other.is_usual(number)) {
+                (Some(false), Some(true)) => {
+                    let by = (By::Novelty, all_ended, earlier);
+                    return tell::parted(kind, (&odd, &usual), (number, count), by);
+                }
+                (Some(true), Some(false)) => {
+                    let kind = if kind == Parting::Extra { Parting::LeftOut } else { Parting::Extra };
+                    let by = (By::Novelty, all_ended, earlier);
+                    return tell::parted(kind, (&usual, &odd), (number, count), by);
+                }
+                _ => kind,
             }
-            Parting::Extra
         }
         kind => kind,
     };

@@ -106,6 +106,17 @@ impl<'a> Sequence<'a> {
         })
     }
 
+    /// Whether it says here what it said when it had said the same before; `None` if it never had.
+    pub(super) fn is_usual(&self, number: u64) -> Option<bool> {
+        let before = |number: u64| -> Option<[Said; 3]> {
+            let at = |back: u64| self.said(number.checked_sub(back)?);
+            Some([at(1)?, at(2)?, at(3)?])
+        };
+        let context = before(number)?;
+        let last = (self.first..number).rev().find(|&earlier| before(earlier) == Some(context))?;
+        Some(self.said(last) == self.said(number))
+    }
+
     /// Whether from here on it says what the other says from there on, as far as both go, which is for so many calls at least.
     pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
         let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));

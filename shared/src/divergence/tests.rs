@@ -223,7 +223,7 @@ fn another_size_type_root_reduction_and_operation_are_told() {
         (
             |call| call.bytes = 4100,
             Parting::Size,
-            "rank 5 called Broadcast (4.0 KiB of f32, root 0) at train.py:160 train where the 7 others called",
+            "rank 5 called Broadcast (4,100 B of f32, root 0) at train.py:160 train where the 7 others called",
         ),
         (|call| call.datatype = DataType::Int32, Parting::Type, "(4.0 KiB of i32, root 0)"),
         (|call| call.peer = Some(3), Parting::Root, "(4.0 KiB of f32, root 3)"),

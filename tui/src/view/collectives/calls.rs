@@ -31,8 +31,16 @@ const RANKS: usize = 4;
 pub(super) struct Calls {
     /// Where the ranks part, if it is in this communicator.
     sentence: Option<String>,
-    /// Each with whether it is the call at which they part.
-    rows: Vec<(bool, String)>,
+    rows: Vec<(Stage, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The call at which they part.
+    Parts,
+    /// It is known to have ended.
+    Done,
+    Open,
 }
 
 /// `None` while no calls of it are known.
@@ -64,33 +72,29 @@ pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
             continue;
         }
         shown.push(rank);
-        rows.extend(kept.iter().map(|call| (parts(call), row(record, call))));
+        rows.extend(kept.iter().map(|call| {
+            let stage = match call.state {
+                _ if parts(call) => Stage::Parts,
+                CallState::Done => Stage::Done,
+                _ => Stage::Open,
+            };
+            (stage, row(record, call))
+        }));
     }
     (!rows.is_empty()).then(|| Calls { sentence: divergence.map(|found| found.sentence.clone()), rows })
 }
 
 fn row(record: &RankRecord, call: &RecordedCall) -> String {
     let number = call.number.map_or_else(String::new, figure::count);
-    let state = match call.state {
-        CallState::Entered => "entered",
-        CallState::Enqueued => "enqueued",
-        CallState::Done => "done",
-        CallState::Refused => "refused",
-        CallState::Captured => "captured",
-    };
     let site = record.site(call).and_then(xpu_shared::frame::CallSite::place).unwrap_or_default();
-    let operation = flush_left(&call.operation.to_string(), 13);
-    format!(
-        "{:>5} {number:>9} {operation} {:>9} {state:<8} {site}",
-        record.rank.to_string(),
-        figure::bytes(call.bytes)
-    )
+    let operation = flush_left(&call.operation.to_string(), 10);
+    format!("{:>5} {number:>7} {operation} {:>8} {site}", record.rank.to_string(), figure::bytes(call.bytes))
 }
 
 pub(super) fn draw(app: &App, room: Room, calls: &Calls, area: Rect, buffer: &mut Buffer) {
     let title = Title {
         name: "Last calls",
-        about: "rank, number, operation, size, where from".to_owned(),
+        about: "rank, number, operation, size, place; faint: done".to_owned(),
         ..Title::default()
     };
     let inner = panel::draw(app.palette, room, title, area, buffer);
@@ -103,8 +107,12 @@ pub(super) fn draw(app: &App, room: Room, calls: &Calls, area: Rect, buffer: &mu
         panel::tell(app.palette, Role::Warning, sentence, above, buffer);
     }
     let width = usize::from(below.width);
-    let line = |(parts, row): &(bool, String)| {
-        let role = if *parts { Role::Warning } else { Role::Text };
+    let line = |(stage, row): &(Stage, String)| {
+        let role = match stage {
+            Stage::Parts => Role::Warning,
+            Stage::Done => Role::Muted,
+            Stage::Open => Role::Text,
+        };
         Line::styled(cut(row, width), app.palette.of(role))
     };
     headline::lines(&calls.rows.iter().map(line).collect::<Vec<_>>(), below, buffer);
