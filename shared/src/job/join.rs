@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn a_gap_is_between_the_last_two_to_come() {
         let mut joins = Joins::default();
-        let mut report = |ms: u64| joins.report(CommunicatorId(1), Sequence(0), (4, Rate::EVERY), Nanoseconds(ms)).1;
+        let mut report =
+            |ms: u64| joins.report(CommunicatorId(1), Sequence(0), (4, Rate::EVERY), Nanoseconds(ms)).1;
         assert_eq!([9, 2, 7].map(|ms| report(ms).is_some()), [false; 3]);
         let whole = report(5).unwrap();
         assert_eq!(

@@ -211,7 +211,8 @@ impl Window {
             if counts.joined < TELLING {
                 joined += u64::from(counts.joined);
                 // Those of one digest may be told in the next.
-                launched += counts.latest.0.saturating_sub(before.unwrap_or(counts.first.0.saturating_sub(1)));
+                launched +=
+                    counts.latest.0.saturating_sub(before.unwrap_or(counts.first.0.saturating_sub(1)));
                 finest = finest.min(counts.rate);
                 coarsest = coarsest.max(counts.coarsest);
             }
@@ -260,7 +261,11 @@ mod tests {
             for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
                 let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
                 let waited = if gap == 0 { 1_000_000 } else { 0 };
-                window.take((CommunicatorId(1), Sequence(number), rate), Nanoseconds(gap), Nanoseconds(waited));
+                window.take(
+                    (CommunicatorId(1), Sequence(number), rate),
+                    Nanoseconds(gap),
+                    Nanoseconds(waited),
+                );
             }
         }
         window.toll()
@@ -319,7 +324,11 @@ mod tests {
                 for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
                     let late = second >= 120 && number % 10 == 0;
                     let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
-                    window.take((CommunicatorId(1), Sequence(number), rate), Nanoseconds(gap), Nanoseconds(waited));
+                    window.take(
+                        (CommunicatorId(1), Sequence(number), rate),
+                        Nanoseconds(gap),
+                        Nanoseconds(waited),
+                    );
                 }
             }
             let since = window.toll().unwrap().since.0 / SECOND - 100;
