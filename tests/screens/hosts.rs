@@ -50,10 +50,10 @@ fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
     let screen = lab.keys("j").screen(132, 40);
     screen
         .shows("libcublas.so.12 is linked statically")
-        .shows("hottest 91 °C (rank 37)")
+        .hides("hottest")
         .shows("0.140 % of wall time of a budget of 0.10 %");
     golden_at_both("hosts-blind", &mut lab);
-    lab.keys("<Enter>").screen(132, 40).shows("Rank 37 gpu-005");
+    lab.keys("<Enter>").screen(132, 40).shows("Rank 32 gpu-005");
 }
 
 #[test]

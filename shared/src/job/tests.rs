@@ -431,6 +431,7 @@ fn hours_are_lost_until_the_last_rank_ends() {
 /// Of four ranks on two hosts one ends, is silent, or has nobody who speaks for it; the other goes on.
 #[test]
 fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
+    type Change<'a> = &'a dyn Fn(&mut Frame);
     let simulation = Simulation { slow: vec![(Rank(2), 1.5)], ..Simulation::new(3, 2, 2) };
     let went_on = |jobs: &mut Jobs, change: &dyn Fn(&mut Frame)| {
         for second in 41..=52 {
@@ -464,7 +465,7 @@ fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
         let before = of_last[digest.rank.0 as usize - 2].clone();
         *digest = RankDigest { heard, device, samples: Vec::new(), step_count: 0, ..before };
     };
-    let cases: [(&str, bool, &dyn Fn(&mut Frame)); 4] = [
+    let cases: [(&str, bool, Change<'_>); 4] = [
         ("gone", false, &|frame| with_ranks(frame, &|digest| digest.life = Life::Died)),
         ("silent", true, &|frame| with_ranks(frame, &silent)),
         ("stands", true, &|frame| with_ranks(frame, &hung)),

@@ -237,8 +237,10 @@ impl Window {
             if counts.joined < TELLING {
                 joined += u64::from(counts.joined);
                 // Those of one digest may be told in the next.
-                launched +=
-                    counts.latest.0.saturating_sub(before.unwrap_or(counts.first.0.saturating_sub(1)));
+                launched += counts
+                    .latest
+                    .0
+                    .saturating_sub(before.unwrap_or_else(|| counts.first.0.saturating_sub(1)));
                 finest = finest.min(counts.rate);
                 coarsest = coarsest.max(counts.coarsest);
             }

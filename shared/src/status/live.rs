@@ -53,6 +53,7 @@ impl RankStatus {
         }
         (self.step_ms_mean, self.step_ms_p50, self.step_ms_p99, self.step_timed_by) =
             (None, None, None, None);
+        self.steps_measured = None;
         (self.tokens_per_s, self.samples_per_s, self.mfu) = (None, None, None);
         (self.gemm_tflops, self.gemm_peak_pct) = (None, None);
         (self.bus_gb_s, self.lateness_ms_p50) = (None, None);

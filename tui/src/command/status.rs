@@ -235,7 +235,9 @@ mod tests {
         let mut following = Following::new([], None);
         for second in 10..40 {
             let frames = if second == 10 { simulation.snapshots(second) } else { simulation.digests(second) };
-            frames.into_iter().for_each(|frame| following.take(Arrival::Frame(Box::new(frame))));
+            for frame in frames {
+                following.take(Arrival::Frame(Box::new(frame)));
+            }
         }
         let mut status = following.status(Moment::now());
         status.price(Some("2.5 EUR".parse().unwrap()));

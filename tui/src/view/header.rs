@@ -139,8 +139,9 @@ fn figures(survey: &Survey) -> Vec<Figure> {
     } else {
         [("step time", ""), ("GEMM", ""), ("NCCL bus", "")]
     };
-    // Once is enough: all three are of one moment.
-    let ago = age.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
+    // Where steps are known, the last of them says how long ago that was.
+    let ago = age.filter(|_| survey.since_step.is_none());
+    let ago = ago.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
     let dropped = survey.losses.records + survey.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
     // Only where they are known: few programs say their tokens, and not every GPU's peak is listed.
@@ -160,10 +161,9 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
     ];
-    let lost = survey.cost.map(|Cost { pct, gpu_hours, money, .. }| {
+    let lost = survey.cost.map(|Cost { gpu_hours, money, .. }| {
         let money = money.map_or_else(String::new, |money| format!(", {money}"));
-        let unit = format!("%, {gpu_hours:.2} GPU h{money}");
-        Figure::new("lost", ("lost ", ""), figure::tenths(pct), &unit).loud_if(true)
+        Figure::new("lost", ("lost ", ""), format!("{gpu_hours:.2}"), &format!("GPU h{money}")).loud_if(true)
     });
     let mut all: Vec<_> = always.into();
     all.splice(5..5, lost.into_iter().chain(known.into_iter().flatten()));
@@ -195,12 +195,19 @@ fn step(survey: &Survey) -> Figure {
 
 /// Each figure under its label.
 fn tiles(figures: &[Figure], palette: Palette, area: Rect, buffer: &mut Buffer) {
-    // All alike, so that nothing moves when a figure gets longer, but for one that has no room then.
-    let share = |figure: &Figure| {
-        let width = figure.line(palette).width().max(figure.label.len()) as u16;
-        Constraint::Fill((width + 2).max(area.width / figures.len().max(1) as u16))
-    };
-    let columns = Layout::horizontal(figures.iter().map(share)).split(area);
+    let mut widths: Vec<u16> = figures
+        .iter()
+        .map(|figure| figure.line(palette).width().max(figure.label.len()) as u16 + 2)
+        .collect();
+    // The last say least.
+    while widths.iter().sum::<u16>() > area.width && widths.len() > 1 {
+        widths.pop();
+    }
+    // All alike, so that nothing moves when a figure gets longer, but for one that has no room then, and where there is room for no other way.
+    let alike = area.width / widths.len().max(1) as u16;
+    let even: Vec<u16> = widths.iter().map(|&width| width.max(alike)).collect();
+    let widths = if even.iter().sum::<u16>() > area.width + alike { widths } else { even };
+    let columns = Layout::horizontal(widths.into_iter().map(Constraint::Fill)).split(area);
     for (figure, column) in figures.iter().zip(columns.iter()) {
         let label = Line::styled(figure.label, palette.of(Role::Muted));
         buffer.set_line(column.x, column.y, &label, column.width);

@@ -107,7 +107,7 @@ impl Arrival {
         if let Some(Waiting { last_pct, loss, is_cost }) = self.waiting {
             to.put("last_pct", last_pct);
             // What it costs stands beside these.
-            to.put("late_pct", Some(loss.pct).filter(|_| !is_cost));
+            to.put("late_pct", (!is_cost).then_some(loss.pct));
             to.put("late_ms_per_step", loss.ms_of_step.map(|(ms, _)| ms).filter(|_| !is_cost));
             to.put("step_ms", loss.ms_of_step.map(|(_, step)| step));
         }

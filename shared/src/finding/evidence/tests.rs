@@ -80,8 +80,12 @@ fn straggler(cause: Cause) -> Evidence {
     })
 }
 
+/// Evidence, and the words in which its sentence says some of its figures.
+type Case = (Evidence, Vec<(&'static str, &'static str)>);
+
 /// One of each, at least; with the words its sentence says its figures in.
-fn all() -> Vec<(Evidence, Vec<(&'static str, &'static str)>)> {
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn all() -> Vec<Case> {
     let ranks = vec![Rank(5)];
     let who = || Named { ranks: vec![Rank(5)], worst: Rank(5), host: "a".into() };
     let rates = Rates { tflops: 400.25, usual_tflops: 640.4, ranks: Some(8) };

@@ -52,15 +52,13 @@ fn weight(suspect: &Suspect<'_>) -> f64 {
 /// How it comes to its collectives, and what that costs; where that is not known, what its lateness adds up to over all of them: what it
 /// is late to a single one is another figure.
 pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost>) -> Arrival {
-    let loss = |late: f64| match cost {
-        Some(&Cost { pct, ms_per_step, .. }) => {
-            Loss { pct, ms_of_step: ms_per_step.map(|ms| (ms, 100.0 * ms / pct)) }
+    let loss = |late: f64| {
+        if let Some(&Cost { pct, ms_per_step, .. }) = cost {
+            return Loss { pct, ms_of_step: ms_per_step.map(|ms| (ms, 100.0 * ms / pct)) };
         }
-        None => {
-            let late = late.max(0.0);
-            let pace = member.view.pace().map(Nanoseconds::milliseconds);
-            Loss { pct: 100.0 * late, ms_of_step: pace.map(|pace| (late * pace, pace)) }
-        }
+        let late = late.max(0.0);
+        let pace = member.view.pace().map(Nanoseconds::milliseconds);
+        Loss { pct: 100.0 * late, ms_of_step: pace.map(|pace| (late * pace, pace)) }
     };
     let waiting = |late| Waiting { last_pct: 100.0 * member.last, loss: loss(late), is_cost: cost.is_some() };
     Arrival { waiting: late.map(waiting), as_of_s: as_of(member) }

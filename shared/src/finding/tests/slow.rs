@@ -101,7 +101,8 @@ fn the_advice_follows_what_the_driver_told() {
     let held = |throttle: Throttle| {
         move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
     };
-    let cases: [(&str, &dyn Fn(&mut DeviceReading), Class, &str); 5] = [
+    type Change<'a> = &'a dyn Fn(&mut DeviceReading);
+    let cases: [(&str, Change<'_>, Class, &str); 5] = [
         ("well", &|_| {}, Class::Compute, "its clocks are as the others'"),
         (
             "silent",

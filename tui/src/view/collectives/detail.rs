@@ -146,6 +146,9 @@ fn unknown(app: &App, of: &Communicator) -> String {
     if app.survey.is_stale() {
         return format!("Nothing is heard of its ranks: {} says why.", app.key("hosts"));
     }
+    if let Some(age) = app.survey.headline.age {
+        return format!("Nothing new for {}: no rank gets on.", figure::age(age));
+    }
     "Not known yet: it takes a timed collective of all its ranks, which comes within seconds of training."
         .to_owned()
 }
@@ -160,7 +163,11 @@ fn traffic(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Bu
     let head = format!("{:<14} {:>9} {:>7} {:>8} {:>9}", "operation", "size", "timed", "GB/s", "p50 µs");
     let mut lines = vec![Line::styled(head, app.palette.of(Role::Muted))];
     if of.traffic.is_empty() {
-        lines = vec![Line::styled("nothing of it was timed yet", app.palette.of(Role::Muted))];
+        let text = app.survey.headline.age.map_or_else(
+            || "nothing of it was timed yet".to_owned(),
+            |age| format!("nothing new for {}", figure::age(age)),
+        );
+        lines = vec![Line::styled(text, app.palette.of(Role::Muted))];
     }
     for one in &of.traffic {
         let unknown = || UNKNOWN.to_owned();

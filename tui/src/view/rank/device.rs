@@ -1,7 +1,7 @@
 //! The rank's GPU, as the driver tells of it.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::status::DeviceStatus;
+use xpu_shared::{frame::Life, status::DeviceStatus};
 
 use crate::{
     app::{App, Inspection},
@@ -40,7 +40,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
         let next = Line::styled("is libnvidia-ml.so.1 on its host?", app.palette.of(Role::Muted));
         return if rank.is_new { vec![why] } else { vec![why, next] };
     };
-    health(device).iter().map(|health| health.line(app.palette)).collect()
+    health(device, unread(app, rank)).iter().map(|health| health.line(app.palette)).collect()
 }
 
 /// Why nothing is known of it.
@@ -54,7 +54,7 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     let Some(device) = &rank.status.device else {
         return Line::styled(format!("GPU: {}", untold(rank)), palette.of(Role::Muted));
     };
-    let mut all = health(device);
+    let mut all = health(device, unread(app, rank));
     all.sort_by_key(|health| health.role != Role::Warning);
     let mut line = Line::from(Span::styled("GPU ", palette.of(Role::Muted)));
     for (at, health) in all.iter().enumerate() {
@@ -69,7 +69,17 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
     line
 }
 
-fn health(device: &DeviceStatus) -> Vec<Health> {
+/// Why a reading is old.
+fn unread(app: &App, rank: &Inspection) -> &'static str {
+    let row = &app.survey.rows()[rank.row];
+    match row.life {
+        Life::Ended | Life::Died => "the rank has ended",
+        Life::Alive if !row.is_heard() => "its host is not heard",
+        Life::Alive | Life::Silent => "its driver does not answer",
+    }
+}
+
+fn health(device: &DeviceStatus, unread: &str) -> Vec<Health> {
     let of = |now: Option<String>, most: Option<String>, unit: &str| {
         let now = now?;
         Some(most.map_or_else(|| format!("{now} {unit}"), |most| format!("{now} of {most} {unit}")))
@@ -114,7 +124,7 @@ fn health(device: &DeviceStatus) -> Vec<Health> {
     });
     let age = device.is_stale().then(|| Health {
         name: "read",
-        text: format!("{:.0} s ago: its driver does not answer", device.age_s),
+        text: format!("{:.0} s ago: {unread}", device.age_s),
         role: Role::Warning,
     });
     let all = [
