@@ -1,6 +1,8 @@
 //! Who asks a collector that has run for hours hears what somebody would know who had watched all the while; after it was killed too.
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
     process::Command,
     sync::{
         Arc,
@@ -21,7 +23,9 @@ use xpu_shared::{
     unit::{Moment, Nanoseconds},
 };
 use xpu_tests::{
-    built, past,
+    built,
+    host::{Host, TRAINS},
+    past,
     place::Place,
     port,
     program::{Outcome, Program, run, until},
@@ -276,4 +280,56 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
         let replayed = run(job.xpu_top("status --json --replay").arg(&file));
         is_told(&findings(&serde_json::from_str(&replayed.stdout).expect("a document")));
     }
+}
+
+/// Two ranks that train under the real hook, at such a pace.
+fn trains(host: &Host, pause: &str) -> Vec<Program> {
+    let script = TRAINS.replace("time.sleep(0.02)", &format!("time.sleep({pause})"));
+    (0..2).map(|rank| host.rank(rank, &script)).collect()
+}
+
+/// Both have done so many steps.
+fn done(host: &Host, steps: u64) {
+    until("steps to be done", || (host.status()["steps"]["min"].as_u64()? >= steps).then_some(()));
+}
+
+#[test]
+fn a_run_is_kept_and_the_next_one_held_against_it() {
+    let host = Host::new();
+    let ranks = trains(&host, "0.02");
+    // Of less than a minute nothing is kept.
+    (1..=5).for_each(|part| done(&host, part * 420));
+    for rank in ranks {
+        rank.signal("TERM");
+        rank.end();
+    }
+    let folder = host.place.path("state/xpu-top/runs");
+    let file = until("what was normal of the run", || {
+        let all = fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.path());
+        all.into_iter().find(|path| path.extension().is_some_and(|is| is == "json"))
+    });
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    let kept: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("a document");
+    assert_eq!((&kept["job"], &kept["world_size"]), (&"train".into(), &2.into()), "{kept:#}");
+    let figures = ["step_ms_mean", "step_ms_p50", "step_ms_p99", "gemm_tflops", "bus_gb_s"];
+    assert!(figures.iter().all(|figure| kept["ranks"][1][figure].is_number()), "{kept:#}");
+    // A file that is torn is read around.
+    fs::write(folder.join("train-2-9999999999-sim.json"), "{\"job\": \"tra").expect("a file");
+
+    let _ranks = trains(&host, "0.04");
+    let past_run = |line: &str| {
+        let outcome = host.ask(&format!("status --json --now --baseline {line}"));
+        let document: Value = serde_json::from_str(&outcome.stdout).expect("a document");
+        let found = document["findings"].as_array()?.iter().find(|it| it["class"] == "past_run")?.clone();
+        Some((outcome.status.code(), found))
+    };
+    done(&host, 400);
+    let (code, found) = until("it to be held against the run before", || past_run("last"));
+    let evidence = found["evidence"].as_str().expect("a sentence");
+    assert_eq!(code, Some(1), "{found:#}");
+    assert!(evidence.contains("from the first step"), "{evidence}");
+    assert!(found["cost_pct"].as_f64().is_some_and(|cost| (20.0..65.0).contains(&cost)), "{found:#}");
+    assert!(past_run(&file.display().to_string()).is_some(), "named by its file");
+    let plain: Value = host.status();
+    assert!(plain["findings"].as_array().expect("a list").iter().all(|it| it["class"] != "past_run"));
 }

@@ -6,6 +6,7 @@ use xpu_shared::{
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankDigest},
     recording::{Header, Packer, Writer},
+    sampling::priority,
     unit::Moment,
 };
 
@@ -26,13 +27,11 @@ pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Fr
         let file = File::create(file.with_file_name(format!("{stem}{name}.xpurec"))).expect("a file");
         let mut writer = Writer::begin(file, &Header::default()).expect("a header");
         let mut packer = Packer::closing_after(Duration::from_secs(apart * 20));
-        for ago in (1..back).rev().filter(|ago| (now.0 / 1_000_000_000 - ago).is_multiple_of(apart)) {
+        for ago in (1..back).rev().filter(|ago| (now.0 / 1_000_000_000 - ago + 1).is_multiple_of(apart)) {
             let mut frame = of(ago);
-            if let Body::Digest(digest) = &mut frame.body
-                && apart > 1
-            {
-                digest.ranks.iter_mut().for_each(thin);
-            }
+            // The others of its stretch are in it.
+            (1..apart).for_each(|before| merge(&mut frame, of(ago + before)));
+            thin(&mut frame, apart);
             let at = Moment(now.0 - ago * 1_000_000_000);
             let full = packer.push(at, &frame).expect("a frame");
             let old = packer.due(at).expect("blocks");
@@ -42,13 +41,27 @@ pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Fr
     }
 }
 
+fn ranks(frame: &mut Frame) -> &mut [RankDigest] {
+    match &mut frame.body {
+        Body::Digest(digest) => &mut digest.ranks,
+        _ => &mut [],
+    }
+}
+
+fn merge(frame: &mut Frame, mut before: Frame) {
+    for (digest, before) in ranks(frame).iter_mut().zip(ranks(&mut before)) {
+        digest.samples.append(&mut before.samples);
+    }
+}
+
 /// As a collector does: those that a coarser rate would have timed.
-fn thin(digest: &mut RankDigest) {
-    let rarity = |sequence: u64| xpu_shared::sampling::priority(sequence).leading_zeros();
-    for least in 0.. {
-        if digest.samples.len() <= COARSE {
-            return;
+fn thin(frame: &mut Frame, apart: u64) {
+    let rarity = |sequence: u64| priority(sequence).leading_zeros();
+    for digest in ranks(frame).iter_mut().filter(|_| apart > 1) {
+        let mut least = 0;
+        while digest.samples.len() > COARSE {
+            least += 1;
+            digest.samples.retain(|sample| rarity(sample.sequence.0) >= least);
         }
-        digest.samples.retain(|sample| rarity(sample.sequence.0) >= least);
     }
 }

@@ -39,7 +39,9 @@ impl Runs {
                 None => all.push(part),
             }
         }
-        all.iter_mut().for_each(|run| run.ranks.sort_by_key(|normal| normal.rank));
+        for run in &mut all {
+            run.ranks.sort_by_key(|normal| normal.rank);
+        }
         all.sort_by_key(|run| run.began);
         Self { all, named: false }
     }

@@ -48,21 +48,17 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
     let most = |of: fn(&Since) -> bool| since.iter().filter(|since| of(since)).count() * 2 > since.len();
     let lost = 1.0 - then / now;
     let told: f64 = others.iter().filter_map(|finding| finding.cost).map(|cost| cost.pct / 100.0).sum();
-    let cause = others
-        .iter()
-        .find(|finding| !finding.ranks.is_empty() && finding.cost.is_some())
-        .map(|finding| {
+    let dearest = others.iter().find(|finding| !finding.ranks.is_empty() && finding.cost.is_some());
+    let (ranks, why) = match dearest {
+        Some(finding) => {
+            let who = phrase::ranks(&finding.ranks);
             (
                 finding.ranks.clone(),
-                format!(
-                    "{} costs {:.0} % of the time: it is told apart",
-                    phrase::ranks(&finding.ranks),
-                    100.0 * told
-                ),
+                format!("{who} costs {:.0} % of the time: it is told apart", 100.0 * told),
             )
-        })
-        .unwrap_or_else(|| cause(job, run, lost));
-    let (ranks, why) = cause;
+        }
+        None => cause(job, run, lost),
+    };
     let when = match (most(|since| since.from_first), most(|since| since.throughout)) {
         (true, _) => "from the first step".to_owned(),
         (false, true) => format!("as far back as is known, {since_s:.0} s"),

@@ -81,13 +81,12 @@ impl Former {
         for (kept, (length, most)) in self.0.iter_mut().zip(STRETCHES) {
             let Some(stretch) = next.take() else { return };
             let number = |of: Stretch| u64::from(of.from) / length.as_secs();
-            match kept.back_mut().filter(|last| number(**last) == number(stretch)) {
-                Some(last) => last.lost += stretch.lost,
-                None => {
-                    next = if kept.len() == most { kept.pop_front() } else { None };
-                    push_bounded(kept, stretch, most);
-                }
+            if let Some(last) = kept.back_mut().filter(|last| number(**last) == number(stretch)) {
+                last.lost += stretch.lost;
+                continue;
             }
+            next = if kept.len() == most { kept.pop_front() } else { None };
+            push_bounded(kept, stretch, most);
         }
     }
 
