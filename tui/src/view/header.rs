@@ -135,9 +135,15 @@ fn figures(survey: &Survey) -> Vec<Figure> {
     let (heard, of) = (survey.heard, survey.world_size as usize);
     let ranks = if heard < of { "ranks heard" } else { "ranks" };
     let labels = if age.is_some() {
-        [("last step time", "last "), ("last GEMM", "last "), ("last NCCL bus", "last ")]
+        [
+            ("last step time", "last "),
+            ("last GEMM", "last "),
+            ("last NCCL bus", "last "),
+            ("last tokens", "last "),
+            ("last MFU", "last MFU "),
+        ]
     } else {
-        [("step time", ""), ("GEMM", ""), ("NCCL bus", "")]
+        [("step time", ""), ("GEMM", ""), ("NCCL bus", ""), ("tokens", ""), ("MFU", "MFU ")]
     };
     // Where steps are known, the last of them says how long ago that was.
     let ago = age.filter(|_| survey.since_step.is_none());
@@ -148,8 +154,8 @@ fn figures(survey: &Survey) -> Vec<Figure> {
     let tokens = tokens_per_s.map(figure::three);
     let mfu = mfu.map(|share| figure::tenths(share * 100.0));
     let known = [
-        tokens.map(|rate| Figure::new("tokens", ("", ""), rate, "/s")),
-        mfu.map(|share| Figure::new("MFU", ("MFU ", ""), share, "%")),
+        tokens.map(|rate| Figure::new(labels[3].0, (labels[3].1, ""), rate, "/s")),
+        mfu.map(|share| Figure::new(labels[4].0, (labels[4].1, ""), share, "%")),
     ];
     let always = [
         step(survey),
