@@ -21,6 +21,9 @@ const SAME_WORK: f64 = 0.03;
 const FIRST: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
+/// Seconds of steps that are done before a rank's first digests tell of any.
+const UNHEARD: f64 = 3.0;
+
 /// The share of all steps to which it is known when something began.
 const BLUR: f64 = 0.02;
 
@@ -113,7 +116,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
             (most, since, at_since) = (excess, passed, steps);
         }
     }
-    let nearly = |all: f64| all - at_since <= FIRST + BLUR * all;
+    let nearly = |all: f64| all - at_since <= FIRST + BLUR * all + UNHEARD * steps / passed.max(1.0);
     let completed = view.step()?.0 as f64;
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }
@@ -195,13 +198,15 @@ mod tests {
         work: f64,
         /// Rank 3's products take so many times longer, and the others wait for it.
         slow: f64,
+        /// The first second that is heard of.
+        heard: u64,
     }
 
     impl Run {
         fn on(day: u64, ms: f64) -> Self {
             let mut simulation = Simulation::new(3, 1, 8);
             simulation.started = Moment(simulation.started.0 + day * DAY);
-            Self { simulation, ms, from: 0, work: 1.0, slow: 1.0 }
+            Self { simulation, ms, from: 0, work: 1.0, slow: 1.0, heard: 1 }
         }
 
         fn write(&self, digest: &mut RankDigest, second: u64) {
@@ -232,7 +237,7 @@ mod tests {
         fn watched(&self, seconds: u64, mut look: impl FnMut(&Job)) -> Jobs {
             let mut jobs = Jobs::default();
             self.simulation.snapshots(0).iter().for_each(|frame| jobs.fold(frame));
-            for second in 1..=seconds {
+            for second in self.heard..=seconds {
                 let mut frame = self.simulation.digests(second).remove(0);
                 let Body::Digest(digest) = &mut frame.body else { unreachable!() };
                 digest.ranks.iter_mut().for_each(|digest| self.write(digest, second));
@@ -271,6 +276,16 @@ mod tests {
         let cost = finding.cost.unwrap();
         assert!((cost.pct - 7.4).abs() < 0.3 && finding.severity == Severity::Slow, "{finding:#?}");
         assert!((finding.since_s - 90.0).abs() < 5.0 && finding.ranks.is_empty(), "{finding:#?}");
+    }
+
+    /// A rank does steps for some seconds before it tells of them; who comes much later does not know of the first.
+    #[test]
+    fn from_the_first_step_is_what_is_known_to_be_so() {
+        let told = |heard| {
+            let found = Run { heard, ..Run::on(4, 108.0) }.found(Run::on(0, 100.0).baseline());
+            found[0].evidence.contains("from the first step")
+        };
+        assert_eq!([1, 4, 30].map(told), [true, true, false]);
     }
 
     #[test]
