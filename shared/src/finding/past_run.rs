@@ -21,6 +21,9 @@ const SAME_WORK: f64 = 0.03;
 const FIRST: f64 = 10.0;
 const ENOUGH: f64 = 20.0;
 
+/// Seconds of steps that are done before a rank's first digests tell of any.
+const UNHEARD: f64 = 3.0;
+
 /// The share of all steps to which it is known when something began.
 const BLUR: f64 = 0.02;
 
@@ -113,7 +116,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
             (most, since, at_since) = (excess, passed, steps);
         }
     }
-    let nearly = |all: f64| all - at_since <= FIRST + BLUR * all;
+    let nearly = |all: f64| all - at_since <= FIRST + BLUR * all + UNHEARD * steps / passed.max(1.0);
     let completed = view.step()?.0 as f64;
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }
