@@ -283,7 +283,7 @@ mod tests {
     fn from_the_first_step_is_what_is_known_to_be_so() {
         let told = |heard| {
             let found = Run { heard, ..Run::on(4, 108.0) }.found(Run::on(0, 100.0).baseline());
-            found[0].evidence.contains("from the first step")
+            found[0].evidence.to_string().contains("from the first step")
         };
         assert_eq!([1, 4, 30].map(told), [true, true, false]);
     }
