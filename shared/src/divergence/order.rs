@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{By, Divergence, Parting, tell};
+use super::{By, Divergence, Parting, sequence::Said, tell};
 use crate::{
     frame::{CallState, RankRecord, RecordedCall},
     id::{CommunicatorId, Rank},
@@ -17,7 +17,7 @@ struct Line<'a> {
     record: &'a RankRecord,
     /// Those that have not ended everywhere.
     now: Vec<(bool, &'a RecordedCall)>,
-    before: Vec<bool>,
+    before: Vec<(bool, &'a RecordedCall)>,
 }
 
 pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
@@ -90,7 +90,7 @@ fn line<'a>(record: &'a RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -
         if call.number.is_some_and(|number| number >= from[place]) {
             new.now.push((place == 1, call));
         } else {
-            new.before.push(place == 1);
+            new.before.push((place == 1, call));
         }
     }
     new.now.truncate(COMPARED);
@@ -98,13 +98,13 @@ fn line<'a>(record: &'a RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -
 }
 
 impl Line<'_> {
-    /// Whether it does next what it did when it had done the same before; `None` if it never had.
+    /// Whether it does next what it did when it had called the same before; `None` if it never had.
     fn is_usual(&self, at: usize) -> Option<bool> {
-        let all: Vec<_> =
-            self.before.iter().copied().chain(self.now[..at].iter().map(|&(second, _)| second)).collect();
+        let said = |&(second, call): &(bool, &RecordedCall)| (second, Said::of(call));
+        let all: Vec<_> = self.before.iter().chain(&self.now[..at]).map(said).collect();
         let context = &all[all.len().checked_sub(CONTEXT)?..];
         let last = (CONTEXT..all.len()).rev().find(|&end| all[end - CONTEXT..end] == *context)?;
-        Some(all[last] == self.now[at].0)
+        Some(all[last].0 == self.now[at].0)
     }
 }
 
@@ -135,10 +135,13 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     };
     let calls = vec![told(here), told(there)];
     let words = |side: &[&Line<'_>]| crate::finding::phrase::ranks(&ranks(side));
+    // It made a call that it never made; what follows is in another order for that alone.
+    let extra = odd.is_some() && calls[0].new;
     let sentence = format!(
-        "{} called {} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
+        "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
         words(here),
         tell::call(&calls[0]),
+        if extra { ", as it never did before," } else { "" },
         pair[side],
         pair[1 - side],
         words(there),
@@ -153,5 +156,6 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     let (record, call) = (here[0].record, here[0].now[at].1);
     let name = record.communicator(call).map_or("", |one| &one.name);
     let moment = here.iter().chain(there).map(|line| line.now[at].1.entered).min().unwrap_or_default();
-    tell::of_calls(Parting::Order, (pair[side], name), (all, by), (calls, sentence), moment)
+    let kind = if extra { Parting::Extra } else { Parting::Order };
+    tell::of_calls(kind, (pair[side], name), (all, by), (calls, sentence), moment)
 }

@@ -9,6 +9,9 @@ use crate::{
     id::{CommunicatorId, Rank},
 };
 
+/// Calls after which a first send or receive is no part of what the ranks do to each other.
+const WARM: u64 = 32;
+
 /// Who sends to whom, by ranks in the communicator.
 type Way = (CommunicatorId, u32, u32);
 
@@ -126,6 +129,13 @@ fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence
     Some(tell::of_calls(Parting::Size, (id, name), (ranks, by), (calls.into(), sentence), at))
 }
 
+/// Whether the rank had sent or received anything before that call.
+fn sends_before(record: &RankRecord, call: &RecordedCall) -> bool {
+    record.calls.iter().any(|other| {
+        matches!(other.operation, Operation::Send | Operation::Recv) && other.entered < call.entered
+    })
+}
+
 fn without_partner(
     (id, call, calls, lacks, last): &(
         CommunicatorId,
@@ -139,7 +149,8 @@ fn without_partner(
     let answer = if call.operation == Operation::Send { "receive" } else { "send" };
     // A call that was never made before has no partner because it is one too many.
     let known = calls.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
-    let extra = there.new && known;
+    let alone = call.order > WARM && ![calls, lacks].iter().any(|record| sends_before(record, call));
+    let extra = there.new && (known || alone);
     let mut told = vec![there];
     let last = last.map(|last| tell::one(lacks, last));
     let went = last.as_ref().map_or_else(

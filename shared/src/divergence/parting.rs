@@ -56,24 +56,22 @@ fn parted(
     // It was so when the record begins: what parted them is not in it.
     let earlier = number == from && from > 0;
     let (kind, count) = shape(one, other, number);
-    let kind = match kind {
+    if by == By::Nothing && !earlier {
         // Both did both before: who does not do what it did when it had called the same last time is who parted.
-        Parting::Extra | Parting::LeftOut if by == By::Nothing && !earlier => {
-            match (one.is_usual(number), other.is_usual(number)) {
-                (Some(false), Some(true)) => {
-                    let by = (By::Novelty, all_ended, earlier);
-                    return tell::parted(kind, (&odd, &usual), (number, count), by);
-                }
-                (Some(true), Some(false)) => {
-                    let kind = if kind == Parting::Extra { Parting::LeftOut } else { Parting::Extra };
-                    let by = (By::Novelty, all_ended, earlier);
-                    return tell::parted(kind, (&usual, &odd), (number, count), by);
-                }
-                _ => kind,
+        let by = (By::Novelty, all_ended, earlier);
+        match (one.is_usual(number), other.is_usual(number)) {
+            (Some(false), Some(true)) => return tell::parted(kind, (&odd, &usual), (number, count), by),
+            (Some(true), Some(false)) => {
+                let kind = match kind {
+                    Parting::Extra => Parting::LeftOut,
+                    Parting::LeftOut => Parting::Extra,
+                    kind => kind,
+                };
+                return tell::parted(kind, (&usual, &odd), (number, count), by);
             }
+            _ => {}
         }
-        kind => kind,
-    };
+    }
     tell::parted(kind, (&odd, &usual), (number, count), (by, all_ended, earlier))
 }
 

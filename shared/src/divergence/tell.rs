@@ -73,7 +73,11 @@ pub(super) fn parted(
         }
         Parting::NotEntered => format!("{who} did not enter {there}, {number}, which {rest} called"),
         _ => {
-            let new = if by == By::Novelty { ", as it never did before," } else { "" };
+            let new = match by {
+                By::Novelty if calls.iter().all(|call| call.new) => ", as it never did before,",
+                By::Novelty => ", as it never did after the calls before it,",
+                _ => "",
+            };
             let never = match never {
                 true if is_one => format!("; {rest} never calls from there"),
                 true => format!("; {rest} never call from there"),

@@ -318,6 +318,84 @@ fn another_order_of_two_communicators_is_told() {
     assert_eq!(first(grouped.iter(), true), None);
 }
 
+/// Two ranks that train, log and validate, as `tests/gpu/hangs.py` does, and what rank 1 does at last in place of the step or after it.
+fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
+    let steps = 12;
+    let step = |calls: &mut Calls, wrong: &dyn Fn(&mut Calls) -> bool| {
+        calls.call(0, Broadcast, 4, 168).peer = Some(0);
+        for bucket in 0..3 {
+            calls.call(0, AllReduce, BUCKET + bucket, 131);
+        }
+        calls.call(0, AllReduce, 496, 212);
+        if wrong(calls) {
+            return;
+        }
+        calls.call(1, AllReduce, 4000, 60);
+    };
+    (0..2)
+        .map(|rank| {
+            let mut calls = Calls::of(rank, 2);
+            for _ in 0..steps {
+                step(&mut calls, &|_| false);
+            }
+            calls.record.calls.iter_mut().for_each(|call| call.state = CallState::Done);
+            step(&mut calls, &|calls: &mut Calls| rank == 1 && wrong(calls));
+            calls.record
+        })
+        .collect()
+}
+
+/// On a GPU rank 0 was named, which went on to the other communicator as ever.
+#[test]
+fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
+    let records = two_that_log(|calls| {
+        calls.call(0, AllReduce, 492, 214);
+        false
+    });
+    let found = found(&records);
+    is(&found, Parting::Extra, &[1]);
+    assert!(
+        found.sentence.contains("(492 B of f32) at train.py:214 train, as it never did before,"),
+        "{}",
+        found.sentence
+    );
+}
+
+/// On a GPU both were named.
+#[test]
+fn a_step_that_one_rank_skips_is_its_own() {
+    let records: Vec<_> = [0, 1]
+        .map(|rank| {
+            let mut calls = Calls::of(rank, 2);
+            for last in [vec![false; 12], vec![true]].concat() {
+                calls.call(0, Broadcast, 4, 168).peer = Some(0);
+                if last && rank == 1 {
+                    calls.call(0, Broadcast, 4, 168).peer = Some(0);
+                    break;
+                }
+                for bucket in 0..3 {
+                    calls.call(0, AllReduce, BUCKET + bucket, 131);
+                }
+            }
+            calls.record
+        })
+        .into();
+    let found = found(&records);
+    assert_eq!(found.ranks, [Rank(1)], "{}", found.sentence);
+    assert!(found.sentence.contains("as it never did after the calls before it"), "{}", found.sentence);
+}
+
+/// On a GPU rank 0 was named, which has never received anything.
+#[test]
+fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
+    let records = two_that_log(|calls| {
+        calls.with(0, Send, Some(0), 496, 217);
+        true
+    });
+    let found = found(&records);
+    is(&found, Parting::Unmatched, &[1]);
+}
+
 #[test]
 fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
     let records = ranks(4, |rank, calls| {
