@@ -209,7 +209,9 @@ fn summary(simulation: &Simulation, digest: &RankDigest, second: u64) -> Summary
         unreachable!()
     };
     let mut samples = digest.samples.clone();
-    samples.iter_mut().for_each(|sample| sample.communicator = 0);
+    for sample in &mut samples {
+        sample.communicator = 0;
+    }
     Summary {
         communicators: digest.communicators.clone(),
         samples,

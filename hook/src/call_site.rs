@@ -151,6 +151,7 @@ impl Reader {
         frames
     }
 
+    #[allow(clippy::inline_always, reason = "it is on the path of every NCCL call")]
     #[inline(always)]
     fn walk(&self, word: impl Fn(usize) -> usize, mut each: impl FnMut(Frame)) {
         let layout = self.layout;

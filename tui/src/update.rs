@@ -56,10 +56,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Arrive(arrival) if app.put_aside(&arrival) => {}
         Action::Show(at, frame) => {
             app.now = at;
-            match &frame.body {
-                Body::History(history) => retrace(app, history),
-                _ => arrive(app, &frame),
-            }
+            show(app, &frame);
         }
         Action::Reach(moment) => {
             app.reach(moment);
@@ -177,6 +174,14 @@ fn arrive_now(app: &mut App, frame: &Frame) {
     }
     arrive(app, frame);
     app.prepare(frame);
+}
+
+/// A frame of a recording.
+fn show(app: &mut App, frame: &Frame) {
+    match &frame.body {
+        Body::History(history) => retrace(app, history),
+        _ => arrive(app, frame),
+    }
 }
 
 /// Takes what was published before anybody looked as if somebody had: what was wrong then is remembered.

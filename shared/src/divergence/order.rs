@@ -81,7 +81,7 @@ fn parted(pair: [CommunicatorId; 2], records: &[&RankRecord]) -> Option<Divergen
     None
 }
 
-fn line<'a>(record: &'a RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -> Line<'a> {
+fn line(record: &RankRecord, pair: [CommunicatorId; 2], from: [u64; 2]) -> Line<'_> {
     let mut new = Line { record, now: Vec::new(), before: Vec::new() };
     for call in &record.calls {
         let Some(place) = id_of(record, call).and_then(|id| pair.iter().position(|&one| one == id)) else {

@@ -27,7 +27,7 @@ impl<'a> End<'a> {
     fn next(&self) -> Option<u64> {
         let record = self.of?;
         let whole = record.made as usize <= record.calls.len();
-        self.calls.last_key_value().map(|(&last, _)| last + 1).or(whole.then_some(0))
+        self.calls.last_key_value().map(|(&last, _)| last + 1).or_else(|| whole.then_some(0))
     }
 
     fn last(&self) -> Option<&'a RecordedCall> {

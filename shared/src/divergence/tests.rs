@@ -10,6 +10,9 @@ use crate::{
 
 const BUCKET: u64 = 4 << 20;
 
+/// What a rank does otherwise.
+type Change = fn(&mut RecordedCall);
+
 /// One rank's record in the making.
 #[derive(Clone)]
 struct Calls {
@@ -209,7 +212,7 @@ fn a_call_left_out_is_the_rank_s_that_left_it_out() {
 
 #[test]
 fn another_size_type_root_reduction_and_operation_are_told() {
-    let odd = |change: fn(&mut RecordedCall)| {
+    let odd = |change: Change| {
         ranks(8, |rank, calls| {
             let call = calls.call(0, Broadcast, 4096, 160);
             call.peer = Some(0);
@@ -219,7 +222,7 @@ fn another_size_type_root_reduction_and_operation_are_told() {
             calls.step();
         })
     };
-    let cases: [(fn(&mut RecordedCall), Parting, &str); 5] = [
+    let cases: [(Change, Parting, &str); 5] = [
         (
             |call| call.bytes = 4100,
             Parting::Size,

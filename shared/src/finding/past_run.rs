@@ -68,14 +68,8 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
         (false, false) => format!("since {since_s:.0} s"),
     };
     let gpu = if run.gpu.name.is_empty() { String::new() } else { format!(" on {}", run.gpu.name) };
-    let evidence = Evidence::PastRun(PastRun {
-        step_ms: now,
-        past_step_ms: then,
-        day: run.day().to_string(),
-        gpu,
-        when,
-        why,
-    });
+    let evidence =
+        Evidence::PastRun(PastRun { step_ms: now, past_step_ms: then, day: run.day(), gpu, when, why });
     let cost = Cost::of(
         (lost - told).max(0.0),
         2.0 * spread,

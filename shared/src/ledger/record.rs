@@ -91,7 +91,7 @@ pub struct Record {
 struct Line([AtomicU64; 8]);
 
 fn lap(ticket: u64) -> u64 {
-    (ticket / CALLS as u64 & 0xff) << LAP_AT
+    ((ticket / CALLS as u64) & 0xff) << LAP_AT
 }
 
 impl Record {

@@ -95,13 +95,15 @@ fn a_slow_rank_comes_with_its_figures() {
     assert_eq!(found.evidence.figures().get("ranks_compared"), Some(8.0));
 }
 
+/// What a reading has that another has not.
+type Change<'a> = &'a dyn Fn(&mut DeviceReading);
+
 /// Nobody is sent to look at what the driver has told of already.
 #[test]
 fn the_advice_follows_what_the_driver_told() {
     let held = |throttle: Throttle| {
         move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
     };
-    type Change<'a> = &'a dyn Fn(&mut DeviceReading);
     let cases: [(&str, Change<'_>, Class, &str); 5] = [
         ("well", &|_| {}, Class::Compute, "its clocks are as the others'"),
         (

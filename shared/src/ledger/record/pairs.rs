@@ -20,7 +20,7 @@ impl Pairs {
         let way = u64::from(member) << 33 | u64::from(peer) << 1 | u64::from(sends);
         let key = mix(communicator.0 ^ mix(way)) | 1;
         for place in 0..TRIES {
-            let [of, count] = &self.0[(key >> 32) as usize + place & (PAIRS - 1)];
+            let [of, count] = &self.0[((key >> 32) as usize + place) & (PAIRS - 1)];
             let mut found = of.load(Relaxed);
             if found == 0 {
                 found = of.compare_exchange(0, key, Relaxed, Relaxed).map_or_else(|other| other, |_| key);
@@ -33,7 +33,7 @@ impl Pairs {
     }
 }
 
-/// The finaliser of SplitMix64.
+/// The finaliser of `SplitMix64`.
 fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

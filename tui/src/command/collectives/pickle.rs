@@ -40,11 +40,15 @@ impl Value {
             Self::Text(text) => put(out, text),
             Self::List(items) => {
                 out.extend(*b"](");
-                items.iter().for_each(|item| item.write(out));
+                for item in items {
+                    item.write(out);
+                }
                 out.push(b'e');
             }
             Self::Pair(items) => {
-                items.iter().for_each(|item| item.write(out));
+                for item in items.iter() {
+                    item.write(out);
+                }
                 out.push(0x86);
             }
             Self::Map(items) => table(out, items.iter().map(|(key, value)| (*key, value))),
