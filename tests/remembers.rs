@@ -299,8 +299,8 @@ fn done(host: &Host, steps: u64) {
 fn a_run_is_kept_and_the_next_one_held_against_it() {
     let host = Host::new();
     let ranks = trains(&host, "0.02");
-    // Of less than a minute nothing is kept.
-    (1..=5).for_each(|part| done(&host, part * 420));
+    // Of less than a minute nothing is kept; these take 84 s at least.
+    (1..=10).for_each(|part| done(&host, part * 420));
     for rank in ranks {
         rank.signal("TERM");
         rank.end();
