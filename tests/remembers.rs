@@ -284,10 +284,9 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
     }
 }
 
-/// Two ranks that train under the real hook, at such a pace.
-fn trains(host: &Host, pause: &str) -> Vec<Program> {
-    let script = TRAINS.replace("time.sleep(0.02)", &format!("time.sleep({pause})"));
-    (0..2).map(|rank| host.rank(rank, &script)).collect()
+/// Two ranks that train under the real hook.
+fn trains(host: &Host) -> Vec<Program> {
+    (0..2).map(|rank| host.rank(rank, TRAINS)).collect()
 }
 
 /// Both have done so many steps.
@@ -298,7 +297,7 @@ fn done(host: &Host, steps: u64) {
 #[test]
 fn what_was_normal_of_a_run_is_kept() {
     let host = Host::new();
-    let ranks = trains(&host, "0.02");
+    let ranks = trains(&host);
     // Of less than a minute nothing is kept; these take 84 s at least.
     (1..=10).for_each(|part| done(&host, part * 420));
     for rank in ranks {
