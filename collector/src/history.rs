@@ -133,6 +133,7 @@ fn take(thinner: &mut Thinner, tier: &mut Tier, frame: &Frame, bytes: &[u8], now
 fn is_of(frame: &Frame, jobs: &[(JobName, Moment)]) -> bool {
     let job = match &frame.body {
         Body::Digest(digest) => &digest.job,
+        Body::Cpu(cpu) => &cpu.job,
         Body::Event(event) => event.job(),
         _ => return false,
     };

@@ -12,8 +12,10 @@
 
 mod address;
 mod captures;
+mod cgroup;
 mod complaint;
 mod counting;
+mod cpu;
 mod device;
 mod digest;
 mod envelope;

@@ -13,15 +13,15 @@ use std::{
 
 use xpu_shared::{
     frame::{
-        Body, Command, DeviceReading, Event, HostDigest, JobSnapshot, Life, RankDetail, RankExit, RankInfo,
-        RankRecord, RankSnapshot, Summary,
+        Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, RankCpu, RankDetail,
+        RankExit, RankInfo, RankRecord, RankSnapshot, Summary,
     },
-    id::{DeviceUuid, JobName, Rank},
+    id::{DeviceUuid, JobName, Pid, Rank},
     peak::Peaks,
     unit::Moment,
 };
 
-use crate::{exits::Departure, worker::Worker};
+use crate::{cpu::CpuReading, exits::Departure, worker::Worker};
 
 /// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
 const PLACES: usize = 4096;
@@ -285,6 +285,25 @@ impl Roster {
             let reading = worker.device_uuid().and_then(&mut read);
             worker.set_device(reading);
         }
+    }
+
+    /// Whose process waits for the CPU, one for each job that has any.
+    pub(crate) fn cpu(&self, mut read: impl FnMut(Pid) -> Option<CpuReading>) -> Vec<HostCpu> {
+        let mut told: Vec<HostCpu> = Vec::new();
+        for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
+            let pid = worker.info.pid;
+            let Some(reading) = read(pid) else { continue };
+            let CpuReading { interval, waited, thread, throttled, stopped } = reading;
+            let cpu = RankCpu { rank: place.rank, pid, interval, waited, thread, throttled, stopped };
+            if !cpu.is_notable() {
+                continue;
+            }
+            match told.last_mut().filter(|last| last.job == place.job) {
+                Some(last) => last.ranks.push(cpu),
+                None => told.push(HostCpu { job: place.job.clone(), ranks: vec![cpu] }),
+            }
+        }
+        told
     }
 
     /// One digest for each job with something to say.

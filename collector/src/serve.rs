@@ -19,6 +19,7 @@ use crate::{
     captures::Captures,
     complaint::Complaints,
     counting::Counting,
+    cpu::Cpus,
     device::Devices,
     envelope::{Envelope, tell},
     exits::Exits,
@@ -57,6 +58,7 @@ pub struct Collector {
     exits: Exits,
     captures: Captures,
     devices: Devices,
+    cpu: Cpus,
     past: Past,
     runs: Runs,
     kineto: Kineto,
@@ -88,6 +90,7 @@ impl Collector {
             counting: Counting::default(),
             subscriptions: Subscriptions::default(),
             devices: Devices::default(),
+            cpu: Cpus::default(),
             complaints: Complaints::default(),
             busy: now,
         })
@@ -131,6 +134,10 @@ impl Collector {
                 self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
                 self.devices.forget(now);
                 self.past.tend(now);
+                for cpu in self.roster.cpu(|pid| self.cpu.read(pid, now)) {
+                    self.publish(Body::Cpu(cpu), now);
+                }
+                self.cpu.forget(now);
                 for digest in self.roster.digests(now) {
                     self.publish(Body::Digest(digest), now);
                 }
@@ -431,11 +438,12 @@ impl Collector {
                 topic::events(event.job())
             }
             Body::Exit(exit) => topic::events(&exit.job),
+            Body::Cpu(cpu) => topic::overview(&cpu.job),
             Body::Record(record) => topic::events(&record.job),
             _ => return,
         };
         let is_heard = self.subscriptions.cover(&topic);
-        let is_kept = matches!(body, Body::Digest(_) | Body::Event(_));
+        let is_kept = matches!(body, Body::Digest(_) | Body::Cpu(_) | Body::Event(_));
         if !is_heard && !is_kept {
             self.counting.next(&topic);
             return;

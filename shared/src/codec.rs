@@ -89,6 +89,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Detail(body) => payload(frame, body, &mut bytes),
         Body::Event(body) => payload(frame, body, &mut bytes),
         Body::Exit(body) => payload(frame, body, &mut bytes),
+        Body::Cpu(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
     }
     let length = u32::try_from(bytes.len() - HEADER).unwrap_or(u32::MAX);
@@ -139,6 +140,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         65 => body(kind, rest, Body::Detail),
         66 => body(kind, rest, Body::Event),
         67 => body(kind, rest, Body::Exit),
+        68 => body(kind, rest, Body::Cpu),
         96 => body(kind, rest, Body::CaptureSheet),
         kind => Err(DecodeError::Kind { kind }),
     }

@@ -154,6 +154,7 @@ fn frames() -> Vec<Frame> {
         frame(Body::CapturePart(crate::capture::example::part(1, 0))),
         frame(Body::CaptureSheet(crate::capture::example::sheet(&[0, 1]))),
         frame(Body::Exit(crate::frame::RankExit::example())),
+        frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Stacks(crate::stack::example::rank(1, &["main", "train"]))),
         frame(Body::Record(record("log_metrics"))),
         frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),

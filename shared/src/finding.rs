@@ -1,6 +1,7 @@
 //! What is wrong with a job, in a sentence with its evidence. Pure functions over a [`Job`].
 
 mod cohort;
+mod cpu_wait;
 mod dead;
 mod device;
 pub mod evidence;

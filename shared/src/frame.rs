@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 mod activity;
 mod advance;
 mod capture;
+mod cpu;
 mod device;
 mod digest;
 mod exit;
@@ -27,6 +28,7 @@ pub use capture::{
     CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,
     CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark, Tracing,
 };
+pub use cpu::{HostCpu, RankCpu};
 pub use device::{DeviceReading, Throttle, Xid};
 pub use digest::{
     HostDigest, HostSnapshot, Inside, JobSnapshot, Life, Progress, RankDetail, RankDigest, RankSnapshot,
@@ -94,6 +96,8 @@ pub enum Body {
     Event(Event),
     /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank ended, and not well.
     Exit(RankExit),
+    /// Collector to viewers, topic `<job>/o`, once a second while there are any: ranks that wait for the CPU.
+    Cpu(HostCpu),
     /// Collector to viewer: a request was not carried out, and what to do.
     Refusal(String),
     /// Relay to viewer: which hosts are behind it, in answer to [`Request::Snapshot`] and before theirs.
@@ -130,6 +134,7 @@ impl Body {
             Self::Detail(_) => 65,
             Self::Event(_) => 66,
             Self::Exit(_) => 67,
+            Self::Cpu(_) => 68,
             Self::CaptureSheet(_) => 96,
         }
     }

@@ -26,7 +26,7 @@ pub use join::{Join, Joins, Place};
 pub use punctuality::Arrivals;
 use punctuality::Punctuality;
 use rank::SAMPLES;
-pub use rank::{Ahead, RankView, Sample};
+pub use rank::{Ahead, CpuWait, RankView, Sample};
 use records::Records;
 pub use rhythm::Beat;
 use rhythm::Rhythm;

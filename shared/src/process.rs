@@ -40,6 +40,11 @@ pub fn owner(pid: Pid) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
+/// Its state as the kernel has it (`R`, `S`, `D`, `T`, ...); `None` if it is gone.
+pub fn state(pid: Pid) -> Option<char> {
+    read(pid).map(|stat| char::from(stat.state))
+}
+
 struct Stat {
     state: u8,
     started: u64,

@@ -7,7 +7,7 @@ mod exit;
 mod live;
 mod stacks;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub use stacks::StackStatus;
 
 /// Texts of blindness passed on; ranks mostly say the same.
 const BLIND: usize = 16;
+
+/// A rank's waiting for the CPU is that of so long.
+const CPU_WAIT: Duration = Duration::from_secs(10);
 
 /// The document. Unknown figures are `null`, never zero.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -197,6 +200,9 @@ pub struct RankStatus {
     /// percent of the last half minute, estimated from a sample; `None` while nothing tells.
     #[serde(default)]
     pub exposed_pct: Option<f64>,
+    /// Share of the last ten seconds in which it waited for the CPU, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_wait_pct: Option<f64>,
     /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
     pub overhead_pct: Option<f64>,
     pub budget_pct: Option<f64>,
@@ -465,6 +471,7 @@ pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
         device,
         blocked_pct: view.blocked().map(|share| share * 100.0),
         exposed_pct: view.exposed().map(|share| share * 100.0),
+        cpu_wait_pct: Some(100.0 * view.cpu_wait(CPU_WAIT).share()).filter(|&pct| pct > 0.0),
         overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
         budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
         gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),

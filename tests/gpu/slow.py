@@ -4,12 +4,15 @@
 
 FAULT: none, loader (30 ms in its data loader), gil (a thread that holds the GIL), checkpoint (it alone saves every 50
 steps), copies (large ones to its GPU), item (it waits for the GPU in each micro-batch), gc (it collects garbage every
-step), compute (more arithmetic). HEALTHY seconds later it begins. Each rank writes the time of each step to OUT.RANK,
-rank 1 when it began to OUT.began.
+step), compute (more arithmetic), batch (its batch is twice as large), cache (it empties the allocator's cache each
+step), core (six busy processes share its core), stopped (it is stopped for 60 ms of every 120), log (it writes and
+syncs a log of 4 MiB each step), kernels (400 small kernels more a step). HEALTHY seconds later it begins. Each rank
+writes the time of each step to OUT.RANK, rank 1 when it began to OUT.began.
 """
 
 import gc
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -41,6 +44,22 @@ def hold_the_gil():
             time.sleep(0.05)
 
 
+STOPS = "import os, signal, time\nwhile True:\n"
+STOPS += "".join(f" os.kill({os.getpid()}, signal.{what}); time.sleep(0.06)\n" for what in ("SIGSTOP", "SIGCONT"))
+SPINS = "while True: pass"
+helpers = []
+
+
+def go_wrong():
+    if fault == "core":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        for task in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
+    count, program = {"core": (6, SPINS), "stopped": (1, STOPS)}.get(fault, (0, ""))
+    clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    helpers.extend(subprocess.Popen([sys.executable, "-c", program, out], env=clean) for _ in range(count))
+
+
 if fault == "gil":
     threading.Thread(target=hold_the_gil, daemon=True).start()
 log = open(f"{out}.{rank}", "w", buffering=1)
@@ -52,7 +71,7 @@ while True:
     if mine and fault == "copies":
         for _ in range(4):
             large.to("cuda")
-    loss = model(batch).float().square().mean()
+    loss = model(batch.repeat(2, 1, 1) if mine and fault == "batch" else batch).float().square().mean()
     if mine and fault == "item":
         for _ in range(20):
             loss.item()
@@ -61,11 +80,20 @@ while True:
         for _ in range(20):
             batch @ batch.transpose(1, 2)
             torch.mm(*[batch.flatten(0, 1)[:1024, :1024]] * 2)
+    if mine and fault == "kernels":
+        for _ in range(400):
+            batch.add_(0)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     if mine and fault == "gc":
         gc.collect()
+    if mine and fault == "cache":
+        torch.cuda.empty_cache()
+    if mine and fault == "log":
+        with tempfile.TemporaryFile(dir=os.path.dirname(out)) as file:
+            file.write(bytes(4 << 20))
+            os.fsync(file.fileno())
     if mine and fault == "checkpoint" and step % 50 == 0:
         with tempfile.TemporaryFile() as file:
             torch.save([model.state_dict(), optimizer.state_dict(), [list(one) for one in rubbish]], file)
@@ -81,7 +109,10 @@ while True:
         if wrong and not was and rank == 1:
             with open(f"{out}.began", "w") as file:
                 file.write(str(time.time()))
+            go_wrong()
         if over:
             break
     log.write(f"{time.time():.6f} {step}\n")
+for helper in helpers:
+    helper.kill()
 dist.destroy_process_group()

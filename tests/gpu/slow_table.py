@@ -17,7 +17,8 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-FAULTS = ["none", "loader", "gil", "checkpoint", "copies", "item", "gc", "none", "compute"]
+FAULTS = ["none", "loader", "gil", "checkpoint", "copies", "item", "gc", "none", "compute",
+          "batch", "cache", "core", "stopped", "log", "kernels"]  # fmt: skip
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)

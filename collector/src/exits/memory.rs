@@ -10,13 +10,15 @@ use std::{
 
 use xpu_shared::{id::Pid, unit::Moment};
 
+use crate::cgroup::Files;
+
 /// A process takes so long at most to give back its memory after it was killed.
 const DYING: Duration = Duration::from_secs(30);
 
 /// Records of the kernel's log that are looked at.
 const RECORDS: usize = 20_000;
 
-const ROOT: &str = "/sys/fs/cgroup";
+const FILES: Files = Files { controller: "memory", second: "memory.events", first: "memory.oom_control" };
 
 /// Watches one process's surroundings.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +39,7 @@ struct Counts {
 
 impl MemoryKills {
     pub(crate) fn of(pid: Pid) -> Self {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let group = candidates(Path::new(ROOT), &text).into_iter().find(|path| count_in(path).is_some());
+        let group = FILES.of(pid).into_iter().find(|path| count_in(path).is_some());
         let counts = counts(group.as_deref());
         Self { group, counts, in_group: None, on_host: None }
     }
@@ -70,27 +71,6 @@ impl MemoryKills {
         }
         recent(self.on_host).then(|| (false, "its host counts a kill".to_owned()))
     }
-}
-
-/// Files that may hold the count, by `/proc/PID/cgroup` (`cgroups(7)`): of version 2, then of version 1, each also as seen from in a
-/// container, where the group is the root.
-fn candidates(root: &Path, text: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
-        };
-        let path = path.trim_start_matches('/');
-        if controllers.is_empty() {
-            found.push(root.join(path).join("memory.events"));
-            found.push(root.join("memory.events"));
-        } else if controllers.split(',').any(|one| one == "memory") {
-            found.push(root.join("memory").join(path).join("memory.oom_control"));
-            found.push(root.join("memory").join("memory.oom_control"));
-        }
-    }
-    found
 }
 
 fn counts(group: Option<&Path>) -> Counts {
@@ -131,16 +111,6 @@ fn names(record: &str, pid: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_versions_of_control_groups_are_found() {
-        let root = Path::new("/sys/fs/cgroup");
-        let second = candidates(root, "0::/user.slice/job\n");
-        assert_eq!(second[0], root.join("user.slice/job/memory.events"));
-        let first = candidates(root, "5:cpu,cpuacct:/x\n4:memory:/slurm/job_7\n0::/\n");
-        assert_eq!(first[0], root.join("memory/slurm/job_7/memory.oom_control"));
-        assert!(candidates(root, "garbage\n\u{1b}").is_empty());
-    }
 
     #[test]
     fn the_log_names_a_process_by_its_whole_number() {

@@ -12,11 +12,6 @@ use super::read::brief;
 /// Threads looked at: beyond, they are only counted.
 const LOOKED_AT: usize = 4096;
 
-/// The letter of a process; `None` if it is gone.
-pub(super) fn state(pid: Pid) -> Option<char> {
-    letter(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
 /// Numbers of its threads, the first of the process first, and how many there are in all.
 pub(super) fn threads(pid: Pid) -> (Vec<u32>, usize) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -77,7 +72,7 @@ mod tests {
         assert_eq!((all[0], all.len()), (pid.0, count));
         assert!(all.contains(&own));
         assert_eq!(thread(pid, own).and_then(|thread| thread.task).map(|task| task.letter), Some('R'));
-        assert!(thread(pid, u32::MAX).is_none() && state(Pid(u32::MAX)).is_none());
+        assert!(thread(pid, u32::MAX).is_none());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use xpu_shared::{
     codec,
     frame::{Body, Frame, RankStacks, ThreadStack},
     id::{JobName, Pid, Rank},
+    process,
     unit::Moment,
 };
 
@@ -29,7 +30,7 @@ pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
     let (numbers, all) = kernel::threads(pid);
     let tasks: Vec<_> = numbers.iter().filter_map(|&number| kernel::thread(pid, number)).collect();
     let mut stacks = RankStacks {
-        state: kernel::state(pid),
+        state: process::state(pid),
         took: begun.elapsed().into(),
         why: Vec::new(),
         threads: tasks.clone(),
@@ -57,7 +58,7 @@ pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
         Native::default()
     });
     stacks.held_for_native = native.longest.map(Into::into);
-    if kernel::state(pid).is_none() {
+    if process::state(pid).is_none() {
         stacks.why = vec![format!("its process {pid} ended meanwhile")];
     }
     stacks.threads = joined(with_native(python, &native), tasks);

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Cost, Finding, cohort, dead, device, link, pace, past_run, portrait::Portrait, slow, standstill,
+    Cost, Finding, cohort, cpu_wait, dead, device, link, pace, past_run, portrait::Portrait, slow, standstill,
 };
 use crate::{baseline::Runs, id::Rank, job::Job, unit::Moment};
 
@@ -47,8 +47,19 @@ impl Examiner {
         let stands = standstill.is_some();
         let portraits = self.portraits.values();
         let ranks = job.ranks().zip(portraits).map(|((rank, view), (_, portrait))| (rank, view, portrait));
-        let link = link::slow(job).filter(|_| !stands);
-        let slow = slow::ranks(&cohort::of(ranks), stands || link.is_some());
+        let cohorts = cohort::of(ranks);
+        let growth = if stands { None } else { pace::growth(job) };
+        // NCCL's threads that lack the CPU move bytes slower: the link is not to blame.
+        let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
+        let mut link = link::slow(job).filter(|_| !stands && lacks_cpu.is_none());
+        let mut slow = slow::ranks(&cohorts, stands || link.is_some(), growth.as_ref());
+        if slow.len() > 1 {
+            // What several ranks take of it is not known.
+            slow = slow::ranks(&cohorts, stands || link.is_some(), None);
+        }
+        if let (Some(link), Some(growth)) = (&mut link, growth.filter(|_| slow.is_empty())) {
+            (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
+        }
         // What a slow rank takes of all steps is told with it.
         let explained = stands || link.is_some() || !slow.is_empty();
         let pace = if explained { None } else { pace::changes(job) };

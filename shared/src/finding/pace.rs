@@ -5,7 +5,7 @@ mod late;
 use super::{
     Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{MANY, usual_of_others},
-    device,
+    cpu_wait, device,
     evidence::{
         cost::LATE_HOST,
         pace::{LateLaunches, Pauses, Regression},
@@ -48,17 +48,71 @@ const HALF: f64 = 0.35;
 
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
-    let changes = |of: fn(&Beat) -> f32| -> Vec<Change> {
-        let changes: Vec<_> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
-        if changes.len() * 2 > asked.len() { changes } else { Vec::new() }
-    };
     // Where steps changed for good, those before are no measure for those after.
-    let middle = changes(|beat| beat.pace);
-    if !middle.is_empty() {
-        return regression(job, &middle, Measure::Median);
+    if let Some(growth) = Growth::find(&asked, Measure::Median) {
+        return growth.matters().then(|| regression(job, &growth));
     }
     // Pauses in every digest leave the step in the middle as it was.
-    pauses(job, &asked).or_else(|| regression(job, &changes(|beat| beat.span / beat.steps), Measure::Mean))
+    let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
+    pauses(job, &asked).or_else(|| Some(regression(job, &mean()?)))
+}
+
+/// That steps take longer for good, whoever is to blame.
+pub(super) fn growth(job: &Job) -> Option<Growth> {
+    let asked = asked(job);
+    let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
+    growth.filter(Growth::matters)
+}
+
+/// How much longer steps take on most ranks: seconds before and after, since when, and what else changed then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    measure: Measure,
+    before: f64,
+    after: f64,
+    pub(super) since_s: f64,
+    /// Shares, as those of [`Change`].
+    work: f64,
+    rate: f64,
+    error: f64,
+}
+
+impl Growth {
+    fn find(asked: &[(Rank, &RankView)], measure: Measure) -> Option<Self> {
+        let of: fn(&Beat) -> f32 = match measure {
+            Measure::Median => |beat| beat.pace,
+            Measure::Mean => |beat| beat.span / beat.steps,
+        };
+        let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
+        if changes.len() * 2 <= asked.len() {
+            return None;
+        }
+        let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
+        Some(Self {
+            measure,
+            before: of(|c| c.before),
+            after: of(|c| c.after),
+            since_s: of(|c| c.since_s),
+            work: of(|c| c.work),
+            rate: of(|c| c.rate),
+            error: of(|c| c.error),
+        })
+    }
+
+    fn longer(&self) -> f64 {
+        self.after / self.before - 1.0
+    }
+
+    /// Who has more to do takes longer: longer sequences, a larger batch.
+    fn matters(&self) -> bool {
+        self.work <= 0.5 * self.longer()
+    }
+
+    /// What a job of so many ranks loses by it.
+    pub(super) fn cost(&self, ranks: usize) -> Cost {
+        let step = Some(Nanoseconds((self.after * 1e9) as u64));
+        Cost::of(1.0 - self.before / self.after, self.error, step, (ranks, self.since_s))
+    }
 }
 
 impl Late {
@@ -149,20 +203,18 @@ fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
     grown.collect()
 }
 
-fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding> {
-    if changes.is_empty() {
-        return None;
-    }
-    let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
-    let (before, after, since_s) = (of(|c| c.before), of(|c| c.after), of(|c| c.since_s));
-    let (longer, work, rate) = (after / before - 1.0, of(|c| c.work), of(|c| c.rate));
-    // Who has more to do takes longer: longer sequences, a larger batch.
-    if work > 0.5 * longer {
-        return None;
-    }
+fn regression(job: &Job, growth: &Growth) -> Finding {
+    let &Growth { measure, before, after, since_s, work, rate, .. } = growth;
+    let longer = growth.longer();
     let slower = rate < -0.5 * longer / (1.0 + longer);
-    let late = late::ranks(job, before).filter(|_| !slower);
-    let advice = if late.is_some() {
+    let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
+    // Whoever lacks the CPU launches late for that reason.
+    let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
+    let ranks =
+        lacks_cpu.as_ref().map(|lacks| &lacks.ranks).or(late.as_ref().map(|late| &late.ranks)).cloned();
+    let advice = if lacks_cpu.is_some() {
+        cpu_wait::ADVICE
+    } else if late.is_some() {
         LATE_HOST
     } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
         "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
@@ -171,14 +223,14 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
     } else {
         "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
     };
-    Some(Finding {
-        kind: if late.is_some() { Kind::SlowRank } else { Kind::Regression },
-        class: match (&late, slower) {
+    Finding {
+        kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
+        class: match (&ranks, slower) {
             (Some(_), _) => Class::Host,
             (None, true) => Class::Compute,
             (None, false) => Class::Step,
         },
-        ranks: late.as_ref().map(|late| late.ranks.clone()).unwrap_or_default(),
+        ranks: ranks.unwrap_or_default(),
         confidence: Confidence::Likely,
         since_s,
         evidence: Evidence::Regression(Regression {
@@ -190,17 +242,13 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
             rate_pct: -100.0 * rate,
             is_compute: slower,
             late: late.map(Late::told),
+            lacks_cpu,
         }),
         advice: advice.to_owned(),
         collective: None,
         severity: Severity::Slow,
-        cost: Some(Cost::of(
-            1.0 - before / after,
-            of(|c| c.error),
-            Some(Nanoseconds((after * 1e9) as u64)),
-            (job.ranks().len(), since_s),
-        )),
-    })
+        cost: Some(growth.cost(job.ranks().len())),
+    }
 }
 
 /// What a rank lost in its last digests in single long steps.

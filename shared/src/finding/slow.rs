@@ -14,6 +14,7 @@ use super::{
     Class, Clocks, Confidence, Evidence, Finding, Kind, Severity,
     cohort::{Member, PERSISTENT, RECENT},
     device,
+    pace::Growth,
 };
 use crate::{id::Rank, job::median};
 
@@ -30,7 +31,8 @@ const LATE_BY_COMPUTE: f64 = 0.02;
 const FOLLOWED: f64 = 8.0;
 
 /// `explained`: what they cost has another reason, that is told.
-pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding> {
+/// `growth`: that steps take longer for good, which one of them accounts for.
+pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
     let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
     // One that became slower alone: on a GPU that others use too that may cost nothing.
@@ -61,11 +63,11 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool) -> Vec<Finding
     let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
     let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
         .into_iter()
-        .filter_map(|(class, suspects)| finding(class, suspects, cohorts))
-        .chain(work::finding(cohorts, &busy));
+        .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
+        .chain(work::finding(cohorts, &busy, growth));
     let mut findings: Vec<_> = by_rule.collect();
     if findings.is_empty() && !awaited && !explained {
-        findings.extend(cost::finding(cohorts));
+        findings.extend(cost::finding(cohorts, growth));
     }
     findings
 }

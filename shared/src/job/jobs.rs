@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Job;
 use crate::{
     endpoint::BasePort,
-    frame::{Body, Event, Frame, HostDigest, HostSnapshot},
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot},
     id::{HostName, JobName, Rank},
     unit::Moment,
 };
@@ -85,6 +85,12 @@ impl Jobs {
                 });
             }
             Body::Exit(exit) => self.job_mut(&exit.job).take_exit(exit),
+            Body::Cpu(HostCpu { job, ranks }) => {
+                let known = self.job_mut(job);
+                for cpu in ranks {
+                    known.with_rank(cpu.rank, |view| view.take_cpu(cpu, frame.now));
+                }
+            }
             Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
             Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
             Body::Hello(_)

@@ -1,6 +1,7 @@
 //! What is known of one rank.
 
 mod ahead;
+mod cpu_wait;
 mod detail;
 mod intervals;
 mod known;
@@ -10,6 +11,8 @@ mod stalls;
 use std::{collections::VecDeque, time::Duration};
 
 pub use ahead::Ahead;
+pub use cpu_wait::CpuWait;
+use cpu_wait::CpuWaits;
 use detail::Detail;
 use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
@@ -17,7 +20,7 @@ use stalls::Stalls;
 use super::{Joins, Place, Punctuality, Rhythm, Transfers, median_of};
 use crate::{
     collective::Operation,
-    frame::{Advance, DeviceReading, Life, Progress, RankDigest, RankExit, RankInfo, Summary},
+    frame::{Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, Summary},
     id::{CommunicatorId, HostName, Pid, Sequence},
     sampling::Rate,
     unit::{Moment, Nanoseconds, Tflops},
@@ -61,6 +64,7 @@ pub struct RankView {
     /// The median of the paces in there.
     pace: Option<Nanoseconds>,
     devices: VecDeque<DeviceReading>,
+    cpu_waits: CpuWaits,
     history: VecDeque<f32>,
     /// Of a rank that is looked at.
     detail: Option<Box<Detail>>,
@@ -101,6 +105,7 @@ impl RankView {
             guessed: None,
             pace: None,
             devices: VecDeque::new(),
+            cpu_waits: CpuWaits::default(),
             history: VecDeque::new(),
             detail: None,
             changed: 0,
@@ -286,6 +291,14 @@ impl RankView {
             false => (self.gone, self.exit) = (None, None),
         }
         self.life = life;
+    }
+
+    /// That it waits for the CPU. It explains what else is found, and is asked for then.
+    pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
+        if self.pid == cpu.pid {
+            self.cpu_waits.take(cpu, at);
+        }
+        false
     }
 
     pub(super) fn set_life(&mut self, pid: Pid, life: Life, now: Moment) {

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::{
-    super::{Class, device::Clocks, phrase},
+    super::{Class, cpu_wait, device::Clocks, phrase},
     Figures, Told,
+    pace::LacksCpu,
 };
 use crate::id::{HostName, Rank};
 
@@ -46,6 +47,8 @@ pub enum Cause {
         pct: f64,
         usual_pct: f64,
     },
+    /// It does not get the CPU time it asks for.
+    LacksCpu(LacksCpu),
     /// Its threads wait for the GPU more often in a step.
     MoreWaits {
         per_step: f64,
@@ -59,7 +62,7 @@ impl Cause {
         match self {
             Self::SlowGemms { clocks: Clocks::Held(_), .. } => Class::Clocks,
             Self::SlowGemms { .. } | Self::MoreWork { .. } => Class::Compute,
-            Self::WaitsLess { .. } | Self::MoreWaits { .. } => Class::Host,
+            Self::WaitsLess { .. } | Self::MoreWaits { .. } | Self::LacksCpu(_) => Class::Host,
             Self::Unknown => Class::Step,
         }
     }
@@ -71,6 +74,7 @@ impl Cause {
                 "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own"
             }
             Self::WaitsLess { .. } => LATE_HOST,
+            Self::LacksCpu(_) => cpu_wait::ADVICE,
             Self::MoreWaits { .. } => {
                 "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
             }
@@ -131,6 +135,7 @@ impl fmt::Display for Cause {
                 f,
                 "its threads wait for the GPU {pct:.0} % of the time, the others' {usual_pct:.0} %: its GPU gets its work late"
             ),
+            Self::LacksCpu(lacks) => lacks.fmt(f),
             Self::MoreWaits { per_step, usual_per_step } => write!(
                 f,
                 "its threads wait for the GPU {per_step:.0} times a step, the others' {usual_per_step:.0} times"
@@ -158,6 +163,7 @@ impl Told for Straggler {
                 to.put("blocked_pct", *pct);
                 to.put("usual_blocked_pct", *usual_pct);
             }
+            Cause::LacksCpu(lacks) => lacks.figures(to),
             Cause::MoreWaits { per_step, usual_per_step } => {
                 to.put("waits_per_step", *per_step);
                 to.put("usual_waits_per_step", *usual_per_step);

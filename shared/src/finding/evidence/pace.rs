@@ -18,6 +18,52 @@ pub struct Regression {
     /// Whether GEMMs are so much slower that this is why.
     pub is_compute: bool,
     pub late: Option<LateLaunches>,
+    pub lacks_cpu: Option<LacksCpu>,
+}
+
+/// Ranks that do not get the CPU time they ask for: shares of the time, of the one that waits longest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LacksCpu {
+    pub ranks: Vec<Rank>,
+    pub waited_pct: f64,
+    pub thread: String,
+    pub throttled_pct: f64,
+    pub stopped_pct: f64,
+    /// What the others wait; `None` where most ranks wait alike, or there are no others.
+    pub others_pct: Option<f64>,
+}
+
+impl fmt::Display for LacksCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, waited_pct, thread, throttled_pct, stopped_pct, others_pct } = self;
+        let who = phrase::ranks(ranks);
+        if *stopped_pct == self.share_pct() {
+            write!(f, "the process of {who} was stopped (SIGSTOP) {stopped_pct:.0} % of the time")?;
+        } else if throttled_pct > waited_pct {
+            write!(f, "the CPU quota of {who} held its threads back {throttled_pct:.0} % of the time")?;
+        } else {
+            let thread = if thread.is_empty() { "a thread" } else { thread };
+            write!(
+                f,
+                "{thread} of {who} was ready to run and had no CPU core {waited_pct:.0} % of the time"
+            )?;
+        }
+        others_pct.map_or(Ok(()), |others| write!(f, " (other ranks: {others:.0} %)"))
+    }
+}
+
+impl LacksCpu {
+    /// By the reason that took most.
+    pub fn share_pct(&self) -> f64 {
+        self.waited_pct.max(self.throttled_pct).max(self.stopped_pct)
+    }
+
+    pub(super) fn figures(&self, to: &mut Figures) {
+        to.put("cpu_wait_pct", self.waited_pct);
+        to.put("cpu_throttled_pct", self.throttled_pct);
+        to.put("process_stopped_pct", self.stopped_pct);
+        to.put("others_cpu_wait_pct", self.others_pct);
+    }
 }
 
 /// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', while steps take long.
@@ -70,7 +116,8 @@ impl fmt::Display for Regression {
         } else {
             f.write_str("the same TFLOPS")?;
         }
-        self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))
+        self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))?;
+        self.lacks_cpu.as_ref().map_or(Ok(()), |lacks| write!(f, "; {lacks}"))
     }
 }
 
@@ -83,6 +130,9 @@ impl Told for Regression {
         to.put("slower_gemms_pct", self.rate_pct);
         if let Some(late) = &self.late {
             late.figures(to);
+        }
+        if let Some(lacks) = &self.lacks_cpu {
+            lacks.figures(to);
         }
     }
 }

@@ -229,6 +229,7 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::Regression(Regression {
+                lacks_cpu: None,
                 before_ms: 100.0,
                 after_ms: 130.0,
                 is_mean: false,

@@ -3,13 +3,13 @@
 use super::super::{
     Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
-    device,
+    cpu_wait, device,
     evidence::cost::{Cause, Straggler},
+    pace::Growth,
 };
 use crate::{
     id::Rank,
     job::{Toll, median},
-    unit::Nanoseconds,
 };
 
 /// Share of the time from which a cost is told.
@@ -36,6 +36,10 @@ const WIDTH: f64 = 2.0;
 
 /// Who waited for others for so much of what they wait for it passes on what is not its own.
 const PASSED_ON: f64 = 0.5;
+
+/// A rank that is slow since no longer than this multiple of the time since which steps are longer, and so many seconds, is why they are.
+const TOGETHER: f64 = 1.5;
+const SETTLES_S: f64 = 10.0;
 
 /// Rates of equal GPUs differ by up to this share.
 const APART: f64 = 0.03;
@@ -84,7 +88,7 @@ fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
 }
 
 /// What is told of who costs most, where no rule has named one.
-pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
+pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> Option<Finding> {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     let is_own = |toll: Toll| toll.steady > STEADY && toll.waited < PASSED_ON * toll.cost;
     let suspects = all.iter().filter(|member| member.begun && member.toll.is_some_and(is_own));
@@ -104,18 +108,20 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>]) -> Option<Finding> {
     let others = others(&all, member.rank);
     let cause = cause(member, &others, lost.share);
     let (class, advice) = (cause.class(), cause.advice());
+    let since_s = member.view.heard().since(toll.since).as_secs_f64();
+    let (cost, since_s) = of(&[member.rank], since_s, cohorts, growth);
+    let Cost { pct, pct_error, ms_per_step, .. } = cost?;
     let evidence = Evidence::Straggler(Straggler {
         rank: member.rank,
         host: member.view.host().clone(),
-        pct: 100.0 * lost.share,
-        error_pct: 100.0 * lost.error,
-        step_ms: toll.step.map(Nanoseconds::milliseconds),
+        pct,
+        error_pct: pct_error,
+        step_ms: ms_per_step.map(|ms| 100.0 * ms / pct),
         timed: toll.joined,
         last: toll.last,
         tflops: beside(member, &others, |member| member.rate),
         cause,
     });
-    let (cost, since_s) = of(&[member.rank], member.view.heard().since(toll.since).as_secs_f64(), cohorts);
     Some(Finding {
         kind: Kind::SlowRank,
         class,
@@ -164,6 +170,12 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_products * (more - 1.0))) {
         return Cause::MoreWork { times };
     }
+    let views: Vec<_> = others.iter().map(|other| other.view).collect();
+    if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64)
+        && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
+    {
+        return Cause::LacksCpu(lacks);
+    }
     let blocked = beside(member, others, |member| member.blocked[0]);
     if let Some((own, usual)) = blocked.filter(|(own, usual)| explains(usual - own)) {
         return Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual };
@@ -176,8 +188,17 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
 }
 
 /// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.
-pub(super) fn of(ranks: &[Rank], since_s: f64, cohorts: &[Vec<Member<'_>>]) -> (Option<Cost>, f64) {
+pub(super) fn of(
+    ranks: &[Rank],
+    since_s: f64,
+    cohorts: &[Vec<Member<'_>>],
+    growth: Option<&Growth>,
+) -> (Option<Cost>, f64) {
     let all: Vec<_> = cohorts.iter().flatten().collect();
+    // Steps have become longer since it began: that is what it costs, whatever was timed.
+    if let Some(growth) = growth.filter(|growth| since_s < TOGETHER * growth.since_s + SETTLES_S) {
+        return (Some(growth.cost(all.len())), growth.since_s);
+    }
     // Who is named with it is no measure for it.
     let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
     let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));

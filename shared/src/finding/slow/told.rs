@@ -1,19 +1,20 @@
 //! What is said of slow ranks.
 
 use super::super::evidence::slow::{Arrival, LateHost, Loss, Named, Rates, SlowGemms, Waiting};
-use super::{Class, Evidence, Finding, Kind, Member, Rank, Severity, Suspect, cost};
+use super::{Class, Evidence, Finding, Growth, Kind, Member, Rank, Severity, Suspect, cost};
 use crate::{finding::Cost, unit::Nanoseconds};
 
 pub(super) fn finding(
     class: Class,
     mut suspects: Vec<Suspect<'_>>,
     cohorts: &[Vec<Member<'_>>],
+    growth: Option<&Growth>,
 ) -> Option<Finding> {
     suspects.sort_by_key(|suspect| suspect.member.rank);
     let worst = suspects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
     let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
     let Suspect { member, rate, usual, cohort, late, confidence, since_s, clocks } = worst;
-    let (cost, since_s) = cost::of(&ranks, *since_s, cohorts);
+    let (cost, since_s) = cost::of(&ranks, *since_s, cohorts, growth);
     let who = named(&ranks, member);
     let rates =
         Rates { tflops: *rate, usual_tflops: *usual, ranks: Some(*cohort).filter(|&ranks| ranks > 1) };

@@ -2,8 +2,8 @@
 
 use super::super::evidence::slow::{MoreWork, Rates};
 use super::{
-    COHORT, Class, Confidence, Evidence, Finding, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW, Severity, cost,
-    excess, median, told, usual_lateness,
+    COHORT, Class, Confidence, Evidence, Finding, Growth, Kind, LATE_BY_COMPUTE, Member, Rank, SLOW,
+    Severity, cost, excess, median, told, usual_lateness,
 };
 
 /// So much more than the others' is more work.
@@ -95,7 +95,11 @@ fn more_than_others<'a>(all: &[&'a Member<'a>], span: usize) -> Vec<Busy<'a>> {
 }
 
 /// Those whom the others wait for because of it.
-pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<Finding> {
+pub(super) fn finding(
+    cohorts: &[Vec<Member<'_>>],
+    busy: &[Busy<'_>],
+    growth: Option<&Growth>,
+) -> Option<Finding> {
     let all = || cohorts.iter().flatten();
     let on_time = usual_lateness(all());
     let usual = median(all().filter_map(|member| member.rate).collect())?;
@@ -107,7 +111,7 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], busy: &[Busy<'_>]) -> Option<
     let worst = late.iter().max_by(|a, b| a.times.total_cmp(&b.times))?;
     let ranks: Vec<Rank> = late.iter().map(|busy| busy.member.rank).collect();
     let member = worst.member;
-    let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts);
+    let (cost, since_s) = cost::of(&ranks, member.since_last, cohorts, growth);
     let (who, arrival) = (
         told::named(&ranks, member),
         told::arrival(member, Some(excess(member, on_time).unwrap_or(0.0)), cost.as_ref()),

@@ -63,3 +63,17 @@ fn who_waits_for_its_own_gpu_is_named() {
     let cost = named(include_bytes!("recorded/item.xpurec"), Class::Host);
     assert!((38.6..57.8).contains(&cost), "{cost}");
 }
+
+/// 75.0 ms a step, and 2,180 by the GPU's clock: of what was timed only a third waited for rank 1.
+#[test]
+fn who_holds_the_gil_costs_what_steps_are_longer_by() {
+    let cost = named(include_bytes!("recorded/gil_again.xpurec"), Class::Host);
+    assert!((1_680.0..2_520.0).contains(&cost), "{cost}");
+}
+
+/// 75.3 ms a step, and 94.6 with four copies of 64 MiB.
+#[test]
+fn who_copies_is_named() {
+    let cost = named(include_bytes!("recorded/copies.xpurec"), Class::Host);
+    assert!((15.4..23.2).contains(&cost), "{cost}");
+}

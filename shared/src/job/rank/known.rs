@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Ahead, RankView, Sample, part};
+use super::{Ahead, CpuWait, RankView, Sample, part};
 use crate::{
     frame::{CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo},
     id::{CommunicatorId, HostName, Pid, Step},
@@ -97,6 +97,11 @@ impl RankView {
     /// How far its host was ahead of its GPU at each of its last digests, newest first.
     pub fn ahead(&self) -> impl Iterator<Item = &Ahead> {
         self.ahead.iter().rev()
+    }
+
+    /// How much of the last `length` it waited for the CPU.
+    pub fn cpu_wait(&self, length: Duration) -> CpuWait {
+        self.cpu_waits.over(length, self.heard())
     }
 
     /// Whose part it has, where ranks send to each other: the communicator of its stage.

@@ -1,0 +1,200 @@
+//! Whether ranks get the CPU time they ask for, as the kernel counts it: `/proc/PID/task/TID/schedstat`, the `cpu.stat` of the process's
+//! control group, and whether the process is stopped.
+
+mod quota;
+
+use std::{collections::BTreeMap, fs};
+
+use xpu_shared::{
+    id::Pid,
+    process,
+    unit::{Moment, Nanoseconds},
+};
+
+use quota::Quota;
+
+/// All threads of a process are read at one reading of so many, at the others those that were busy then.
+const ALL_EVERY: u32 = 10;
+
+/// Threads that are read of a process at all, and the busy ones that are followed.
+const THREADS: usize = 512;
+const FOLLOWED: usize = 16;
+
+/// A thread is busy that ran, or waited to, for this share of the time.
+const BUSY: f64 = 0.01;
+
+/// What a process waited for since it was read before.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CpuReading {
+    pub interval: Nanoseconds,
+    pub waited: Nanoseconds,
+    pub thread: String,
+    pub throttled: Option<Nanoseconds>,
+    pub stopped: bool,
+}
+
+/// The processes that are read.
+#[derive(Debug, Default)]
+pub(crate) struct Cpus(BTreeMap<Pid, Process>);
+
+#[derive(Debug)]
+struct Process {
+    at: Moment,
+    readings: u32,
+    threads: Vec<Thread>,
+    all: Vec<Thread>,
+    all_at: Moment,
+    quota: Option<Quota>,
+}
+
+/// Since it began: how long it ran, and how long it was ready to run and had no core.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    id: i32,
+    ran: u64,
+    waited: u64,
+}
+
+impl Cpus {
+    /// What it waited for since the last time; `None` at the first, and of a process that is gone.
+    pub(crate) fn read(&mut self, pid: Pid, now: Moment) -> Option<CpuReading> {
+        let known = self.0.entry(pid).or_insert_with(|| Process::new(pid, now));
+        let reading = known.read(pid, now);
+        if reading.is_none() && known.at < now {
+            self.0.remove(&pid);
+        }
+        reading
+    }
+
+    /// Forgets who was not read now.
+    pub(crate) fn forget(&mut self, now: Moment) {
+        self.0.retain(|_, process| process.at == now);
+    }
+}
+
+impl Process {
+    fn new(pid: Pid, now: Moment) -> Self {
+        let all = all(pid);
+        let main = all.iter().filter(|thread| thread.id == pid.0.cast_signed()).copied().collect();
+        // Processes that came together are not all read whole at the same reading.
+        let readings = pid.0 % ALL_EVERY;
+        Self { at: now, readings, threads: main, all, all_at: now, quota: Quota::of(pid) }
+    }
+
+    fn read(&mut self, pid: Pid, now: Moment) -> Option<CpuReading> {
+        let interval = now.since(self.at);
+        if interval.is_zero() {
+            return None;
+        }
+        let state = process::state(pid)?;
+        let mut longest: Option<(u64, i32)> = None;
+        self.threads.retain_mut(|thread| {
+            let Some(next) = Thread::read(pid, thread.id) else { return false };
+            longest = longest.max(Some((next.waited.saturating_sub(thread.waited), thread.id)));
+            *thread = next;
+            true
+        });
+        self.readings += 1;
+        if self.readings.is_multiple_of(ALL_EVERY) {
+            self.follow(pid, now);
+        }
+        self.at = now;
+        let (waited, id) = longest.unwrap_or((0, 0));
+        let name = fs::read_to_string(format!("/proc/{pid}/task/{id}/comm")).unwrap_or_default();
+        Some(CpuReading {
+            interval: interval.into(),
+            waited: Nanoseconds(waited),
+            thread: name.trim_end().to_owned(),
+            throttled: self.quota.as_mut().and_then(Quota::grown),
+            stopped: state == 'T',
+        })
+    }
+
+    /// Reads all threads, and follows those that were busy since that was done before, and the main one.
+    fn follow(&mut self, pid: Pid, now: Moment) {
+        let passed = now.since(self.all_at).as_nanos() as f64;
+        let all = all(pid);
+        let busy = |thread: &Thread| {
+            let before = self.all.iter().find(|before| before.id == thread.id);
+            let sum = |thread: &Thread| thread.ran + thread.waited;
+            sum(thread).saturating_sub(before.map_or(0, sum))
+        };
+        let is_main = |thread: &Thread| thread.id == pid.0.cast_signed();
+        let mut followed: Vec<(u64, Thread)> = all.iter().map(|thread| (busy(thread), *thread)).collect();
+        followed.retain(|(busy, thread)| is_main(thread) || *busy as f64 > BUSY * passed);
+        followed.sort_by_key(|(busy, thread)| (!is_main(thread), std::cmp::Reverse(*busy)));
+        self.threads = followed.into_iter().take(FOLLOWED).map(|(_, thread)| thread).collect();
+        (self.all, self.all_at) = (all, now);
+    }
+}
+
+impl Thread {
+    fn read(pid: Pid, id: i32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{id}/schedstat")).ok()?;
+        let mut fields = text.split_ascii_whitespace().map(str::parse);
+        let (Some(Ok(ran)), Some(Ok(waited))) = (fields.next(), fields.next()) else { return None };
+        Some(Self { id, ran, waited })
+    }
+}
+
+fn all(pid: Pid) -> Vec<Thread> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+    ids.take(THREADS).filter_map(|id| Thread::read(pid, id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    /// Two threads that share one core wait for it half of the time each.
+    #[test]
+    fn threads_that_share_a_core_wait_for_it() {
+        let (pid, over) = (Pid(std::process::id()), AtomicBool::new(false));
+        let spin = || {
+            // SAFETY: the set is a plain array of bits, all zero before one is set, and is read only during the call.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(0, &mut set);
+                libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+            }
+            while !over.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(spin);
+            scope.spawn(spin);
+            let (mut cpus, until) = (Cpus::default(), Instant::now() + Duration::from_secs(30));
+            let found = loop {
+                let reading = cpus.read(pid, Moment::now());
+                let share = |one: &CpuReading| one.waited.seconds() / one.interval.seconds();
+                if reading.as_ref().is_some_and(|one| (0.3..1.0).contains(&share(one))) {
+                    break reading;
+                }
+                if Instant::now() > until {
+                    break None;
+                }
+                thread::sleep(Duration::from_millis(50));
+            };
+            over.store(true, Relaxed);
+            let found = found.expect("a thread that waits");
+            assert!(!found.thread.is_empty() && !found.stopped, "{found:?}");
+        });
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_forgotten() {
+        let mut cpus = Cpus::default();
+        let gone = Pid(u32::MAX >> 1);
+        assert_eq!(cpus.read(gone, Moment(1)), None);
+        assert_eq!(cpus.read(gone, Moment(2)), None);
+        assert!(cpus.0.is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! Ranks that do not get the CPU time they ask for, as their collector reads it from the kernel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    id::{JobName, Pid, Rank},
+    unit::Nanoseconds,
+};
+
+/// The ranks of a job on one host that waited for the CPU in the last second. Sent only while there are any.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostCpu {
+    pub job: JobName,
+    pub ranks: Vec<RankCpu>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankCpu {
+    pub rank: Rank,
+    pub pid: Pid,
+    /// The time that this covers.
+    pub interval: Nanoseconds,
+    /// How long the thread that waited longest was ready to run and had no core, and the thread's name.
+    pub waited: Nanoseconds,
+    #[serde(deserialize_with = "crate::text::line")]
+    pub thread: String,
+    /// How long the process's control group was held back by its CPU quota; `None` without a quota.
+    pub throttled: Option<Nanoseconds>,
+    /// The process was stopped (SIGSTOP) at the end of the interval.
+    pub stopped: bool,
+}
+
+impl RankCpu {
+    /// Less than this share of the time is not reported.
+    const LEAST: f64 = 0.05;
+
+    pub fn is_notable(&self) -> bool {
+        self.stopped || self.share() >= Self::LEAST
+    }
+
+    /// The share of the time for which it waited, by whichever reason took more.
+    pub fn share(&self) -> f64 {
+        let longest = self.waited.max(self.throttled.unwrap_or_default());
+        (longest.seconds() / self.interval.seconds().max(1e-9)).min(1.0)
+    }
+}
+
+#[cfg(test)]
+impl HostCpu {
+    pub(crate) fn example() -> Self {
+        let cpu = RankCpu {
+            rank: Rank(1),
+            pid: Pid(7),
+            interval: Nanoseconds(1_000_000_000),
+            waited: Nanoseconds(800_000_000),
+            thread: "pt_autograd_0".to_owned(),
+            throttled: Some(Nanoseconds(0)),
+            stopped: false,
+        };
+        Self { job: "j".into(), ranks: vec![cpu] }
+    }
+}
