@@ -29,7 +29,7 @@ other = c_void_p()
 ok(process.ncclCommSplit(comm, 0, RANK, byref(other), None))
 {otherwise}
 def train(at):
-    odd = (RANK, at) == (1, 12)
+    differs = (RANK, at) == (1, 12)
     first, size, kind = (comm, 1000, NCCL_BF16)
 {step}
     ok(process.ncclAllReduce(memory, memory, c_size_t(2000), NCCL_BF16, 0, comm, stream))
@@ -94,7 +94,7 @@ const SAME: &str = "    ok(process.ncclAllReduce(memory, memory, c_size_t(size),
 
 fn one_too_many() -> String {
     let log = "def log_metrics():\n    ok(process.ncclAllReduce(memory, memory, c_size_t(123), NCCL_FLOAT, 0, comm, stream))";
-    script(log, &format!("{SAME}\n    if odd: log_metrics()"))
+    script(log, &format!("{SAME}\n    if differs: log_metrics()"))
 }
 
 /// The line of a script at which this stands, as Python counts it.
@@ -188,7 +188,7 @@ fn one_call_too_many_of_eight_ranks() {
 
 #[test]
 fn another_size() {
-    let script = script("", &format!("    size = 1001 if odd else 1000\n{SAME}"));
+    let script = script("", &format!("    size = 1001 if differs else 1000\n{SAME}"));
     named(
         2,
         &script,
@@ -207,7 +207,7 @@ fn another_size() {
 
 #[test]
 fn another_type() {
-    let script = script("", &format!("    kind = NCCL_FLOAT if odd else NCCL_BF16\n{SAME}"));
+    let script = script("", &format!("    kind = NCCL_FLOAT if differs else NCCL_BF16\n{SAME}"));
     named(2, &script, "mismatch", "type", &["rank 1 called AllReduce (4,000 B of f32)"]);
     named(
         8,
@@ -220,7 +220,7 @@ fn another_type() {
 
 #[test]
 fn another_order_in_two_communicators() {
-    let two = "    for on in (other, comm) if odd else (comm, other):
+    let two = "    for on in (other, comm) if differs else (comm, other):
         ok(process.ncclAllReduce(memory, memory, c_size_t(500), NCCL_BF16, 0, on, stream))
         sync()";
     let script = script("", two);
@@ -244,7 +244,7 @@ fn another_order_in_two_communicators() {
 fn a_receive_without_its_send() {
     let pair = "    if RANK == 0: ok(process.ncclSend(memory, c_size_t(64), NCCL_BF16, 1, comm, stream))
     if RANK == 1: ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))
-    if odd: drain()";
+    if differs: drain()";
     let drain = "def drain():\n    ok(process.ncclRecv(memory, c_size_t(64), NCCL_BF16, 0, comm, stream))\n    sync()";
     let script = script(drain, pair);
     let words = [

@@ -68,7 +68,7 @@ fn a_flood_costs_a_program_no_memory_and_ends_it_no_other_way() {
     let flood = Flood::new();
     let plain = run(flood.place.command(&flood.program).arg("1000"));
     let quiet = flood.run(1000, "quiet");
-    assert!(quiet.heard.contains("message"), "a collector is spoken to: {}", quiet.heard);
+    assert!(quiet.heard.contains("message"), "the hook connects to a collector: {}", quiet.heard);
     for manner in ["floods", "no_peer"] {
         let flooded = flood.run(1000, manner);
         assert!(flooded.heard.lines().count() > 1, "{manner}: it met a hook: {}", flooded.heard);

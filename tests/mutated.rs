@@ -20,7 +20,7 @@ use xpu_tests::place::Place;
 use xpu_top::{
     args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError},
     command::{diff::diff, export::export, report::report},
-    replay::Tape,
+    replay::FrameCursor,
 };
 
 const MS: u64 = 1_000_000;
@@ -182,7 +182,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     let (before, after) = (path.clone(), path.clone());
     let compared = diff(&DiffArgs { before, after, json: false, top: 9, fail_on, select: select() });
     // A recording may be empty, and its screen says so.
-    let _ = Tape::open_file(&path);
+    let _ = FrameCursor::open_file(&path);
     [looked, written, compared].into_iter().map(|said| said.map(drop)).collect()
 }
 

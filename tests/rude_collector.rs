@@ -163,7 +163,7 @@ fn mistreat(mut stream: UnixStream, number: usize) -> io::Result<()> {
     let until = Instant::now() + EACH;
     let block = |of: &[u8]| of.repeat((64 << 10) / of.len());
     let (greets, begin, again) = match number % 8 {
-        // Frames without end: empty ones, all but the last of a message, heart beats, subscriptions.
+        // Frames without end: empty ones, all but the last of a message, heartbeats, subscriptions.
         0 => (true, vec![], block(b"\0\0")),
         1 => (true, vec![], block(b"\x01\0")),
         2 => (true, vec![], block(b"\x04\x0b\x04PING\0\x0aabcd")),

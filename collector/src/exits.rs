@@ -5,8 +5,8 @@
 //!                                                          └──▶ each plugin, in a process of its own
 //! ```
 
+mod child_task;
 mod crash;
-mod errand;
 mod memory;
 mod plugin;
 mod status;
@@ -23,8 +23,8 @@ use xpu_shared::{
     ledger::FaultReading,
 };
 
+use child_task::ChildTask;
 pub use crash::read as read_crash;
-use errand::Errand;
 pub(crate) use memory::MemoryKills;
 use plugin::Plugin;
 pub(crate) use status::{ExitStatus, ExitWatch};
@@ -54,11 +54,11 @@ pub(crate) struct Exits {
     /// The program that reads what a crash left: this one.
     program: PathBuf,
     waiting: VecDeque<Departure>,
-    reading: Vec<(Errand, Departure)>,
+    reading: Vec<(ChildTask, Departure)>,
     calls: VecDeque<Plugin>,
-    running: Vec<(Errand, Plugin)>,
+    running: Vec<(ChildTask, Plugin)>,
     /// Killed, and not gone yet: they count among those at the same time.
-    dying: Vec<Errand>,
+    dying: Vec<ChildTask>,
 }
 
 impl Exits {
@@ -87,17 +87,17 @@ impl Exits {
     /// Takes what is done, starts what waits. Gives the reports that are whole. Never blocks.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<RankExit> {
         let mut whole = Vec::new();
-        self.dying.retain_mut(|errand| !errand.is_gone());
-        for (mut errand, mut departure) in std::mem::take(&mut self.reading) {
-            let Some(outcome) = errand.turn(now) else {
-                self.reading.push((errand, departure));
+        self.dying.retain_mut(|task| !task.is_gone());
+        for (mut task, mut departure) in std::mem::take(&mut self.reading) {
+            let Some(outcome) = task.turn(now) else {
+                self.reading.push((task, departure));
                 continue;
             };
             if let Ending::Signal(signal) = &mut departure.report.ending {
                 signal.frames = crash::frames(&outcome.said);
             }
             whole.push(departure);
-            self.dying.extend((!errand.is_gone()).then_some(errand));
+            self.dying.extend((!task.is_gone()).then_some(task));
         }
         while self.reading.len() + self.dying.len() < AT_ONCE
             && let Some(mut departure) = self.waiting.pop_front()
@@ -105,35 +105,35 @@ impl Exits {
             match departure
                 .fault
                 .take()
-                .and_then(|fault| crash::errand(&self.program, &fault, now + CRASH_LIMIT))
+                .and_then(|fault| crash::task(&self.program, &fault, now + CRASH_LIMIT))
             {
-                Some(errand) => self.reading.push((errand, departure)),
+                Some(task) => self.reading.push((task, departure)),
                 None => whole.push(departure),
             }
         }
         for departure in &whole {
-            let room = WAITING - self.calls.len();
-            self.calls.extend(plugin::of(departure).into_iter().take(room));
+            let free = WAITING - self.calls.len();
+            self.calls.extend(plugin::of(departure).into_iter().take(free));
         }
         self.run_plugins(now);
         whole.into_iter().map(|departure| departure.report).collect()
     }
 
     fn run_plugins(&mut self, now: Instant) {
-        for (mut errand, plugin) in std::mem::take(&mut self.running) {
-            match errand.turn(now) {
+        for (mut task, plugin) in std::mem::take(&mut self.running) {
+            match task.turn(now) {
                 Some(outcome) => {
                     plugin.log(&outcome);
-                    self.dying.extend((!errand.is_gone()).then_some(errand));
+                    self.dying.extend((!task.is_gone()).then_some(task));
                 }
-                None => self.running.push((errand, plugin)),
+                None => self.running.push((task, plugin)),
             }
         }
         while self.running.len() + self.dying.len() < AT_ONCE
             && let Some(plugin) = self.calls.pop_front()
         {
             match plugin.start(now) {
-                Ok(errand) => self.running.push((errand, plugin)),
+                Ok(task) => self.running.push((task, plugin)),
                 Err(why) => tracing::warn!("exit plugin {}: {why}", plugin.name()),
             }
         }

@@ -4,12 +4,13 @@
 //! viewer hears. The loop knows neither, so nothing that is done over HTTP can hold it up.
 //!
 //! It listens to this host alone unless there is a key, and then wants a token. Everything a stranger can send is bounded:
-//! connections ([`door`], [`room`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
+//! connections ([`door`], [`connection_limit`]), requests a second, bytes of a body, seconds for each part of a request ([`gate`]).
 
 mod api;
 mod app;
 mod ask;
 mod capture;
+mod connection_limit;
 mod document;
 mod door;
 mod error;
@@ -17,7 +18,6 @@ mod gate;
 mod hosting;
 mod page;
 mod push;
-mod room;
 mod routes;
 mod token;
 

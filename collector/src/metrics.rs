@@ -73,36 +73,36 @@ pub(crate) struct Family {
 
 /// All that is told at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct Exposition {
     families: Vec<Family>,
     /// Where each metric's family is.
     places: HashMap<String, usize>,
 }
 
-impl Survey {
+impl Exposition {
     pub(crate) fn of(known: &Known, own: &Own, pod: &Pod, now: Moment) -> Self {
-        let mut survey = Self::default();
+        let mut exposition = Self::default();
         let mut left = RANKS;
         let there = known.there(now);
         for job in known.jobs().iter() {
             let findings = finding::examine(job, there);
             let stands = finding::stands(job, &findings);
-            job::tell(&mut survey, job, (&findings, stands), there);
+            job::tell(&mut exposition, job, (&findings, stands), there);
             for (rank, view) in job.ranks().take(left) {
                 let tally = known.tally(job.name(), rank);
-                rank::tell(&mut survey, job, rank, view, (tally, &findings), there);
+                rank::tell(&mut exposition, job, rank, view, (tally, &findings), there);
                 if known.pages().compat {
                     let levels = tally.and_then(Tally::levels);
-                    compat::tell(&mut survey, pod, job, (rank, view), (levels, stands), own.dump(), now);
+                    compat::tell(&mut exposition, pod, job, (rank, view), (levels, stands), own.dump(), now);
                 }
                 if let Some(shapes) = tally.and_then(Tally::shapes) {
-                    shapes::tell(&mut survey, job, rank, view.host().as_str(), shapes, now);
+                    shapes::tell(&mut exposition, job, rank, view.host().as_str(), shapes, now);
                 }
             }
             left = left.saturating_sub(job.ranks().len());
         }
-        own.tell(&mut survey, known, now);
-        survey
+        own.tell(&mut exposition, known, now);
+        exposition
     }
 
     pub(crate) fn put(&mut self, metric: Metric, labels: &[Label], value: Value) {

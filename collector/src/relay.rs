@@ -16,10 +16,9 @@ use std::{
 };
 
 use xpu_net::{
+    connection::{Connection, Contexts, Prober},
     key::Key,
-    recall,
-    road::{Contexts, Prober, Road},
-    socket,
+    recall, socket,
 };
 use xpu_shared::{
     VERSION, codec,
@@ -68,7 +67,7 @@ pub struct Relay {
     front: Front,
     hosts: Socket,
     contexts: Contexts,
-    roads: Vec<Road>,
+    connections: Vec<Connection>,
     prober: Prober,
     complaints: Complaints,
     /// Frames of its own.
@@ -93,7 +92,7 @@ impl Relay {
         let mut contexts = Contexts::new(config.key.clone(), config.endpoints.len());
         Ok(Self {
             hosts: contexts.make(socket::relayed).map_err(OpenError::Library)?,
-            roads: config.endpoints.iter().cloned().map(Road::new).collect(),
+            connections: config.endpoints.iter().cloned().map(Connection::new).collect(),
             contexts,
             prober: Prober::start(),
             front,
@@ -169,7 +168,7 @@ impl Relay {
                     let mut payload = payload;
                     // Of many hosts it would be too much for who asks: he does not know how many there are.
                     if let Request::History { length } = &mut request {
-                        *length = (*length).min(recall::length(self.roads.len()).into());
+                        *length = (*length).min(recall::length(self.connections.len()).into());
                         let body = Body::Request(request.clone());
                         payload = codec::encode(&Frame { host, number, now: at, lost, body });
                     }
@@ -179,8 +178,8 @@ impl Relay {
                     }
                     let mut route = vec![from.to.0];
                     route.extend(from.route);
-                    for road in &self.roads {
-                        road.pass_on(job_of(&request), &route, &payload);
+                    for connection in &self.connections {
+                        connection.pass_on(job_of(&request), &route, &payload);
                     }
                 }
                 Ok(Frame { body, .. }) => {
@@ -203,7 +202,7 @@ impl Relay {
             version: VERSION.to_owned(),
             started: self.started,
             base: self.config.base,
-            hosts: self.roads.iter().flat_map(Road::ways).take(MOST_HOSTS).collect(),
+            hosts: self.connections.iter().flat_map(Connection::relayed_hosts).take(MOST_HOSTS).collect(),
         }
     }
 
@@ -215,28 +214,28 @@ impl Relay {
 
     /// What hosts answered goes to who asked; each is asked again, given up and tried anew in its time.
     fn sweep(&mut self, now: Instant) {
-        for (road, found) in self.prober.results() {
-            if let Some(road) = self.roads.get_mut(road) {
-                road.probed(found, &mut self.contexts, &self.hosts, now);
+        for (connection, found) in self.prober.results() {
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.probed(found, &mut self.contexts, &self.hosts, now);
             }
         }
-        for (index, road) in self.roads.iter_mut().enumerate() {
+        for (index, connection) in self.connections.iter_mut().enumerate() {
             for _ in 0..TURN {
-                let Some(parts) = road.receive(now) else { break };
+                let Some(parts) = connection.receive(now) else { break };
                 match &parts[..] {
                     // To its own question, by which it knows that the host is there and what jobs it has.
-                    [payload] => drop(road.understand(payload)),
+                    [payload] => drop(connection.understand(payload)),
                     parts => {
                         let passed = self.front.control.send_multipart(parts, DONTWAIT);
                         self.lost += u64::from(passed.is_err());
                     }
                 }
             }
-            if road.look_after(&self.hosts, now) {
-                self.prober.ask(index, road.endpoint().clone());
+            if connection.look_after(&self.hosts, now) {
+                self.prober.ask(index, connection.endpoint().clone());
             }
-            if road.take_news() {
-                tell(road);
+            if connection.take_news() {
+                tell(connection);
             }
         }
     }
@@ -263,10 +262,10 @@ fn job_of(request: &Request) -> Option<&JobName> {
     }
 }
 
-fn tell(road: &Road) {
-    match road.link() {
+fn tell(connection: &Connection) {
+    match connection.link() {
         Link::Connecting => {}
-        Link::Up => tracing::info!("{} answers", road.endpoint()),
-        Link::Down { why } => tracing::warn!("{}: {why}", road.endpoint()),
+        Link::Up => tracing::info!("{} answers", connection.endpoint()),
+        Link::Down { why } => tracing::warn!("{}: {why}", connection.endpoint()),
     }
 }

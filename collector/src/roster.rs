@@ -33,7 +33,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// asked for ever.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Who was turned away and has not spoken for so long has gone.
+/// Who was turned away and has sent nothing for so long has gone.
 const INSISTS: Duration = Duration::from_secs(10);
 
 /// Unknown senders remembered.
@@ -327,7 +327,7 @@ impl Roster {
         self.places.get(&Place { job: job.clone(), rank }).map(Worker::detail)
     }
 
-    /// Those of a job that can be spoken to.
+    /// Those of a job that can be sent to.
     pub(crate) fn identities(&self, job: &JobName) -> Vec<Identity> {
         let of_job = self.places.iter().filter(|(place, worker)| place.job == *job && worker.is_there());
         of_job.map(|(_, worker)| worker.identity.clone()).collect()

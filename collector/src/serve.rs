@@ -472,8 +472,8 @@ fn note(event: &Event) {
     }
 }
 
-/// The moment of the digest after the one that was due at `due`: on the beat, unless beats were missed.
+/// The moment of the digest after the one that was due at `due`: on the second, unless some were missed.
 fn next(due: Moment, now: Moment) -> Moment {
-    let on_beat = due.after(DIGEST);
-    if on_beat > now { on_beat } else { now.after(DIGEST) }
+    let next = due.after(DIGEST);
+    if next > now { next } else { now.after(DIGEST) }
 }

@@ -129,7 +129,7 @@ fn routes_without_end_harm_nothing() {
     let lab = Lab::started(None);
     let mut worker = lab.worker("a", 0);
     worker.hello();
-    let (viewer, odd) = (lab.viewer(None), lab.viewer(None));
+    let (viewer, other) = (lab.viewer(None), lab.viewer(None));
     let request = codec::encode(&xpu_shared::frame::Frame {
         host: "x".into(),
         number: 0,
@@ -140,12 +140,12 @@ fn routes_without_end_harm_nothing() {
     for parts in [1_usize, 2, 9, 500] {
         let mut message = vec![vec![b'r'; 200]; parts];
         message.push(request.clone());
-        odd.control.send_multipart(&message, DONTWAIT).unwrap();
+        other.control.send_multipart(&message, DONTWAIT).unwrap();
     }
-    odd.control.send_multipart([vec![b'r'; 4 << 20], request.clone()], DONTWAIT).unwrap();
+    other.control.send_multipart([vec![b'r'; 4 << 20], request.clone()], DONTWAIT).unwrap();
     let mut shapes = Vec::new();
     until("five answers", || {
-        shapes.push(odd.control.recv_multipart(DONTWAIT).ok()?.len());
+        shapes.push(other.control.recv_multipart(DONTWAIT).ok()?.len());
         (shapes.len() == 5).then_some(())
     });
     assert_eq!(shapes, [2, 3, 9, 9, 1], "as many parts as came, up to eight");

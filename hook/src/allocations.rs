@@ -17,7 +17,7 @@ use crate::memory;
 
 /// Places in all, and those one address may lie in.
 const PLACES: usize = 16 << 10;
-const WAYS: usize = 16;
+const SLOTS_PER_SET: usize = 16;
 
 const FREE: usize = 0;
 /// Being filled in or emptied; no address of an allocation is odd.
@@ -108,7 +108,7 @@ impl Allocations {
             return None;
         }
         let free = |place: &&Place| place.address.compare_exchange(address, BUSY, AcqRel, Relaxed).is_ok();
-        let place = self.ways(address).iter().find(free)?;
+        let place = self.set_of(address).iter().find(free)?;
         let word = place.bytes_and_whose.load(Relaxed);
         place.address.store(FREE, Release);
         let whose = if word & 1 == 1 { Whose::Host } else { Whose::Device };
@@ -135,16 +135,16 @@ impl Allocations {
 
     fn put(&self, allocation: Allocation) -> bool {
         let free = |place: &&Place| place.address.compare_exchange(FREE, BUSY, AcqRel, Relaxed).is_ok();
-        let Some(place) = self.ways(allocation.address).iter().find(free) else { return false };
+        let Some(place) = self.set_of(allocation.address).iter().find(free) else { return false };
         let host = u64::from(allocation.whose == Whose::Host);
         place.bytes_and_whose.store(allocation.bytes << 1 | host, Relaxed);
         place.address.store(allocation.address, Release);
         true
     }
 
-    fn ways(&self, address: usize) -> &[Place] {
-        let first = sampling::priority(address as u64) as usize % (PLACES / WAYS) * WAYS;
-        &self.places[first..first + WAYS]
+    fn set_of(&self, address: usize) -> &[Place] {
+        let first = sampling::priority(address as u64) as usize % (PLACES / SLOTS_PER_SET) * SLOTS_PER_SET;
+        &self.places[first..first + SLOTS_PER_SET]
     }
 
     fn held(&self, whose: Whose) -> &Held {

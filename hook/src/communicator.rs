@@ -220,7 +220,7 @@ mod tests {
         known.insert(page.ledger(), handle(64), &origin(7, 1, 8));
         let first = known.find(handle(64)).unwrap();
         known.slot(first).progress.advance(None, 5, 0);
-        known.slot(first).bore(Lineage::Counted);
+        known.slot(first).add_child(Lineage::Counted);
         known.remove(page.ledger(), handle(64));
         assert_eq!(known.find(handle(64)), None);
         known.insert(page.ledger(), handle(64), &origin(9, 0, 2));

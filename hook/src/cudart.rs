@@ -1,4 +1,4 @@
-//! The CUDA runtime, a room for each kind of call.
+//! The CUDA runtime, a module for each kind of call.
 
 pub mod capture;
 pub mod copy;

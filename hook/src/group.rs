@@ -73,11 +73,11 @@ impl Group {
             known.add(message);
             return true;
         }
-        let room = self.tallies.try_reserve(1).is_ok();
-        if room {
+        let fits = self.tallies.try_reserve(1).is_ok();
+        if fits {
             self.tallies.push(Tally::of(message));
         }
-        room
+        fits
     }
 
     pub(crate) fn first(&self) -> u64 {

@@ -77,7 +77,7 @@ macro_rules! interpose {
                 let result = unsafe { real($($argument),*) };
                 entered.leave(|$lane_after| {
                     if result != 0 {
-                        $crate::last_words::failed(SYMBOL.name(), result);
+                        $crate::exit_note::failed(SYMBOL.name(), result);
                     }
                     if let Some($ticket) = std::mem::ManuallyDrop::into_inner(ticket) {
                         let $result = result;

@@ -136,9 +136,9 @@ impl Memory {
         self.touched.store(true, SeqCst);
         switch::fail();
         let base = self.reserve.get().cast::<u8>();
-        let room = layout.size() + layout.align();
-        let from = self.used.fetch_add(room, Relaxed);
-        if from + room > RESERVE {
+        let needed = layout.size() + layout.align();
+        let from = self.used.fetch_add(needed, Relaxed);
+        if from + needed > RESERVE {
             return ptr::null_mut();
         }
         // SAFETY: within the reserve, as was just seen, and nobody else's.

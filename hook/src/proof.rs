@@ -9,7 +9,7 @@ use crate::{
     runtime::{self, DEFAULT_STREAMS},
 };
 
-/// Communicators one call can prove something about; a rank of a job that is parallel in five ways has about ten.
+/// Communicators one call can prove something about; a rank of a job that is parallel in five dimensions has about ten.
 const MOST: usize = 16;
 
 /// Collectives enqueued before the call, by slot and by what the slot stood for then.

@@ -19,13 +19,13 @@ use xpu_shared::{
 };
 
 use crate::{
-    call_site, cupti,
+    call_site, cupti, exit_note,
     fold::Fold,
     governor::Governor,
     guard,
     identity::{Identity, Membership},
     lane::{Lane, monotonic},
-    last_words, launches,
+    launches,
     line::Line,
     memory,
     observer::{self, Observer},
@@ -45,8 +45,8 @@ const IDLE: Duration = Duration::from_millis(50);
 
 /// Address space that the libraries may take when this thread calls them; the C library ends the process where there is none for their
 /// thread-local storage. At first it reserves 64 MiB for the thread, and twice that for a moment.
-const ROOM: usize = 1 << 20;
-const ROOM_AT_FIRST: usize = 130 << 20;
+const NEEDED: usize = 1 << 20;
+const NEEDED_AT_FIRST: usize = 130 << 20;
 
 /// How often it is looked whether the program's threads have all ended.
 const ALONE_EVERY: Duration = Duration::from_millis(200);
@@ -123,15 +123,15 @@ impl Publisher {
 
     fn publish_until_stopped(mut self) {
         launches::report_all(steps::counts(StepSource::Detected));
-        last_words::alone::is_main_thread_there();
+        exit_note::alone::is_main_thread_there();
         let mut due = Instant::now() + FIRST_AFTER;
         let mut exit_known = false;
         let mut asked_whether_alone = Instant::now();
         let born = Instant::now();
         while !self.observer.is_stopping() {
             let rings = self.observer.bell().rings();
-            self.observer.ledger().beat(Moment::now());
-            last_words::look(self.observer);
+            self.observer.ledger().heartbeat(Moment::now());
+            exit_note::look(self.observer);
             optimizer::attach_if_late();
             call_site::prepare();
             if memory::ran_out() {
@@ -143,7 +143,7 @@ impl Publisher {
             symbol::look_for_unloaded();
             // While the program unloads a library, nothing is asked of any.
             let is_due = Instant::now() >= due;
-            self.has_room = memory::is_left(if self.has_visited { ROOM } else { ROOM_AT_FIRST });
+            self.has_room = memory::is_left(if self.has_visited { NEEDED } else { NEEDED_AT_FIRST });
             if let Some(visit) = Visit::begin().filter(|_| self.has_room) {
                 self.look_around();
                 if is_due {
@@ -165,7 +165,7 @@ impl Publisher {
                 self.publish();
             }
             if now_and_then(&mut asked_whether_alone)
-                && let Some(code) = last_words::alone::last_thread_ends_with()
+                && let Some(code) = exit_note::alone::last_thread_ends_with()
             {
                 self.say_goodbye();
                 // Handlers of exit may run on this thread now: they find no signal blocked.
@@ -204,7 +204,7 @@ impl Publisher {
     }
 
     fn say_goodbye(&mut self) {
-        if let Some(visit) = Visit::begin().filter(|_| memory::is_left(ROOM)) {
+        if let Some(visit) = Visit::begin().filter(|_| memory::is_left(NEEDED)) {
             self.fold.gather(self.observer);
             drop(visit);
         }

@@ -1,7 +1,7 @@
-//! How collector and screen reach each other over ZeroMQ: [`socket`] sets the sockets up, [`key`] encrypts them, [`road`] is the
+//! How collector and screen reach each other over ZeroMQ: [`socket`] sets the sockets up, [`key`] encrypts them, [`connection`] is the
 //! way to one host, [`recall`] puts the past of many in order. Apart from `xpu-shared`, which the hook links: libzmq never enters a training process.
 
+pub mod connection;
 pub mod key;
 pub mod recall;
-pub mod road;
 pub mod socket;

@@ -181,7 +181,7 @@ fn comes_and_goes(socket: &Socket, line: &mut Line) {
 }
 
 #[test]
-fn a_collector_that_binds_is_spoken_with() {
+fn a_collector_that_binds_is_understood() {
     let place = Place::new();
     let router = place.workers();
     let mut line = Line::connect(&place.path).ready();
@@ -189,7 +189,7 @@ fn a_collector_that_binds_is_spoken_with() {
 }
 
 #[test]
-fn peers_that_connect_are_spoken_with() {
+fn peers_that_connect_are_understood() {
     for kind in [zmq::DEALER, zmq::ROUTER] {
         let place = Place::new();
         let listener = UnixListener::bind(&place.path).expect("a path");

@@ -15,7 +15,7 @@ const SPREADS: f64 = 3.0;
 /// Noise is never taken for less than this share.
 const LEAST_SPREAD: f64 = 0.002;
 
-/// Changes told apart in one row: with more it is no row of steady stretches. And cuts tried to find them.
+/// Changes told apart in one row: with more it is no row of steady segments. And cuts tried to find them.
 const MOST: usize = 8;
 const TRIED: usize = 32;
 

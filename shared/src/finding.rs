@@ -11,8 +11,8 @@ mod log;
 mod pace;
 mod past_run;
 pub(crate) mod phrase;
-mod portrait;
 mod price;
+mod rank_profile;
 mod slow;
 mod wait;
 

@@ -1,6 +1,6 @@
 //! Which hosts to watch: a hosts file or a list, as clusters write them, to endpoints.
 //!
-//! A line that makes no sense costs that line and a warning, never the rest: on a thousand hosts one is always odd.
+//! A line that makes no sense costs that line and a warning, never the rest: on a thousand hosts one is always wrong.
 
 mod name;
 mod range;
@@ -91,9 +91,10 @@ impl Gathering {
     fn take_line(&mut self, line: &str, base: BasePort, place: impl Fn() -> String) {
         let mut words = line.split_whitespace();
         let Some(names) = words.next() else { return };
-        if let Some(odd) = words.find(|word| !is_setting(word)) {
-            let what =
-                format!("`{odd}` is neither a host nor a setting such as slots=8; write one host a line");
+        if let Some(unexpected) = words.find(|word| !is_setting(word)) {
+            let what = format!(
+                "`{unexpected}` is neither a host nor a setting such as slots=8; write one host a line"
+            );
             return self.warn(place(), what);
         }
         self.take_names(names, base, place);
@@ -101,8 +102,8 @@ impl Gathering {
 
     fn take_names(&mut self, names: &str, base: BasePort, place: impl Fn() -> String) {
         for one in name::split(names) {
-            let room = MOST_HOSTS - self.hosts.endpoints.len();
-            match name::expand(one.trim(), base, room) {
+            let limit = MOST_HOSTS - self.hosts.endpoints.len();
+            match name::expand(one.trim(), base, limit) {
                 Ok(endpoints) => {
                     for endpoint in endpoints {
                         if self.known.insert(endpoint.clone()) {

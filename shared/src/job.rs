@@ -3,33 +3,33 @@
 //! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
 //! of a file, and all come to the same picture.
 
+mod arrival_skew;
 mod bound;
 mod breakdown;
 mod clock;
 mod jobs;
 mod join;
-mod punctuality;
+mod pace_history;
 mod rank;
 mod records;
-mod rhythm;
 mod stacks;
 mod toll;
 mod transfers;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use arrival_skew::ArrivalSkew;
+pub use arrival_skew::Arrivals;
 pub use bound::{Bound, BoundBy, GemmTime};
 pub use breakdown::Breakdown;
 pub use clock::Clock;
 pub use jobs::{Collector, Jobs, Stream};
 pub use join::{Join, Joins, Place};
-pub use punctuality::Arrivals;
-use punctuality::Punctuality;
+use pace_history::PaceHistory;
+pub use pace_history::PaceSample;
 use rank::SAMPLES;
 pub use rank::{Ahead, RankView, Sample};
 use records::Records;
-pub use rhythm::Beat;
-use rhythm::Rhythm;
 use stacks::Stacks;
 pub use toll::Toll;
 pub use transfers::{Track, Traffic, Transfers};

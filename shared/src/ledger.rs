@@ -15,7 +15,7 @@ mod thread;
 
 pub use call::Call;
 pub use communicator::{CommunicatorLine, CommunicatorReading};
-pub use last::{Bytes, Claimed, ErrorReading, Fault, FaultReading, LastReading, LastWords, REGISTERS};
+pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
 pub use page::{LedgerPage, out_of_the_way};
 pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};
 pub use thread::{ThreadLine, ThreadReading};
@@ -55,11 +55,11 @@ pub struct Ledger {
     /// Its last NCCL calls. Takes memory as they are made.
     pub record: Record,
     /// What it notes of its own end. Takes no memory before that.
-    pub last: LastWords,
+    pub last: ExitNote,
 }
 
 impl Ledger {
-    pub fn beat(&self, now: Moment) {
+    pub fn heartbeat(&self, now: Moment) {
         self.heartbeat.store(now.0, Relaxed);
     }
 

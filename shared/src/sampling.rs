@@ -1,6 +1,6 @@
 //! Which operations are timed: a fixed hash of the operation's own number.
 //!
-//! A plain `number % 2^k` would beat with the training loop's period and time the same layer for ever. All ranks number
+//! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All ranks number
 //! a communicator's collectives alike and share the hash, so all of them time *the same* collective without talking; and
 //! because only the top bits decide, whatever is timed at a coarse rate is timed at every finer one.
 

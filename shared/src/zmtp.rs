@@ -38,9 +38,9 @@ const PEERS: [&[u8]; 3] = [b"ROUTER", b"DEALER", b"REP"];
 pub enum Error {
     #[error("the peer does not speak ZMTP")]
     Signature,
-    #[error("the peer speaks ZMTP {0}, and 3 is spoken here")]
+    #[error("the peer speaks ZMTP {0}; only ZMTP 3 is supported")]
     Version(u8),
-    #[error("the peer asks for the mechanism `{0}`, and NULL is spoken here")]
+    #[error("the peer asks for the mechanism `{0}`; only NULL is supported")]
     Mechanism(String),
     #[error("the peer is a `{0}`, which a DEALER does not talk to")]
     SocketType(String),

@@ -17,7 +17,7 @@ use xpu_tests::place::Place;
 use xpu_top::{
     app::App,
     palette::Depth,
-    replay::{Of, Playback, Projector, Search, Tape},
+    replay::{FrameCursor, Of, Playback, Player, Search},
     view,
 };
 
@@ -37,14 +37,14 @@ pub(crate) fn scrub(table: &mut Table) {
     let bytes = fs::metadata(&path).map_or(0, |file| file.len()) as f64;
     let ranks = f64::from(HOSTS * RANKS_PER_HOST);
     let began = Instant::now();
-    let tape = Tape::open_file(&path).expect("it was just written");
+    let cursor = FrameCursor::open_file(&path).expect("it was just written");
     // As the screen does it: somebody else reads the file for its findings.
-    let search = Search::begin(tape.again());
+    let search = Search::begin(cursor.again());
     let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));
-    let (first, last) = tape.span();
-    app.replay(Playback::new(Of::File, tape.span()));
-    let mut projector = Projector::new(tape, search, began);
-    projector.wind(&mut app, first).expect("it reads");
+    let (first, last) = cursor.span();
+    app.replay(Playback::new(Of::File, cursor.span()));
+    let mut player = Player::new(cursor, search, began);
+    player.wind(&mut app, first).expect("it reads");
     picture(&mut app);
     let opened = began.elapsed();
     let mut jumps: Vec<_> = JUMPS
@@ -52,7 +52,7 @@ pub(crate) fn scrub(table: &mut Table) {
         .map(|percent| {
             let to = first.after(last.since(first) * *percent / 100);
             let began = Instant::now();
-            projector.seek(&mut app, to).expect("it reads");
+            player.seek(&mut app, to).expect("it reads");
             picture(&mut app);
             began.elapsed()
         })

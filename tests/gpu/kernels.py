@@ -33,7 +33,7 @@ def attend(backend):
         return scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
-WAYS = {
+ATTENTIONS = {
     "flash": lambda: attend(SDPBackend.FLASH_ATTENTION),
     "memory efficient": lambda: attend(SDPBackend.EFFICIENT_ATTENTION),
     "cuDNN": lambda: attend(SDPBackend.CUDNN_ATTENTION),
@@ -53,7 +53,7 @@ def named():
     return {kernel["pattern"]: kernel for kernel in kernels}, answer["coverage"]["blind"]
 
 
-for way, work in WAYS.items():
+for way, work in ATTENTIONS.items():
     try:
         for _ in range(3):
             work()

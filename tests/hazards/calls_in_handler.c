@@ -21,13 +21,13 @@ static void raise_here(void *unused) {
 }
 
 int main(void) {
-    unsigned char *room = painted_stack(STACK);
-    stack_t stack = {.ss_sp = room, .ss_size = STACK};
+    unsigned char *stack_bytes = painted_stack(STACK);
+    stack_t stack = {.ss_sp = stack_bytes, .ss_size = STACK};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
     sigaltstack(&stack, NULL);
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
-    figure("first call", used_of(room, STACK));
+    figure("first call", used_of(stack_bytes, STACK));
     for (int i = 0; i < 20; i++) {
         CHECK(launch_with(raise_here, NULL));
         CHECK(use_everything());

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum { COUNT = 1 << 20 };
-enum way { BY_EXIT, IN_ANOTHER_THREAD, BY_SIGNAL, WAYS };
+enum way { BY_EXIT, IN_ANOTHER_THREAD, BY_SIGNAL, ENDINGS };
 
 static const char *names[] = {"exit", "exit in another thread", "signal"};
 static void *stream, *buffer, *comm;
@@ -54,7 +54,7 @@ static int second(int from_first) {
 
 int main(void) {
     gpu_open();
-    for (enum way way = BY_EXIT; way < WAYS; way++) {
+    for (enum way way = BY_EXIT; way < ENDINGS; way++) {
         int id[2], ready[2], status[2];
         pid_t ranks[2];
         char word;

@@ -7,9 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROOM = 64 << 20, ALIGNMENT = 16 };
+enum { ARENA = 64 << 20, ALIGNMENT = 16 };
 
-static char room[ROOM] __attribute__((aligned(ALIGNMENT)));
+static char arena[ARENA] __attribute__((aligned(ALIGNMENT)));
 static size_t used;
 static pid_t whose;
 
@@ -26,13 +26,13 @@ static void only_own_thread(void) {
 static void *take(size_t bytes, size_t alignment) {
     only_own_thread();
     size_t from = (used + ALIGNMENT + alignment - 1) / alignment * alignment;
-    if (bytes > ROOM || from + bytes > ROOM) {
+    if (bytes > ARENA || from + bytes > ARENA) {
         errno = ENOMEM;
         return NULL;
     }
     used = from + bytes;
-    memcpy(room + from - sizeof bytes, &bytes, sizeof bytes);
-    return room + from;
+    memcpy(arena + from - sizeof bytes, &bytes, sizeof bytes);
+    return arena + from;
 }
 
 void *malloc(size_t bytes) { return take(bytes, ALIGNMENT); }
@@ -45,7 +45,7 @@ int posix_memalign(void **place, size_t alignment, size_t bytes) { return (*plac
 void free(void *memory) {
     if (!memory) return;
     only_own_thread();
-    if ((char *)memory >= room && (char *)memory < room + ROOM) return;
+    if ((char *)memory >= arena && (char *)memory < arena + ARENA) return;
     static const char said[] = "a block that is not the program's\n";
     if (write(1, said, sizeof said - 1) < 0) _exit(99);
     abort();

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* What the handler needs for itself. */
-enum { ROOM = 192, WHOLE = 64 << 10 };
+enum { SPARE = 192, WHOLE = 64 << 10 };
 
 static char *page, *stack_top;
 static volatile sig_atomic_t mended;
@@ -41,7 +41,7 @@ int main(void) {
     char *memory = mmap(NULL, 2 * WHOLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_of(memory, WHOLE);
     faults(1);
-    size_t needed = (depth + ROOM + 63) & ~(size_t)63;
+    size_t needed = (depth + SPARE + 63) & ~(size_t)63;
     /* What lies below so much of it is nobody's. */
     mprotect(memory, WHOLE, PROT_NONE);
     stack_of(memory, WHOLE + needed);

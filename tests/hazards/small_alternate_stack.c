@@ -37,11 +37,11 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
 int main(void) {
     size_t bytes = (getauxval(AT_MINSIGSTKSZ) ? getauxval(AT_MINSIGSTKSZ) : 2048) + BEYOND_FRAME;
     /* Below it there is nothing: what overflows it faults again. */
-    unsigned char *room = painted_stack(PAGES * PAGE);
+    unsigned char *stack_bytes = painted_stack(PAGES * PAGE);
     page = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    stack_t stack = {.ss_sp = room, .ss_size = bytes};
+    stack_t stack = {.ss_sp = stack_bytes, .ss_size = bytes};
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    if (!room || bytes > PAGES * PAGE || sigaltstack(&stack, NULL) != 0) return 77;
+    if (!stack_bytes || bytes > PAGES * PAGE || sigaltstack(&stack, NULL) != 0) return 77;
     sigaction(SIGSEGV, &action, NULL);
     /* What the handler calls is bound beforehand: the loader saves all registers for that, on some processors in more than there is. */
     if (write(1, "", 0) < 0) return 77;
@@ -53,7 +53,7 @@ int main(void) {
         if (sigsetjmp(back, 1) == 0) *(volatile int *)(uintptr_t)8 = 1;
         CHECK(use_everything());
     }
-    figure("alternate stack", used_of(room, bytes));
+    figure("alternate stack", used_of(stack_bytes, bytes));
     gives_up = 1;
     *(volatile int *)(uintptr_t)8 = 1;
     return 0;

@@ -7,10 +7,10 @@
 enum { THREADS = 20, STACK = 16 << 10, USED = 9 << 10 };
 
 static void *use(void *seed) {
-    volatile char room[USED];
+    volatile char frame[USED];
     size_t sum = 0;
-    for (int i = USED - 1; i >= 0; i--) room[i] = (char)(i + (size_t)seed);
-    for (int i = 0; i < USED; i++) sum += room[i] == (char)(i + (size_t)seed);
+    for (int i = USED - 1; i >= 0; i--) frame[i] = (char)(i + (size_t)seed);
+    for (int i = 0; i < USED; i++) sum += frame[i] == (char)(i + (size_t)seed);
     return (void *)sum;
 }
 

@@ -8,7 +8,7 @@ use xpu_tests::{built, listener::Speaker, place::Place};
 use crate::Job;
 
 /// Launches by all the ways there are.
-const WAYS: &str = "
+const LAUNCHES: &str = "
 from itertools import repeat
 from ctypes import c_char_p
 cuda = ctypes.CDLL('libcuda.so.1')
@@ -49,7 +49,7 @@ const NAMES: &str = "flash_fwd:layer_norm*grad";
 
 fn job(set: &[(&str, &str)], script: &str) -> Job {
     let usual = [("XPU_TOP_KERNELS", NAMES), ("XPU_TOP_SAMPLE", "kernel=1,graph=1")];
-    Job::of(1, &[&usual[..], set].concat(), &format!("{WAYS}{script}{END}"))
+    Job::of(1, &[&usual[..], set].concat(), &format!("{LAUNCHES}{script}{END}"))
 }
 
 /// The last word on each pattern.
@@ -101,7 +101,7 @@ fn a_launch_that_the_runtime_hands_on_is_one() {
     built::compile("hook/through.c", &through, &["-shared", "-fPIC"]);
     let preload = format!("{}:{}", built::hook().display(), through.display());
     let script = format!(
-        "{WAYS}
+        "{LAUNCHES}
 one = function(b'flash_fwd')
 launch(one, 7)
 graph, executable = c_void_p(), c_void_p()

@@ -48,9 +48,9 @@ hold()";
     until("rank 0 to be stopped", || (job.ranks[0].state() == Some('T')).then_some(()));
     let stopped = ledger.ledger().read();
     // Meanwhile the other rank's thread goes on for a while.
-    let beat = || job.ledger(1).ledger().read().heartbeat;
-    let before = beat();
-    until("rank 1 to live on", || (beat().since(before) > Duration::from_millis(200)).then_some(()));
+    let heartbeat = || job.ledger(1).ledger().read().heartbeat;
+    let before = heartbeat();
+    until("rank 1 to live on", || (heartbeat().since(before) > Duration::from_millis(200)).then_some(()));
     let later = ledger.ledger().read();
     assert_eq!(later, stopped, "nothing in a stopped process moves, its heartbeat neither");
     assert_eq!((&stopped.communicators, &stopped.threads), (&first.communicators, &first.threads));

@@ -43,7 +43,7 @@ fn called(output: &str) -> BTreeMap<String, GemmShape> {
 
 /// What the only process that spoke has said when it was gone.
 #[track_caller]
-fn last_words(listener: &Listener) -> Speaker {
+fn last_speaker(listener: &Listener) -> Speaker {
     until("a goodbye", || listener.heard().into_iter().find(|speaker| speaker.goodbye))
 }
 
@@ -58,7 +58,7 @@ fn every_entry_of_cublas_is_counted_as_what_it_is() {
     assert_eq!(watched, alone);
     let called = called(&alone.stdout);
     assert_eq!(called.len(), 56, "{}", alone.stdout);
-    let said = last_words(&listener);
+    let said = last_speaker(&listener);
     let gemms = said.gemms();
     for (name, shape) in &called {
         let totals = gemms.get(shape).unwrap_or_else(|| panic!("{name} was not counted as {shape:?}"));

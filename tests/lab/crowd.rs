@@ -178,7 +178,7 @@ impl Cast {
             self.due = (0..).zip(digests).collect();
         }
         while let Some((host, _)) = self.due.front() {
-            // Hosts keep their own time: their beats are spread over the second.
+            // Hosts keep their own time: their digests are spread over the second.
             let share = f64::from(*host) / f64::from(self.simulation.hosts);
             let when = Duration::from_secs(self.second - 1) + Duration::from_secs_f64(share);
             let now = self.began.elapsed();

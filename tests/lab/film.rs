@@ -19,8 +19,8 @@ const LONGEST: usize = 64;
 
 pub struct Film {
     size: (u16, u16),
-    pen: Pen<Tape>,
-    tape: Tape,
+    pen: Pen<Output>,
+    output: Output,
     /// How long each is shown, what is written on a terminal for it, and its picture.
     frames: Vec<(Duration, String, String)>,
 }
@@ -37,9 +37,9 @@ impl Film {
     pub fn new(width: u16, height: u16) -> Self {
         // Whatever terminal the test runs on.
         force_color_output(true);
-        let tape = Tape::default();
-        let pen = Pen::sized(tape.clone(), width, height).expect("memory takes all");
-        Self { size: (width, height), pen, tape, frames: Vec::new() }
+        let output = Output::default();
+        let pen = Pen::sized(output.clone(), width, height).expect("memory takes all");
+        Self { size: (width, height), pen, output, frames: Vec::new() }
     }
 
     /// Shows what is on the screen for so long.
@@ -49,7 +49,7 @@ impl Film {
     pub fn shoot(&mut self, lab: &mut Lab, shown: Duration) -> &mut Self {
         assert!(self.frames.len() < LONGEST, "a film has {LONGEST} frames at most");
         self.pen.draw(lab.app()).expect("memory takes all");
-        let written = String::from_utf8_lossy(&self.tape.0.take()).into_owned();
+        let written = String::from_utf8_lossy(&self.output.0.take()).into_owned();
         let picture = lab.screen(self.size.0, self.size.1).svg();
         self.frames.push((shown, written, picture));
         self
@@ -159,9 +159,9 @@ fn depth(piece: &str) -> u8 {
 
 /// What a terminal would get.
 #[derive(Clone, Debug, Default)]
-struct Tape(Rc<RefCell<Vec<u8>>>);
+struct Output(Rc<RefCell<Vec<u8>>>);
 
-impl Write for Tape {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -85,7 +85,7 @@ impl Listener {
         Self { heard, say, stop, thread: Some(thread), path: path.to_owned() }
     }
 
-    /// Says something to every hook that has spoken.
+    /// Says something to every hook that has connected.
     pub fn say(&self, command: Command) {
         self.say.lock().expect("the listening thread does not panic").push(command);
     }

@@ -29,7 +29,7 @@ pub fn leave(runtime: &Path, base: BasePort, now: Moment, of: impl Fn(u64) -> Fr
         let mut packer = Packer::closing_after(Duration::from_secs(apart * 20));
         for ago in (1..back).rev().filter(|ago| (now.0 / 1_000_000_000 - ago + 1).is_multiple_of(apart)) {
             let mut frame = of(ago);
-            // The others of its stretch are in it.
+            // The others of its interval are in it.
             (1..apart).for_each(|before| merge(&mut frame, of(ago + before)));
             thin(&mut frame, apart);
             let at = Moment(now.0 - ago * 1_000_000_000);

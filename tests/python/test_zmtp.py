@@ -80,7 +80,7 @@ def test_all_peers_that_fit_shake_hands(bound, kind):
         assert watched.poll(PATIENCE_MS), "no handshake"
 
 
-def test_a_dealer_is_spoken_with(bound):
+def test_a_dealer_is_understood(bound):
     peer, path = bound(zmq.DEALER)
     with dealer(path) as running:
         say(running, b"there")

@@ -16,36 +16,36 @@ use xpu_top::{
     app::App,
     keymap::Key,
     palette::Depth,
-    replay::{Of, Playback, Projector, Search, Tape, findings_between},
+    replay::{FrameCursor, Of, Playback, Player, Search, findings_between},
     update::update,
     view,
 };
 
 const WIDTH: u16 = 132;
 
-/// Where the overview has no course of the last minutes, of which a capture holds one.
-const WITHOUT_COURSE: u16 = 100;
+/// Where the overview has no step times of the last minutes, of which a capture holds one.
+const WITHOUT_STEP_TIMES: u16 = 100;
 const HEIGHT: u16 = 44;
 
 /// A recording on a screen.
 struct Shown {
     app: App,
-    projector: Projector,
+    player: Player,
 }
 
 impl Shown {
     fn of(bytes: &[u8]) -> Self {
-        let tape = Tape::new(Recording::open(Media::memory(bytes.to_vec())).expect("a recording"));
+        let cursor = FrameCursor::new(Recording::open(Media::memory(bytes.to_vec())).expect("a recording"));
         let mut app = App::new(Vec::new(), None, Depth::True, Moment(0));
-        let (begin, search) = (tape.span().0, Search::begin(tape.again()));
-        app.replay(Playback::new(Of::File, tape.span()));
-        let mut projector = Projector::new(tape, search, Instant::now());
-        projector.wind(&mut app, begin).expect("it reads");
-        Self { app, projector }
+        let (begin, search) = (cursor.span().0, Search::begin(cursor.again()));
+        app.replay(Playback::new(Of::File, cursor.span()));
+        let mut player = Player::new(cursor, search, Instant::now());
+        player.wind(&mut app, begin).expect("it reads");
+        Self { app, player }
     }
 
     fn seek(&mut self, to: Moment) -> &mut Self {
-        self.projector.seek(&mut self.app, to).expect("it reads");
+        self.player.seek(&mut self.app, to).expect("it reads");
         self
     }
 
@@ -161,9 +161,9 @@ fn a_replay_shows_what_was_live_forwards_and_after_any_jump() {
 #[test]
 fn findings_are_marked_and_jumped_to() {
     let (_, bytes) = story();
-    let mut tape = Tape::new(Recording::open(Media::memory(bytes.clone())).expect("a recording"));
+    let mut cursor = FrameCursor::new(Recording::open(Media::memory(bytes.clone())).expect("a recording"));
     let mut marks = Vec::new();
-    findings_between(&mut tape, |new, _| {
+    findings_between(&mut cursor, |new, _| {
         marks.extend(new);
         true
     })
@@ -173,7 +173,7 @@ fn findings_are_marked_and_jumped_to() {
     let mut shown = Shown::of(&bytes);
     let last = shown.app.playback().expect("a replay").span.1;
     until("all findings", || {
-        shown.projector.advance(&mut shown.app, Instant::now()).expect("it reads");
+        shown.player.advance(&mut shown.app, Instant::now()).expect("it reads");
         (shown.app.playback().expect("a replay").searched >= last).then_some(())
     });
     shown.seek(Moment(0));
@@ -211,7 +211,7 @@ fn keys_of_time_do_what_they_say() {
     shown.keys(" ");
     assert!(shown.app.playback().expect("a replay").paused);
     let before = shown.app.playback().expect("a replay").position;
-    shown.projector.step(&mut shown.app).expect("it reads");
+    shown.player.step(&mut shown.app).expect("it reads");
     let stepped = shown.app.playback().expect("a replay").position;
     assert_eq!(stepped.since(before), Duration::from_secs(1), "the next frames come a second later");
 }
@@ -222,15 +222,15 @@ fn time_passes_at_its_speed_ends_and_loops() {
     let mut shown = Shown::of(&bytes);
     let (first, last) = shown.app.playback().expect("a replay").span;
     let mut now = Instant::now();
-    shown.projector.advance(&mut shown.app, now).expect("it reads");
+    shown.player.advance(&mut shown.app, now).expect("it reads");
     let start = shown.app.playback().expect("a replay").position;
     shown.keys(">>");
     now += Duration::from_secs(2);
-    shown.projector.advance(&mut shown.app, now).expect("it reads");
+    shown.player.advance(&mut shown.app, now).expect("it reads");
     assert_eq!(shown.app.playback().expect("a replay").position.since(start), Duration::from_secs(8));
     for _ in 0..2 {
         now += Duration::from_hours(1);
-        shown.projector.advance(&mut shown.app, now).expect("it reads");
+        shown.player.advance(&mut shown.app, now).expect("it reads");
     }
     let playback = shown.app.playback().expect("a replay");
     assert!(playback.paused && playback.position == last);
@@ -240,7 +240,7 @@ fn time_passes_at_its_speed_ends_and_loops() {
     shown.seek(first);
     for _ in 0..2 {
         now = Instant::now() + Duration::from_hours(2);
-        shown.projector.advance(&mut shown.app, now).expect("it reads");
+        shown.player.advance(&mut shown.app, now).expect("it reads");
     }
     let playback = shown.app.playback().expect("a replay");
     assert!(!playback.paused && playback.position == first, "{playback:?}");
@@ -265,7 +265,7 @@ fn ends_alike(mut lab: Lab, finds: &str) {
         shown.keys(page);
         shown.app.settle();
         let lines = |app: &App, height: u16| {
-            let mut lines = draw_at(app, WITHOUT_COURSE, height);
+            let mut lines = draw_at(app, WITHOUT_STEP_TIMES, height);
             lines.remove(0);
             lines
         };
@@ -281,12 +281,12 @@ fn ends_alike(mut lab: Lab, finds: &str) {
 #[test]
 fn a_live_job_can_be_looked_back_at() {
     let mut lab = Lab::recorded(Simulation::new(7, 2, 8)).run(30);
-    let tape = Tape::new(Recording::open(Media::memory(lab.recording())).expect("a recording"));
+    let cursor = FrameCursor::new(Recording::open(Media::memory(lab.recording())).expect("a recording"));
     let past = Moment(lab.now().0 - 10_000_000_000);
-    let search = Search::begin(tape.again());
-    let mut projector = Projector::new(tape.again(), search, Instant::now());
-    lab.app().replay(Playback::new(Of::Live, tape.span()));
-    projector.wind(lab.app(), past).expect("it reads");
+    let search = Search::begin(cursor.again());
+    let mut player = Player::new(cursor.again(), search, Instant::now());
+    lab.app().replay(Playback::new(Of::Live, cursor.span()));
+    player.wind(lab.app(), past).expect("it reads");
     let step = |lab: &mut Lab| lab.screen(132, 40).text();
     let then = step(&mut lab);
     let mut lab = lab.run(20);

@@ -8,19 +8,19 @@ use xpu_top::{
     action::{Action, Effect},
     capture::{Outcome, Progress},
     capturer::Standing,
+    file_loader::{Label, ListedFile, Listing, Order, Summary, What},
     recorder::{Standing as Recording, Written},
-    shelf::{Label, Listing, Order, Summary, Volume, What},
     update::update,
 };
 
 use crate::{golden, golden_at_both};
 
-fn volume(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &str>) -> Volume {
+fn listed(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &str>) -> ListedFile {
     let written = Moment(lab.now().0 - minutes * 60_000_000_000);
     let label = label
         .map(|what| Label { what, job: "llama-70b".to_owned(), closed: !name.contains("cut"), damage: 0 })
         .map_err(str::to_owned);
-    Volume { path: name.into(), bytes, written, label }
+    ListedFile { path: name.into(), bytes, written, label }
 }
 
 fn listing(lab: &Lab) -> Listing {
@@ -32,11 +32,11 @@ fn listing(lab: &Lab) -> Listing {
         Ok(What::Recording { from, to: from.after(Duration::from_mins(minutes)), hosts: 8, ranks: 64 })
     };
     let files = vec![
-        volume(lab, "xpu-top-llama-70b-20270115T083327Z.xpucap", 2, 3_812_345, capture(16_712, 64, 0)),
-        volume(lab, "xpu-top-llama-70b-20270115T080000Z.xpucap", 35, 3_700_000, capture(1_204, 63, 1)),
-        volume(lab, "night-cut.xpurec", 600, 812_000_000, recording(540)),
-        volume(lab, "night.xpurec", 1_900, 1_312_000_000, recording(719)),
-        volume(
+        listed(lab, "xpu-top-llama-70b-20270115T083327Z.xpucap", 2, 3_812_345, capture(16_712, 64, 0)),
+        listed(lab, "xpu-top-llama-70b-20270115T080000Z.xpucap", 35, 3_700_000, capture(1_204, 63, 1)),
+        listed(lab, "night-cut.xpurec", 600, 812_000_000, recording(540)),
+        listed(lab, "night.xpurec", 1_900, 1_312_000_000, recording(719)),
+        listed(
             lab,
             "half.xpucap",
             3_000,
@@ -52,7 +52,7 @@ fn listing(lab: &Lab) -> Listing {
 fn with_files() -> Lab {
     let mut lab = Lab::new(Simulation::new(7, 8, 8));
     lab.keys("8");
-    assert_eq!(lab.effects().last(), Some(&Effect::Shelf(Order::List)));
+    assert_eq!(lab.effects().last(), Some(&Effect::Files(Order::List)));
     let listing = listing(&lab);
     update(lab.app(), Action::Listed(listing));
     lab
@@ -101,7 +101,7 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     let mut lab = with_files();
     lab.keys("<Enter>").screen(132, 40).shows("it is being read");
     let name = "xpu-top-llama-70b-20270115T083327Z.xpucap";
-    assert_eq!(lab.effects().last(), Some(&Effect::Shelf(Order::Open(name.into()))));
+    assert_eq!(lab.effects().last(), Some(&Effect::Files(Order::Open(name.into()))));
     update(lab.app(), Action::Opened(name.into(), Ok(Box::new(summary()))));
     let screen = lab.screen(132, 40);
     screen.shows("compute 71.0 %").shows("exposed communication 14.0 %").shows("rank 37");
@@ -111,7 +111,7 @@ fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     }
     lab.keys("eH");
     let asked: Vec<_> = lab.effects().iter().rev().take(2).rev().cloned().collect();
-    assert_eq!(asked, [Effect::Shelf(Order::Export(name.into())), Effect::Shelf(Order::Page(name.into()))]);
+    assert_eq!(asked, [Effect::Files(Order::Export(name.into())), Effect::Files(Order::Page(name.into()))]);
     // The first escape closes the file, the next leaves the page.
     lab.keys("<Esc>").screen(132, 40).hides("compute 71.0 %").shows("In this folder");
     lab.keys("<Esc>").screen(132, 40).hides("In this folder");
@@ -212,7 +212,7 @@ fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
 fn the_folder_is_looked_at_again_while_it_is_looked_at() {
     let mut lab = with_files();
     let lists =
-        |lab: &Lab| lab.effects().iter().filter(|effect| **effect == Effect::Shelf(Order::List)).count();
+        |lab: &Lab| lab.effects().iter().filter(|effect| **effect == Effect::Files(Order::List)).count();
     let mut lab = lab_run(&mut lab, 9);
     assert_eq!(lists(&lab), 4);
     lab.keys("1");

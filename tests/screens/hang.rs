@@ -122,7 +122,7 @@ fn on_a_low_terminal_the_ends_of_the_branches_and_the_keys_are_there() {
 }
 
 #[test]
-fn the_odd_one_is_a_key_away_and_branches_close() {
+fn the_outlier_is_a_key_away_and_branches_close() {
     let mut lab = hung();
     lab.read_stacks(0..8);
     lab.keys("n<Enter>").screen(132, 40).shows("▶ 6").hides("__next__");

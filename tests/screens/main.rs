@@ -96,7 +96,7 @@ fn a_healthy_job_is_calm() {
 }
 
 #[test]
-fn eighty_by_twenty_four_says_whether_it_runs_how_fast_and_who_is_odd() {
+fn eighty_by_twenty_four_says_whether_it_runs_how_fast_and_who_stands_out() {
     one_slow()
         .screen(80, 24)
         .shows("● LIVE")

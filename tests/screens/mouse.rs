@@ -95,15 +95,15 @@ fn findings_and_keys_of_the_footer_are_clicked() {
 #[test]
 fn where_several_ranks_share_a_place_the_worst_is_meant() {
     let mut lab = Lab::new(Simulation::new(7, 64, 8)).slow_down(Rank(317), 1.4).run(20);
-    let place = find_odd(&mut lab);
+    let place = find_outlier(&mut lab);
     lab.mouse(SMALL, MouseEventKind::Down(MouseButton::Left), place).screen(80, 24).shows("▌  317");
 }
 
 /// The place on the left map that has a sign.
-fn find_odd(lab: &mut Lab) -> (u16, u16) {
+fn find_outlier(lab: &mut Lab) -> (u16, u16) {
     let screen = lab.screen(SMALL.0, SMALL.1);
     let mut cells = (8..17).flat_map(|y| (12..36).map(move |x| (x, y)));
-    cells.find(|place| screen.buffer[*place].symbol() == "▼").expect("one is odd")
+    cells.find(|place| screen.buffer[*place].symbol() == "▼").expect("one is outlier")
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn is_unharmed(watched: &Outcome, plain: &Outcome) {
 #[track_caller]
 fn heard_nothing(stranger: Program) {
     let heard = stranger.end().stdout;
-    assert_eq!(heard.trim(), "here", "a stranger was spoken to");
+    assert_eq!(heard.trim(), "here", "a stranger got an answer");
 }
 
 /// `run` as it is, where the stranger came first in one way or another: by a directory, a link, a file.

@@ -4,12 +4,12 @@ use std::{os::unix::process::ExitStatusExt as _, process::Command};
 
 use xpu_tests::pty::Terminal;
 
-use crate::{Theatre, views::OF_ANY_JOB};
+use crate::{Fixture, views::OF_ANY_JOB};
 
 #[test]
 fn quitting_gives_it_back_and_leaves_no_trace() {
-    let theatre = Theatre::new();
-    let mut terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let mut terminal = fixture.slow(80, 24);
     assert!(terminal.disorder().contains("alternate"), "the test sees what is to be undone");
     terminal.keys("q");
     assert!(terminal.end().success());
@@ -18,9 +18,9 @@ fn quitting_gives_it_back_and_leaves_no_trace() {
 
 #[test]
 fn so_does_every_signal_that_ends_it() {
-    let theatre = Theatre::new();
+    let fixture = Fixture::new();
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
-        let mut terminal = theatre.slow(80, 24);
+        let mut terminal = fixture.slow(80, 24);
         terminal.signal(signal);
         let status = terminal.end();
         assert!(status.success(), "SIG{signal}: {status:?}");
@@ -31,14 +31,14 @@ fn so_does_every_signal_that_ends_it() {
 /// Who is logged out finds the screen as it was, no less than who quits.
 #[test]
 fn what_it_ended_with_is_kept_however_it_ends() {
-    let theatre = Theatre::new();
-    std::fs::write(theatre.place.path("settings.toml"), "keep_state = true\n")
+    let fixture = Fixture::new();
+    std::fs::write(fixture.place.path("settings.toml"), "keep_state = true\n")
         .expect("a file in a fresh folder");
     for (key, view, signal) in
         [("9", "hosts", Some("TERM")), ("7", "findings", Some("HUP")), ("4", "collectives", None)]
     {
-        let mut command = theatre.xpu_top("--replay night.xpurec --at 70% --config settings.toml");
-        command.env("XDG_STATE_HOME", theatre.place.path("state"));
+        let mut command = fixture.xpu_top("--replay night.xpurec --at 70% --config settings.toml");
+        command.env("XDG_STATE_HOME", fixture.place.path("state"));
         let mut terminal = Terminal::start(command, 80, 24);
         let (_, shown) = OF_ANY_JOB.into_iter().find(|(of, _)| *of == key).expect("it is in the table");
         terminal.shows("REPLAY").keys(key).shows(shown);
@@ -47,7 +47,7 @@ fn what_it_ended_with_is_kept_however_it_ends() {
             None => terminal.keys("q"),
         };
         assert!(terminal.end().success());
-        let kept = std::fs::read_to_string(theatre.place.path("state/xpu-top/state.json"));
+        let kept = std::fs::read_to_string(fixture.place.path("state/xpu-top/state.json"));
         let kept = kept.unwrap_or_else(|error| panic!("nothing was kept: {error}"));
         assert!(kept.contains(&format!("\"page\": \"{view}\"")), "{kept}");
     }
@@ -71,8 +71,8 @@ fn a_panic_gives_it_back_before_it_speaks() {
 /// A lost connection: the line is cut, and SIGHUP comes with it.
 #[test]
 fn a_cut_line_ends_it() {
-    let theatre = Theatre::new();
-    let mut terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let mut terminal = fixture.slow(80, 24);
     terminal.cut();
     terminal.end();
 }
@@ -80,10 +80,10 @@ fn a_cut_line_ends_it() {
 /// The same where nobody sends SIGHUP, or it was ignored (nohup), and with keys on the way.
 #[test]
 fn a_cut_line_ends_it_without_a_signal_too() {
-    let theatre = Theatre::new();
-    let mut command = theatre.place.command("sh");
-    command.current_dir(theatre.place.path("")).args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
-    let inner = theatre.xpu_top("--replay night.xpurec --at 70%");
+    let fixture = Fixture::new();
+    let mut command = fixture.place.command("sh");
+    command.current_dir(fixture.place.path("")).args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    let inner = fixture.xpu_top("--replay night.xpurec --at 70%");
     command.arg(inner.get_program()).args(inner.get_args());
     let mut terminal = Terminal::start(command, 80, 24);
     terminal.shows("REPLAY").keys("jjjj");
@@ -93,8 +93,8 @@ fn a_cut_line_ends_it_without_a_signal_too() {
 
 #[test]
 fn where_there_is_no_terminal_it_says_so_and_what_to_do() {
-    let theatre = Theatre::new();
-    let outcome = xpu_tests::program::run(&mut theatre.xpu_top("--replay night.xpurec"));
+    let fixture = Fixture::new();
+    let outcome = xpu_tests::program::run(&mut fixture.xpu_top("--replay night.xpurec"));
     // The test may itself run on a terminal, which is then used.
     if !outcome.status.success() {
         assert!(outcome.stderr.contains("xpu-top status"), "{outcome:?}");

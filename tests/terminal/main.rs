@@ -10,11 +10,11 @@ use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::{Lab, built, place::Place, pty::Terminal};
 
 /// A place with a recording in it: two hosts with four ranks each, of which one becomes slow and then does not come.
-struct Theatre {
+struct Fixture {
     place: Place,
 }
 
-impl Theatre {
+impl Fixture {
     fn new() -> Self {
         let place = Place::new();
         let lab = Lab::recorded(Simulation::new(7, 2, 4)).run(40).slow_down(Rank(5), 1.4);

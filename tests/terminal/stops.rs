@@ -2,13 +2,13 @@
 
 use xpu_tests::pty::Terminal;
 
-use crate::Theatre;
+use crate::Fixture;
 
 /// Ctrl-Z and `fg` in a shell: its prompt stands on the screen it had, and the picture comes back whole.
 #[test]
 fn the_shell_has_the_terminal_while_it_is_stopped() {
-    let theatre = Theatre::new();
-    let terminal = theatre.shell("--replay night.xpurec --at 70%");
+    let fixture = Fixture::new();
+    let terminal = fixture.shell("--replay night.xpurec --at 70%");
     terminal
         .shows("REPLAY")
         .keys(" ")
@@ -25,8 +25,8 @@ fn the_shell_has_the_terminal_while_it_is_stopped() {
 /// `kill -TSTP` from elsewhere, and a stop that gave no time to give anything back.
 #[test]
 fn a_stop_from_outside_is_as_good() {
-    let theatre = Theatre::new();
-    let terminal = theatre.shell("--replay night.xpurec --at 70%");
+    let fixture = Fixture::new();
+    let terminal = fixture.shell("--replay night.xpurec --at 70%");
     terminal.shows("REPLAY").keys(" ").shows("stopped").shows("next finding ]");
     let picture = terminal.text();
     for signal in ["TSTP", "STOP"] {
@@ -39,8 +39,8 @@ fn a_stop_from_outside_is_as_good() {
 /// Nobody could let it go on: it is alone on its terminal, as in a window of its own.
 #[test]
 fn where_no_shell_waits_it_does_not_stop() {
-    let theatre = Theatre::new();
-    let terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let terminal = fixture.slow(80, 24);
     let picture = terminal.text();
     terminal.keys("\x1a").wait("the picture as it was", |screen| screen == picture);
     terminal.keys("?").shows("Anywhere");
@@ -48,8 +48,8 @@ fn where_no_shell_waits_it_does_not_stop() {
 
 #[test]
 fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
-    let theatre = Theatre::new();
-    let terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let terminal = fixture.slow(80, 24);
     let picture = terminal.text();
     for round in 0..60_u16 {
         terminal.resize(20 + round * 37 % 240, 3 + round * 23 % 80);
@@ -61,8 +61,8 @@ fn a_storm_of_sizes_leaves_the_picture_of_the_last() {
 /// What others have written on the screen goes with one key.
 #[test]
 fn a_spoilt_screen_is_drawn_anew() {
-    let theatre = Theatre::new();
-    let terminal: Terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let terminal: Terminal = fixture.slow(80, 24);
     let picture = terminal.text();
     terminal.spoil("a message of the system").shows("a message of the system");
     terminal.keys("\x0c").wait("the picture as it was", |screen| screen == picture);

@@ -2,7 +2,7 @@
 
 use xpu_tests::pty::Terminal;
 
-use crate::Theatre;
+use crate::Fixture;
 
 /// The key of each view, and what it shows whatever the job does.
 pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
@@ -18,8 +18,8 @@ pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
 
 #[test]
 fn every_view_is_a_key_away() {
-    let theatre = Theatre::new();
-    let mut terminal = theatre.slow(80, 24);
+    let fixture = Fixture::new();
+    let mut terminal = fixture.slow(80, 24);
     for (key, shown) in OF_ANY_JOB {
         terminal.keys(key).shows(shown).keys("1").shows("GEMM TFLOPS");
     }
@@ -46,8 +46,8 @@ fn click(terminal: &Terminal, text: &str) {
 
 #[test]
 fn every_view_is_a_click_away() {
-    let theatre = Theatre::new();
-    let mut terminal = theatre.slow(132, 40);
+    let fixture = Fixture::new();
+    let mut terminal = fixture.slow(132, 40);
     for (key, shown) in OF_ANY_JOB {
         // The last line names the views; on each of them the others stand by their numbers.
         let name = terminal.text().lines().last().unwrap_or_default().to_owned();
@@ -62,8 +62,8 @@ fn every_view_is_a_click_away() {
 /// That the button was let go of comes through, too.
 #[test]
 fn a_drag_over_the_past_is_heard_to_its_end() {
-    let theatre = Theatre::new();
-    let mut terminal = theatre.slow(132, 40);
+    let fixture = Fixture::new();
+    let mut terminal = fixture.slow(132, 40);
     terminal.keys("x").shows("over time");
     let screen = terminal.text();
     let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains(" 0 ")).expect("a row");

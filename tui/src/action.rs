@@ -12,15 +12,15 @@ use xpu_shared::{
 };
 
 use crate::{
-    app::{Metric, Page, Sort, Stretching},
+    app::{Metric, Page, Sort, ZoomAction},
     arrival::Arrival,
     capturer,
+    file_loader::{Listing, Order, Summary},
     filter::Filter,
     palette::Theme,
     prompt::{self, Edit},
     recorder::Standing,
     replay::{Control, Mark},
-    shelf::{Listing, Order, Summary},
 };
 
 /// Everything that can change the [`crate::app::App`].
@@ -98,7 +98,7 @@ pub enum Action {
     Explain,
     Fold(Folding),
     /// To the next place where few ranks are and most are not.
-    NextOdd,
+    NextOutlier,
     NextThread,
     /// Have the stacks read again.
     AskStacks,
@@ -110,7 +110,7 @@ pub enum Action {
     /// The heatmaps as they are now, or over time.
     TurnMaps,
     /// Show a part of the time on them.
-    Stretch(Stretching),
+    Zoom(ZoomAction),
     /// Show this communicator among all.
     ShowCommunicator(CommunicatorId),
     /// Fold ranks by the next thing they have in common.
@@ -186,7 +186,7 @@ pub enum Effect {
     /// Begin a capture of so many steps, as many as usual if none are named, or end it.
     Capture(Option<u32>),
     /// Read files of the folder.
-    Shelf(Order),
+    Files(Order),
 }
 
 /// How stacks are to be read.

@@ -3,30 +3,30 @@
 
 mod choices;
 mod communicators;
-mod course;
+mod connections;
 mod files;
 mod fold;
 mod history;
 mod hosts;
 mod incident;
 mod inspection;
+mod job_view;
 mod metric;
-mod odd;
 mod order;
 mod others;
+mod outlier;
 mod page;
 mod past;
 mod products;
-mod roads;
 mod seats;
 mod settle;
 mod sort;
 mod stacks;
+mod step_times;
 mod steps;
-mod stretch;
-mod survey;
 mod watched;
 mod whereabouts;
+mod zoom;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,26 +34,25 @@ use std::{
 };
 
 pub use communicators::{Communicator, Traffic};
-pub use course::{Course, Point};
+pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold, kinds};
 pub use history::{COLUMNS, History, PERIOD, Told};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
 pub use inspection::{Comparison, Inspection, Membership};
+pub use job_view::{Headline, JobView, Row, Sifted, Urgency};
 pub use metric::{Maps, Metric};
-pub use odd::Odd;
 pub use others::Others;
+pub use outlier::Outlier;
 pub use page::Page;
 pub(crate) use past::Parked;
 pub use products::{Basis, Product, ProductColumn, Products};
-pub use roads::{Roads, Standing};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
+pub use step_times::{Point, StepTimes};
 pub use steps::{StepColumn, Steps};
-pub use stretch::{Columns, Stretch, Stretching};
-pub use survey::{Headline, Row, Sifted, Survey, Urgency};
 pub use watched::Watched;
 pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
@@ -66,6 +65,7 @@ use xpu_shared::{
     peak::Peaks,
     unit::Moment,
 };
+pub use zoom::{Columns, Zoom, ZoomAction};
 
 use crate::{
     action::Action,
@@ -87,7 +87,7 @@ const WARNINGS: usize = 16;
 #[derive(Debug)]
 pub struct App {
     pub(crate) jobs: Jobs,
-    pub(crate) roads: Roads,
+    pub(crate) connections: Connections,
     pub(crate) choice: Choice,
     pub(crate) selected: Option<Rank>,
     pub(crate) sort: Sort,
@@ -114,7 +114,7 @@ pub struct App {
     pub(crate) now: Moment,
     /// When a frame of each host came in last, by this machine's clock.
     pub(crate) arrived: HashMap<HostName, Moment>,
-    pub(crate) survey: Survey,
+    pub(crate) job_view: JobView,
     inquiry: Inquiry,
     pub(crate) stacks: Stacks,
     pub(crate) whereabouts: Whereabouts,
@@ -134,11 +134,11 @@ pub struct App {
     pub(crate) maps: Maps,
     pub(crate) history: History,
     /// What the heatmaps show of it.
-    pub(crate) stretch: Stretch,
+    pub(crate) zoom: Zoom,
     /// Whose details come in.
     pub(crate) watched: Watched,
     pub(crate) products: Products,
-    pub(crate) course: Course,
+    pub(crate) step_times: StepTimes,
     pub(crate) steps: Steps,
     pub(crate) hosts: Hosts,
     pub(crate) files: Files,
@@ -186,7 +186,7 @@ impl App {
     pub fn new(endpoints: Vec<Endpoint>, job: Option<JobName>, look: impl Into<Look>, now: Moment) -> Self {
         Self {
             jobs: Jobs::default(),
-            roads: Roads::new(endpoints, now),
+            connections: Connections::new(endpoints, now),
             choice: job.map_or(Choice::Foremost(None), Choice::Named),
             selected: None,
             sort: Sort::default(),
@@ -205,7 +205,7 @@ impl App {
             invitation: None,
             now,
             arrived: HashMap::new(),
-            survey: Survey::default(),
+            job_view: JobView::default(),
             inquiry: Inquiry::default(),
             stacks: Stacks::default(),
             whereabouts: Whereabouts::default(),
@@ -219,10 +219,10 @@ impl App {
             communicator: 0,
             maps: Maps::default(),
             history: History::default(),
-            stretch: Stretch::default(),
+            zoom: Zoom::default(),
             watched: Watched::default(),
             products: Products::default(),
-            course: Course::default(),
+            step_times: StepTimes::default(),
             steps: Steps::default(),
             hosts: Hosts::default(),
             files: Files::default(),
@@ -311,7 +311,7 @@ impl App {
     pub(crate) fn kinds(&self) -> Vec<String> {
         let Some(job) = self.job() else { return Vec::new() };
         let groups = self.groups.as_ref().filter(|groups| groups.world_size() == u64::from(job.world_size()));
-        kinds(job, self.survey.rows(), groups)
+        kinds(job, self.job_view.rows(), groups)
     }
 
     pub fn invite(&mut self, how: String) {
@@ -324,7 +324,7 @@ impl App {
             Choice::Foremost(Some(name)) | Choice::Named(name) => self.jobs.get(name)?,
             Choice::Foremost(None) => return None,
         };
-        let ranks = self.inquiry.due(job, &self.survey.findings, self.now);
+        let ranks = self.inquiry.due(job, &self.job_view.findings, self.now);
         (!ranks.is_empty()).then(|| (job.name().clone(), ranks))
     }
 
@@ -340,7 +340,7 @@ impl App {
         if self.job().is_some() {
             Standing::Running
         } else {
-            self.roads.standing(self.jobs.iter().next().is_some())
+            self.connections.standing(self.jobs.iter().next().is_some())
         }
     }
 }

@@ -35,7 +35,7 @@ use crate::{
     follow::Following,
     inquiry::Inquiry,
     live::Live,
-    reel::Reel,
+    recording_writer::RecordingWriter,
     terminal,
 };
 use appointment::Again;
@@ -59,7 +59,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const EXAMINE: Duration = Duration::from_secs(1);
 
 /// What the ranks of a job that stands may take to say what they have.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// How long the job is watched at most, the capture included, for who is slow in it.
 const WATCH: Duration = Duration::from_secs(18);
@@ -155,7 +155,7 @@ pub type Stop = Arc<AtomicBool>;
 /// A capture under way, of a job that is followed already.
 pub struct Taking<'a> {
     path: PathBuf,
-    reel: Reel,
+    recording: RecordingWriter,
     tally: Tally,
     following: &'a mut Following,
     live: &'a Live,
@@ -197,7 +197,7 @@ impl<'a> Taking<'a> {
         )));
         Ok(Self {
             path: path.to_owned(),
-            reel: Reel::begin(path, header)?,
+            recording: RecordingWriter::begin(path, header)?,
             tally: Tally::new(job, ranks),
             following,
             live,
@@ -294,7 +294,7 @@ impl<'a> Taking<'a> {
         .await?;
         if !self.tally.is_over() {
             self.live.end_capture(self.tally.job().clone(), self.tally.order().number);
-            // It goes out with the next sweep of the roads.
+            // It goes out with the next sweep of the connections.
             self.arrive(arrivals, Instant::now() + FAREWELL, |_: &Self| false).await?;
         }
         Ok(())
@@ -327,7 +327,7 @@ impl<'a> Taking<'a> {
                         self.tally.take(frame);
                         // Of a try that was given up nothing is kept.
                         if self.tally.keeps(frame) {
-                            self.reel.take(frame)?;
+                            self.recording.take(frame)?;
                         }
                     }
                     // Details are for who replays: here they would only be kept.
@@ -336,8 +336,8 @@ impl<'a> Taking<'a> {
                     }
                 }
                 _ = look.tick() => {
-                    let due = self.reel.packer.due(Moment::now());
-                    due.and_then(|blocks| self.reel.write(blocks))?;
+                    let due = self.recording.packer.due(Moment::now());
+                    due.and_then(|blocks| self.recording.write(blocks))?;
                     self.tally.look(self.following, Instant::now());
                     self.examine();
                     if !self.tally.is_over() {
@@ -388,7 +388,7 @@ impl<'a> Taking<'a> {
     /// Every rank is to give what it has, and no more.
     fn hurry(&mut self) {
         self.hurried = true;
-        self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+        self.deadline = self.deadline.min(Instant::now() + DRAIN);
         self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.hurry());
     }
 
@@ -397,10 +397,10 @@ impl<'a> Taking<'a> {
         let before = self.following.recall()?;
         let at = before.first().map_or_else(Moment::now, |block| block.entry.first);
         let sheet = self.sheet(false);
-        let mut blocks: Vec<_> = self.reel.packer.push(at, &sheet)?.into_iter().collect();
-        blocks.extend(self.reel.packer.rest()?);
+        let mut blocks: Vec<_> = self.recording.packer.push(at, &sheet)?.into_iter().collect();
+        blocks.extend(self.recording.packer.rest()?);
         blocks.extend(before);
-        Ok(self.reel.write(blocks)?)
+        Ok(self.recording.write(blocks)?)
     }
 
     fn sheet(&self, closed: bool) -> Frame {
@@ -420,10 +420,10 @@ impl<'a> Taking<'a> {
         // Of a job that stands the file has the stacks, whoever gave anything.
         let bytes = if self.tally.has_parts() || self.standstill.is_some() {
             let sheet = self.sheet(true);
-            self.reel.take(&sheet)?;
-            self.reel.close()?.0.bytes
+            self.recording.take(&sheet)?;
+            self.recording.close()?.0.bytes
         } else {
-            self.reel.discard();
+            self.recording.discard();
             0
         };
         Ok(Outcome {

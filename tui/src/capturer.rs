@@ -21,7 +21,7 @@ use crate::{
     capture::{News, Outcome, Plan, Progress, Stop, Taking},
     follow::Following,
     live,
-    reel::header,
+    recording_writer::header,
 };
 
 /// Steps that a key captures, and what was seen of those before.
@@ -52,26 +52,26 @@ impl Standing {
 
 /// Which hosts, and the key to them.
 #[derive(Clone, Debug)]
-pub struct Ways {
+pub struct Targets {
     pub endpoints: Vec<Endpoint>,
     pub key: Option<Key>,
 }
 
 #[derive(Debug)]
 pub struct Capturer {
-    ways: Ways,
+    targets: Targets,
     standing: Arc<Mutex<Standing>>,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Capturer {
-    pub fn new(ways: Ways) -> Self {
-        Self { ways, standing: Arc::default(), stop: Stop::default(), thread: None }
+    pub fn new(targets: Targets) -> Self {
+        Self { targets, standing: Arc::default(), stop: Stop::default(), thread: None }
     }
 
     /// Whether one is under way.
-    pub fn is_at_it(&self) -> bool {
+    pub fn is_capturing(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
@@ -84,14 +84,15 @@ impl Capturer {
     pub fn begin(&mut self, job: JobName, path: PathBuf, steps: Option<u32>, before: Vec<SealedBlock>) {
         self.stop.store(false, Relaxed);
         *lock(&self.standing) = Standing::Beginning;
-        let (ways, standing, stop) = (self.ways.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
+        let (targets, standing, stop) =
+            (self.targets.clone(), Arc::clone(&self.standing), Arc::clone(&self.stop));
         self.thread = Some(thread::spawn(move || {
             let mut tell = |news| {
                 if let News::Far(progress) = news {
                     *lock(&standing) = Standing::UnderWay(progress);
                 }
             };
-            let outcome = take(ways, job, (path, steps.unwrap_or(STEPS)), before, stop, &mut tell);
+            let outcome = take(targets, job, (path, steps.unwrap_or(STEPS)), before, stop, &mut tell);
             *lock(&standing) = match outcome {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
@@ -119,18 +120,18 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
 }
 
 fn take(
-    ways: Ways,
+    targets: Targets,
     job: JobName,
     (path, steps): (PathBuf, u32),
     before: Vec<SealedBlock>,
     stop: Stop,
     tell: &mut dyn FnMut(News),
 ) -> anyhow::Result<Outcome> {
-    let header = header(Some(&job), &ways.endpoints);
-    let mut following = Following::new(ways.endpoints.iter().cloned(), Some(job.clone()));
+    let header = header(Some(&job), &targets.endpoints);
+    let mut following = Following::new(targets.endpoints.iter().cloned(), Some(job.clone()));
     let heard = before.first().map_or(Duration::ZERO, |block| Moment::now().since(block.entry.first));
     following.remember(before);
-    let (live, mut arrivals) = live::connect_to_capture(ways.endpoints, ways.key, Some(job.clone()));
+    let (live, mut arrivals) = live::connect_to_capture(targets.endpoints, targets.key, Some(job.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;

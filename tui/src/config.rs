@@ -23,7 +23,7 @@ use crate::{
     look::Wishes,
     nearest::nearest,
     palette::Theme,
-    spoken,
+    prompt_command,
 };
 
 pub use sample::sample;
@@ -116,7 +116,7 @@ const SETTINGS: &[Setting] = &[
         means: "The order of the ranks, as after `:sort`: \"late\", \"tflops reversed\".",
         usual: "\"findings\"",
         read: |value, config| {
-            config.sort = Some(spoken::sort(text(value)?).map_err(|fault| fault.what)?);
+            config.sort = Some(prompt_command::sort(text(value)?).map_err(|fault| fault.what)?);
             Ok(())
         },
     },

@@ -47,9 +47,9 @@ pub struct Following {
     named: Option<JobName>,
     jobs: Jobs,
     links: BTreeMap<Endpoint, Link>,
-    /// Hosts behind relays, and what they are called. That the way to one is up, its relay says before it has spoken itself.
+    /// Hosts behind relays, and what they are called. That the way to one is up, its relay says before it has reported itself.
     behind: BTreeMap<Endpoint, Option<HostName>>,
-    spoken: BTreeSet<HostName>,
+    reported: BTreeSet<HostName>,
     /// Living ranks that no digest has come of yet.
     awaited: BTreeSet<(JobName, Rank)>,
     /// Digests that came of each.
@@ -71,7 +71,7 @@ impl Following {
             jobs: Jobs::default(),
             links: BTreeMap::new(),
             behind: BTreeMap::new(),
-            spoken: BTreeSet::new(),
+            reported: BTreeSet::new(),
             awaited: BTreeSet::new(),
             digested: BTreeMap::new(),
             clock: Clock::default(),
@@ -146,14 +146,14 @@ impl Following {
                 self.keep(&frame);
                 match &frame.body {
                     Body::Relay(relay) => {
-                        self.spoken.insert(frame.host.clone());
+                        self.reported.insert(frame.host.clone());
                         for host in &relay.hosts {
                             self.endpoints.insert(host.endpoint.clone());
                             self.behind.insert(host.endpoint.clone(), host.called.clone());
                         }
                     }
                     Body::Snapshot(snapshot) => {
-                        self.spoken.insert(frame.host.clone());
+                        self.reported.insert(frame.host.clone());
                         let wanted =
                             |job: &&JobSnapshot| self.named.as_ref().is_none_or(|name| *name == job.job);
                         for job in snapshot.jobs.iter().filter(wanted) {
@@ -199,16 +199,16 @@ impl Following {
     /// Whether every host answered, or is known to be out of reach.
     pub fn has_answered(&self) -> bool {
         self.endpoints.iter().all(|endpoint| match self.links.get(endpoint) {
-            Some(Link::Up) => self.has_spoken(endpoint),
+            Some(Link::Up) => self.has_reported(endpoint),
             Some(Link::Down { .. }) => true,
             Some(Link::Connecting) | None => false,
         })
     }
 
     /// Whether a host has, the way to which is up.
-    fn has_spoken(&self, endpoint: &Endpoint) -> bool {
+    fn has_reported(&self, endpoint: &Endpoint) -> bool {
         let called = self.behind.get(endpoint);
-        called.is_none_or(|called| called.as_ref().is_some_and(|called| self.spoken.contains(called)))
+        called.is_none_or(|called| called.as_ref().is_some_and(|called| self.reported.contains(called)))
     }
 
     /// Whether, beyond that, every living rank was heard.
@@ -242,7 +242,7 @@ impl Following {
     pub fn unreachable(&self) -> impl Iterator<Item = UnreachableHost> {
         self.endpoints.iter().filter_map(|endpoint| {
             let why = match self.links.get(endpoint) {
-                Some(Link::Up) if self.has_spoken(endpoint) => return None,
+                Some(Link::Up) if self.has_reported(endpoint) => return None,
                 Some(Link::Down { why }) => why.clone(),
                 Some(Link::Up | Link::Connecting) | None => {
                     format!("{endpoint} has not answered yet; give it longer with --wait")
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_behind_a_relay_has_answered_when_it_has_spoken_itself() {
+    fn a_host_behind_a_relay_has_answered_when_it_has_reported_itself() {
         let snapshot = Simulation::new(1, 1, 2).snapshots(1).remove(0);
         let host =
             RelayedHost { endpoint: endpoint("a"), link: Link::Up, called: Some(snapshot.host.clone()) };

@@ -9,7 +9,7 @@ use xpu_shared::id::Rank;
 
 use crate::{
     action::{Action, Motion},
-    app::{App, Columns, Metric, Overlay, Seat, Stretching},
+    app::{App, Columns, Metric, Overlay, Seat, ZoomAction},
     widget::grid::Grid,
 };
 
@@ -23,7 +23,7 @@ pub enum Target {
     Do(Action),
     /// A rank: the first click selects it, the next one shows it alone.
     Rank(Rank),
-    /// The worst of some rows of the survey.
+    /// The worst of some rows of the job_view.
     Worst(Vec<usize>, Metric),
     /// Ranks in their places on a map.
     Map(Box<Grid>, Metric),
@@ -84,7 +84,7 @@ impl Hits {
             Target::Past(moments) if (area.left()..area.right()).contains(&x) => Some((area, moments)),
             _ => None,
         })?;
-        app.stretch.is_begun().then(|| Action::Stretch(Stretching::To(cell.cell(x - area.x))))
+        app.zoom.is_begun().then(|| Action::Zoom(ZoomAction::To(cell.cell(x - area.x))))
     }
 
     /// What a click on the ranks of a row means.
@@ -112,10 +112,10 @@ impl Hits {
                 });
                 bar.map(|(area, _)| moment(*area, x)).or_else(|| self.marked(x, app)).into_iter().collect()
             }
-            MouseEventKind::Up(MouseButton::Left) if app.stretch.is_begun() => {
-                let kept = Action::Stretch(Stretching::Keep);
+            MouseEventKind::Up(MouseButton::Left) if app.zoom.is_begun() => {
+                let kept = Action::Zoom(ZoomAction::Keep);
                 // A hand that was put down and lifted is a click on the rank.
-                let clicked = if app.stretch.marked().is_none() { self.row(x, y, app) } else { None };
+                let clicked = if app.zoom.marked().is_none() { self.row(x, y, app) } else { None };
                 std::iter::once(kept).chain(clicked).collect()
             }
             MouseEventKind::ScrollDown => vec![Action::Move(Motion::Down); NOTCH],
@@ -139,17 +139,18 @@ impl Target {
                     down / grid.tall()..down / grid.tall() + 1
                 };
                 let slots = lines.filter_map(|line| grid.slots_at(across, line)).flatten();
-                let survey = &app.survey;
-                let rows = slots.flat_map(|slot| match (survey.bundles.get(slot), survey.seats.at(slot)) {
-                    (Some(bundle), _) => bundle.rows.clone(),
-                    (None, Some(Seat::Seen(row))) if survey.bundles.is_empty() => vec![row],
-                    _ => Vec::new(),
-                });
+                let job_view = &app.job_view;
+                let rows =
+                    slots.flat_map(|slot| match (job_view.bundles.get(slot), job_view.seats.at(slot)) {
+                        (Some(bundle), _) => bundle.rows.clone(),
+                        (None, Some(Seat::Seen(row))) if job_view.bundles.is_empty() => vec![row],
+                        _ => Vec::new(),
+                    });
                 worst(rows, *metric, app)
             }
             Self::Line(line) => Some(Action::Line(*line)),
             Self::Time => Some(moment(area, x)),
-            Self::Past(moments) => Some(Action::Stretch(Stretching::Begin(moments.cell(x - area.x)))),
+            Self::Past(moments) => Some(Action::Zoom(ZoomAction::Begin(moments.cell(x - area.x)))),
         }
     }
 }
@@ -164,14 +165,14 @@ fn rank_clicked(rank: Rank, app: &App) -> Action {
 
 /// Of several ranks at a place it is the worst that is seen, so that it is meant.
 fn worst(rows: impl Iterator<Item = usize>, metric: Metric, app: &App) -> Option<Action> {
-    let scale = app.survey.scale(metric);
+    let scale = app.job_view.scale(metric);
     let bad = |row: usize| {
-        let value = app.survey.rows().get(row).and_then(|row| metric.of(row));
+        let value = app.job_view.rows().get(row).and_then(|row| metric.of(row));
         scale.zip(value).map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
     };
-    let listed = rows.filter(|&row| app.survey.rows().get(row).is_some_and(|row| !row.aside));
+    let listed = rows.filter(|&row| app.job_view.rows().get(row).is_some_and(|row| !row.aside));
     let row = listed.reduce(|one, other| if bad(other) > bad(one) { other } else { one })?;
-    Some(rank_clicked(app.survey.rows().get(row)?.status.rank, app))
+    Some(rank_clicked(app.job_view.rows().get(row)?.status.rank, app))
 }
 
 fn moment(bar: Rect, x: u16) -> Action {

@@ -12,7 +12,7 @@ pub use map::{Clash, Keymap};
 
 use crate::{
     action::{Action, Folding, Motion},
-    app::{Page, Stretching},
+    app::{Page, ZoomAction},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -259,11 +259,11 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Overview,
         &[char('+'), char('=')],
-        Action::Stretch(Stretching::Halve),
+        Action::Zoom(ZoomAction::Halve),
         "of the heatmaps over time the later half",
         None,
     ),
-    bind(Overview, &[char('-')], Action::Stretch(Stretching::Double), "twice as much time", None),
+    bind(Overview, &[char('-')], Action::Zoom(ZoomAction::Double), "twice as much time", None),
     bind(
         Overview,
         &[char('F')],
@@ -298,7 +298,13 @@ pub const BINDINGS: &[Binding] = &[
     ),
     bind(Rank, &[char('k'), code(KeyCode::Up)], Action::Move(Motion::Up), "previous rank", Some("previous")),
     bind(Rank, &[char('p')], Action::Pin, "pin it: others are compared with it", Some("pin")),
-    bind(Stacks, &[char('n')], Action::NextOdd, "to the next ranks that part from most", Some("odd one out")),
+    bind(
+        Stacks,
+        &[char('n')],
+        Action::NextOutlier,
+        "to the next ranks that part from most",
+        Some("odd one out"),
+    ),
     bind(Stacks, &[char('w')], Action::SaveFlame, "save a flame graph as an SVG file here", Some("flame")),
     bind(
         Stacks,

@@ -14,9 +14,9 @@ use std::{
 
 use tokio::sync::mpsc as queue;
 use xpu_net::{
+    connection::{Connection, Contexts, Prober},
     key::Key,
     recall::{self, Recall},
-    road::{Contexts, Prober, Road},
     socket,
 };
 use xpu_shared::{
@@ -33,7 +33,7 @@ use crate::{
 };
 use outbox::Outbox;
 
-/// How often the roads are looked after. Frames of the SUB are passed on as they come.
+/// How often the connections are looked after. Frames of the SUB are passed on as they come.
 const SWEEP: Duration = Duration::from_millis(40);
 
 /// Frames taken from the SUB between two sweeps.
@@ -173,7 +173,7 @@ enum Held {
 struct Follower {
     contexts: Contexts,
     data: Socket,
-    roads: Vec<Road>,
+    connections: Vec<Connection>,
     /// What was told of each host: how the way to it is, and what it calls itself.
     told: HashMap<Endpoint, (Link, Option<HostName>)>,
     prober: Prober,
@@ -199,11 +199,12 @@ impl Follower {
     ) -> zmq::Result<Self> {
         let mut contexts = Contexts::new(key, endpoints.len());
         let data = contexts.make(socket::subscriber)?;
-        let roads = endpoints.into_iter().map(|endpoint| Road::recalling(endpoint, past)).collect();
+        let connections =
+            endpoints.into_iter().map(|endpoint| Connection::recalling(endpoint, past)).collect();
         let mut new = Self {
             contexts,
             data,
-            roads,
+            connections,
             told: HashMap::new(),
             prober: Prober::start(),
             outbox: Outbox::new(arrivals),
@@ -239,9 +240,11 @@ impl Follower {
                         self.ask(&job, true, || Request::EndCapture { job: job.clone(), number });
                     }
                     Order::Kineto { job, ranks, host, wish } => {
-                        let leads = |road: &&Road| host.as_ref().is_none_or(|host| road.leads_to(host));
-                        for road in self.roads.iter().filter(leads) {
-                            road.ask(&job, true, || Request::Kineto {
+                        let leads = |connection: &&Connection| {
+                            host.as_ref().is_none_or(|host| connection.leads_to(host))
+                        };
+                        for connection in self.connections.iter().filter(leads) {
+                            connection.ask(&job, true, || Request::Kineto {
                                 job: job.clone(),
                                 ranks: ranks.clone(),
                                 wish: wish.clone(),
@@ -262,12 +265,12 @@ impl Follower {
                 }
             }
             let now = Instant::now();
-            for (road, found) in self.prober.results() {
-                if let Some(road) = self.roads.get_mut(road) {
-                    road.probed(found, &mut self.contexts, &self.data, now);
+            for (connection, found) in self.prober.results() {
+                if let Some(connection) = self.connections.get_mut(connection) {
+                    connection.probed(found, &mut self.contexts, &self.data, now);
                 }
             }
-            for index in 0..self.roads.len() {
+            for index in 0..self.connections.len() {
                 self.sweep(index, now);
             }
             self.tell_past(now);
@@ -277,13 +280,14 @@ impl Follower {
     }
 
     fn ask(&mut self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
-        self.roads.iter().for_each(|road| road.ask(job, alive, &request));
+        self.connections.iter().for_each(|connection| connection.ask(job, alive, &request));
     }
 
-    /// Takes what came back along one road, and asks again when it is time.
+    /// Takes what came back along one connection, and asks again when it is time.
     fn sweep(&mut self, index: usize, now: Instant) {
-        while let Some(parts) = self.roads[index].receive(now) {
-            let Some(frame) = parts.last().and_then(|payload| self.roads[index].understand(payload)) else {
+        while let Some(parts) = self.connections[index].receive(now) {
+            let Some(frame) = parts.last().and_then(|payload| self.connections[index].understand(payload))
+            else {
                 continue;
             };
             // With one job named, the others are known by their snapshots alone.
@@ -304,9 +308,9 @@ impl Follower {
                 }
             }
         }
-        let road = &mut self.roads[index];
-        if road.look_after(&self.data, now) {
-            self.prober.ask(index, road.endpoint().clone());
+        let connection = &mut self.connections[index];
+        if connection.look_after(&self.data, now) {
+            self.prober.ask(index, connection.endpoint().clone());
         }
         // What a host has said comes before the word that the way to it is up.
         if self.recall.is_none() {
@@ -316,7 +320,7 @@ impl Follower {
 
     /// Passes on the past of all hosts once it is there, and then what came meanwhile.
     fn tell_past(&mut self, now: Instant) {
-        let settled = self.roads.iter().all(Road::is_settled);
+        let settled = self.connections.iter().all(Connection::is_settled);
         let Some((recall, held)) = self.recall.take_if(|(recall, _)| recall.is_over(settled, now)) else {
             return;
         };
@@ -329,14 +333,14 @@ impl Follower {
         }
     }
 
-    /// Passes on what is new of the ways to a host and to those behind it.
+    /// Passes on what is new of the connections to a host and to those behind it.
     fn tell_news(&mut self, index: usize) {
-        let road = &mut self.roads[index];
-        if !road.take_news() {
+        let connection = &mut self.connections[index];
+        if !connection.take_news() {
             return;
         }
         let mut all = true;
-        for host in road.ways() {
+        for host in connection.relayed_hosts() {
             let told = self.told.get(&host.endpoint);
             let (link, called) = told.map_or((None, None), |(link, called)| (Some(link), called.as_ref()));
             let tells_link = link != Some(&host.link);
@@ -350,7 +354,7 @@ impl Follower {
             }
         }
         if !all {
-            road.tell_again();
+            connection.tell_again();
         }
     }
 

@@ -6,10 +6,11 @@ use clap::Parser as _;
 use xpu_shared::status::ExitCode as Code;
 use xpu_top::{
     args::{Command, CommandLine, PastRun, UsageError},
-    capturer::{Capturer, Ways},
-    command, live,
-    replay::{Tape, time},
-    shelf::Label,
+    capturer::{Capturer, Targets},
+    command,
+    file_loader::Label,
+    live,
+    replay::{FrameCursor, time},
     watch::{WatchOptions, watch},
 };
 
@@ -55,13 +56,13 @@ fn main() -> ExitCode {
 
 /// The screen on a recording.
 fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
-    let tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let config = line.config()?;
     let look = line.look.look(config.wishes)?;
     let begin = match &line.at {
-        Some(text) => Some(time::moment_within(text, tape.span()).map_err(UsageError::Value)?),
+        Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
         // What it was taken for; Space plays what led to it.
-        None if Label::is_capture(path) => Some(tape.span().1),
+        None if Label::is_capture(path) => Some(cursor.span().1),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);
@@ -70,7 +71,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
         job: line.watch.job.clone(),
         groups: line.groups.clone(),
         look,
-        tape: Some((tape, begin)),
+        cursor: Some((cursor, begin)),
         runs: line.baseline.as_ref().map(PastRun::runs).transpose()?,
         filter: line.filter.clone(),
         config,
@@ -87,7 +88,7 @@ fn show(line: &CommandLine) -> anyhow::Result<ExitCode> {
     let (hosts, config) = (args.hosts()?, line.config()?);
     let look = line.look.look(config.wishes)?;
     let key = args.way.key()?;
-    let capturer = Capturer::new(Ways { endpoints: hosts.endpoints.clone(), key: key.clone() });
+    let capturer = Capturer::new(Targets { endpoints: hosts.endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(hosts.endpoints.clone(), key, args.job.clone());
     let warnings = hosts.warnings.iter().map(ToString::to_string).collect();
     let options = WatchOptions {

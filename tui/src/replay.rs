@@ -1,23 +1,23 @@
 //! A recording on the screen: frames come from a file, or from the memory of the last minutes, and time is what the keys make it.
 //!
 //! ```text
-//! recording ──Tape──▶ Projector ──Action::Show──▶ app      keys ──Control──▶ Playback ──Effect::Seek──▶ Projector
-//!           ──Tape──▶ search (a thread) ──marks──▶ app
+//! recording ──FrameCursor──▶ Player ──Action::Show──▶ app      keys ──Control──▶ Playback ──Effect::Seek──▶ Player
+//!           ──FrameCursor──▶ search (a thread) ──marks──▶ app
 //! ```
 //!
 //! What is drawn, and what is found wrong, comes of the same code as live.
 
 mod control;
+mod drop_thread;
+mod frame_cursor;
 mod playback;
-mod projector;
+mod player;
 mod search;
-mod tape;
 pub mod time;
-mod wings;
 
 pub use control::{Control, control, go_to};
+pub use frame_cursor::{FrameCursor, ReplayError};
 pub use playback::{Mark, Of, Playback, Speed};
-pub use projector::Projector;
-pub(crate) use projector::between_looks;
+pub use player::Player;
+pub(crate) use player::between_looks;
 pub use search::{Search, findings_between};
-pub use tape::{Tape, TapeError};

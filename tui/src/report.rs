@@ -25,32 +25,32 @@ const RUNS: usize = 12;
 
 pub fn text(app: &App) -> String {
     let mut text = String::new();
-    let survey = &app.survey;
+    let job_view = &app.job_view;
     let job = app.job().map_or("no job", |job| job.name().as_str());
     // Writing to a String cannot fail.
     let _ = writeln!(text, "xpu-top {}: job {job}, {}", env!("CARGO_PKG_VERSION"), figure::clock(app.now));
-    let steps = survey.steps.map_or_else(
+    let steps = job_view.steps.map_or_else(
         || glyph::UNKNOWN.to_owned(),
         |(least, most)| {
             if least == most { figure::count(least.0) } else { format!("{}-{}", least.0, most.0) }
         },
     );
-    let step_time = survey.headline.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
-    let ago = survey.headline.age.map_or_else(String::new, |age| format!(", {} ago", figure::age(age)));
+    let step_time = job_view.headline.step_time.map_or_else(|| glyph::UNKNOWN.to_owned(), figure::time);
+    let ago = job_view.headline.age.map_or_else(String::new, |age| format!(", {} ago", figure::age(age)));
     let _ = writeln!(
         text,
         "{} of {} ranks heard, {}, step {steps}, {step_time} a step{ago}",
-        survey.heard,
-        survey.world_size,
-        figure::counted(survey.hosts, "host", "hosts")
+        job_view.heard,
+        job_view.world_size,
+        figure::counted(job_view.hosts, "host", "hosts")
     );
-    if survey.findings.is_empty() {
+    if job_view.findings.is_empty() {
         let _ = writeln!(text, "\nNothing is found to be wrong.");
     }
-    if let Some(bound) = survey.bound.filter(|_| survey.standstill().is_none()) {
+    if let Some(bound) = job_view.bound.filter(|_| job_view.standstill().is_none()) {
         let _ = writeln!(text, "{bound}");
     }
-    for finding in &survey.findings {
+    for finding in &job_view.findings {
         let sign = if finding.stops_the_job() { glyph::ALARM } else { glyph::WARNING };
         let _ = writeln!(text, "\n{sign} {}{}", sure(finding.confidence), finding.evidence);
         if let Some(cost) = &finding.cost {
@@ -110,7 +110,7 @@ pub fn text(app: &App) -> String {
 
 /// How old what its ranks said last is, where that is not of now.
 fn heard(app: &App, group: &Group) -> String {
-    let rows = group.ranks.iter().filter_map(|rank| app.survey.rows().get(app.survey.row_of(rank)?));
+    let rows = group.ranks.iter().filter_map(|rank| app.job_view.rows().get(app.job_view.row_of(rank)?));
     let oldest = rows.filter(|row| !row.is_heard()).map(|row| row.age).max();
     oldest.map_or_else(String::new, |age| format!(", as it was {} ago", figure::age(age)))
 }

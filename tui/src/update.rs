@@ -16,7 +16,7 @@ use xpu_shared::{
 
 use crate::{
     action::{Action, Effect, Motion},
-    app::{App, Fold, Metric, Note, Overlay, Page, Stretching},
+    app::{App, Fold, Metric, Note, Overlay, Page, ZoomAction},
     arrival::Arrival,
     keymap::BINDINGS,
     replay::{between_looks, control, go_to},
@@ -94,10 +94,10 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::SortBy(sort) => app.sort = sort,
         Action::Arrive(Arrival::Frame(frame)) => arrive_now(app, &frame),
         Action::Arrive(Arrival::Link(endpoint, link)) => {
-            app.roads.set(endpoint, link, app.now);
+            app.connections.set(endpoint, link, app.now);
             app.hosts.look_again();
         }
-        Action::Arrive(Arrival::Name(endpoint, name)) => app.roads.call(endpoint, name),
+        Action::Arrive(Arrival::Name(endpoint, name)) => app.connections.call(endpoint, name),
         Action::Saved(Ok(path)) => app.note = Some(Note::Done(format!("saved {}", path.display()))),
         Action::Saved(Err(why)) => app.note = Some(Note::Failed(why)),
         Action::Open(kind) => prompt::open(app, kind),
@@ -106,17 +106,17 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
         Action::Go(page) => return go::to(app, page),
         Action::Inspect => return go::inspect(app),
         Action::Explain => return go::explain(app),
-        Action::Fold(_) | Action::NextOdd | Action::NextThread => in_stacks(app, &action),
+        Action::Fold(_) | Action::NextOutlier | Action::NextThread => in_stacks(app, &action),
         Action::TurnNatives => app.stacks.turn_natives(),
         Action::AskStacks => return watch::ask(app),
         Action::NoStacks(why) => app.stacks.refuse(why),
-        Action::NextMetric => app.maps = app.maps.next(&app.survey.told()),
+        Action::NextMetric => app.maps = app.maps.next(&app.job_view.told()),
         Action::FoldRanks => fold(app),
         Action::Pin => pin(app),
         Action::TurnMaps => app.maps.over_time = !app.maps.over_time,
-        Action::Stretch(what) => stretch(app, what),
+        Action::Zoom(what) => zoom(app, what),
         Action::ShowCommunicator(id) => return go::to_communicator(app, id),
-        Action::PreviousMetric => app.maps = app.maps.previous(&app.survey.told()),
+        Action::PreviousMetric => app.maps = app.maps.previous(&app.job_view.told()),
         Action::SaveFlame => return save::flame(app),
         Action::Report => return save::report(app),
         Action::SortNext => sort::next(app),
@@ -142,9 +142,9 @@ fn turn_help(app: &mut App) {
 }
 
 /// Of the maps as they are now there is no time to choose from.
-fn stretch(app: &mut App, what: Stretching) {
+fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
-        app.stretch.act(what, app.history.known());
+        app.zoom.act(what, app.history.known());
     } else {
         let text =
             format!("{} shows the heatmaps over time, of which this shows a part", app.key("over-time"));
@@ -157,7 +157,7 @@ fn close(app: &mut App) -> Option<Effect> {
     match (app.overlay, app.page) {
         (Overlay::Help, _) if !app.sought.is_empty() => app.sought.clear(),
         (Overlay::Help, _) => app.overlay = Overlay::None,
-        (Overlay::None, Page::Overview) if app.maps.over_time && app.stretch.clear() => {}
+        (Overlay::None, Page::Overview) if app.maps.over_time && app.zoom.clear() => {}
         (Overlay::None, Page::Overview) if app.selected.is_none() => app.filter = None,
         (Overlay::None, Page::Overview) => app.selected = None,
         (Overlay::None, Page::Captures) if app.files.close() => {}
@@ -227,7 +227,7 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
             return watch::follow(app);
         }
         Page::Stacks => app.stacks.travel(motion),
-        Page::Findings => app.finding = moved(app.finding, app.survey.findings.len(), motion),
+        Page::Findings => app.finding = moved(app.finding, app.job_view.findings.len(), motion),
         Page::Gemms => {
             let to = moved(app.products.at(), app.products.shapes().len(), motion);
             app.products.select(to);
@@ -253,7 +253,7 @@ fn in_stacks(app: &mut App, action: &Action) {
     app.settle();
     match action {
         Action::Fold(folding) => app.stacks.fold(*folding),
-        Action::NextOdd => app.stacks.next_odd(),
+        Action::NextOutlier => app.stacks.next_outlier(),
         _ => app.stacks.next_thread(),
     }
 }
@@ -274,24 +274,24 @@ fn moved(at: usize, of: usize, motion: Motion) -> usize {
 /// The first motion selects the first rank listed (or the last), wherever it would go.
 fn select(app: &mut App, motion: Motion) {
     app.settle();
-    let order = app.survey.order.clone();
+    let order = app.job_view.order.clone();
     select_among(app, &order, motion);
 }
 
 /// The same among rows in this order.
 fn select_among(app: &mut App, order: &[usize], motion: Motion) {
-    let survey = &app.survey;
+    let job_view = &app.job_view;
     let Some(last) = order.len().checked_sub(1) else { return };
     // What is folded away is found where its group is.
     let place = |row: usize| order.iter().position(|&listed| listed == row);
-    let row = app.selected.and_then(|rank| survey.row_of(rank));
-    let at = row.and_then(|row| place(row).or_else(|| place(survey.bundle_of(row)?.worst)));
+    let row = app.selected.and_then(|rank| job_view.row_of(rank));
+    let at = row.and_then(|row| place(row).or_else(|| place(job_view.bundle_of(row)?.worst)));
     let to = match (at, motion) {
         (Some(at), motion) => moved(at, last + 1, motion),
         (None, Motion::Up | Motion::PageUp | Motion::Last) => last,
         (None, Motion::Down | Motion::PageDown | Motion::First) => 0,
     };
-    app.selected = survey.rows().get(order[to]).map(|row| row.status.rank);
+    app.selected = job_view.rows().get(order[to]).map(|row| row.status.rank);
 }
 
 /// Says what would have to be known to fold by more.
@@ -322,7 +322,7 @@ fn pin(app: &mut App) {
 
 /// What no rank has a figure of is on no map.
 fn show_metric(app: &mut App, metric: Metric) {
-    if app.survey.told().contains(&metric) {
+    if app.job_view.told().contains(&metric) {
         app.maps = app.maps.showing(metric);
     } else {
         app.note = Some(Note::Failed(format!("no rank has told of {} yet", metric.title())));

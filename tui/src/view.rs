@@ -4,6 +4,7 @@
 mod captures;
 mod collectives;
 mod cramped;
+mod filtered;
 mod findings;
 mod footer;
 mod gemms;
@@ -20,7 +21,6 @@ mod prompt;
 mod rank;
 mod ranks;
 mod rest;
-mod sieve;
 mod stacks;
 mod steps;
 mod timebar;
@@ -35,7 +35,7 @@ use crate::{
     app::{App, Overlay, Page, Standing},
     glyph::{self, Letters},
     hits::{Hits, Target},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Draws the whole screen, and says what stands where. [`App::settle`] comes first.
@@ -49,8 +49,8 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
 
 fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     let mut hits = Hits::default();
-    let room = Room::of(area);
-    if room == Room::Cramped {
+    let breakpoint = Breakpoint::of(area);
+    if breakpoint == Breakpoint::Cramped {
         cramped::draw(app, area, buffer);
         return hits;
     }
@@ -63,20 +63,20 @@ fn compose(app: &App, area: Rect, buffer: &mut Buffer) -> Hits {
     .areas(inner);
     match app.standing() {
         // Where nothing is shown for want of a job, these still tell why.
-        _ if app.page == Page::Hosts => hosts::draw(app, room, main, buffer, &mut hits),
-        _ if app.page == Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
+        _ if app.page == Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
+        _ if app.page == Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
         Standing::Running => match app.page {
-            Page::Overview => overview::draw(app, room, main, buffer, &mut hits),
-            Page::Rank => rank::draw(app, room, main, buffer, &mut hits),
-            Page::Gemms => gemms::draw(app, room, main, buffer, &mut hits),
-            Page::Collectives => collectives::draw(app, room, main, buffer, &mut hits),
-            Page::Steps => steps::draw(app, room, main, buffer, &mut hits),
-            Page::Stacks => stacks::draw(app, room, main, buffer, &mut hits),
-            Page::Findings => findings::draw(app, room, main, buffer, &mut hits),
-            Page::Captures => captures::draw(app, room, main, buffer, &mut hits),
-            Page::Hosts => hosts::draw(app, room, main, buffer, &mut hits),
+            Page::Overview => overview::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Rank => rank::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Gemms => gemms::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Collectives => collectives::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Steps => steps::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Stacks => stacks::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Findings => findings::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Captures => captures::draw(app, breakpoint, main, buffer, &mut hits),
+            Page::Hosts => hosts::draw(app, breakpoint, main, buffer, &mut hits),
         },
-        standing => rest::draw(app, room, standing, main, buffer),
+        standing => rest::draw(app, breakpoint, standing, main, buffer),
     }
     timebar::draw(app, time, buffer, &mut hits);
     match &app.prompt {

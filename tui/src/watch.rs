@@ -25,15 +25,15 @@ use crate::{
     arrival::{Arrivals, Endpoint},
     capturer::Capturer,
     config::{Config, State},
+    file_loader::FileLoader,
     filter::Filter,
+    frame_source::FrameSource,
     live::Live,
     look::{Look, Wishes},
     new_file,
-    replay::Tape,
-    shelf::Shelf,
+    replay::FrameCursor,
     svg,
     terminal::{self, Screen, Signals, Told},
-    theatre::Theatre,
     update::update,
 };
 
@@ -66,7 +66,7 @@ pub struct WatchOptions {
     /// Which makes captures; a recording has none.
     pub capturer: Option<Capturer>,
     /// What is replayed, in place of a job, and from when on.
-    pub tape: Option<(Tape, Option<Moment>)>,
+    pub cursor: Option<(FrameCursor, Option<Moment>)>,
 }
 
 impl Default for WatchOptions {
@@ -82,7 +82,7 @@ impl Default for WatchOptions {
             look: Wishes::default().look(|name| std::env::var(name).ok()),
             live: None,
             capturer: None,
-            tape: None,
+            cursor: None,
         }
     }
 }
@@ -123,8 +123,8 @@ pub async fn watch(
         Err(why) => app.warn(why),
     }
     options.invitation.into_iter().for_each(|how| app.invite(how));
-    let mut theatre = Theatre::new(options.live, options.capturer, options.tape, &mut app)?;
-    let (shelf, mut read) = Shelf::start(PathBuf::from("."));
+    let mut source = FrameSource::new(options.live, options.capturer, options.cursor, &mut app)?;
+    let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;
     let mut screen =
         Screen::take(options.look.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
@@ -143,7 +143,7 @@ pub async fn watch(
             let began = Instant::now();
             screen.draw(&mut app)?;
             pace = usual.max(began.elapsed() * REST);
-            due = if app.survey.is_behind() { Due::Soon } else { Due::Never };
+            due = if app.job_view.is_behind() { Due::Soon } else { Due::Never };
             drawn = Instant::now();
         }
         tokio::select! {
@@ -153,7 +153,7 @@ pub async fn watch(
                 due = Due::Now;
                 for action in meant(&app, &event, &screen)? {
                     if let Some(effect) = update(&mut app, action)
-                        && carry_out(effect, &mut app, &mut screen, &mut theatre, &shelf)?
+                        && carry_out(effect, &mut app, &mut screen, &mut source, &loader)?
                     {
                         return keep(&mut app, kept.as_deref());
                     }
@@ -161,28 +161,28 @@ pub async fn watch(
             }
             arrival = arrivals.recv(), if open => {
                 open = arrival.is_some();
-                tell_time(&mut app, &mut theatre, &shelf)?;
+                tell_time(&mut app, &mut source, &loader)?;
                 let began = Instant::now();
                 let mut next = arrival;
                 while let Some(arrival) = next {
-                    theatre.keep(&arrival);
+                    source.keep(&arrival);
                     update(&mut app, Action::Arrive(arrival));
                     next = if began.elapsed() < TURN { arrivals.try_recv().ok() } else { None };
                 }
                 due = due.max_soon();
             }
             _ = ticks.tick() => {
-                tell_time(&mut app, &mut theatre, &shelf)?;
-                theatre.tell(&mut app);
+                tell_time(&mut app, &mut source, &loader)?;
+                source.tell(&mut app);
                 due = due.max_soon();
             }
             Some(action) = read.recv() => {
                 update(&mut app, action);
                 due = due.max_soon();
             }
-            () = sleep_until(advanced + pace), if theatre.plays() => {
+            () = sleep_until(advanced + pace), if source.plays() => {
                 advanced = Instant::now();
-                if theatre.advance(&mut app)? {
+                if source.advance(&mut app)? {
                     due = due.max_soon();
                 }
             }
@@ -216,13 +216,13 @@ impl Due {
 }
 
 /// What time makes necessary needs no screen.
-fn tell_time(app: &mut App, theatre: &mut Theatre, shelf: &Shelf) -> anyhow::Result<()> {
+fn tell_time(app: &mut App, source: &mut FrameSource, loader: &FileLoader) -> anyhow::Result<()> {
     match update(app, Action::Time(Moment::now())) {
         Some(Effect::AskStacks { job, ranks, reading }) => {
-            ask_stacks(app, theatre.live(), job, ranks, reading);
+            ask_stacks(app, source.live(), job, ranks, reading);
         }
-        Some(Effect::WatchRanks(ranks)) => theatre.watch_ranks(app, ranks)?,
-        Some(Effect::Shelf(order)) => shelf.order(order),
+        Some(Effect::WatchRanks(ranks)) => source.watch_ranks(app, ranks)?,
+        Some(Effect::Files(order)) => loader.order(order),
         _ => {}
     }
     Ok(())
@@ -248,7 +248,7 @@ fn meant(app: &App, event: &Event, screen: &Screen) -> std::io::Result<Vec<Actio
         // Most of what a mouse says is that it moved: for that nothing is worked out.
         let is_told = match mouse.kind {
             MouseEventKind::Moved => false,
-            MouseEventKind::Up(_) => app.stretch.is_begun(),
+            MouseEventKind::Up(_) => app.zoom.is_begun(),
             _ => true,
         };
         return if is_told { Ok(screen.hits(app)?.meant(*mouse, app)) } else { Ok(Vec::new()) };
@@ -262,8 +262,8 @@ fn carry_out(
     effect: Effect,
     app: &mut App,
     screen: &mut Screen,
-    theatre: &mut Theatre,
-    shelf: &Shelf,
+    source: &mut FrameSource,
+    loader: &FileLoader,
 ) -> anyhow::Result<bool> {
     match effect {
         Effect::Quit => return Ok(true),
@@ -280,15 +280,15 @@ fn carry_out(
             screen.copy(&text)?;
             update(app, Action::Saved(save(path, &text)));
         }
-        Effect::WatchRanks(ranks) => theatre.watch_ranks(app, ranks)?,
-        Effect::AskStacks { job, ranks, reading } => ask_stacks(app, theatre.live(), job, ranks, reading),
-        Effect::LookBack(by) => theatre.look_back(app, by)?,
-        Effect::GoLive => theatre.go_live(app),
-        Effect::Seek(to) => theatre.seek(app, to)?,
-        Effect::Step => theatre.step(app)?,
-        Effect::Record => theatre.record(app),
-        Effect::Capture(steps) => theatre.capture(app, steps),
-        Effect::Shelf(order) => shelf.order(order),
+        Effect::WatchRanks(ranks) => source.watch_ranks(app, ranks)?,
+        Effect::AskStacks { job, ranks, reading } => ask_stacks(app, source.live(), job, ranks, reading),
+        Effect::LookBack(by) => source.look_back(app, by)?,
+        Effect::GoLive => source.go_live(app),
+        Effect::Seek(to) => source.seek(app, to)?,
+        Effect::Step => source.step(app)?,
+        Effect::Record => source.record(app),
+        Effect::Capture(steps) => source.capture(app, steps),
+        Effect::Files(order) => loader.order(order),
     }
     Ok(false)
 }

@@ -1,4 +1,4 @@
-//! How much room there is, decided once from the size of the terminal.
+//! How much fits on the screen, decided once from the size of the terminal.
 #![forbid(unsafe_code)]
 
 use ratatui::layout::Rect;
@@ -8,7 +8,7 @@ pub const LEAST: (u16, u16) = (60, 20);
 
 /// Every view chooses by this, and by nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Room {
+pub enum Breakpoint {
     /// Less than 60x20: one line.
     Cramped,
     /// From 60 columns: the fewest words.
@@ -19,7 +19,7 @@ pub enum Room {
     Wide,
 }
 
-impl Room {
+impl Breakpoint {
     pub fn of(area: Rect) -> Self {
         match (area.width, area.height) {
             (width, height) if width < LEAST.0 || height < LEAST.1 => Self::Cramped,

@@ -14,18 +14,18 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::errand::Errand;
+use super::child_task::ChildTask;
 use crate::stacks::{crashed, end_with_the_collector};
 
 /// Largest thing that is read: the ledger page has less.
 const MOST: u64 = 1 << 20;
 
 /// A process that reads it. `None` if none can be started: then there are no frames.
-pub(super) fn errand(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<Errand> {
+pub(super) fn task(program: &Path, fault: &FaultReading, deadline: Instant) -> Option<ChildTask> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(program);
     command.arg0("xpu-collector").arg("--read-crash");
-    Errand::start(&mut command, &packed(fault), deadline)
+    ChildTask::start(&mut command, &packed(fault), deadline)
         .inspect_err(|error| tracing::warn!("no process to read a crash with could be started: {error}"))
         .ok()
 }

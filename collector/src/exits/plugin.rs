@@ -17,7 +17,7 @@ use xpu_shared::{
 
 use super::{
     Departure,
-    errand::{Errand, Outcome},
+    child_task::{ChildTask, Outcome},
 };
 
 /// How long a plugin may take.
@@ -75,7 +75,7 @@ impl Plugin {
         self.file.display()
     }
 
-    pub(super) fn start(&self, now: Instant) -> Result<Errand, String> {
+    pub(super) fn start(&self, now: Instant) -> Result<ChildTask, String> {
         trusted(&self.file)?;
         let python = self.python.as_deref().filter(|python| trusted(python).is_ok());
         let mut command = Command::new(python.unwrap_or_else(|| Path::new("python3")));
@@ -83,7 +83,7 @@ impl Plugin {
         for name in [endpoint::variable::EXIT_PLUGIN, endpoint::variable::KEY_FILE] {
             command.env_remove(name);
         }
-        Errand::start(&mut command, &self.told, now + LIMIT)
+        ChildTask::start(&mut command, &self.told, now + LIMIT)
             .map_err(|error| format!("cannot start Python: {error}"))
     }
 

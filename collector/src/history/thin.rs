@@ -18,7 +18,7 @@ const SAMPLES: usize = 8;
 /// And those that wait for the end of the time, a power of two times as many.
 const WAITING: usize = 8 * SAMPLES;
 
-/// Makes one digest of those of each stretch of so long by the host's clock: totals are those of the last, and what is of an interval is
+/// Makes one digest of those of each interval of so long by the host's clock: totals are those of the last, and what is of an interval is
 /// taken together.
 #[derive(Debug)]
 pub(super) struct Thinner {
@@ -48,12 +48,12 @@ fn number(at: Moment, every: Duration) -> u64 {
     at.0 / u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When the stretch ends that a moment is in.
+/// When the interval ends that a moment is in.
 pub(super) fn end(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_add(1).saturating_mul(every.as_nanos() as u64))
 }
 
-/// When the stretch began that was before the one a moment is in.
+/// When the interval began that was before the one a moment is in.
 pub(super) fn begin_before(at: Moment, every: Duration) -> Moment {
     Moment(number(at, every).saturating_sub(1).saturating_mul(every.as_nanos() as u64))
 }
@@ -63,12 +63,12 @@ impl Thinner {
         Self { every, number: 0, open: BTreeMap::new() }
     }
 
-    /// Whether it is of a later stretch than another moment.
+    /// Whether it is of a later interval than another moment.
     pub(super) fn is_after(&self, at: Moment, other: Moment) -> bool {
         number(at, self.every) > number(other, self.every)
     }
 
-    /// Takes a frame; what has been made of the stretch that ended with it.
+    /// Takes a frame; what has been made of the interval that ended with it.
     pub(super) fn take(&mut self, frame: &Frame) -> Vec<Frame> {
         let Body::Digest(digest) = &frame.body else { return Vec::new() };
         let number = number(frame.now, self.every);

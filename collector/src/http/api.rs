@@ -22,7 +22,7 @@ use xpu_shared::{
 };
 
 use super::{
-    app::{App, off_the_door},
+    app::{App, run_blocking},
     ask::{self, Unanswered},
     error::Problem,
 };
@@ -120,7 +120,7 @@ pub(super) async fn seen<T: Send + 'static>(
     see: impl FnOnce(&mut Known) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let app = Arc::clone(app);
-    off_the_door(move || app.follow.look(see)).await?
+    run_blocking(move || app.follow.look(see)).await?
 }
 
 fn document(value: impl Serialize) -> Answer {
@@ -224,7 +224,7 @@ pub(super) async fn hook(State(app): State<Arc<App>>, hook: Result<Json<Hook>, J
     })
     .await?;
     let (upstream, of) = (app.follow.upstream.clone(), job.clone());
-    off_the_door(move || ask::switch(&upstream, of, on)).await?.map_err(unanswered)?;
+    run_blocking(move || ask::switch(&upstream, of, on)).await?.map_err(unanswered)?;
     Ok(Json(json!({ "job": job, "on": on, "ranks": ranks })))
 }
 
@@ -281,7 +281,7 @@ pub(super) async fn read_stacks(
         Problem::new(StatusCode::CONFLICT, "stacks are being read already", next)
     })?;
     let (upstream, of, wanted) = (app.follow.upstream.clone(), job.clone(), ranks.clone());
-    let came = off_the_door(move || ask::stacks(&upstream, &of, &wanted, native)).await?;
+    let came = run_blocking(move || ask::stacks(&upstream, &of, &wanted, native)).await?;
     let (hosts, stacks): (Vec<_>, Vec<_>) = came.map_err(unanswered)?.into_iter().unzip();
     let has = |rank: &Rank| stacks.iter().any(|known| known.rank == *rank);
     let no_answer: Vec<_> = ranks.into_iter().filter(|rank| !has(rank)).collect();

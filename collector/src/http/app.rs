@@ -11,7 +11,7 @@ use xpu_shared::unit::Moment;
 use super::{HttpConfig, capture::Captures, error::Problem, gate::Pace};
 use crate::{
     follow::Follow,
-    metrics::{self, Own, Pod, Survey},
+    metrics::{self, Exposition, Own, Pod},
 };
 
 /// A page is given again for so long: who asks more often sees the same.
@@ -50,12 +50,12 @@ impl App {
     /// The page of all metrics.
     pub(super) async fn page(self: &Arc<Self>) -> Result<Arc<str>, Problem> {
         let app = Arc::clone(self);
-        off_the_door(move || app.page_now()).await
+        run_blocking(move || app.page_now()).await
     }
 
     /// All metrics as they are now. Waits where nothing is known yet.
-    pub(super) fn survey(&self) -> Survey {
-        self.follow.look(|known| Survey::of(known, &self.own, &self.pod, Moment::now()))
+    pub(super) fn exposition(&self) -> Exposition {
+        self.follow.look(|known| Exposition::of(known, &self.own, &self.pod, Moment::now()))
     }
 
     fn page_now(&self) -> Arc<str> {
@@ -65,14 +65,14 @@ impl App {
         {
             return Arc::clone(page);
         }
-        let page: Arc<str> = metrics::text(&self.survey()).into();
+        let page: Arc<str> = metrics::text(&self.exposition()).into();
         *kept = Some((Instant::now(), Arc::clone(&page)));
         page
     }
 }
 
 /// Does what takes time, or waits, where it holds up no connection.
-pub(super) async fn off_the_door<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     spawn_blocking(work).await.map_err(|_panicked| Problem::fault())

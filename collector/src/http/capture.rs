@@ -34,7 +34,7 @@ use crate::metrics::Dump;
 
 use super::{
     api::{Answer, body, chosen, find, seen},
-    app::{App, off_the_door},
+    app::{App, run_blocking},
     error::Problem,
 };
 
@@ -333,7 +333,7 @@ pub(super) async fn file(
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "it is too large to be sent", next));
     }
     let path = capture.path.clone();
-    let read = off_the_door(move || fs::read(path)).await?;
+    let read = run_blocking(move || fs::read(path)).await?;
     let bytes = read.map_err(|_gone| {
         Problem::new(StatusCode::GONE, "nothing was written, or the file is gone", "ask for another capture")
     })?;

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     app::App,
-    room::{Bounds, Place, Room},
+    connection_limit::{Bounds, ConnectionLimit, Place},
     routes,
 };
 
@@ -51,17 +51,18 @@ const REFUSED: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// The two rooms, and who is told of those that were sent away.
+/// The two limits, and who is told of those that were sent away.
 #[derive(Debug)]
 struct House {
-    hall: Arc<Room>,
-    seats: Arc<Room>,
+    hall: Arc<ConnectionLimit>,
+    seats: Arc<ConnectionLimit>,
     app: Arc<App>,
 }
 
 pub(super) async fn open(listeners: Vec<TcpListener>, app: &Arc<App>) -> io::Result<()> {
     let routes = routes::all(app);
-    let house = House { hall: Room::new(HALL), seats: Room::new(SEATS), app: Arc::clone(app) };
+    let house =
+        House { hall: ConnectionLimit::new(HALL), seats: ConnectionLimit::new(SEATS), app: Arc::clone(app) };
     let house = Arc::new(house);
     let mut doors = JoinSet::new();
     for listener in listeners {

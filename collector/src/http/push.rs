@@ -50,8 +50,8 @@ pub(super) fn run(app: &App) {
     let since = Moment::now();
     let mut failing = false;
     loop {
-        let survey = app.survey();
-        let request = metrics::request(&survey, host_name().as_str(), since, Moment::now());
+        let exposition = app.exposition();
+        let request = metrics::request(&exposition, host_name().as_str(), since, Moment::now());
         let sent = agent
             .post(&push.url)
             .header("Content-Type", "application/x-protobuf")

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_wrote_nothing_is_not_waited_for_and_one_that_is_at_it_is() {
+    fn one_that_wrote_nothing_is_not_waited_for_and_one_that_is_writing_is() {
         let (mut ordered, mut client) = (ordered(), None);
         ordered.told(at(1));
         assert!(!ordered.check(known(100, true, 2, &mut client)));

@@ -123,7 +123,7 @@ impl Socket {
         header.msg_namelen = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
         header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = Control::ROOM as _;
+        header.msg_controllen = Control::SPACE as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         // SAFETY: all that the header points to lives for the length of the call, with the lengths it says.
         let length = unsafe { libc::recvmsg(self.descriptor(), &raw mut header, flags) };
@@ -252,10 +252,10 @@ struct Control([u8; 32]);
 
 impl Control {
     // SAFETY: arithmetic on a length.
-    const ROOM: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) as usize };
+    const SPACE: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) as usize };
 }
 
-const _: () = assert!(Control::ROOM <= size_of::<Control>());
+const _: () = assert!(Control::SPACE <= size_of::<Control>());
 
 fn credentials(header: &libc::msghdr) -> Option<libc::ucred> {
     // SAFETY: the kernel filled the control data in, and said how much of it there is.

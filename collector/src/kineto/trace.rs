@@ -233,8 +233,8 @@ impl Parts {
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = KinetoPart::BYTES - self.bytes.len();
-        let taken = bytes.len().min(room);
+        let free = KinetoPart::BYTES - self.bytes.len();
+        let taken = bytes.len().min(free);
         self.bytes.extend_from_slice(&bytes[..taken]);
         if self.bytes.len() == KinetoPart::BYTES {
             self.send(None)?;

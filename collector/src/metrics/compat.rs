@@ -18,7 +18,7 @@ use xpu_shared::{
 };
 
 use super::{
-    Label, Survey, Value, label,
+    Exposition, Label, Value, label,
     recent::{Cell, Recent},
     table::{In, Kind, Metric},
 };
@@ -244,7 +244,7 @@ pub(crate) enum Dump {
 const MEMORY: Metric = gauge("XPU_TIMER_MEMORY_COUNTER", "Calls");
 
 pub(super) fn tell(
-    survey: &mut Survey,
+    exposition: &mut Exposition,
     pod: &Pod,
     job: &Job,
     (rank, view): (Rank, &RankView),
@@ -254,18 +254,18 @@ pub(super) fn tell(
 ) {
     let labels = |more: &[(&'static str, String)]| pod.labels(job, rank, view, more);
     if view.is_alive() {
-        survey.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
+        exposition.put(HANG, &labels(&[]), Value::Whole(i64::from(stands)));
         for (metric, is) in [(DUMPING, Dump::Making), (DUMPED, Dump::Done)] {
-            survey.put(metric, &labels(&[]), Value::Whole(i64::from(dump == is)));
+            exposition.put(metric, &labels(&[]), Value::Whole(i64::from(dump == is)));
         }
         for metric in NOTHING {
-            survey.put(metric, &labels(&[]), Value::Whole(0));
+            exposition.put(metric, &labels(&[]), Value::Whole(0));
         }
     }
     let Some(levels) = levels else { return };
     if let Some(python) = levels.python {
         for (metric, count) in [(COLLECTIONS, python.collections), (BATCHES, python.batches)] {
-            survey.put(metric, &labels(&[]), Value::Whole(count as i64));
+            exposition.put(metric, &labels(&[]), Value::Whole(count as i64));
         }
     }
     // Several of our element types and operations may be one of theirs.
@@ -276,7 +276,7 @@ pub(super) fn tell(
         multiplied.entry(labels(&more)).or_default().add(&cell);
     }
     for (labels, cell) in multiplied {
-        five(survey, PRODUCTS, &labels, &cell, |cell| cell.work / 1e3);
+        five(exposition, PRODUCTS, &labels, &cell, |cell| cell.work / 1e3);
     }
     let mut moved: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (kind, cell) in levels.moved.cells(now).0 {
@@ -293,22 +293,28 @@ pub(super) fn tell(
         moved.entry(labels).or_default().add(&cell);
     }
     for (labels, cell) in moved {
-        five(survey, COLLECTIVES, &labels, &cell, |cell| cell.work);
+        five(exposition, COLLECTIVES, &labels, &cell, |cell| cell.work);
     }
-    tell_memory(survey, &levels.memory, labels);
+    tell_memory(exposition, &levels.memory, labels);
 }
 
-fn five(survey: &mut Survey, metrics: Five, labels: &[Label], cell: &Cell, work: impl Fn(&Cell) -> f64) {
+fn five(
+    exposition: &mut Exposition,
+    metrics: Five,
+    labels: &[Label],
+    cell: &Cell,
+    work: impl Fn(&Cell) -> f64,
+) {
     let Cell { durations, .. } = cell;
     let [average, longest, p99, shortest, rate] = metrics;
     let took = durations.sum();
     let mean = Nanoseconds(took.0.checked_div(durations.count()).unwrap_or(0));
-    survey.put(average, labels, microseconds(mean));
+    exposition.put(average, labels, microseconds(mean));
     for (metric, quantile) in [(longest, 1.0), (p99, 0.99), (shortest, 0.0)] {
-        survey.put(metric, labels, microseconds(at(durations, quantile)));
+        exposition.put(metric, labels, microseconds(at(durations, quantile)));
     }
     // TFLOPS are operations in a nanosecond over a thousand, Gbit/s bits in a nanosecond.
-    survey.put(rate, labels, Value::Gauge(gigabits(work(cell), took)));
+    exposition.put(rate, labels, Value::Gauge(gigabits(work(cell), took)));
 }
 
 fn at(durations: &Histogram, quantile: f64) -> Nanoseconds {
@@ -320,14 +326,14 @@ fn microseconds(time: Nanoseconds) -> Value {
 }
 
 fn tell_memory(
-    survey: &mut Survey,
+    exposition: &mut Exposition,
     memory: &MemoryTotals,
     labels: impl Fn(&[(&'static str, String)]) -> Vec<Label>,
 ) {
     for (name, count) in [("cudaMalloc", memory.allocations), ("cudaFree", memory.frees)] {
         if count > 0 {
             let labels = labels(&[("operation", name.to_owned()), ("kind", String::new())]);
-            survey.put(MEMORY, &labels, Value::Whole(count as i64));
+            exposition.put(MEMORY, &labels, Value::Whole(count as i64));
         }
     }
     let mut copies: BTreeMap<&str, u64> = BTreeMap::new();
@@ -344,7 +350,7 @@ fn tell_memory(
     }
     for (kind, count) in copies {
         let labels = labels(&[("operation", "cudaMemcpyAsync".to_owned()), ("kind", kind.to_owned())]);
-        survey.put(MEMORY, &labels, Value::Whole(count as i64));
+        exposition.put(MEMORY, &labels, Value::Whole(count as i64));
     }
 }
 

@@ -8,33 +8,38 @@ use xpu_shared::{
     unit::{Moment, Nanoseconds},
 };
 
-use super::{Label, Survey, label, rank::is_live, table as all, with};
+use super::{Exposition, Label, label, rank::is_live, table as all, with};
 
 /// Ranks named of one finding; a hang of ten thousand names the culprits, who are few.
 const NAMED: usize = 64;
 
-pub(super) fn tell(survey: &mut Survey, job: &Job, (findings, stands): (&[Finding], bool), now: Moment) {
+pub(super) fn tell(
+    exposition: &mut Exposition,
+    job: &Job,
+    (findings, stands): (&[Finding], bool),
+    now: Moment,
+) {
     let labels: Vec<Label> = vec![("job_name", label(job.name().as_str()))];
     let seen = job.ranks().filter(|(_, view)| view.latest().is_some()).count();
-    survey.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
-    survey.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
-    survey.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
-    survey.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
+    exposition.gauge(all::JOB_WORLD_SIZE, &labels, f64::from(job.world_size()));
+    exposition.gauge(all::JOB_RANKS_SEEN, &labels, seen as f64);
+    exposition.gauge(all::JOB_RANKS_LIVING, &labels, job.living() as f64);
+    exposition.gauge(all::JOB_HANG, &labels, f64::from(u8::from(stands)));
     let live = || job.ranks().filter(|&(rank, view)| is_live(job, findings, (rank, view), now));
     let over_ranks = |of: fn(&RankView) -> Option<Nanoseconds>| {
         median(live().filter_map(|(_, view)| of(view)).map(Nanoseconds::seconds).collect())
     };
-    survey.gauge(all::JOB_STEP_MEAN, &labels, over_ranks(RankView::step_time));
-    survey.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
-    survey.gauge(all::JOB_JOINED, &labels, job.joined());
-    survey.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
+    exposition.gauge(all::JOB_STEP_MEAN, &labels, over_ranks(RankView::step_time));
+    exposition.gauge(all::JOB_STEP_MEDIAN, &labels, over_ranks(RankView::step_p50));
+    exposition.gauge(all::JOB_JOINED, &labels, job.joined());
+    exposition.gauge(all::JOB_TURNED_AWAY, &labels, f64::from(job.turned_away()));
     let lost = Cost::sum(findings);
     let is_known = findings.is_empty() || lost.is_some();
-    survey.gauge(all::JOB_LOST, &labels, is_known.then(|| lost.map_or(0.0, |cost| cost.pct / 100.0)));
-    tell_findings(survey, &labels, findings);
+    exposition.gauge(all::JOB_LOST, &labels, is_known.then(|| lost.map_or(0.0, |cost| cost.pct / 100.0)));
+    tell_findings(exposition, &labels, findings);
 }
 
-fn tell_findings(survey: &mut Survey, labels: &[Label], findings: &[Finding]) {
+fn tell_findings(exposition: &mut Exposition, labels: &[Label], findings: &[Finding]) {
     let mut kinds: BTreeMap<_, (u32, f64)> = BTreeMap::new();
     for finding in findings {
         let (count, age) = kinds.entry((finding.kind, finding.class, finding.confidence)).or_default();
@@ -44,8 +49,8 @@ fn tell_findings(survey: &mut Survey, labels: &[Label], findings: &[Finding]) {
     for ((kind, class, confidence), (count, age)) in kinds {
         let more = [("kind", kind.word()), ("class", &word(&class)), ("confidence", &word(&confidence))];
         let labels = with(labels, &more);
-        survey.gauge(all::FINDINGS, &labels, f64::from(count));
-        survey.gauge(all::FINDING_AGE, &labels, age);
+        exposition.gauge(all::FINDINGS, &labels, f64::from(count));
+        exposition.gauge(all::FINDING_AGE, &labels, age);
     }
     let mut named: Vec<_> = findings
         .iter()
@@ -55,7 +60,7 @@ fn tell_findings(survey: &mut Survey, labels: &[Label], findings: &[Finding]) {
     named.dedup();
     for (kind, class, rank) in named {
         let more = [("kind", kind.word()), ("class", &word(&class)), ("rank", &rank.to_string())];
-        survey.gauge(all::FINDING_RANK, &with(labels, &more), 1.0);
+        exposition.gauge(all::FINDING_RANK, &with(labels, &more), 1.0);
     }
 }
 

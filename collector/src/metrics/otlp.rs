@@ -12,16 +12,16 @@ use opentelemetry_proto::tonic::{
 };
 use xpu_shared::{VERSION, unit::Moment};
 
-use super::{Family, Label, Survey, Value, table::Kind};
+use super::{Exposition, Family, Label, Value, table::Kind};
 
 /// Counters and histograms are of the time since `since`.
 pub(crate) fn request(
-    survey: &Survey,
+    exposition: &Exposition,
     host: &str,
     since: Moment,
     now: Moment,
 ) -> ExportMetricsServiceRequest {
-    let metrics = survey.families().iter().map(|family| metric(family, since, now)).collect();
+    let metrics = exposition.families().iter().map(|family| metric(family, since, now)).collect();
     let scope = InstrumentationScope {
         name: "xpu-top".to_owned(),
         version: VERSION.to_owned(),

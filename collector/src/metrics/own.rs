@@ -11,7 +11,7 @@ use std::{
 
 use xpu_shared::unit::Moment;
 
-use super::{Dump, Survey, label, table as all};
+use super::{Dump, Exposition, label, table as all};
 use crate::follow::Known;
 
 /// Counts of what the HTTP server did.
@@ -42,35 +42,35 @@ impl Own {
         *self.dump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, survey: &mut Survey, known: &Known, now: Moment) {
+    pub(super) fn tell(&self, exposition: &mut Exposition, known: &Known, now: Moment) {
         for (host, collector) in known.jobs().collectors() {
             let labels = [("host", label(host.as_str())), ("version", label(&collector.version))];
-            survey.gauge(all::BUILD, &labels, 1.0);
-            survey.gauge(all::STARTED, &labels[..1], collector.started.0 as f64 / 1e9);
+            exposition.gauge(all::BUILD, &labels, 1.0);
+            exposition.gauge(all::STARTED, &labels[..1], collector.started.0 as f64 / 1e9);
         }
-        survey.counter(all::FRAMES_LOST, &[], known.jobs().lost_frames() as f64);
-        survey.counter(all::FRAMES_MISSED, &[], known.missed() as f64);
-        survey.gauge(all::FOLLOWED, &[], now.since(known.since()).as_secs_f64());
+        exposition.counter(all::FRAMES_LOST, &[], known.jobs().lost_frames() as f64);
+        exposition.counter(all::FRAMES_MISSED, &[], known.missed() as f64);
+        exposition.gauge(all::FOLLOWED, &[], now.since(known.since()).as_secs_f64());
         let tallies =
             || known.jobs().iter().flat_map(|job| job.ranks().map(|(rank, _)| known.tally(job.name(), rank)));
         let folded: usize = tallies().flatten().map(super::Tally::folded).sum();
-        survey.gauge(all::LABELS_FOLDED, &[], folded as f64);
+        exposition.gauge(all::LABELS_FOLDED, &[], folded as f64);
         if known.pages().per_shape {
             let shapes = tallies().flatten().filter_map(super::Tally::shapes);
-            survey.gauge(
+            exposition.gauge(
                 all::SHAPES_LEFT_OUT,
                 &[],
                 shapes.map(|shapes| shapes.left_out(now)).sum::<u64>() as f64,
             );
         }
-        survey.gauge(all::RANKS_PLAIN, &[], tallies().filter(Option::is_none).count() as f64);
+        exposition.gauge(all::RANKS_PLAIN, &[], tallies().filter(Option::is_none).count() as f64);
         for (status, count) in &*self.answers.lock().unwrap_or_else(PoisonError::into_inner) {
-            survey.counter(all::HTTP_REQUESTS, &[("code", status.to_string().into())], *count as f64);
+            exposition.counter(all::HTTP_REQUESTS, &[("code", status.to_string().into())], *count as f64);
         }
-        survey.counter(all::HTTP_REFUSED, &[], self.refused.load(Relaxed) as f64);
-        survey.counter(all::PROCESS_CPU, &[], cpu_seconds());
-        survey.gauge(all::PROCESS_MEMORY, &[], resident_bytes());
-        survey.gauge(
+        exposition.counter(all::HTTP_REFUSED, &[], self.refused.load(Relaxed) as f64);
+        exposition.counter(all::PROCESS_CPU, &[], cpu_seconds());
+        exposition.gauge(all::PROCESS_MEMORY, &[], resident_bytes());
+        exposition.gauge(
             all::PROCESS_FILES,
             &[],
             fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as f64),

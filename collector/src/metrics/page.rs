@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Family, Survey, Value, table::Kind};
+use super::{Exposition, Family, Value, table::Kind};
 
 /// What [`text`] is, for who asked.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -53,9 +53,9 @@ fn write(one: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-pub(crate) fn text(survey: &Survey) -> String {
+pub(crate) fn text(exposition: &Exposition) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page(survey.families().to_vec())));
+    registry.register_collector(Box::new(Page(exposition.families().to_vec())));
     let mut text = String::new();
     // Writing to memory does not fail.
     let _ = encode(&mut text, &registry);

@@ -13,7 +13,7 @@ use xpu_shared::{
 };
 
 use super::{
-    Label, Survey, Tally, Value,
+    Exposition, Label, Tally, Value,
     job::word,
     label, table as all,
     tally::{communicator_label, size_label},
@@ -30,7 +30,7 @@ const STATES: [RankState; 6] = [
 ];
 
 pub(super) fn tell(
-    survey: &mut Survey,
+    exposition: &mut Exposition,
     job: &Job,
     rank: Rank,
     view: &RankView,
@@ -42,26 +42,26 @@ pub(super) fn tell(
         ("rank", rank.to_string().into()),
         ("host", label(view.host().as_str())),
     ];
-    tell_what_it_is(survey, &labels, view, tally);
+    tell_what_it_is(exposition, &labels, view, tally);
     let state = finding::state(findings, rank, view);
     for each in STATES {
         let labels = with(&labels, &[("state", &word(&each))]);
-        survey.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
+        exposition.gauge(all::RANK_STATE, &labels, f64::from(u8::from(each == state)));
     }
     if is_live(job, findings, (rank, view), now) {
-        tell_figures(survey, &labels, job, view);
+        tell_figures(exposition, &labels, job, view);
     }
-    survey.gauge(all::LOSS, &labels, view.loss());
+    exposition.gauge(all::LOSS, &labels, view.loss());
     if let Some(digest) = view.latest() {
         let heard = job.common(view.host(), digest.heard);
-        tell_digest(survey, &labels, digest, now.since(heard));
+        tell_digest(exposition, &labels, digest, now.since(heard));
     }
     if let Some(tally) = tally {
-        tell_tally(survey, &labels, tally);
+        tell_tally(exposition, &labels, tally);
     }
     if let Some(reading) = view.device() {
         let age = age_of(reading, |then| now.since(job.common(view.host(), then)));
-        tell_device(survey, &labels, (reading, age), view.is_alive());
+        tell_device(exposition, &labels, (reading, age), view.is_alive());
     }
 }
 
@@ -71,18 +71,18 @@ pub(super) fn is_live(job: &Job, findings: &[Finding], (rank, view): (Rank, &Ran
     stale_since(view, finding::state(findings, rank, view), silence).is_none()
 }
 
-fn tell_figures(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankView) {
+fn tell_figures(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let (bus, late) = job.meeting(view);
-    survey.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
-    survey.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
-    survey.gauge(all::MFU, labels, view.utilisation());
-    survey.gauge(all::LATENESS, labels, late.map(Nanoseconds::seconds));
-    survey.gauge(all::BUS_BANDWIDTH, labels, bus.map(|rate| rate.0 * 1e9));
-    survey.gauge(all::GEMM_RATE, labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
-    tell_bandwidth(survey, labels, job, view);
+    exposition.gauge(all::STEP_MEAN, labels, view.step_time().map(Nanoseconds::seconds));
+    exposition.gauge(all::STEP_MEDIAN, labels, view.step_p50().map(Nanoseconds::seconds));
+    exposition.gauge(all::MFU, labels, view.utilisation());
+    exposition.gauge(all::LATENESS, labels, late.map(Nanoseconds::seconds));
+    exposition.gauge(all::BUS_BANDWIDTH, labels, bus.map(|rate| rate.0 * 1e9));
+    exposition.gauge(all::GEMM_RATE, labels, view.gemm_rate().map(|rate| rate.0 * 1e12));
+    tell_bandwidth(exposition, labels, job, view);
 }
 
-fn tell_what_it_is(survey: &mut Survey, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
+fn tell_what_it_is(exposition: &mut Exposition, labels: &[Label], view: &RankView, tally: Option<&Tally>) {
     let local = view.info().and_then(|info| info.local_rank).map(|local| local.to_string());
     let uuid = view.device().map(|reading| reading.uuid.to_string());
     let more = [
@@ -92,18 +92,18 @@ fn tell_what_it_is(survey: &mut Survey, labels: &[Label], view: &RankView, tally
         ("gpu_name", tally.map(Tally::gpu).unwrap_or_default()),
         ("version", view.info().map(|info| info.version.as_str()).unwrap_or_default()),
     ];
-    survey.gauge(all::RANK_INFO, &with(labels, &more), 1.0);
+    exposition.gauge(all::RANK_INFO, &with(labels, &more), 1.0);
 }
 
-fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, silence: Duration) {
-    survey.gauge(all::RANK_SILENCE, labels, silence.as_secs_f64());
-    survey.counter(all::STEPS, labels, digest.step.map(|step| step.0 as f64));
+fn tell_digest(exposition: &mut Exposition, labels: &[Label], digest: &RankDigest, silence: Duration) {
+    exposition.gauge(all::RANK_SILENCE, labels, silence.as_secs_f64());
+    exposition.counter(all::STEPS, labels, digest.step.map(|step| step.0 as f64));
     let said = |count: u64| (count > 0).then_some(count as f64);
-    survey.counter(all::TOKENS, labels, said(digest.work.tokens));
-    survey.counter(all::SAMPLES, labels, said(digest.work.samples));
-    survey.counter(all::BLOCKED, labels, digest.blocked_for.seconds());
-    survey.counter(all::EXPOSED, labels, digest.exposed_for.map(Nanoseconds::seconds));
-    survey.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
+    exposition.counter(all::TOKENS, labels, said(digest.work.tokens));
+    exposition.counter(all::SAMPLES, labels, said(digest.work.samples));
+    exposition.counter(all::BLOCKED, labels, digest.blocked_for.seconds());
+    exposition.counter(all::EXPOSED, labels, digest.exposed_for.map(Nanoseconds::seconds));
+    exposition.gauge(all::MEMORY_HELD, labels, said(digest.memory_held));
     let launches = digest.launches;
     for (kind, count) in [
         ("kernel", launches.kernels),
@@ -113,50 +113,50 @@ fn tell_digest(survey: &mut Survey, labels: &[Label], digest: &RankDigest, silen
         ("point_to_point", launches.point_to_point),
         ("captured", launches.captured),
     ] {
-        survey.counter(all::LAUNCHES, &with(labels, &[("kind", kind)]), count as f64);
+        exposition.counter(all::LAUNCHES, &with(labels, &[("kind", kind)]), count as f64);
     }
-    survey.gauge(all::HOOK_ENABLED, labels, f64::from(u8::from(digest.enabled)));
-    survey.gauge(all::OVERHEAD, labels, f64::from(digest.overhead_ppm) / 1e6);
-    survey.gauge(all::BUDGET, labels, digest.budget_ppm.map(|budget| f64::from(budget) / 1e6));
+    exposition.gauge(all::HOOK_ENABLED, labels, f64::from(u8::from(digest.enabled)));
+    exposition.gauge(all::OVERHEAD, labels, f64::from(digest.overhead_ppm) / 1e6);
+    exposition.gauge(all::BUDGET, labels, digest.budget_ppm.map(|budget| f64::from(budget) / 1e6));
     for (kind, rate) in [("gemm", digest.gemm_rate), ("collective", digest.collective_rate)] {
         let one_in = (rate != Rate::NEVER).then(|| rate.stands_for() as f64);
-        survey.gauge(all::TIMED_ONE_IN, &with(labels, &[("kind", kind)]), one_in);
+        exposition.gauge(all::TIMED_ONE_IN, &with(labels, &[("kind", kind)]), one_in);
     }
-    survey.counter(all::DROPPED, labels, digest.dropped_records as f64);
-    survey.counter(all::UNTIMED, labels, digest.untimed as f64);
-    survey.gauge(all::BLIND, labels, digest.blind.len() as f64);
+    exposition.counter(all::DROPPED, labels, digest.dropped_records as f64);
+    exposition.counter(all::UNTIMED, labels, digest.untimed as f64);
+    exposition.gauge(all::BLIND, labels, digest.blind.len() as f64);
 }
 
-fn tell_tally(survey: &mut Survey, labels: &[Label], tally: &Tally) {
+fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
     if let Some(steps) = tally.steps() {
-        survey.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
+        exposition.put(all::STEP_DURATION, labels, Value::Histogram(steps.clone()));
     }
     if let Some(python) = tally.python() {
-        survey.counter(all::COLLECTIONS, labels, python.collections as f64);
-        survey.counter(all::COLLECTING, labels, python.collecting.seconds());
-        survey.counter(all::BATCHES, labels, python.batches as f64);
-        survey.counter(all::LOADING, labels, python.loading.seconds());
+        exposition.counter(all::COLLECTIONS, labels, python.collections as f64);
+        exposition.counter(all::COLLECTING, labels, python.collecting.seconds());
+        exposition.counter(all::BATCHES, labels, python.batches as f64);
+        exposition.counter(all::LOADING, labels, python.loading.seconds());
     }
     for (datatype, products) in tally.products() {
         let labels = with(labels, &[("dtype", &datatype.to_string())]);
-        survey.counter(all::GEMMS, &labels, products.count as f64);
-        survey.counter(all::GEMM_FLOPS, &labels, products.flops);
-        survey.counter(all::GEMM_TIMED_FLOPS, &labels, products.timed_flops);
-        survey.counter(all::GEMM_TIMED, &labels, products.timed_for.seconds());
-        survey.put(all::GEMM_DURATION, &labels, Value::Histogram(products.durations.clone()));
+        exposition.counter(all::GEMMS, &labels, products.count as f64);
+        exposition.counter(all::GEMM_FLOPS, &labels, products.flops);
+        exposition.counter(all::GEMM_TIMED_FLOPS, &labels, products.timed_flops);
+        exposition.counter(all::GEMM_TIMED, &labels, products.timed_for.seconds());
+        exposition.put(all::GEMM_DURATION, &labels, Value::Histogram(products.durations.clone()));
     }
     for (kind, messages) in tally.messages() {
         let (operation, more) = (kind.operation(), kind);
         let more = [("communicator", more.communicator.as_str()), ("op", &operation), ("size", more.size)];
         let labels = with(labels, &more);
-        survey.counter(all::COLLECTIVES, &labels, messages.count as f64);
-        survey.counter(all::COLLECTIVE_BYTES, &labels, messages.bytes);
-        survey.put(all::COLLECTIVE_DURATION, &labels, Value::Histogram(messages.durations.clone()));
+        exposition.counter(all::COLLECTIVES, &labels, messages.count as f64);
+        exposition.counter(all::COLLECTIVE_BYTES, &labels, messages.bytes);
+        exposition.put(all::COLLECTIVE_DURATION, &labels, Value::Histogram(messages.durations.clone()));
     }
 }
 
 /// By the latest timed collectives, of which there are a few tens: so are the label sets.
-fn tell_bandwidth(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankView) {
+fn tell_bandwidth(exposition: &mut Exposition, labels: &[Label], job: &Job, view: &RankView) {
     let Some(digest) = view.latest() else { return };
     let mut kinds: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
     for sample in view.samples() {
@@ -170,37 +170,41 @@ fn tell_bandwidth(survey: &mut Survey, labels: &[Label], job: &Job, view: &RankV
     for ((communicator, operation, size), samples) in kinds {
         let more = [("communicator", communicator.as_str()), ("op", &operation.to_string()), ("size", size)];
         let rate = job.bus_bandwidth_of(samples.into_iter()).map(|rate| rate.0 * 1e9);
-        survey.gauge(all::COLLECTIVE_BANDWIDTH, &with(labels, &more), rate);
+        exposition.gauge(all::COLLECTIVE_BANDWIDTH, &with(labels, &more), rate);
     }
 }
 
 fn tell_device(
-    survey: &mut Survey,
+    exposition: &mut Exposition,
     labels: &[Label],
     (reading, age): (&DeviceReading, Duration),
     is_alive: bool,
 ) {
-    survey.gauge(all::GPU_READ, labels, age.as_secs_f64());
+    exposition.gauge(all::GPU_READ, labels, age.as_secs_f64());
     if age > DeviceReading::STALE || !is_alive {
         return;
     }
     let hertz = |mega: Option<u32>| mega.map(|mega| f64::from(mega) * 1e6);
     let watts = |milli: Option<u32>| milli.map(|milli| f64::from(milli) / 1e3);
     let count = |count: Option<u64>| count.map(|count| count as f64);
-    survey.gauge(all::GPU_UTILISATION, labels, reading.utilisation.map(|percent| f64::from(percent) / 100.0));
-    survey.gauge(all::GPU_SM_CLOCK, labels, hertz(reading.sm_clock));
-    survey.gauge(all::GPU_SM_CLOCK_MAX, labels, hertz(reading.sm_clock_max));
-    survey.gauge(all::GPU_MEMORY_CLOCK, labels, hertz(reading.memory_clock));
-    survey.gauge(all::GPU_POWER, labels, watts(reading.power));
-    survey.gauge(all::GPU_POWER_LIMIT, labels, watts(reading.power_limit));
-    survey.gauge(all::GPU_TEMPERATURE, labels, reading.temperature.map(f64::from));
-    survey.gauge(all::GPU_MEMORY_USED, labels, count(reading.memory_used));
-    survey.gauge(all::GPU_MEMORY_TOTAL, labels, count(reading.memory_total));
+    exposition.gauge(
+        all::GPU_UTILISATION,
+        labels,
+        reading.utilisation.map(|percent| f64::from(percent) / 100.0),
+    );
+    exposition.gauge(all::GPU_SM_CLOCK, labels, hertz(reading.sm_clock));
+    exposition.gauge(all::GPU_SM_CLOCK_MAX, labels, hertz(reading.sm_clock_max));
+    exposition.gauge(all::GPU_MEMORY_CLOCK, labels, hertz(reading.memory_clock));
+    exposition.gauge(all::GPU_POWER, labels, watts(reading.power));
+    exposition.gauge(all::GPU_POWER_LIMIT, labels, watts(reading.power_limit));
+    exposition.gauge(all::GPU_TEMPERATURE, labels, reading.temperature.map(f64::from));
+    exposition.gauge(all::GPU_MEMORY_USED, labels, count(reading.memory_used));
+    exposition.gauge(all::GPU_MEMORY_TOTAL, labels, count(reading.memory_total));
     for (kind, errors) in [("corrected", reading.ecc_corrected), ("uncorrected", reading.ecc_uncorrected)] {
-        survey.counter(all::GPU_ECC_ERRORS, &with(labels, &[("kind", kind)]), count(errors));
+        exposition.counter(all::GPU_ECC_ERRORS, &with(labels, &[("kind", kind)]), count(errors));
     }
-    survey.counter(all::GPU_NVLINK_ERRORS, labels, count(reading.nvlink_errors));
-    survey.counter(all::GPU_XID_ERRORS, labels, reading.xids.map(f64::from));
+    exposition.counter(all::GPU_NVLINK_ERRORS, labels, count(reading.nvlink_errors));
+    exposition.counter(all::GPU_XID_ERRORS, labels, reading.xids.map(f64::from));
     let held = reading.throttle.map(|throttle| f64::from(u8::from(throttle.is_held())));
-    survey.gauge(all::GPU_HELD, labels, held);
+    exposition.gauge(all::GPU_HELD, labels, held);
 }

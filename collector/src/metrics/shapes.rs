@@ -6,7 +6,7 @@ use xpu_shared::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank
 use std::collections::HashMap;
 
 use super::{
-    Label, Survey, Value, label,
+    Exposition, Label, Value, label,
     recent::{Cell, Recent},
     table::{In, Kind, Metric},
 };
@@ -49,7 +49,14 @@ impl Shapes {
     }
 }
 
-pub(super) fn tell(survey: &mut Survey, job: &Job, rank: Rank, host: &str, shapes: &Shapes, now: Moment) {
+pub(super) fn tell(
+    exposition: &mut Exposition,
+    job: &Job,
+    rank: Rank,
+    host: &str,
+    shapes: &Shapes,
+    now: Moment,
+) {
     let (cells, seconds) = shapes.recent.cells(now);
     for (shape, cell) in cells.into_iter().take(SHAPES) {
         let GemmShape { m, n, k, batch, .. } = shape;
@@ -64,17 +71,17 @@ pub(super) fn tell(survey: &mut Survey, job: &Job, rank: Rank, host: &str, shape
             ("rank", rank.to_string().into()),
             ("type", label(kind)),
         ];
-        tell_shape(survey, &name, &labels, &cell, seconds);
+        tell_shape(exposition, &name, &labels, &cell, seconds);
     }
 }
 
 /// Products of two element types may have one shape: what came first has the name.
-fn tell_shape(survey: &mut Survey, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
+fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();
         let metric = Metric { stem, unit: In::Number, kind: Kind::Gauge, help };
-        if !survey.has(&metric, labels) {
-            survey.put(metric, labels, Value::Whole(value.round() as i64));
+        if !exposition.has(&metric, labels) {
+            exposition.put(metric, labels, Value::Whole(value.round() as i64));
         }
     };
     // How many were launched is known from the second telling on.

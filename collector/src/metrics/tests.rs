@@ -26,7 +26,7 @@ fn page() -> String {
     let simulation = Simulation::new(2, 2, 4);
     let known = known(&simulation);
     let now = simulation.digests(99)[0].now;
-    text(&Survey::of(&known, &Own::default(), &Pod::of_environment(), now))
+    text(&Exposition::of(&known, &Own::default(), &Pod::of_environment(), now))
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn gauges_are_of_ranks_whose_figures_are_of_now() {
         known.take(b"", &frame, frame.now);
     }
     let now = simulation.digests(111)[0].now;
-    let page = text(&Survey::of(&known, &Own::default(), &Pod::of_environment(), now));
+    let page = text(&Exposition::of(&known, &Own::default(), &Pod::of_environment(), now));
     let gauges = [
         "xpu_top_step_mean_seconds",
         "xpu_top_gemm_rate",
@@ -115,12 +115,12 @@ fn the_documentation_has_every_metric() {
 
 #[test]
 fn a_hostile_label_stays_one_label() {
-    let mut survey = Survey::default();
+    let mut exposition = Exposition::default();
     let long = "x".repeat(500);
     for text in ["a\"} 1\nevil 2", "back\\slash", &long] {
-        survey.gauge(table::FINDINGS, &[("job", label(text))], 1.0);
+        exposition.gauge(table::FINDINGS, &[("job", label(text))], 1.0);
     }
-    let page = text(&survey);
+    let page = text(&exposition);
     assert_eq!(page.lines().filter(|line| line.starts_with("xpu_top_findings{")).count(), 3, "{page}");
     assert!(page.lines().all(|line| line.len() < 200) && !page.contains("\nevil"), "{page}");
 }

@@ -17,11 +17,11 @@ const STATE: usize = 32;
 /// Compact, and ASCII.
 const PLAIN: usize = 0b110_0000;
 
-pub(super) struct Buffer(Cursor<[u8; SiteText::ROOM]>);
+pub(super) struct Buffer(Cursor<[u8; SiteText::CAPACITY]>);
 
 impl Buffer {
     pub(super) fn new() -> Self {
-        Self(Cursor::new([0; SiteText::ROOM]))
+        Self(Cursor::new([0; SiteText::CAPACITY]))
     }
 
     /// Adds a frame, if there is room for all of it.

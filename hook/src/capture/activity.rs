@@ -180,8 +180,8 @@ fn add(capture: &mut UnderWay, records: Records, scale: &Scale, is_done: bool) -
             None => dropped += 1,
         }
     }
-    // They take none of the room of what is timed.
-    capture.room += kept as usize;
+    // They take none of the space of what is timed.
+    capture.limit += kept as usize;
     Tracing::Recorded { records: kept, dropped }
 }
 

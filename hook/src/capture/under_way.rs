@@ -42,7 +42,7 @@ pub(super) struct UnderWay {
     pub(super) sampled: Option<u64>,
     pub(super) activity: Activity,
     /// Operations that it may keep.
-    pub(super) room: usize,
+    pub(super) limit: usize,
     /// Functions of Python among the operations, and those there was no room for.
     pub(super) functions: u64,
     pub(super) lost_functions: u64,
@@ -93,7 +93,7 @@ impl UnderWay {
             error: None,
             sampled: None,
             activity: Activity::asked(order.activity),
-            room: OPERATIONS,
+            limit: OPERATIONS,
             functions: 0,
             lost_functions: 0,
             functions_came: Tracing::NotAsked,
@@ -160,8 +160,8 @@ impl UnderWay {
             self.lost_functions += 1;
             return;
         }
-        let room = self.operations.len() < self.room && self.operations.try_reserve(1).is_ok();
-        let Some(label) = room.then_some(single.label).and_then(|label| self.label(label)) else {
+        let fits = self.operations.len() < self.limit && self.operations.try_reserve(1).is_ok();
+        let Some(label) = fits.then_some(single.label).and_then(|label| self.label(label)) else {
             self.dropped += 1;
             self.lost_functions += u64::from(is_function);
             return;

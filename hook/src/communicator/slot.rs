@@ -139,7 +139,7 @@ impl Slot {
     }
 
     /// That child was made, or might have been.
-    pub(crate) fn bore(&self, lineage: Lineage) {
+    pub(crate) fn add_child(&self, lineage: Lineage) {
         self.lineage(lineage).fetch_add(1, Relaxed);
     }
 

@@ -52,15 +52,15 @@ impl Scale {
 
     pub(crate) fn ours(&self, theirs: u64) -> i64 {
         let since = i128::from(theirs) - i128::from(self.first.theirs);
-        (i128::from(self.first.ours) + self.stretched(since)) as i64
+        (i128::from(self.first.ours) + self.scaled(since)) as i64
     }
 
     /// How long that is.
     pub(crate) fn nanoseconds(&self, theirs: u64) -> u64 {
-        self.stretched(theirs.into()) as u64
+        self.scaled(theirs.into()) as u64
     }
 
-    fn stretched(&self, theirs: i128) -> i128 {
+    fn scaled(&self, theirs: i128) -> i128 {
         let pace =
             (u128::from(self.last.ours - self.first.ours), u128::from(self.last.theirs - self.first.theirs));
         theirs * pace.0 as i128 / pace.1 as i128

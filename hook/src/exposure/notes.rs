@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::memory;
 
 /// Places one handle may lie in: a line of the cache.
-const WAYS: usize = 8;
+const SLOTS_PER_SET: usize = 8;
 
 /// A place holds a handle in its lower bits, as an address has them, and the word on it in the others. Of a handle that nothing
 /// is said of, the default stream's too, there is no note: 0.
@@ -20,18 +20,18 @@ pub(super) struct Notes {
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Line([AtomicU64; WAYS]);
+struct Line([AtomicU64; SLOTS_PER_SET]);
 
 impl Notes {
     /// Bytes that so many take.
     pub(super) const fn memory(handles: usize) -> usize {
-        handles / WAYS * size_of::<Line>()
+        handles / SLOTS_PER_SET * size_of::<Line>()
     }
 
     /// `None` if there is no memory for them. `handles` is a power of two.
     pub(super) fn new(handles: usize) -> Option<Self> {
-        let line = || Line([const { AtomicU64::new(0) }; WAYS]);
-        Some(Self { lines: memory::slice(handles / WAYS, || Some(line()))? })
+        let line = || Line([const { AtomicU64::new(0) }; SLOTS_PER_SET]);
+        Some(Self { lines: memory::slice(handles / SLOTS_PER_SET, || Some(line()))? })
     }
 
     /// The word on it; 0 if there is none.
@@ -57,7 +57,7 @@ impl Notes {
         for (place, note) in line.iter().zip(&notes[1..]) {
             place.store(*note, Relaxed);
         }
-        line[WAYS - 1].store(new, Relaxed);
+        line[SLOTS_PER_SET - 1].store(new, Relaxed);
         true
     }
 
@@ -77,7 +77,7 @@ impl Notes {
     }
 }
 
-fn find(line: &[AtomicU64; WAYS], fits: impl Fn(u64) -> bool) -> Option<(&AtomicU64, u64)> {
+fn find(line: &[AtomicU64; SLOTS_PER_SET], fits: impl Fn(u64) -> bool) -> Option<(&AtomicU64, u64)> {
     line.iter().map(|place| (place, place.load(Relaxed))).find(|&(_, note)| fits(note))
 }
 
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn where_too_many_meet_the_first_is_forgotten() {
-        let notes = Notes::new(WAYS).unwrap();
-        for handle in 1..=WAYS + 2 {
+        let notes = Notes::new(SLOTS_PER_SET).unwrap();
+        for handle in 1..=SLOTS_PER_SET + 2 {
             assert!(notes.note(handle, 1));
         }
-        let known: Vec<_> = (1..=WAYS + 2).filter(|&handle| notes.of(handle) == 1).collect();
-        assert_eq!(known, (3..=WAYS + 2).collect::<Vec<_>>());
+        let known: Vec<_> = (1..=SLOTS_PER_SET + 2).filter(|&handle| notes.of(handle) == 1).collect();
+        assert_eq!(known, (3..=SLOTS_PER_SET + 2).collect::<Vec<_>>());
     }
 
     #[test]

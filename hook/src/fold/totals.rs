@@ -66,11 +66,11 @@ impl<K: Hash + Eq + Copy> Totals<K> {
     }
 
     pub(super) fn time(&mut self, key: K, duration: Nanoseconds) {
-        let room = self.held < HELD;
+        let fits = self.held < HELD;
         let Some(total) = self.entry(key) else { return };
         total.timed += 1;
         total.timed_for.0 += duration.0;
-        if room {
+        if fits {
             let before = total.durations.held();
             total.durations.push(duration);
             let after = total.durations.held();
@@ -145,7 +145,7 @@ impl Durations {
         histogram
     }
 
-    /// Durations that take as much room as what is held.
+    /// Durations that take as much space as what is held.
     fn held(&self) -> usize {
         self.values.len()
             + if self.folded.is_some() { size_of::<Histogram>() / size_of::<Nanoseconds>() } else { 0 }

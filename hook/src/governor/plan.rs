@@ -20,7 +20,7 @@ const HALF_LIFE: f64 = 4e9;
 
 /// A subject is timed more finely only if that takes at most this part of its share: figures that waver must not make its
 /// rate waver.
-const ROOM: f64 = 0.7;
+const HEADROOM: f64 = 0.7;
 
 /// Part of the budget for products whose shape asks to be timed.
 const SHAPES: f64 = 0.2;
@@ -165,7 +165,8 @@ impl Plan {
         for chances in done.chances.iter().filter(|chances| chances.by_hand.is_none()) {
             if let Some(claim) = self.claims.get_mut(&chances.subject) {
                 let finest = finest(claim.demand, level);
-                claim.rate = claim.rate.clamp(finest, finest.max(self::finest(claim.demand, level * ROOM)));
+                claim.rate =
+                    claim.rate.clamp(finest, finest.max(self::finest(claim.demand, level * HEADROOM)));
             }
         }
     }

@@ -106,7 +106,7 @@ impl Contents {
             known.collectives += share.collectives;
             known.point_to_point += share.point_to_point;
             known.last = share.last.or(known.last);
-        } else if self.shares.len() < COMMUNICATORS && room(&mut self.shares) {
+        } else if self.shares.len() < COMMUNICATORS && reserve(&mut self.shares) {
             self.shares.push(share);
         }
     }
@@ -183,7 +183,7 @@ fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
     // Most often it is the last one again.
     if let Some((_, known)) = list.iter_mut().rev().find(|(known, _)| *known == key) {
         *known += count;
-    } else if list.len() < DISTINCT && room(list) {
+    } else if list.len() < DISTINCT && reserve(list) {
         list.push((key, count));
     } else {
         UNLISTED.fetch_add(1, Relaxed);
@@ -191,12 +191,12 @@ fn add_to<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
 }
 
 /// Room for one more entry, which is taken.
-fn room<T>(list: &mut Vec<T>) -> bool {
-    let room = HELD.load(Relaxed) < ENTRIES && list.try_reserve(1).is_ok();
-    if room {
+fn reserve<T>(list: &mut Vec<T>) -> bool {
+    let fits = HELD.load(Relaxed) < ENTRIES && list.try_reserve(1).is_ok();
+    if fits {
         HELD.fetch_add(1, Relaxed);
     }
-    room
+    fits
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Joining {
     /// The call has returned just now, and NCCL wants the place to be valid until the group that it is in has ended.
     unsafe fn begun(mut self, lane: &Lane, result: c_int) {
         if let Some((_, slot, lineage)) = self.parent.filter(|_| result != INVALID_ARGUMENT) {
-            lane.observer().communicators.slot(slot).bore(lineage);
+            lane.observer().communicators.slot(slot).add_child(lineage);
         }
         if (result != 0 && result != IN_PROGRESS) || self.place.is_null() {
             return;

@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     communicator::Lineage,
+    exit_note,
     interpose::interpose,
     lane::{Lane, coarse_now},
-    last_words,
 };
 
 /// `NCCL_SPLIT_NOCOLOR`: this rank gets no communicator.
@@ -138,7 +138,7 @@ interpose! {
             told(lane, communicator, state);
         }
         if state != 0 {
-            last_words::failed(c"ncclCommGetAsyncError", state);
+            exit_note::failed(c"ncclCommGetAsyncError", state);
         }
     };
 

@@ -22,6 +22,7 @@ use crate::{
     budget, call_site,
     communicator::Communicators,
     completion::Completions,
+    exit_note,
     exposure::Exposure,
     functions,
     governor::Overhead,
@@ -29,7 +30,7 @@ use crate::{
     identity::Identity,
     kernels,
     lane::monotonic,
-    last_words, memory,
+    memory,
     optimizer::{self, Optimizers},
     publisher, rate, steps, switch, thread,
     work::Working,
@@ -110,10 +111,10 @@ impl Observer {
             bell: Bell::new(),
         })?;
         let observer: &'static Self = Box::leak(observer).first()?;
-        observer.ledger().beat(Moment::now());
+        observer.ledger().heartbeat(Moment::now());
         let identity = Identity::read(observer.ledger_descriptor());
         observer.make_lanes();
-        last_words::begin(observer);
+        exit_note::begin(observer);
         // Before the program's next instruction, so that no step is missed.
         optimizer::attach_if_late();
         call_site::prepare();

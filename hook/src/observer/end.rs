@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{GENERATION, OBSERVER, Observer, TOO_EARLY, birth};
-use crate::{capture, functions, lane::monotonic, last_words, memory, optimizer, switch, symbol};
+use crate::{capture, exit_note, functions, lane::monotonic, memory, optimizer, switch, symbol};
 
 /// How long a process that exits waits for its last summary to be sent.
 const LAST_WORD: Duration = Duration::from_millis(250);
@@ -44,9 +44,9 @@ unsafe extern "C" {
 /// Runs after the program's `main`, before its libraries are torn down.
 extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
     let _ = std::panic::catch_unwind(|| {
-        last_words::exits(code);
+        exit_note::exits(code);
         // A child of a bare `clone` has a copy of the observer, and not its thread.
-        if let Some(observer) = Observer::get().filter(|_| last_words::are_of_this_process()) {
+        if let Some(observer) = Observer::get().filter(|_| exit_note::are_of_this_process()) {
             observer.finish();
         }
     });
@@ -64,7 +64,7 @@ extern "C" fn in_child() {
     capture::forget();
     functions::forget();
     optimizer::forget();
-    last_words::forget();
+    exit_note::forget();
 }
 
 pub(super) fn register() {

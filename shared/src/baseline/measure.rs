@@ -146,9 +146,10 @@ impl Readings {
 
 /// Arithmetic of a step, in TFLOP, over the last half minute.
 pub(crate) fn work(view: &RankView) -> Option<f64> {
-    let latest = || view.beats().rev().take(WARM.as_secs() as usize);
-    let sum = |of: fn(&crate::job::Beat) -> f32| latest().map(|beat| f64::from(of(beat))).sum::<f64>();
-    let (work, steps) = (sum(|beat| beat.work), sum(|beat| beat.steps));
+    let latest = || view.pace_samples().rev().take(WARM.as_secs() as usize);
+    let sum =
+        |of: fn(&crate::job::PaceSample) -> f32| latest().map(|sample| f64::from(of(sample))).sum::<f64>();
+    let (work, steps) = (sum(|sample| sample.work), sum(|sample| sample.steps));
     (steps > 0.0 && work > 0.0).then(|| work / steps)
 }
 

@@ -113,7 +113,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
         let known: Vec<_> = side.iter().filter_map(|line| line.is_usual(at)).collect();
         (!known.is_empty()).then(|| known.iter().all(|usual| *usual))
     };
-    let (odd, by) = match sides[0].len().cmp(&sides[1].len()) {
+    let (minority, by) = match sides[0].len().cmp(&sides[1].len()) {
         std::cmp::Ordering::Less => (Some(0), By::Majority),
         std::cmp::Ordering::Greater => (Some(1), By::Majority),
         std::cmp::Ordering::Equal => match (usual(&sides[0]), usual(&sides[1])) {
@@ -127,7 +127,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
         ranks.sort_unstable();
         ranks
     };
-    let side = odd.unwrap_or(0);
+    let side = minority.unwrap_or(0);
     let (here, there) = (&sides[side], &sides[1 - side]);
     let told = |side: &[&Line<'_>]| {
         let line = side[0];
@@ -136,7 +136,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
     let calls = vec![told(here), told(there)];
     let words = |side: &[&Line<'_>]| crate::finding::phrase::ranks(&ranks(side));
     // It made a call that it never made; what follows is in another order for that alone.
-    let extra = odd.is_some() && calls[0].new;
+    let extra = minority.is_some() && calls[0].new;
     let sentence = format!(
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
         words(here),
@@ -149,7 +149,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
         pair[1 - side],
     );
     let mut all = ranks(here);
-    if odd.is_none() {
+    if minority.is_none() {
         all.extend(ranks(there));
         all.sort_unstable();
     }

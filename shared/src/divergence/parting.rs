@@ -45,8 +45,8 @@ fn parted(
     (from, number): (u64, u64),
     said: &BTreeMap<Said, Vec<&Sequence<'_>>>,
 ) -> Divergence {
-    let (odd, usual, by) = sides(number, said);
-    let (one, other) = (odd[0], usual[0]);
+    let (minority, majority, by) = sides(number, said);
+    let (one, other) = (minority[0], majority[0]);
     // They came through it together, and all to the next.
     let done = |one: &Sequence<'_>, at| one.at(at).is_some_and(|call| call.state == CallState::Done);
     let all_ended = sequences.iter().all(|one| {
@@ -60,19 +60,21 @@ fn parted(
         // Both did both before: who does not do what it did when it had called the same last time is who parted.
         let by = (By::Novelty, all_ended, earlier);
         match (one.is_usual(number), other.is_usual(number)) {
-            (Some(false), Some(true)) => return tell::parted(kind, (&odd, &usual), (number, count), by),
+            (Some(false), Some(true)) => {
+                return tell::parted(kind, (&minority, &majority), (number, count), by);
+            }
             (Some(true), Some(false)) => {
                 let kind = match kind {
                     Parting::Extra => Parting::LeftOut,
                     Parting::LeftOut => Parting::Extra,
                     kind => kind,
                 };
-                return tell::parted(kind, (&usual, &odd), (number, count), by);
+                return tell::parted(kind, (&majority, &minority), (number, count), by);
             }
             _ => {}
         }
     }
-    tell::parted(kind, (&odd, &usual), (number, count), (by, all_ended, earlier))
+    tell::parted(kind, (&minority, &majority), (number, count), (by, all_ended, earlier))
 }
 
 /// Who does not do as the others, the others, and how that is known.
@@ -84,8 +86,8 @@ fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> S
     let flat = |groups: &[&Vec<&'b Sequence<'a>>]| {
         groups.iter().flat_map(|group| group.iter().copied()).collect::<Vec<_>>()
     };
-    if let [usual] = majority[..] {
-        return (flat(&minority), usual.clone(), By::Majority);
+    if let [majority] = majority[..] {
+        return (flat(&minority), majority.clone(), By::Majority);
     }
     // As many against as many: who does for the first time what it does.
     let is_new = |group: &&Vec<&'b Sequence<'a>>| {
@@ -112,7 +114,7 @@ fn sides<'a, 'b>(number: u64, said: &BTreeMap<Said, Vec<&'b Sequence<'a>>>) -> S
 
 /// In what way the one does not do as the other, and by how many calls.
 fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64) {
-    let (Some(said), Some(usual)) = (one.said(number), other.said(number)) else {
+    let (Some(said), Some(majority)) = (one.said(number), other.said(number)) else {
         return (Parting::Operation, 1);
     };
     let (here, there) = (one.site(number), other.site(number));
@@ -129,16 +131,16 @@ fn shape(one: &Sequence<'_>, other: &Sequence<'_>, number: u64) -> (Parting, u64
             }
         }
     }
-    let kind = if said.operation != usual.operation {
+    let kind = if said.operation != majority.operation {
         Parting::Operation
-    } else if said.root != usual.root {
+    } else if said.root != majority.root {
         Parting::Root
-    } else if said.datatype != usual.datatype {
+    } else if said.datatype != majority.datatype {
         // Of so many elements it makes another size, too.
         Parting::Type
-    } else if said.bytes != usual.bytes {
+    } else if said.bytes != majority.bytes {
         Parting::Size
-    } else if said.reduction != usual.reduction {
+    } else if said.reduction != majority.reduction {
         Parting::Reduction
     } else {
         Parting::Operation
@@ -172,9 +174,9 @@ fn shifted(sequences: &[Sequence<'_>], from: u64) -> Option<Divergence> {
         Ordering::Greater => (true, By::Majority),
         Ordering::Equal => (before(one) && before(other), By::Novelty),
     };
-    let (kind, odd, usual) =
+    let (kind, minority, majority) =
         if left_out { (Parting::LeftOut, &behind, &ahead) } else { (Parting::Extra, &ahead, &behind) };
-    Some(tell::parted(kind, (odd, usual), (number, count), (by, false, false)))
+    Some(tell::parted(kind, (minority, majority), (number, count), (by, false, false)))
 }
 
 /// The first that some have not come to.

@@ -17,18 +17,19 @@ type Known = (By, bool, bool);
 /// A divergence in one communicator: those that parted, the others, at which number, and by how many calls.
 pub(super) fn parted(
     kind: Parting,
-    (odd, usual): (&[&Sequence<'_>], &[&Sequence<'_>]),
+    (minority, majority): (&[&Sequence<'_>], &[&Sequence<'_>]),
     (number, count): (u64, u64),
     (by, passed, earlier): Known,
 ) -> Divergence {
-    let communicator = odd[0].communicator();
-    let named = odd.iter().chain(usual).map(|one| one.communicator()).find(|one| !one.name.is_empty());
-    let mut calls = calls(odd, number);
-    let others = self::calls(usual, number);
+    let communicator = minority[0].communicator();
+    let named =
+        minority.iter().chain(majority).map(|one| one.communicator()).find(|one| !one.name.is_empty());
+    let mut calls = calls(minority, number);
+    let others = self::calls(majority, number);
     let site = calls.first().and_then(|call| call.site.clone());
-    let at = odd.iter().chain(usual).filter_map(|one| one.at(number)).map(|call| call.entered).min();
+    let at = minority.iter().chain(majority).filter_map(|one| one.at(number)).map(|call| call.entered).min();
     let undecided = by == By::Nothing || earlier && by != By::Majority;
-    let mut all = if undecided { [odd, usual].concat() } else { odd.to_vec() };
+    let mut all = if undecided { [minority, majority].concat() } else { minority.to_vec() };
     all.sort_by_key(|one| one.rank());
     let mut new = Divergence {
         kind,
@@ -44,12 +45,12 @@ pub(super) fn parted(
         calls: Vec::new(),
     };
     let number = format!("number {number} of communicator {}", of(&new));
-    let who = phrase::ranks(&ranks(odd));
+    let who = phrase::ranks(&ranks(minority));
     let more = if count == 1 { "one".to_owned() } else { count.to_string() };
     let (here, there) = (told(&calls), told(&others));
-    let (rest, is_one) = (others_of(usual), ranks(usual).len() == 1);
+    let (rest, is_one) = (others_of(majority), ranks(majority).len() == 1);
     let never = site.as_ref().is_some_and(|site| {
-        usual.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
+        majority.iter().all(|one| !(one.first..one.end()).any(|at| one.site(at).as_ref() == Some(site)))
     });
     new.sentence = match kind {
         _ if earlier && matches!(kind, Parting::Extra | Parting::LeftOut) => format!(
@@ -102,8 +103,8 @@ pub(super) fn of(new: &Divergence) -> String {
 }
 
 /// `rank 0`, `the 7 others`
-fn others_of(usual: &[&Sequence<'_>]) -> String {
-    match &ranks(usual)[..] {
+fn others_of(majority: &[&Sequence<'_>]) -> String {
+    match &ranks(majority)[..] {
         [one] => format!("rank {one}"),
         several => format!("the {} others", several.len()),
     }

@@ -212,7 +212,7 @@ fn a_call_left_out_is_the_rank_s_that_left_it_out() {
 
 #[test]
 fn another_size_type_root_reduction_and_operation_are_told() {
-    let odd = |change: Change| {
+    let differing = |change: Change| {
         ranks(8, |rank, calls| {
             let call = calls.call(0, Broadcast, 4096, 160);
             call.peer = Some(0);
@@ -234,7 +234,7 @@ fn another_size_type_root_reduction_and_operation_are_told() {
         (|call| call.operation = AllReduce, Parting::Operation, "called AllReduce"),
     ];
     for (change, kind, words) in cases {
-        let found = found(&odd(change));
+        let found = found(&differing(change));
         is(&found, kind, &[5]);
         assert!(found.sentence.contains(words), "{}", found.sentence);
     }
@@ -468,10 +468,10 @@ fn a_shift_from_before_the_record_is_not_given_a_place() {
 /// A CUDA graph counts as so many collectives of which nothing more is known.
 #[test]
 fn graphs_are_compared_as_wholes() {
-    let with = |odd: u32| {
+    let with = |differing: u32| {
         ranks(3, |rank, calls| {
             let call = calls.call(0, AllReduce, 0, 0);
-            (call.replays, call.site) = (if rank == 1 { odd } else { 4 }, None);
+            (call.replays, call.site) = (if rank == 1 { differing } else { 4 }, None);
             let after = calls.numbers.get_mut(&(0, AllReduce, None)).unwrap();
             *after += 3;
             calls.step();

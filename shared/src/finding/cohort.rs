@@ -5,7 +5,7 @@ use std::{
     ops::Deref,
 };
 
-use super::portrait::{Mix, Portrait};
+use super::rank_profile::{Mix, RankProfile};
 use crate::{
     id::{CommunicatorId, Rank},
     job::{Job, RankView, median},
@@ -45,37 +45,36 @@ fn least_or_middle(ranks: usize, known: Vec<f64>) -> Option<f64> {
 pub(super) struct Member<'a> {
     pub rank: Rank,
     pub view: &'a RankView,
-    portrait: &'a Portrait,
+    profile: &'a RankProfile,
 }
 
 impl Deref for Member<'_> {
-    type Target = Portrait;
+    type Target = RankProfile;
 
-    fn deref(&self) -> &Portrait {
-        self.portrait
+    fn deref(&self) -> &RankProfile {
+        self.profile
     }
 }
 
 /// Ranks by what they do, as far as digests tell.
 pub(super) fn of<'a>(
-    ranks: impl Iterator<Item = (Rank, &'a RankView, &'a Portrait)>,
+    ranks: impl Iterator<Item = (Rank, &'a RankView, &'a RankProfile)>,
 ) -> Vec<Vec<Member<'a>>> {
-    let counting = ranks.filter(|(.., portrait)| portrait.counts);
-    let members: Vec<_> = counting.map(|(rank, view, portrait)| Member { rank, view, portrait }).collect();
+    let counting = ranks.filter(|(.., profile)| profile.counts);
+    let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
     // Of sizes there are few: what is sorted are their places, which lie together.
-    let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.portrait.mix.sizes[..]).collect();
+    let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
     let sizes: Vec<_> = sizes.into_iter().collect();
-    let place =
-        |member: &Member<'a>| sizes.binary_search(&&member.portrait.mix.sizes[..]).unwrap_or_default();
+    let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();
     let mut known: Vec<_> =
-        members.into_iter().map(|member| (place(&member), member.portrait.mix.product, member)).collect();
+        members.into_iter().map(|member| (place(&member), member.profile.mix.product, member)).collect();
     known.sort_by(|(a, product, _), (b, other, _)| a.cmp(b).then(product.total_cmp(other)));
     let groups = split(known, |(a, product, _), (b, other, _)| a == b && are_alike(*product, *other, ALIKE));
     let cohorts = groups.into_iter().flat_map(|group| {
         let mut group: Vec<_> =
-            group.into_iter().map(|(.., member)| (member.portrait.mix.products, member)).collect();
+            group.into_iter().map(|(.., member)| (member.profile.mix.products, member)).collect();
         group.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let blur = |one: &Member<'a>, other: &Member<'a>| one.portrait.mix.blur.max(other.portrait.mix.blur);
+        let blur = |one: &Member<'a>, other: &Member<'a>| one.profile.mix.blur.max(other.profile.mix.blur);
         split(group, |(a, one), (b, other)| are_alike(*a, *b, blur(one, other)))
     });
     cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Cost, Finding, cohort, dead, device, link, pace, past_run, portrait::Portrait, slow, standstill,
+    Cost, Finding, cohort, dead, device, link, pace, past_run, rank_profile::RankProfile, slow, standstill,
 };
 use crate::{baseline::Runs, id::Rank, job::Job, unit::Moment};
 
@@ -12,7 +12,7 @@ use crate::{baseline::Runs, id::Rank, job::Job, unit::Moment};
 #[derive(Debug, Default)]
 pub struct Examiner {
     /// Each as of when what it is made of changed last.
-    portraits: BTreeMap<Rank, (u64, Portrait)>,
+    profiles: BTreeMap<Rank, (u64, RankProfile)>,
     /// Past runs that the job is held against.
     runs: Option<Arc<Runs>>,
 }
@@ -32,10 +32,10 @@ impl Examiner {
     pub fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
         for rank in ranks {
             // Who is new is met when all are.
-            if let (Some((of, portrait)), Some(view)) = (self.portraits.get_mut(&rank), job.rank(rank))
+            if let (Some((of, profile)), Some(view)) = (self.profiles.get_mut(&rank), job.rank(rank))
                 && *of != view.changed()
             {
-                (*of, *portrait) = (view.changed(), Portrait::of(view));
+                (*of, *profile) = (view.changed(), RankProfile::of(view));
             }
         }
     }
@@ -45,8 +45,8 @@ impl Examiner {
         self.meet(job);
         let standstill = standstill(job, now);
         let stands = standstill.is_some();
-        let portraits = self.portraits.values();
-        let ranks = job.ranks().zip(portraits).map(|((rank, view), (_, portrait))| (rank, view, portrait));
+        let profiles = self.profiles.values();
+        let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let link = link::slow(job).filter(|_| !stands);
         let slow = slow::ranks(&cohort::of(ranks), stands || link.is_some());
         // What a slow rank takes of all steps is told with it.
@@ -64,17 +64,17 @@ impl Examiner {
         stops.chain(costs).chain(device::troubles(job, now)).collect()
     }
 
-    /// Brings all portraits up to date.
+    /// Brings all profiles up to date.
     fn meet(&mut self, job: &Job) {
-        if !self.portraits.keys().copied().eq(job.ranks().map(|(rank, _)| rank)) {
-            self.portraits.retain(|&rank, _| job.rank(rank).is_some());
+        if !self.profiles.keys().copied().eq(job.ranks().map(|(rank, _)| rank)) {
+            self.profiles.retain(|&rank, _| job.rank(rank).is_some());
             for (rank, view) in job.ranks() {
-                self.portraits.entry(rank).or_insert_with(|| (view.changed(), Portrait::of(view)));
+                self.profiles.entry(rank).or_insert_with(|| (view.changed(), RankProfile::of(view)));
             }
         }
-        for ((_, view), (of, portrait)) in job.ranks().zip(self.portraits.values_mut()) {
+        for ((_, view), (of, profile)) in job.ranks().zip(self.profiles.values_mut()) {
             if *of != view.changed() {
-                (*of, *portrait) = (view.changed(), Portrait::of(view));
+                (*of, *profile) = (view.changed(), RankProfile::of(view));
             }
         }
     }
@@ -111,7 +111,7 @@ mod tests {
             for frame in simulation.digests(second) {
                 jobs.fold(&frame);
                 let Body::Digest(digest) = &frame.body else { unreachable!() };
-                // Of some hosts in some seconds, so that all ways are taken.
+                // Of some hosts in some seconds, so that all branches run.
                 if !(second + u64::from(digest.ranks[0].rank.0)).is_multiple_of(3) {
                     examiner.prepare(jobs.foremost().unwrap(), digest.ranks.iter().map(|rank| rank.rank));
                 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     id::Rank,
-    job::{Beat, Job, RankView, median},
+    job::{Job, PaceSample, RankView, median},
     unit::Nanoseconds,
 };
 use late::Late;
@@ -48,17 +48,18 @@ const HALF: f64 = 0.35;
 
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
-    let changes = |of: fn(&Beat) -> f32| -> Vec<Change> {
+    let changes = |of: fn(&PaceSample) -> f32| -> Vec<Change> {
         let changes: Vec<_> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
         if changes.len() * 2 > asked.len() { changes } else { Vec::new() }
     };
     // Where steps changed for good, those before are no measure for those after.
-    let middle = changes(|beat| beat.pace);
+    let middle = changes(|sample| sample.pace);
     if !middle.is_empty() {
         return regression(job, &middle, Measure::Median);
     }
     // Pauses in every digest leave the step in the middle as it was.
-    pauses(job, &asked).or_else(|| regression(job, &changes(|beat| beat.span / beat.steps), Measure::Mean))
+    pauses(job, &asked)
+        .or_else(|| regression(job, &changes(|sample| sample.span / sample.steps), Measure::Mean))
 }
 
 impl Late {
@@ -81,14 +82,14 @@ pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     living.into_iter().step_by(every).collect()
 }
 
-fn middle(beats: &[Beat], of: impl Fn(&Beat) -> f32) -> f64 {
-    median(beats.iter().map(|beat| f64::from(of(beat))).collect()).unwrap_or(0.0)
+fn middle(samples: &[PaceSample], of: impl Fn(&PaceSample) -> f32) -> f64 {
+    median(samples.iter().map(|sample| f64::from(of(sample))).collect()).unwrap_or(0.0)
 }
 
 /// Arithmetic a second: digests cut steps in two, and not seconds.
-fn throughput(beats: &[Beat]) -> f64 {
-    let sum = |of: fn(&Beat) -> f32| beats.iter().map(|beat| f64::from(of(beat))).sum::<f64>();
-    sum(|beat| beat.work) / sum(|beat| beat.span).max(1e-3)
+fn throughput(samples: &[PaceSample]) -> f64 {
+    let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
+    sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)
 }
 
 /// Where a rank's pace changed for good: paces before and after, and how long ago.
@@ -104,24 +105,24 @@ struct Change {
     error: f64,
 }
 
-fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
-    let beats: Vec<Beat> = view.beats().copied().collect();
-    let most = beats.len().checked_sub(BEFORE)?;
-    let paces: Vec<f64> = beats.iter().map(|beat| f64::from(of(beat))).collect();
+fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
+    let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
+    let most = samples.len().checked_sub(BEFORE)?;
+    let paces: Vec<f64> = samples.iter().map(|sample| f64::from(of(sample))).collect();
     let (befores, afters) = (medians(paces.iter()), medians(paces.iter().rev()));
     let at = |after: usize| {
-        let cut = beats.len() - after;
+        let cut = samples.len() - after;
         let (usual, now) = (befores[cut - 1], afters[after - 1]);
         let longer = now / usual - 1.0;
         if longer <= if after < AFTER { FAR_LONGER } else { LONGER } {
             return None;
         }
-        let (before, after) = beats.split_at(cut);
+        let (before, after) = samples.split_at(cut);
         let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
         let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
         let long = |paces: &[f64]| paces.iter().filter(|pace| **pace > (1.0 + 0.7 * LONGER) * usual).count();
         let lasts = long(&paces[cut..]) * 10 >= after.len() * 9 && long(&paces[..cut]) * 5 <= before.len();
-        let ratio = |figure: fn(&[Beat]) -> f64| {
+        let ratio = |figure: fn(&[PaceSample]) -> f64| {
             let usual = figure(before);
             if usual > 0.0 { figure(after) / usual - 1.0 } else { 0.0 }
         };
@@ -129,8 +130,8 @@ fn change(view: &RankView, of: fn(&Beat) -> f32) -> Option<Change> {
             before: usual,
             after: now,
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
-            rate: ratio(|beats| middle(beats, |beat| beat.rate)),
-            since_s: after.iter().map(|beat| f64::from(beat.span)).sum(),
+            rate: ratio(|samples| middle(samples, |sample| sample.rate)),
+            since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
             error: 2.0 * spread / (after.len() as f64).sqrt() / now,
         })
     };
@@ -221,37 +222,37 @@ struct Lost {
 /// In digests of which the last `skip` are left out.
 fn lost(view: &RankView, skip: usize) -> Option<Lost> {
     // Newest first.
-    let beats: Vec<Beat> = view.beats().rev().skip(skip).take(WINDOW).copied().collect();
-    if beats.len() < WINDOW / 2 {
+    let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
+    if samples.len() < WINDOW / 2 {
         return None;
     }
-    let pace = quarter(&beats)?;
-    let over = |beat: &Beat| f64::from(beat.span) - f64::from(beat.steps) * pace;
-    let span = |beats: &[Beat]| beats.iter().map(|beat| f64::from(beat.span)).sum::<f64>();
-    let long = |beat: &Beat| over(beat) > (0.5 * pace).max(0.05);
-    let hits: Vec<usize> = (0..beats.len()).filter(|&at| long(&beats[at])).collect();
+    let pace = quarter(&samples)?;
+    let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * pace;
+    let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
+    let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
+    let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
     // Digests in a row that all hold one are no pauses: steps are just longer.
     let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
-    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&beats[at])).sum::<f64>();
-    // A stretch that begins with a pause would hold one too many.
+    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
+    // An interval that begins with a pause would hold one too many.
     let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
     let (passed, steps) =
-        (span(&beats[..first]), beats[..first].iter().map(|beat| f64::from(beat.steps)).sum::<f64>());
+        (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
     Some(Lost {
-        share: sum(&hits) / span(&beats),
+        share: sum(&hits) / span(&samples),
         recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
         pace,
         step: if steps > 0.0 { passed / steps } else { pace },
         pauses: apart,
         since: hits.last().map_or(0, |first| first + 1),
-        span: span(&beats[..hits.last().map_or(0, |first| first + 1)]),
+        span: span(&samples[..hits.last().map_or(0, |first| first + 1)]),
     })
 }
 
 /// The usual step, by those digests that hold no pause.
-fn quarter(beats: &[Beat]) -> Option<f64> {
+fn quarter(samples: &[PaceSample]) -> Option<f64> {
     let mut paces: Vec<f64> =
-        beats.iter().map(|beat| f64::from(beat.pace.min(beat.span / beat.steps))).collect();
+        samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
     paces.sort_by(f64::total_cmp);
     paces.get(paces.len() / 3).copied()
 }

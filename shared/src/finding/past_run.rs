@@ -101,8 +101,8 @@ struct Since {
 fn since(view: &RankView, than_ms: f64) -> Option<Since> {
     let (mut excess, mut most, mut passed) = (0.0, 0.0, 0.0);
     let (mut since, mut steps, mut at_since) = (0.0, 0.0, 0.0);
-    for beat in view.beats().rev() {
-        let (span, count) = (f64::from(beat.span), f64::from(beat.steps));
+    for sample in view.pace_samples().rev() {
+        let (span, count) = (f64::from(sample.span), f64::from(sample.steps));
         passed += span;
         steps += count;
         excess += if 1e3 * span / count > than_ms { span } else { -span };

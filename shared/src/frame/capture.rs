@@ -95,7 +95,7 @@ pub struct CaptureAccount {
     pub ended: CaptureEnd,
     /// In all parts.
     pub operations: u64,
-    /// Not kept for want of room.
+    /// Not kept for lack of space.
     pub dropped: u64,
     /// Kept, and without GPU times though they should have some.
     pub untimed: u64,

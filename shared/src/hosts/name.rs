@@ -33,8 +33,8 @@ pub(super) fn split(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The endpoints `name` stands for, of which there may be `room` at most.
-pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endpoint>, NameError> {
+/// The endpoints `name` stands for, of which there may be `limit` at most.
+pub(super) fn expand(name: &str, base: BasePort, limit: usize) -> Result<Vec<Endpoint>, NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
@@ -48,7 +48,7 @@ pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endp
             None if rest.is_empty() => base,
             None => return Err(NameError::Ipv6(name.to_owned())),
         };
-        return match room {
+        return match limit {
             0 => Err(RangeError::TooMany.into()),
             _ => Ok(vec![Endpoint { host: format!("[{address}]"), base, ssh: None }]),
         };
@@ -60,7 +60,7 @@ pub(super) fn expand(name: &str, base: BasePort, room: usize) -> Result<Vec<Endp
         Some((pattern, text)) => (pattern, port(text)?),
         None => (name, base),
     };
-    let names = range::expand(pattern, room)?;
+    let names = range::expand(pattern, limit)?;
     match names.iter().find(|name| !is_name(name)) {
         Some(_) => Err(NameError::Letters(pattern.escape_default().to_string())),
         None => Ok(names.into_iter().map(|host| Endpoint { host, base, ssh: None }).collect()),

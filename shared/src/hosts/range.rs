@@ -31,8 +31,8 @@ impl Numbers {
     }
 }
 
-/// All names of a pattern, of which there may be `room` at most.
-pub(super) fn expand(pattern: &str, room: usize) -> Result<Vec<String>, RangeError> {
+/// All names of a pattern, of which there may be `limit` at most.
+pub(super) fn expand(pattern: &str, limit: usize) -> Result<Vec<String>, RangeError> {
     let parts = parts(pattern)?;
     let count = parts.iter().fold(1_u64, |count, part| match part {
         Part::Literal(_) => count,
@@ -40,7 +40,7 @@ pub(super) fn expand(pattern: &str, room: usize) -> Result<Vec<String>, RangeErr
             count.saturating_mul(numbers.iter().fold(0, |sum, n| n.count().saturating_add(sum)))
         }
     });
-    if usize::try_from(count).map_or(true, |count| count > room) {
+    if usize::try_from(count).map_or(true, |count| count > limit) {
         return Err(RangeError::TooMany);
     }
     let mut names = vec![String::new()];

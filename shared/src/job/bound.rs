@@ -191,8 +191,8 @@ mod tests {
             assert!((part - wanted).abs() < 1e-9, "{split:?}");
         }
         // A clock above what peaks are told at, and products that hold each other up.
-        for odd in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
-            let bound = Bound::of(&odd, false).unwrap();
+        for invalid in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
+            let bound = Bound::of(&invalid, false).unwrap();
             let GemmTime { at_peak_pct, clock_pct, below_peak_pct } = bound.gemms.unwrap();
             assert!((at_peak_pct + clock_pct + below_peak_pct - bound.gemms_pct).abs() < 1e-9, "{bound:?}");
             assert!(clock_pct >= 0.0 && below_peak_pct >= 0.0, "{bound:?}");

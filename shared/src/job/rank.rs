@@ -14,7 +14,7 @@ use detail::Detail;
 use intervals::{Interval, Intervals, WINDOW};
 use stalls::Stalls;
 
-use super::{Joins, Place, Punctuality, Rhythm, Transfers, median_of};
+use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers, median_of};
 use crate::{
     collective::Operation,
     frame::{Advance, DeviceReading, Life, Progress, RankDigest, RankExit, RankInfo, Summary},
@@ -49,10 +49,10 @@ pub struct RankView {
     exit: Option<Box<RankExit>>,
     intervals: Intervals,
     samples: VecDeque<Sample>,
-    punctuality: Punctuality,
+    arrival_skew: ArrivalSkew,
     /// At which rates it timed collectives in its last digests.
     collective_rates: VecDeque<Rate>,
-    rhythm: Rhythm,
+    pace_history: PaceHistory,
     ahead: VecDeque<Ahead>,
     stalls: Stalls,
     advance: Advance,
@@ -92,10 +92,10 @@ impl RankView {
             exit: None,
             intervals: Intervals::default(),
             samples: VecDeque::new(),
-            punctuality: Punctuality::default(),
+            arrival_skew: ArrivalSkew::default(),
             collective_rates: VecDeque::new(),
             ahead: VecDeque::new(),
-            rhythm: Rhythm::default(),
+            pace_history: PaceHistory::default(),
             stalls: Stalls::default(),
             advance: Advance::default(),
             guessed: None,
@@ -189,7 +189,7 @@ impl RankView {
             self.take_motion(digest);
             interval.active = self.advance.moved == digest.heard || interval.gemm_time.0 > 0;
             self.intervals.take(interval);
-            self.rhythm.take(digest);
+            self.pace_history.take(digest);
             self.take_samples(digest, joins, transfers);
         }
         self.live(digest.life, now);
@@ -270,10 +270,10 @@ impl RankView {
             push_bounded(&mut self.samples, taken, SAMPLES);
             // The stages of a pipeline end one after the other: who is late there is late for its stage.
             if part.is_none_or(|part| part == taken.communicator) {
-                self.punctuality.note(taken);
+                self.arrival_skew.note(taken);
             }
         }
-        self.punctuality.judge(joins, (digest.heard, digest.step));
+        self.arrival_skew.judge(joins, (digest.heard, digest.step));
     }
 
     /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.
@@ -312,7 +312,7 @@ impl RankView {
     }
 }
 
-/// Whether a digest that is repeated says more than before: its words may have come by two ways.
+/// Whether a digest that is repeated says more than before: its words may have come by two paths.
 fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
     let said = |digest: &RankDigest| {
         let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;

@@ -336,7 +336,7 @@ fn who_comes_late_means_the_same_half_minute() {
     assert_eq!(view.step_time(), Some(Nanoseconds(30_000_000_000 / (17 + 130))));
 }
 
-/// A digest may repeat what was summed up last while the ledger went on: its steps are the next beat's.
+/// A digest may repeat what was summed up last while the ledger went on: its steps are the next sample.
 #[test]
 fn steps_counted_between_two_summaries_are_not_lost() {
     let simulation = Simulation::new(3, 1, 1);
@@ -347,7 +347,10 @@ fn steps_counted_between_two_summaries_are_not_lost() {
     jobs.fold(&repeated[0]);
     jobs.fold(&simulation.digests(11)[0]);
     let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
-    assert_eq!(view.beats().map(|beat| beat.steps).collect::<Vec<_>>(), [9.0, 9.0, 9.0, 9.0, 18.0]);
+    assert_eq!(
+        view.pace_samples().map(|sample| sample.steps).collect::<Vec<_>>(),
+        [9.0, 9.0, 9.0, 9.0, 18.0]
+    );
 }
 
 /// Its last word may be old when it goes; who comes later cannot know when that was.

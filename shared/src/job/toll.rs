@@ -24,9 +24,9 @@ const FIRST: u64 = 10;
 /// by chance happens once in 2^8.
 const TELLING: u32 = 8;
 
-/// Stretches of so long, by the host's clock, are remembered, and so many of each: the same for all who look, whenever they came. Ten
+/// Segments of so long, by the host's clock, are remembered, and so many of each: the same for all who look, whenever they came. Ten
 /// minutes, two hours, a day.
-const STRETCHES: [(Duration, usize); 3] =
+const SEGMENTS: [(Duration, usize); 3] =
     [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
 
 /// Shares of the time that passed.
@@ -57,18 +57,18 @@ pub(super) struct Window {
     former: Former,
 }
 
-/// What was lost before that, in stretches that are the longer the older they are; each oldest first.
+/// What was lost before that, in segments that are the longer the older they are; each oldest first.
 #[derive(Debug, Default)]
-struct Former([VecDeque<Stretch>; STRETCHES.len()]);
+struct Former([VecDeque<Segment>; SEGMENTS.len()]);
 
 /// What was lost from a moment on, both in seconds: of ten thousand ranks a day is remembered. It ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Segment {
     from: u32,
     lost: f32,
 }
 
-impl Stretch {
+impl Segment {
     fn began(self) -> Moment {
         Moment(u64::from(self.from) * 1_000_000_000)
     }
@@ -76,22 +76,22 @@ impl Stretch {
 
 impl Former {
     /// What was lost from a moment on.
-    fn take(&mut self, stretch: Stretch) {
-        let mut next = Some(stretch);
-        for (kept, (length, most)) in self.0.iter_mut().zip(STRETCHES) {
-            let Some(stretch) = next.take() else { return };
-            let number = |of: Stretch| u64::from(of.from) / length.as_secs();
-            if let Some(last) = kept.back_mut().filter(|last| number(**last) == number(stretch)) {
-                last.lost += stretch.lost;
+    fn take(&mut self, segment: Segment) {
+        let mut next = Some(segment);
+        for (kept, (length, most)) in self.0.iter_mut().zip(SEGMENTS) {
+            let Some(segment) = next.take() else { return };
+            let number = |of: Segment| u64::from(of.from) / length.as_secs();
+            if let Some(last) = kept.back_mut().filter(|last| number(**last) == number(segment)) {
+                last.lost += segment.lost;
                 continue;
             }
             next = if kept.len() == most { kept.pop_front() } else { None };
-            push_bounded(kept, stretch, most);
+            push_bounded(kept, segment, most);
         }
     }
 
     /// Newest first.
-    fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    fn segments(&self) -> impl Iterator<Item = Segment> {
         self.0.iter().flat_map(|kept| kept.iter().rev().copied())
     }
 }
@@ -137,12 +137,12 @@ impl Window {
         push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
     }
 
-    /// The oldest digest counts towards a stretch from now on.
+    /// The oldest digest counts towards a segment from now on.
     fn retire(&mut self) {
         let Some(gone) = self.digests.front() else { return };
         let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
         let from = u32::try_from(self.from.0 / 1_000_000_000).unwrap_or(u32::MAX);
-        self.former.take(Stretch { from, lost: (lost / 1e9) as f32 });
+        self.former.take(Segment { from, lost: (lost / 1e9) as f32 });
         (self.from, self.from_step) = (at, step);
     }
 
@@ -156,14 +156,14 @@ impl Window {
         if counts.joined >= TELLING { one_in(counts.rate) } else { self.few_stand_for(counts.id) }
     }
 
-    /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A stretch of
+    /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A segment of
     /// which few collectives were timed may by chance say less.
     fn since(&self, share: f64) -> Moment {
         let (mut since, mut end) = (self.from, self.from);
         let (mut excess, mut most) = (0.0, 0.0);
-        for stretch in self.former.stretches() {
-            let began = stretch.began();
-            excess += f64::from(stretch.lost) - share * end.since(began).as_secs_f64() / 2.0;
+        for segment in self.former.segments() {
+            let began = segment.began();
+            excess += f64::from(segment.lost) - share * end.since(began).as_secs_f64() / 2.0;
             end = began;
             if excess > most {
                 (most, since) = (excess, began);

@@ -25,7 +25,7 @@ const NOTED: u64 = 1 << 32;
 
 #[repr(C)]
 #[derive(Debug)]
-pub struct LastWords {
+pub struct ExitNote {
     /// The code it is about to exit with, and since when.
     code: AtomicU64,
     code_at: AtomicU64,
@@ -41,7 +41,7 @@ pub struct LastWords {
     pub fault: Fault,
 }
 
-impl LastWords {
+impl ExitNote {
     /// It is about to exit. The last word counts.
     pub fn exits(&self, code: i32, now: Moment) {
         self.code_at.store(now.0, Relaxed);
@@ -153,9 +153,9 @@ impl ErrorLine {
 mod tests {
     use super::*;
 
-    fn empty() -> Box<LastWords> {
+    fn empty() -> Box<ExitNote> {
         // SAFETY: all of it are atomic words, of which zero is one.
-        unsafe { Box::<LastWords>::new_zeroed().assume_init() }
+        unsafe { Box::<ExitNote>::new_zeroed().assume_init() }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) const TRAILER: usize = 16;
 const ENTRY: usize = HEADER + 8;
 
 /// Bytes searched at once for the next block.
-const STRETCH: usize = 1 << 16;
+const CHUNK: usize = 1 << 16;
 
 /// Index and trailer of a file that ends at `offset` so far; `None` of a file with more blocks than an index holds.
 pub(super) fn footer(entries: &[Entry], offset: u64) -> io::Result<Option<Vec<u8>>> {
@@ -98,9 +98,9 @@ fn next_block(source: &mut (impl Read + Seek), from: u64, length: u64) -> io::Re
     let mut at = from;
     // Mostly a block begins where the one before ends: no more than its header is read.
     let mut some = HEADER as u64;
-    let mut stretch = vec![0; STRETCH];
+    let mut chunk = vec![0; CHUNK];
     while at + HEADER as u64 <= length {
-        let bytes = &mut stretch[..(length - at).min(some) as usize];
+        let bytes = &mut chunk[..(length - at).min(some) as usize];
         source.seek(SeekFrom::Start(at))?;
         source.read_exact(bytes)?;
         let whole = |(offset, window): (usize, &[u8])| {
@@ -110,9 +110,9 @@ fn next_block(source: &mut (impl Read + Seek), from: u64, length: u64) -> io::Re
         if let Some(entry) = bytes.windows(HEADER).enumerate().find_map(whole) {
             return Ok(Some(entry));
         }
-        // A header may lie across two stretches.
+        // A header may lie across two chunks.
         at += (bytes.len() + 1 - HEADER) as u64;
-        some = STRETCH as u64;
+        some = CHUNK as u64;
     }
     Ok(None)
 }

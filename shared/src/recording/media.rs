@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Bytes read at once.
-const STRETCH: usize = 1 << 17;
+const BUFFER: usize = 1 << 17;
 
 #[derive(Debug)]
 pub enum Media {
@@ -38,7 +38,7 @@ impl Media {
     }
 
     fn of(file: Arc<File>) -> Self {
-        Self::File(BufReader::with_capacity(STRETCH, Place { file, at: 0 }))
+        Self::File(BufReader::with_capacity(BUFFER, Place { file, at: 0 }))
     }
 
     pub(super) fn again(&self) -> Self {

@@ -51,7 +51,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// One that closes its blocks at this age, in place of a second: longer ones take less room.
+    /// One that closes its blocks at this age, in place of a second: longer ones take less space.
     pub fn closing_after(old: Duration) -> Self {
         Self { old, ..Self::default() }
     }

@@ -49,7 +49,7 @@ pub fn merge<'a>(
     let mut roots: BTreeMap<(Order, Word), Growing> = BTreeMap::new();
     for stack in stacks {
         ranks.insert(stack.rank);
-        if let Some(state) = odd_state(stack) {
+        if let Some(state) = unusual_state(stack) {
             let root = (Order::Process, Word::bare(Class::Role, "process"));
             roots.entry(root).or_default().add(stack.rank, &[Word::bare(Class::State, state)]);
         }
@@ -64,7 +64,7 @@ pub fn merge<'a>(
 }
 
 /// What is wrong with the process as a whole.
-fn odd_state(stack: &RankStacks) -> Option<&'static str> {
+fn unusual_state(stack: &RankStacks) -> Option<&'static str> {
     match stack.state {
         Some('R' | 'S' | 'D' | 'I') => None,
         Some(letter) => Some(call::state(letter)),

@@ -80,8 +80,8 @@ impl Body {
     fn make_room(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {
-            let room = needed.max(self.bytes.capacity().saturating_mul(2)).min(self.length);
-            self.bytes.reserve_exact(room - self.bytes.len());
+            let capacity = needed.max(self.bytes.capacity().saturating_mul(2)).min(self.length);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
     }
 }

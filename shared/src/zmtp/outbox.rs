@@ -62,7 +62,7 @@ impl Outbox {
     }
 
     #[cfg(test)]
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity() + self.owed.as_ref().map_or(0, Vec::capacity)
     }
 }

@@ -62,10 +62,10 @@ fn messages(dealer: &mut Dealer) -> Vec<Vec<u8>> {
 }
 
 /// Memory held for what a peer sent, and for the answers.
-fn room(dealer: &Dealer) -> usize {
+fn footprint(dealer: &Dealer) -> usize {
     let reading = if let Reading::Body(_, body) = &dealer.reading { body.bytes.capacity() } else { 0 };
     let waiting: usize = dealer.inbox.iter().map(Vec::capacity).sum();
-    reading + waiting + dealer.outbox.room() + dealer.early.capacity()
+    reading + waiting + dealer.outbox.capacity() + dealer.early.capacity()
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_flood_of_pings_is_answered_by_the_first_and_the_last() {
     }
     let first = [&message(b"ahead")[..], b"\x04\x09\x04PONG\0\0\0\0"].concat();
     assert_eq!(dealer.unsent(), first);
-    assert!(room(&dealer) < 20_000, "{}", room(&dealer));
+    assert!(footprint(&dealer) < 20_000, "{}", footprint(&dealer));
     dealer.written(first.len() - 1);
     assert_eq!(dealer.unsent(), b"\0");
     dealer.written(1);
@@ -255,7 +255,7 @@ fn a_length_that_lies_takes_no_memory() {
     dealer.receive(&[greeting(1), router()].concat()).expect("a handshake");
     dealer.written(usize::MAX);
     dealer.receive(&[2, 0, 0, 1, 0, 0, 0, 0, 0, 1, 2, 3]).expect("a header and three bytes");
-    assert!(room(&dealer) < 20_000, "{}", room(&dealer));
+    assert!(footprint(&dealer) < 20_000, "{}", footprint(&dealer));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn what_is_written_in_pieces_comes_whole() {
     seen.extend_from_slice(dealer.unsent());
     dealer.written(usize::MAX);
     assert_eq!(seen, expected);
-    assert!(room(&dealer) <= 16 * 1024, "{}", room(&dealer));
+    assert!(footprint(&dealer) <= 16 * 1024, "{}", footprint(&dealer));
 }
 
 /// Frames as peers send them, and as none should.
@@ -338,7 +338,7 @@ proptest! {
         for piece in bytes.chunks(cut) {
             let _ = dealer.receive(piece);
             came += piece.len();
-            prop_assert!(room(&dealer) <= 2 * came + 256);
+            prop_assert!(footprint(&dealer) <= 2 * came + 256);
         }
     }
 
@@ -350,7 +350,7 @@ proptest! {
         let bound = (MESSAGES_OF_LARGEST + 2) * LARGEST + LARGEST_COMMAND + 256;
         for piece in bytes.repeat(times).chunks(cut) {
             let _ = dealer.receive(piece);
-            prop_assert!(room(&dealer) <= bound, "{}", room(&dealer));
+            prop_assert!(footprint(&dealer) <= bound, "{}", footprint(&dealer));
             prop_assert!(dealer.inbox.len() <= MESSAGES);
         }
     }

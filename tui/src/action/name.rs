@@ -2,7 +2,7 @@
 
 use super::{Action, Folding, Motion};
 use crate::{
-    app::{Page, Stretching},
+    app::{Page, ZoomAction},
     prompt::{Edit, Kind},
     replay::Control,
 };
@@ -26,14 +26,14 @@ impl Action {
             Self::NextMetric => "next-metric",
             Self::PreviousMetric => "previous-metric",
             Self::TurnMaps => "over-time",
-            Self::Stretch(Stretching::Halve) => "less-time",
-            Self::Stretch(Stretching::Double) => "more-time",
+            Self::Zoom(ZoomAction::Halve) => "less-time",
+            Self::Zoom(ZoomAction::Double) => "more-time",
             Self::SortNext => "sort-next",
             Self::Reverse => "reverse",
             Self::NextJob => "next-job",
             Self::Close => "back",
             Self::Explain => "why",
-            Self::NextOdd => "next-odd",
+            Self::NextOutlier => "next-odd",
             Self::NextThread => "next-thread",
             Self::AskStacks => "read-stacks",
             Self::TurnNatives => "native",

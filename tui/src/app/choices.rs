@@ -5,7 +5,7 @@ use crate::{
     config::{Config, State},
     filter::Filter,
     prompt::Kind,
-    spoken,
+    prompt_command,
 };
 
 impl App {
@@ -24,7 +24,7 @@ impl App {
         self.page = page.unwrap_or(self.page);
         let metric = Metric::ALL.into_iter().find(|metric| metric.word() == state.metric);
         self.maps = metric.map_or(self.maps, |metric| self.maps.showing(metric));
-        self.sort = spoken::sort(&state.sort).unwrap_or(self.sort);
+        self.sort = prompt_command::sort(&state.sort).unwrap_or(self.sort);
         if let Ok(filter) = Filter::read(&state.filter) {
             self.filter = Some(filter);
         }
@@ -41,7 +41,7 @@ impl App {
         let Sort { column, reversed } = self.sort;
         State {
             page: self.page.name().to_owned(),
-            metric: self.maps.metrics(&self.survey.told())[0].word().to_owned(),
+            metric: self.maps.metrics(&self.job_view.told())[0].word().to_owned(),
             sort: format!("{}{}", Column::word(column), if reversed { " reversed" } else { "" }),
             filter: self.filter.as_ref().map_or_else(String::new, |filter| filter.text().to_owned()),
             filters: lines(Kind::Filter),

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use xpu_shared::unit::Moment;
 
-use crate::shelf::{Listing, Order, Summary, Volume};
+use crate::file_loader::{ListedFile, Listing, Order, Summary};
 
 /// How often the folder is looked at again while its page is open.
 const AGAIN: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ pub enum Opened {
 }
 
 impl Files {
-    pub fn all(&self) -> &[Volume] {
+    pub fn all(&self) -> &[ListedFile] {
         self.listing.as_ref().map_or(&[], |listing| &listing.files)
     }
 
@@ -39,7 +39,7 @@ impl Files {
         self.selected.as_ref().and_then(chosen).unwrap_or(0)
     }
 
-    pub fn selected(&self) -> Option<&Volume> {
+    pub fn selected(&self) -> Option<&ListedFile> {
         self.all().get(self.at())
     }
 

@@ -20,7 +20,7 @@ pub enum Fold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     pub name: String,
-    /// By their indices among the rows of the survey.
+    /// By their indices among the rows of the job_view.
     pub rows: Vec<usize>,
     /// The worst of them.
     pub worst: usize,
@@ -177,7 +177,7 @@ fn stem(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::survey::tests::row;
+    use crate::app::job_view::tests::row;
     use xpu_shared::{frame::Body, job::Jobs, simulation::Simulation};
 
     /// Eight ranks on two hosts, in pairs and in fours that cross them, as a program names them.

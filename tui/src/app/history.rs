@@ -13,7 +13,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{Columns, Metric, Row, Survey};
+use super::{Columns, JobView, Metric, Row};
 use crate::widget::scale::{Scale, Worse};
 
 /// What one column stands for.
@@ -34,7 +34,7 @@ const WAITS: u8 = 2;
 #[derive(Debug, Default)]
 pub struct History {
     job: JobName,
-    /// In the order of the survey's rows.
+    /// In the order of the job_view's rows.
     tracks: Vec<Track>,
     /// Column `n` has its place at `n % COLUMNS`.
     moments: Vec<Column>,
@@ -156,21 +156,21 @@ impl History {
     }
 
     /// Takes down how the ranks do at `now`, by the clock of their hosts. At most once a second, for it takes all ranks.
-    pub(super) fn take(&mut self, job: &JobName, survey: &Survey, now: Moment) {
+    pub(super) fn take(&mut self, job: &JobName, job_view: &JobView, now: Moment) {
         let second = now.0 / 1_000_000_000;
         if self.job != *job {
             *self = Self { job: job.clone(), ..Self::default() };
-        } else if self.tracks.len() == survey.rows().len() {
+        } else if self.tracks.len() == job_view.rows().len() {
             if self.looked == second {
                 return;
             }
-            if survey.busy && self.waited < WAITS {
+            if job_view.busy && self.waited < WAITS {
                 self.waited += 1;
                 return;
             }
         }
         (self.looked, self.waited) = (second, 0);
-        self.match_tracks(survey.rows());
+        self.match_tracks(job_view.rows());
         self.moments.resize(COLUMNS, Column::default());
         let number = second / PERIOD.as_secs();
         self.last = Some(number);
@@ -181,14 +181,14 @@ impl History {
         }
         for metric in Metric::ALL {
             let known = column.figures[metric as usize].is_some();
-            let figures = survey.scale(metric).filter(|_| !survey.is_frozen());
-            let figures = figures.map(|scale| Figures::of(scale, survey.whole(metric).unwrap_or(0.0)));
+            let figures = job_view.scale(metric).filter(|_| !job_view.is_frozen());
+            let figures = figures.map(|scale| Figures::of(scale, job_view.whole(metric).unwrap_or(0.0)));
             // Who goes back in time begins with knowing less than was known then.
             if figures.is_none() && known {
                 continue;
             }
             column.figures[metric as usize] = figures;
-            for (track, row) in self.tracks.iter_mut().zip(survey.rows()) {
+            for (track, row) in self.tracks.iter_mut().zip(job_view.rows()) {
                 track.codes[metric as usize * COLUMNS + slot] = code(row, metric, figures.as_ref()).0;
             }
         }

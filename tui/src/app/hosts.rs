@@ -14,7 +14,7 @@ use xpu_shared::{
 };
 
 use super::{
-    Roads,
+    Connections,
     order::{Order, Sortable},
 };
 use crate::arrival::{Endpoint, Link};
@@ -35,7 +35,7 @@ pub struct Hosts {
 /// One host.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// As it calls itself, or while it has not spoken as it was named.
+    /// As it calls itself, or while it has not reported as it was named.
     pub name: HostName,
     pub health: Health,
     pub endpoint: Option<Endpoint>,
@@ -220,13 +220,13 @@ impl Hosts {
     pub(super) fn settle(
         &mut self,
         (jobs, shown): (&Jobs, Option<&Job>),
-        roads: &Roads,
+        connections: &Connections,
         arrived: &HashMap<HostName, Moment>,
         now: Moment,
     ) {
         if self.made != Some(now.0 / 1_000_000_000) {
             self.made = Some(now.0 / 1_000_000_000);
-            self.rows = gather::hosts((jobs, shown), roads, arrived, now);
+            self.rows = gather::hosts((jobs, shown), connections, arrived, now);
             self.version = gather::usual_version(&self.rows);
             for host in &mut self.rows {
                 let version = host.collector.as_ref().map(|collector| &collector.version);
@@ -241,7 +241,7 @@ impl Hosts {
         });
     }
 
-    /// What was told of the ways is told at once.
+    /// A change of a connection is shown at once.
     pub(crate) fn look_again(&mut self) {
         self.made = None;
     }

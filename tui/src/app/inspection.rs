@@ -10,7 +10,7 @@ use xpu_shared::{
     status::RankStatus,
 };
 
-use super::{Metric, Survey};
+use super::{JobView, Metric};
 
 #[derive(Clone, Debug)]
 pub struct Inspection {
@@ -55,9 +55,9 @@ pub struct Comparison {
 }
 
 impl Inspection {
-    pub(super) fn of(job: &Job, rank: Rank, survey: &Survey) -> Option<Self> {
+    pub(super) fn of(job: &Job, rank: Rank, job_view: &JobView) -> Option<Self> {
         let view = job.rank(rank)?;
-        let row = survey.row_of(rank)?;
+        let row = job_view.row_of(rank)?;
         let latest = view.latest();
         let mut memberships: Vec<_> = latest
             .into_iter()
@@ -85,10 +85,10 @@ impl Inspection {
             }
         }
         Some(Self {
-            status: survey.rows()[row].told(job, view, survey.is_over()),
+            status: job_view.rows()[row].told(job, view, job_view.is_over()),
             info: view.info().cloned(),
             row,
-            peers: finding::peers(job, rank).into_iter().filter_map(|peer| survey.row_of(peer)).collect(),
+            peers: finding::peers(job, rank).into_iter().filter_map(|peer| job_view.row_of(peer)).collect(),
             memberships,
             is_new: !view.is_settled(),
             blind: latest.map(|digest| digest.blind.clone()).unwrap_or_default(),
@@ -96,10 +96,10 @@ impl Inspection {
     }
 
     /// How it stands in a quantity; `None` while none of its peers has a figure.
-    pub fn compared(&self, survey: &Survey, metric: Metric) -> Option<Comparison> {
+    pub fn compared(&self, job_view: &JobView, metric: Metric) -> Option<Comparison> {
         use crate::widget::scale::Scale;
-        let rows = survey.rows();
-        let fresh = |row: &usize| survey.is_frozen() || rows[*row].is_heard();
+        let rows = job_view.rows();
+        let fresh = |row: &usize| job_view.is_frozen() || rows[*row].is_heard();
         let known: Vec<_> = self
             .peers
             .iter()
@@ -108,7 +108,7 @@ impl Inspection {
             .filter_map(|row| Some((rows[row].status.rank, metric.of(&rows[row])?)))
             .collect();
         let values = known.iter().map(|(_, value)| *value).collect();
-        let scale = Scale::measured(values, metric.worse(), survey.whole(metric))?;
+        let scale = Scale::measured(values, metric.worse(), job_view.whole(metric))?;
         let worse = |one: (Rank, f64), other: (Rank, f64)| {
             if scale.badness(other.1) > scale.badness(one.1) { other } else { one }
         };

@@ -63,7 +63,7 @@ impl Maps {
         passed.saturating_sub(1) / ABREAST
     }
 
-    /// An odd one out has the first beside it.
+    /// An outlier has the first beside it.
     pub fn metrics(self, told: &[Metric]) -> [Metric; ABREAST] {
         let from = self.page(told) * ABREAST;
         std::array::from_fn(|nth| {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_of_is_passed_over_and_an_odd_one_out_has_the_first_beside_it() {
+    fn what_nobody_tells_of_is_passed_over_and_an_outlier_has_the_first_beside_it() {
         let told = [Metric::Gemm, Metric::Bus, Metric::Lateness, Metric::StepTime, Metric::Power];
         let maps = Maps::default().next(&told).next(&told);
         assert_eq!(maps.metrics(&told), [Metric::Power, Metric::Gemm]);

@@ -10,7 +10,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{App, Course};
+use super::{App, StepTimes};
 use crate::{
     arrival::Arrival,
     replay::{Mark, Of, Playback},
@@ -22,7 +22,7 @@ pub(crate) struct Parked {
     jobs: Jobs,
     arrived: HashMap<HostName, Moment>,
     /// As it was when the past was gone to.
-    course: Course,
+    step_times: StepTimes,
     now: Moment,
 }
 
@@ -38,8 +38,8 @@ impl App {
     pub fn replay(&mut self, playback: Playback) {
         if playback.of == Of::Live && self.parked.is_none() {
             let (jobs, arrived) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.arrived));
-            let course = std::mem::take(&mut self.course);
-            self.parked = Some(Parked { jobs, arrived, course, now: self.now });
+            let step_times = std::mem::take(&mut self.step_times);
+            self.parked = Some(Parked { jobs, arrived, step_times, now: self.now });
         }
         self.playback = Some(playback);
     }
@@ -80,7 +80,7 @@ impl App {
 
     /// Nothing is known any more; what the user chose to see stays.
     pub(crate) fn forget(&mut self) {
-        let gone = (take(&mut self.jobs), take(&mut self.survey), take(&mut self.course));
+        let gone = (take(&mut self.jobs), take(&mut self.job_view), take(&mut self.step_times));
         // To take a thousand ranks down is long enough to be felt in a jump: nobody waits for it.
         let _ = thread::Builder::new().spawn(move || drop(gone));
         self.arrived.clear();
@@ -91,12 +91,12 @@ impl App {
     }
 
     pub(crate) fn go_live(&mut self) {
-        if let Some(Parked { jobs, arrived, course, now }) = self.parked.take() {
+        if let Some(Parked { jobs, arrived, step_times, now }) = self.parked.take() {
             let alarmed = self.alarmed;
             self.forget();
             // What was shown of itself before is not shown so again.
             self.alarmed = alarmed;
-            (self.jobs, self.arrived, self.course, self.now) = (jobs, arrived, course, now);
+            (self.jobs, self.arrived, self.step_times, self.now) = (jobs, arrived, step_times, now);
             self.playback = None;
         }
     }

@@ -12,7 +12,7 @@ use crate::widget::grid::Shape;
 /// One place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// By its index among the rows of the survey.
+    /// By its index among the rows of the job_view.
     Seen(usize),
     Unseen(Rank),
 }
@@ -33,7 +33,7 @@ struct Group {
 
 #[derive(Debug)]
 enum Of {
-    /// Rows of the survey.
+    /// Rows of the job_view.
     Host(HostName, Vec<usize>),
     /// Nobody has seen these ranks, so nobody knows their hosts. They are cut into pieces as large as a host, as it most likely is.
     Hole(Range<u32>),
@@ -124,7 +124,7 @@ impl Of {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::survey::tests::row;
+    use crate::app::job_view::tests::row;
 
     #[test]
     fn a_host_that_never_spoke_leaves_a_hole_of_its_size() {

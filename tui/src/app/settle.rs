@@ -7,7 +7,7 @@ use xpu_shared::{
 
 use super::{
     App, Choice, Incident, Page, Whereabouts, communicators,
-    survey::{Arrangement, Clock},
+    job_view::{Arrangement, Clock},
     watched,
 };
 
@@ -17,13 +17,13 @@ impl App {
         match &frame.body {
             Body::Digest(digest) => {
                 if let Some(job) = self.jobs.get(&digest.job) {
-                    self.survey.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
+                    self.job_view.prepare(job, digest.ranks.iter().map(|rank| rank.rank));
                 }
             }
             Body::Snapshot(snapshot) => {
                 for told in &snapshot.jobs {
                     if let Some(job) = self.jobs.get(&told.job) {
-                        self.survey.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
+                        self.job_view.prepare(job, told.ranks.iter().map(|rank| rank.info.rank));
                     }
                 }
             }
@@ -45,7 +45,7 @@ impl App {
             Choice::Foremost(None) => None,
         };
         if self.page == Page::Hosts {
-            self.hosts.settle((&self.jobs, job), &self.roads, &self.arrived, self.now);
+            self.hosts.settle((&self.jobs, job), &self.connections, &self.arrived, self.now);
         }
         let Some(job) = job else { return };
         let (jobs, arrived, now) = (&self.jobs, &self.arrived, self.now);
@@ -57,40 +57,40 @@ impl App {
         let told =
             arrived.iter().filter_map(|(host, &came)| Some(jobs.stream(host)?.now.after(now.since(came))));
         let there = told.max().unwrap_or(now);
-        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.survey.told())[0]);
+        let judge = self.sort.column.metric().unwrap_or_else(|| self.maps.metrics(&self.job_view.told())[0]);
         let groups = self.groups.clone().filter(|groups| groups.world_size() == u64::from(job.world_size()));
         let arrangement =
             Arrangement { sort: self.sort, fold: self.fold.clone(), groups, judge, price: self.price };
-        self.survey.hold_against(self.runs.as_ref());
-        self.survey.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
+        self.job_view.hold_against(self.runs.as_ref());
+        self.job_view.update(job, jobs.lost_frames(), there, arrangement, self.filter.as_ref(), clock);
         self.others.settle(jobs, job, there);
-        self.history.take(job.name(), &self.survey, there);
-        self.survey.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
-        self.log.follow(&self.survey.findings, now);
-        self.course.follow(job, now);
-        self.incident = Incident::follow(self.incident.take(), &self.survey.findings, now);
-        self.finding = self.finding.min(self.survey.findings.len().saturating_sub(1));
+        self.history.take(job.name(), &self.job_view, there);
+        self.job_view.inspect(job, self.selected.filter(|_| self.page == Page::Rank));
+        self.log.follow(&self.job_view.findings, now);
+        self.step_times.follow(job, now);
+        self.incident = Incident::follow(self.incident.take(), &self.job_view.findings, now);
+        self.finding = self.finding.min(self.job_view.findings.len().saturating_sub(1));
         if self.page == Page::Collectives {
             self.communicators =
-                communicators::of(job, self.survey.meant().as_ref(), |rank| self.survey.counts(rank));
+                communicators::of(job, self.job_view.meant().as_ref(), |rank| self.job_view.counts(rank));
             self.communicator = self.communicator.min(self.communicators.len().saturating_sub(1));
         }
         if self.page == Page::Overview {
-            let counts = |&rank: &Rank| self.survey.counts(rank);
+            let counts = |&rank: &Rank| self.job_view.counts(rank);
             let ranks = || watched::sample(job, None, &[]).into_iter().filter(counts).collect();
-            self.steps.glance(job, ranks, &self.course, now);
+            self.steps.glance(job, ranks, &self.step_times, now);
         }
         if self.page == Page::Steps {
-            self.steps.settle(job, &self.survey, &self.watched, &self.course, now);
+            self.steps.settle(job, &self.job_view, &self.watched, &self.step_times, now);
         }
         if self.page == Page::Gemms {
             self.products.settle(job, &self.watched, self.peaks, now);
         }
         // Of a job that stands every page tells where the rank is, and so does a report.
-        if self.page == Page::Stacks || self.survey.standstill().is_some() {
+        if self.page == Page::Stacks || self.job_view.standstill().is_some() {
             let standstill = self.incident.as_ref().and_then(|incident| incident.finding.collective.as_ref());
             self.whereabouts = Whereabouts::of(job, standstill.map(|of| of.communicator.as_str()));
-            self.stacks.settle(job, self.survey.meant());
+            self.stacks.settle(job, self.job_view.meant());
         }
     }
 }

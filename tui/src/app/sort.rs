@@ -207,7 +207,7 @@ mod tests {
     use xpu_shared::{finding::Kind, frame::Life, status::RankState};
 
     use super::*;
-    use crate::app::survey::tests::row;
+    use crate::app::job_view::tests::row;
 
     fn listed(column: Column, reversed: bool) -> Vec<u32> {
         let mut rows: Vec<_> = (0..4).map(|rank| row(rank, "a")).collect();

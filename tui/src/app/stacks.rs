@@ -195,8 +195,8 @@ impl Stacks {
     }
 
     /// To the next branch that few ranks are in and most are not; round again after the last.
-    pub(crate) fn next_odd(&mut self) {
-        self.jump(StackRow::is_odd);
+    pub(crate) fn next_outlier(&mut self) {
+        self.jump(StackRow::is_outlier);
     }
 
     pub(crate) fn next_thread(&mut self) {

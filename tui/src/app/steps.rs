@@ -1,4 +1,4 @@
-//! What the page of steps shows beside their course: what they are made of, how far ranks are apart, who is late.
+//! What the page of steps shows beside their times: what they are made of, how far ranks are apart, who is late.
 
 use std::{
     cmp::Reverse,
@@ -14,9 +14,9 @@ use xpu_shared::{
 };
 
 use super::{
-    Course, Row, Survey, Watched,
-    course::Point,
+    JobView, Row, StepTimes, Watched,
     order::{Order, Sortable},
+    step_times::Point,
 };
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct Steps {
     pub spans: Vec<(String, Nanoseconds)>,
     /// Watched ranks of which single steps are known.
     pub heard: usize,
-    /// Rows of the survey as they are listed.
+    /// Rows of the job_view as they are listed.
     pub lines: Vec<usize>,
     /// The job and the second all but the lines is of.
     made: Option<(JobName, u64)>,
@@ -74,13 +74,13 @@ impl Steps {
         &mut self,
         job: &Job,
         ranks: impl FnOnce() -> BTreeSet<Rank>,
-        course: &Course,
+        step_times: &StepTimes,
         now: Moment,
     ) {
         let glancing = (job.name().clone(), now.0 / 1_000_000_000);
         if self.glanced.as_ref() != Some(&glancing) {
             (self.glanced, self.made) = (Some(glancing), None);
-            self.changes = course.changes();
+            self.changes = step_times.changes();
             self.breakdown = middle(job, ranks().into_iter());
         }
     }
@@ -89,13 +89,13 @@ impl Steps {
     pub(super) fn settle(
         &mut self,
         job: &Job,
-        survey: &Survey,
+        job_view: &JobView,
         watched: &Watched,
-        course: &Course,
+        step_times: &StepTimes,
         now: Moment,
     ) {
         // Figures come in at any time within the second, and the list is to be in their order.
-        let (rows, order) = (survey.rows(), self.order);
+        let (rows, order) = (job_view.rows(), self.order);
         self.lines = (0..rows.len()).collect();
         self.lines.sort_by(|&one, &other| order.compare(order.by.of(&rows[one]), order.by.of(&rows[other])));
         let making = (job.name().clone(), now.0 / 1_000_000_000);
@@ -103,8 +103,8 @@ impl Steps {
             return;
         }
         (self.made, self.glanced) = (Some(making), None);
-        self.changes = course.changes();
-        self.breakdown = middle(job, watched.ranks.iter().copied().filter(|&rank| survey.counts(rank)));
+        self.changes = step_times.changes();
+        self.breakdown = middle(job, watched.ranks.iter().copied().filter(|&rank| job_view.counts(rank)));
         let views = || watched.ranks.iter().filter_map(|&rank| job.rank(rank));
         self.singles = Histogram::new();
         views().filter_map(RankView::single_steps).for_each(|steps| self.singles.merge(steps));

@@ -48,7 +48,7 @@ impl App {
             Page::Rank => self.selected.into_iter().collect(),
             Page::Gemms | Page::Steps => {
                 let kept = Some(&self.watched).filter(|watched| watched.job == *job.name());
-                joined(kept, sample(job, self.selected, &self.survey.findings))
+                joined(kept, sample(job, self.selected, &self.job_view.findings))
             }
             _ => return None,
         };

@@ -71,7 +71,7 @@ fn take(outcome: impl Fn(usize) -> CaptureOutcome + Send) -> (Outcome, Vec<Captu
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(64);
     let path = std::env::temp_dir().join(format!("xpu-top-taking-{:?}", std::thread::current().id()));
     let _ = std::fs::remove_file(&path);
-    let header = crate::reel::header(Some(&job), &[]);
+    let header = crate::recording_writer::header(Some(&job), &[]);
     let mut news = Vec::new();
     let mut tell = |one| news.push(one);
     let (outcome, orders) = std::thread::scope(|scope| {

@@ -32,7 +32,7 @@ use crate::{
     follow::Following,
     live::{self, Live},
     new_file,
-    reel::header,
+    recording_writer::header,
 };
 use occasion::{Occasion, wait_for};
 use progress::Progress;

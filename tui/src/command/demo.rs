@@ -20,7 +20,7 @@ use xpu_shared::endpoint::BasePort;
 use crate::{
     args::{LookArgs, UsageError, base_port},
     arrival::Endpoint,
-    capturer::{Capturer, Ways},
+    capturer::{Capturer, Targets},
     config::Config,
     live, new_file,
     parts::Parts,
@@ -174,7 +174,7 @@ pub fn demo(
     let mut cast = Cast::start(&plan, args.base_port)?;
     let endpoints = cast.endpoints();
     eprintln!("{}", port::invitation(plan.nodes, cast.base));
-    let capturer = Capturer::new(Ways { endpoints: endpoints.clone(), key: key.clone() });
+    let capturer = Capturer::new(Targets { endpoints: endpoints.clone(), key: key.clone() });
     let (live, arrivals) = live::connect(endpoints.clone(), key, None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.is_headless() {

@@ -11,7 +11,7 @@ use crate::{
     args::UsageError,
     arrival::Arrival,
     follow::Following,
-    replay::{Tape, time},
+    replay::{FrameCursor, time},
 };
 
 /// What was heard until `at`, or until its end, with the details of some ranks.
@@ -22,17 +22,17 @@ pub(super) fn followed(
     ranks: impl IntoIterator<Item = Rank>,
 ) -> anyhow::Result<(Following, Moment)> {
     // Neither health nor its lack: as with a file that was never named.
-    let mut tape = Tape::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
+    let mut cursor = FrameCursor::open_file(path).map_err(|error| UsageError::Value(format!("{error:#}")))?;
     let at = match at {
-        Some(text) => time::moment_within(text, tape.span()).map_err(UsageError::Value)?,
-        None => tape.span().1,
+        Some(text) => time::moment_within(text, cursor.span()).map_err(UsageError::Value)?,
+        None => cursor.span().1,
     };
-    tape.watch_ranks(ranks.into_iter().collect());
+    cursor.watch_ranks(ranks.into_iter().collect());
     let mut following = Following::new([], job.cloned());
     following.note_what_goes();
-    while let Some((came, frame)) = tape.next(at)? {
+    while let Some((came, frame)) = cursor.next(at)? {
         following.take_at(came, Arrival::Frame(Box::new(frame)));
     }
-    tape.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
+    cursor.complaints().iter().for_each(|complaint| eprintln!("xpu-top: {}: {complaint}", path.display()));
     Ok((following, at))
 }

@@ -25,7 +25,7 @@ use crate::{
     inquiry::Inquiry,
     live::{self, Live},
     new_file,
-    reel::{Reel, Seen, header},
+    recording_writer::{RecordingWriter, Seen, header},
 };
 
 /// How often it is looked whether a block is old enough to be written.
@@ -43,7 +43,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     hosts.warnings.iter().for_each(|warning| eprintln!("xpu-top: {warning}"));
     let header = header(args.of.job.as_ref(), &hosts.endpoints);
     let path = &args.output;
-    let mut reel = begin(path, &header)?;
+    let mut recording = begin(path, &header)?;
     let failed = || format!("cannot record to {}", path.display());
     let mut following = Following::new(hosts.endpoints.iter().cloned(), args.of.job.clone());
     let (live, mut arrivals) = live::connect(hosts.endpoints, key, args.of.job.clone());
@@ -65,7 +65,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                 arrival = arrivals.recv() => {
                     let arrival = arrival.context("the follower ended")?;
                     if let Arrival::Frame(frame) = &arrival {
-                        reel.take(frame).with_context(failed)?;
+                        recording.take(frame).with_context(failed)?;
                     }
                     // Details are for who replays: here they would only be kept.
                     if !matches!(&arrival, Arrival::Frame(frame) if matches!(frame.body, Body::Detail(_))) {
@@ -73,8 +73,8 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
                     }
                 }
                 _ = look.tick() => {
-                    let due = reel.packer.due(Moment::now());
-                    due.and_then(|blocks| reel.write(blocks)).with_context(failed)?;
+                    let due = recording.packer.due(Moment::now());
+                    due.and_then(|blocks| recording.write(blocks)).with_context(failed)?;
                     if examined.elapsed() >= EXAMINE {
                         examined = Instant::now();
                         ask_stacks(&following, &mut inquiry, &live);
@@ -92,7 +92,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         }
         anyhow::Ok(())
     })?;
-    let (totals, seen) = reel.close().with_context(failed)?;
+    let (totals, seen) = recording.close().with_context(failed)?;
     if totals.frames == 0 {
         // The next try may have its name.
         let _ = fs::remove_file(path);
@@ -115,8 +115,8 @@ fn ask_stacks(following: &Following, inquiry: &mut Inquiry, live: &Live) {
 }
 
 /// Into a file that was not there before.
-fn begin(path: &Path, header: &Header) -> Result<Reel, UsageError> {
-    Reel::begin(path, header).map_err(|error| {
+fn begin(path: &Path, header: &Header) -> Result<RecordingWriter, UsageError> {
+    RecordingWriter::begin(path, header).map_err(|error| {
         UsageError::Value(format!("cannot record to {}: {}", path.display(), new_file::why_not(&error)))
     })
 }

@@ -27,7 +27,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::SaveTo(_)
         | Action::Line(_)
         | Action::ShowCommunicator(_)
-        | Action::Stretch(Stretching::Begin(_) | Stretching::To(_) | Stretching::Keep)
+        | Action::Zoom(ZoomAction::Begin(_) | ZoomAction::To(_) | ZoomAction::Keep)
         | Action::SortBy(_)
         | Action::Edit(Edit::Type(_)) => false,
         Action::Move(_)
@@ -38,14 +38,14 @@ fn is_meant(action: &Action) -> bool {
         | Action::Inspect
         | Action::Explain
         | Action::Fold(_)
-        | Action::NextOdd
+        | Action::NextOutlier
         | Action::NextThread
         | Action::AskStacks
         | Action::TurnNatives
         | Action::NextMetric
         | Action::PreviousMetric
         | Action::TurnMaps
-        | Action::Stretch(Stretching::Halve | Stretching::Double)
+        | Action::Zoom(ZoomAction::Halve | ZoomAction::Double)
         | Action::FoldRanks
         | Action::Pin
         | Action::SaveFlame
@@ -109,7 +109,7 @@ fn meant() -> Vec<Action> {
         Edit::Cancel,
     ];
     all.extend(edits.map(Action::Edit));
-    all.extend([Stretching::Halve, Stretching::Double].map(Action::Stretch));
+    all.extend([ZoomAction::Halve, ZoomAction::Double].map(Action::Zoom));
     all.extend([Kind::Filter, Kind::Command].map(Action::Open));
     all.extend([
         Action::SortNext,
@@ -117,7 +117,7 @@ fn meant() -> Vec<Action> {
         Action::NextJob,
         Action::Inspect,
         Action::Explain,
-        Action::NextOdd,
+        Action::NextOutlier,
         Action::NextThread,
         Action::AskStacks,
         Action::TurnNatives,
@@ -147,7 +147,7 @@ fn same(one: &Action, other: &Action) -> bool {
         (Action::Move(one), Action::Move(other)) => one == other,
         (Action::Go(one), Action::Go(other)) => one == other,
         (Action::Fold(one), Action::Fold(other)) => one == other,
-        (Action::Stretch(one), Action::Stretch(other)) => one == other,
+        (Action::Zoom(one), Action::Zoom(other)) => one == other,
         (Action::Control(one), Action::Control(other)) => one == other,
         (Action::Open(one), Action::Open(other)) => one == other,
         (Action::Edit(one), Action::Edit(other)) => one == other,

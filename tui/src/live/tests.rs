@@ -13,7 +13,7 @@ use zmq::{Context, SNDMORE};
 use super::*;
 use crate::arrival::Link;
 
-/// Longer than any wait of a road together.
+/// Longer than any wait of a connection together.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Where what is published comes from a host of that name.

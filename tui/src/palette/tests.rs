@@ -45,7 +45,7 @@ fn contrast(one: Color, other: Color) -> f64 {
 
 #[test]
 fn every_word_can_be_read_on_the_ground_of_its_theme() {
-    let spoken = [
+    let texts = [
         (Role::Muted, 4.5),
         (Role::Accent, 4.5),
         (Role::Good, 4.5),
@@ -61,9 +61,7 @@ fn every_word_can_be_read_on_the_ground_of_its_theme() {
     for theme in Theme::ALL {
         assert!(contrast(letters(theme), ground(theme)) > 10.0, "{theme}");
         let least = if theme == Theme::HighContrast { 7.0 } else { 0.0 };
-        for (depth, (role, wanted)) in
-            EXACT.into_iter().flat_map(|depth| spoken.map(|spoken| (depth, spoken)))
-        {
+        for (depth, (role, wanted)) in EXACT.into_iter().flat_map(|depth| texts.map(|text| (depth, text))) {
             let colour = Palette::new(depth, theme).of(role).fg.unwrap();
             let found = contrast(colour, ground(theme));
             assert!(found >= f64::max(wanted, least), "{theme}, {depth:?}, {role:?}: {found:.2}");

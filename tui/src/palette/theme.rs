@@ -20,7 +20,7 @@ pub enum Theme {
     Cividis,
     /// For a light terminal.
     Light,
-    /// For a black terminal, tired eyes and bad projectors: nothing is faint.
+    /// For a black terminal, tired eyes and poor displays: nothing is faint.
     HighContrast,
     /// Greys alone.
     Mono,

@@ -15,7 +15,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{Mark, Tape};
+use super::{FrameCursor, Mark};
 
 /// How often it is asked what is wrong, in recorded time.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,13 +35,13 @@ pub struct Search {
 }
 
 impl Search {
-    pub fn begin(mut tape: Tape) -> Self {
+    pub fn begin(mut cursor: FrameCursor) -> Self {
         let (sender, found) = mpsc::sync_channel(64);
         let gate = Arc::new(Gate::default());
         let passed = Arc::clone(&gate);
         thread::spawn(move || {
-            // Who looks is told of files that cannot be read by the projector.
-            let _ = findings_between(&mut tape, |marks, at| {
+            // Who looks is told of files that cannot be read by the player.
+            let _ = findings_between(&mut cursor, |marks, at| {
                 passed.pass();
                 sender.send((marks, at)).is_ok()
             });
@@ -93,13 +93,16 @@ impl Drop for Rest {
 }
 
 /// Tells what began, and up to when that is known, until nobody listens.
-pub fn findings_between(tape: &mut Tape, mut tell: impl FnMut(Vec<Mark>, Moment) -> bool) -> io::Result<()> {
-    let (first, last) = tape.span();
+pub fn findings_between(
+    cursor: &mut FrameCursor,
+    mut tell: impl FnMut(Vec<Mark>, Moment) -> bool,
+) -> io::Result<()> {
+    let (first, last) = cursor.span();
     let mut jobs = Jobs::default();
     let mut seen: BTreeMap<(JobName, Kind, Class, Vec<Rank>), Moment> = BTreeMap::new();
     let (mut at, mut marks) = (first, 0);
     loop {
-        while let Some((_, frame)) = tape.next(at)? {
+        while let Some((_, frame)) = cursor.next(at)? {
             jobs.fold(&frame);
         }
         let mut new = Vec::new();

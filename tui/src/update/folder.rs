@@ -3,20 +3,20 @@
 use crate::{
     action::{Action, Effect},
     app::{App, Note, Page},
-    shelf::{Order, What},
+    file_loader::{Order, What},
 };
 
 /// While their page is shown, the folder is looked at again and again: who writes to it may be anybody.
 pub(super) fn look(app: &mut App) -> Option<Effect> {
     let due = if app.page == Page::Captures { app.files.due(app.now) } else { None };
-    due.map(Effect::Shelf)
+    due.map(Effect::Files)
 }
 
 pub(super) fn act(app: &mut App, action: Action) -> Option<Effect> {
     match action {
         Action::Listed(listing) => app.files.listing = Some(listing),
         Action::Opened(path, summary) => app.files.came(path, summary),
-        Action::OpenFile => return app.files.open().map(Effect::Shelf),
+        Action::OpenFile => return app.files.open().map(Effect::Files),
         Action::ExportFile => return of_capture(app, "pftrace", Order::Export),
         Action::PageOfFile => return of_capture(app, "html", Order::Page),
         _ => {}
@@ -37,7 +37,7 @@ fn of_capture(app: &mut App, ending: &str, order: impl Fn(std::path::PathBuf) ->
             let order = order(file.path.clone());
             app.note =
                 Some(Note::Done(format!("{} is being written", file.path.with_extension(ending).display())));
-            return Some(Effect::Shelf(order));
+            return Some(Effect::Files(order));
         }
     };
     app.note = Some(note);

@@ -21,9 +21,9 @@ pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {
 pub(super) fn inspect(app: &mut App) -> Option<Effect> {
     app.settle();
     // Who selects nothing wants to know about the rank that stands out.
-    let named = app.survey.findings.iter().find_map(|finding| finding.ranks.first().copied());
-    let odd = app.survey.odd.map(|odd| odd.rank(&app.survey));
-    app.selected = app.selected.or(named).or(odd);
+    let named = app.job_view.findings.iter().find_map(|finding| finding.ranks.first().copied());
+    let outlier = app.job_view.outlier.map(|outlier| outlier.rank(&app.job_view));
+    app.selected = app.selected.or(named).or(outlier);
     if app.selected.is_none() {
         select(app, Motion::First);
     }
@@ -37,8 +37,8 @@ pub(super) fn inspect(app: &mut App) -> Option<Effect> {
 /// Shows this rank alone.
 pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
     app.settle();
-    if app.survey.row_of(rank).is_none() {
-        let rows = app.survey.rows();
+    if app.job_view.row_of(rank).is_none() {
+        let rows = app.job_view.rows();
         let last =
             rows.last().map_or_else(String::new, |row| format!(": the last one is {}", row.status.rank));
         app.note = Some(Note::Failed(format!("no rank {rank} was seen{last}")));
@@ -63,7 +63,7 @@ pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
     app.settle();
     match app.page {
         Page::Findings if app.finding == line => return explain(app),
-        Page::Findings => app.finding = line.min(app.survey.findings.len().saturating_sub(1)),
+        Page::Findings => app.finding = line.min(app.job_view.findings.len().saturating_sub(1)),
         Page::Collectives => app.communicator = line.min(app.communicators.len().saturating_sub(1)),
         Page::Stacks if app.stacks.at() == Some(line) => app.stacks.fold(Folding::Turn),
         Page::Stacks => app.stacks.select(line),
@@ -92,12 +92,12 @@ pub(super) fn explain(app: &mut App) -> Option<Effect> {
     if app.page == Page::Hosts {
         let host = app.hosts.selected()?;
         let (there, held) = (&host.ranks, host.gpus.held.first().map(|(rank, _)| *rank));
-        let named = app.survey.findings.iter().flat_map(|finding| &finding.ranks).copied();
+        let named = app.job_view.findings.iter().flat_map(|finding| &finding.ranks).copied();
         app.selected =
             Some(named.into_iter().find(|&rank| there.contains(rank)).or(held).or_else(|| there.first())?);
         return inspect(app);
     }
-    let finding = app.survey.findings.get(app.finding)?;
+    let finding = app.job_view.findings.get(app.finding)?;
     if finding.kind == Kind::Hang {
         return to(app, Page::Stacks);
     }

@@ -6,8 +6,8 @@ use crate::{
     app::{App, Overlay},
     filter::{self, Filter, Subject},
     prompt::{Edit, Kind, Prompt},
+    prompt_command::{self, Names},
     replay,
-    spoken::{self, Names},
 };
 use xpu_shared::job::Job;
 
@@ -79,7 +79,7 @@ fn sift(app: &mut App, text: &str, whole: bool) {
 fn is_somewhere(app: &App, filter: &Filter) -> bool {
     let Some(job) = app.job().map(Job::name) else { return false };
     let judge = filter.judge(std::iter::empty());
-    let rows = app.survey.rows().iter();
+    let rows = app.job_view.rows().iter();
     rows.map(|row| Subject::of(&row.status, job)).any(|rank| judge.verdict(rank) == Some(true))
 }
 
@@ -100,7 +100,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
             if text.trim().is_empty() {
                 return None;
             }
-            let Ok(action) = spoken::read(&text) else {
+            let Ok(action) = prompt_command::read(&text) else {
                 app.prompt = Some(prompt);
                 return None;
             };
@@ -116,7 +116,7 @@ fn enter(app: &mut App, prompt: Prompt) -> Option<Effect> {
 }
 
 fn hosts(app: &App) -> Vec<&str> {
-    let mut hosts: Vec<_> = app.survey.rows().iter().map(|row| row.status.host.as_str()).collect();
+    let mut hosts: Vec<_> = app.job_view.rows().iter().map(|row| row.status.host.as_str()).collect();
     hosts.dedup();
     hosts
 }
@@ -127,7 +127,7 @@ fn known(app: &App, kind: Kind, before: &str) -> (usize, Vec<String>) {
         Kind::Filter => filter::complete(before, &hosts(app)),
         Kind::Command => {
             let jobs = app.jobs.iter().map(|job| job.name().as_str()).collect();
-            spoken::complete(before, &Names { hosts: hosts(app), jobs })
+            prompt_command::complete(before, &Names { hosts: hosts(app), jobs })
         }
         Kind::Time | Kind::Search => (0, Vec::new()),
     }

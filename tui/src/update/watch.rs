@@ -41,7 +41,7 @@ pub(super) fn visit(app: &mut App) -> Option<Effect> {
 /// Has them read now, whatever was read before.
 pub(super) fn ask(app: &mut App) -> Option<Effect> {
     let job = app.job()?.name().clone();
-    let stands = app.survey.standstill().is_some();
+    let stands = app.job_view.standstill().is_some();
     app.stacks.ask(app.now);
     let reading = if stands { Reading::Natively } else { Reading::Running };
     Some(Effect::AskStacks { job, ranks: Vec::new(), reading })

@@ -17,12 +17,13 @@ use super::{
 };
 use crate::{
     app::{App, Opened},
-    figure, glyph,
+    figure,
+    file_loader::{Label, ListedFile, What},
+    glyph,
     hits::Hits,
     palette::Role,
-    shelf::{Label, Volume, What},
     widget::wrap::cut_front,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// A file without an end that was written so lately is still being written: recorders write every second.
@@ -31,23 +32,23 @@ const WRITING: Duration = Duration::from_secs(5);
 /// Columns of the longest name.
 const LONGEST: usize = 44;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let below = header::draw_brief(app, room, area, buffer);
-    let frame = if room == Room::Wide { 2 } else { 1 };
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let below = header::draw_brief(app, breakpoint, area, buffer);
+    let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     let [standing, rest] =
         Layout::vertical([Constraint::Length(under_way::LINES + frame), Constraint::Fill(1)]).areas(below);
-    under_way::draw(app, room, standing, buffer);
+    under_way::draw(app, breakpoint, standing, buffer);
     let files = app.files.all().len() as u16;
     let opened = if matches!(app.files.opened, Opened::Nothing) { 0 } else { rest.height * 6 / 10 };
     let listed = rest.height - opened;
     // A short list leaves the room to what is open.
     let listed = if opened > 0 { listed.min(files.saturating_add(frame + 1).max(4)) } else { listed };
     let [list, open] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(rest);
-    draw_list(app, room, list, buffer, hits);
-    opened::draw(app, room, open, buffer);
+    draw_list(app, breakpoint, list, buffer, hits);
+    opened::draw(app, breakpoint, open, buffer);
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let files = app.files.all();
     let left_out = app.files.listing.as_ref().map_or(0, |listing| listing.left_out);
     let right = if left_out > 0 {
@@ -59,9 +60,13 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
     } else {
         figure::counted(files.len(), "file", "files")
     };
-    let about = if room == Room::Narrow { "newest first" } else { "captures and recordings, newest first" };
+    let about = if breakpoint == Breakpoint::Narrow {
+        "newest first"
+    } else {
+        "captures and recordings, newest first"
+    };
     let title = Title { name: "In this folder", about: about.to_owned(), right };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let nothing = match &app.files.listing {
         None => Some((Role::Muted, format!("{} the folder is being read", glyph::WAITING))),
         Some(listing) => match &listing.failure {
@@ -82,9 +87,9 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
         return;
     }
     let names = files.iter().map(|file| file.path.to_string_lossy().chars().count()).max().unwrap_or(0);
-    let (short, what) = match room {
-        Room::Wide => (LONGEST, 36),
-        Room::Medium => (LONGEST - 14, 22),
+    let (short, what) = match breakpoint {
+        Breakpoint::Wide => (LONGEST, 36),
+        Breakpoint::Medium => (LONGEST - 14, 22),
         _ => (20, 22),
     };
     let name = names.clamp(8, short);
@@ -101,7 +106,7 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
     hits.lines(inner, shown);
 }
 
-fn cells(app: &App, file: &Volume, name: usize) -> Vec<Cell> {
+fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
     // A replay has another time than the files have.
     let age = app.files.listing.as_ref().map_or(app.now, |listing| listing.looked).since(file.written);
     let (sign, kind, role) = match &file.label {

@@ -12,9 +12,8 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    header,
+    filtered, header,
     panel::{self, Title, window},
-    sieve,
 };
 use crate::{
     app::{App, Communicator},
@@ -22,7 +21,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     widget::wrap::{cut, flush_left},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Runs of ranks in the list.
@@ -31,22 +30,22 @@ const RUNS: usize = 3;
 /// Columns of the longest name.
 const LONGEST: usize = 28;
 
-/// Lines of the list before the detail gets the room.
+/// Lines of the list before the detail gets the space.
 const LISTED: usize = 10;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let below = header::draw_brief(app, room, area, buffer);
-    let frame = if room == Room::Wide { 3 } else { 2 };
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let below = header::draw_brief(app, breakpoint, area, buffer);
+    let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let listed = app.communicators.len().clamp(1, LISTED.min(usize::from(below.height) / 3)) as u16;
     let [list, rest] =
         Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below);
-    draw_list(app, room, list, buffer, hits);
+    draw_list(app, breakpoint, list, buffer, hits);
     if let Some(selected) = app.communicators.get(app.communicator) {
-        detail::draw(app, room, selected, rest, buffer, hits);
+        detail::draw(app, breakpoint, selected, rest, buffer, hits);
     }
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let all = &app.communicators;
     let uneven = all.iter().filter(|one| !one.behind.is_empty()).count();
     let behind = if uneven > 0 {
@@ -54,17 +53,18 @@ fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
     } else {
         String::new()
     };
-    let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", sieve::ranks(app)));
+    let of = app.filter.as_ref().map_or_else(String::new, |_| format!("of {}", filtered::ranks(app)));
     let about = [behind, of].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-    let about = format!("{about}{}", sieve::filter(app));
+    let about = format!("{about}{}", filtered::filter(app));
     let right = figure::counted(all.len(), "communicator", "communicators");
-    let inner = panel::draw(app.palette, room, Title { name: "Communicators", about, right }, area, buffer);
+    let inner =
+        panel::draw(app.palette, breakpoint, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
         let text = format!(
             "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen: {} says what a host's hooks are blind to.",
             app.key("hosts"),
         );
-        let text = if sieve::is_empty(app) { sieve::nobody(app) } else { text };
+        let text = if filtered::is_empty(app) { filtered::nobody(app) } else { text };
         panel::tell(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }

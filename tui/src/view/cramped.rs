@@ -15,15 +15,15 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     if area.is_empty() {
         return;
     }
-    let survey = &app.survey;
-    let figure = match (app.standing(), survey.findings.first()) {
+    let job_view = &app.job_view;
+    let figure = match (app.standing(), job_view.findings.first()) {
         (Standing::Running, Some(finding)) if finding.stops_the_job() => finding.evidence.to_string(),
-        (Standing::Running, _) => match (survey.headline.step_time, survey.headline.age) {
+        (Standing::Running, _) => match (job_view.headline.step_time, job_view.headline.age) {
             (Some(step_time), None) => format!("{} a step", figure::time(step_time)),
             (Some(step_time), Some(age)) => {
                 format!("{} a step {} ago", figure::time(step_time), figure::age(age))
             }
-            (None, _) => format!("{} of {} ranks", survey.heard, survey.world_size),
+            (None, _) => format!("{} of {} ranks", job_view.heard, job_view.world_size),
         },
         _ => "no job".to_owned(),
     };

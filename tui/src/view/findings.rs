@@ -25,22 +25,22 @@ use crate::{
     palette::Role,
     report::sure,
     widget::wrap::{cut, wrapped},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Runs of ranks in the detail.
 const RUNS: usize = 16;
 
-/// Lines of the list before the detail gets the room.
+/// Lines of the list before the detail gets the space.
 const LISTED: usize = 8;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let findings = &app.survey.findings;
-    let frame = if room == Room::Wide { 2 } else { 1 };
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let findings = &app.job_view.findings;
+    let frame = if breakpoint == Breakpoint::Wide { 2 } else { 1 };
     // Where there is none, what stands out and what holds the job up are told in their place.
     let listed = if findings.is_empty() { 3 } else { findings.len() };
     let list = listed.min(LISTED) as u16 + frame;
-    let margin = if room == Room::Wide { 4 } else { 0 };
+    let margin = if breakpoint == Breakpoint::Wide { 4 } else { 0 };
     let why = findings.get(app.finding).map_or_else(Vec::new, |finding| {
         detail(app, finding, usize::from(area.width.saturating_sub(margin)))
     });
@@ -52,37 +52,39 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         Constraint::Fill(1),
     ])
     .areas(area);
-    header::draw_title(app, room, title, buffer);
-    draw_list(app, room, list, buffer, hits);
+    header::draw_title(app, breakpoint, title, buffer);
+    draw_list(app, breakpoint, list, buffer, hits);
     if let Some(finding) = findings.get(app.finding) {
         let title = Title { name: "Why", about: name(finding), ..Title::default() };
-        let inner = panel::draw(app.palette, room, title, detail, buffer);
+        let inner = panel::draw(app.palette, breakpoint, title, detail, buffer);
         headline::lines(&why, inner, buffer);
     }
-    draw_log(app, room, log, buffer);
+    draw_log(app, breakpoint, log, buffer);
 }
 
-fn draw_list(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let findings = &app.survey.findings;
+fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let findings = &app.job_view.findings;
     let about = if findings.is_empty() { String::new() } else { "by cost".to_owned() };
     let right = figure::counted(findings.len(), "finding", "findings");
-    let right = match app.survey.cost.filter(|_| findings.len() > 1) {
+    let right = match app.job_view.cost.filter(|_| findings.len() > 1) {
         Some(cost) => format!("{right}, together {cost}"),
         None => right,
     };
-    let inner = panel::draw(app.palette, room, Title { name: "Findings", about, right }, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, Title { name: "Findings", about, right }, area, buffer);
     if findings.is_empty() {
-        let line = if app.survey.is_frozen() || app.survey.heard < app.survey.world_size as usize {
+        let line = if app.job_view.is_frozen() || app.job_view.heard < app.job_view.world_size as usize {
             let text = "nothing is known to be wrong, but not all ranks are heard: no data is not health";
             Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
         } else {
-            let heard = figure::counted(app.survey.heard, "rank", "ranks");
+            let heard = figure::counted(app.job_view.heard, "rank", "ranks");
             let text = format!("{} nothing is known to cost the job time: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
-        let also = app.survey.bound.map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
-        let odd = notices::odd_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
-        for (line, y) in [line].into_iter().chain(odd).chain(also).zip(inner.y..inner.bottom()) {
+        let also =
+            app.job_view.bound.map(|bound| Line::styled(bound.to_string(), app.palette.of(Role::Muted)));
+        let outlier =
+            notices::outlier_text(app).map(|text| Line::styled(text, app.palette.of(Role::Warning)));
+        for (line, y) in [line].into_iter().chain(outlier).chain(also).zip(inner.y..inner.bottom()) {
             buffer.set_line(inner.x, y, &line, inner.width);
         }
         return;
@@ -175,10 +177,10 @@ fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
     Line::from(vec![Span::styled(format!("{label:<10}"), app.palette.of(Role::Muted)), value])
 }
 
-fn draw_log(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let entries = app.log.entries();
     let title = Title { name: "Came and went", about: "newest first, UTC".to_owned(), ..Title::default() };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if entries.len() == 0 {
         let line = Line::styled("nothing since this screen was opened", app.palette.of(Role::Muted));
         buffer.set_line(inner.x, inner.y, &line, inner.width);

@@ -28,7 +28,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     let note = note(app, width.saturating_sub(KEYS).max(width / 2));
     // What the last key did stands beside the keys, never in their place.
     let taken = note.width() + usize::from(note.width() > 0);
-    let room = width.saturating_sub(taken);
+    let space = width.saturating_sub(taken);
     let keys = app.keymap.in_force(app.scope()).filter_map(|(binding, keys)| {
         let (key, short) = (keys.first()?.to_string(), word(binding, app)?);
         is_useful(binding, app).then_some(Offer { binding, key, short })
@@ -40,7 +40,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     }
     // Where not all fits, the other views are known by their numbers alone; on the first page by their names, if there is room.
     let whole = |offers: &[Offer]| offers.iter().map(|offer| offer.word().width() + 3).sum::<usize>();
-    let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= room;
+    let names = whole(&views) + if app.page == Page::Overview { 0 } else { whole(&others) } <= space;
     let mut line = Line::default();
     for offer in &views {
         let here = page_of(offer.binding) == Some(app.page);
@@ -63,7 +63,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer, hits: &mut Hits) 
     for offer in others {
         let Offer { key, short, .. } = &offer;
         let width = key.width() + short.width() + 1;
-        if line.width() + width > room {
+        if line.width() + width > space {
             continue;
         }
         hits.put(within(area, line.width() as u16, width as u16), Target::Do(offer.binding.action.clone()));
@@ -141,9 +141,11 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         | Action::SortNext
         | Action::Reverse
         | Action::Report => app.standing() == Standing::Running,
-        Action::Fold(_) | Action::NextOdd | Action::NextThread | Action::TurnNatives | Action::SaveFlame => {
-            !app.stacks.rows().is_empty()
-        }
+        Action::Fold(_)
+        | Action::NextOutlier
+        | Action::NextThread
+        | Action::TurnNatives
+        | Action::SaveFlame => !app.stacks.rows().is_empty(),
         Action::Open(Kind::Command) => app.page == Page::Overview,
         Action::Open(Kind::Filter) if app.overlay == Overlay::Help => true,
         Action::Open(Kind::Filter) => {
@@ -154,7 +156,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         Action::Explain => match app.page {
             Page::Gemms => !app.products.shapes().is_empty(),
             Page::Hosts => app.hosts.selected().is_some_and(|host| !host.ranks.is_empty()),
-            _ => !app.survey.findings.is_empty(),
+            _ => !app.job_view.findings.is_empty(),
         },
         _ => true,
     }

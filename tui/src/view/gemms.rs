@@ -20,21 +20,21 @@ use crate::{
     figure, glyph,
     hits::{Hits, Target},
     palette::Role,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of the longest shape.
 const LONGEST: usize = 34;
 
-/// Lines of the list before the detail gets the room.
+/// Lines of the list before the detail gets the space.
 const LISTED: usize = 14;
 
 /// Who was asked has answered after this long, if it ever does: summaries come once a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let below = header::draw_brief(app, room, area, buffer);
-    let frame = if room == Room::Wide { 3 } else { 2 };
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let below = header::draw_brief(app, breakpoint, area, buffer);
+    let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let most = LISTED.min(usize::from(below.height) * 9 / 20);
     let listed = app.products.shapes().len().clamp(1, most.max(1)) as u16;
     let nothing = nothing(app);
@@ -42,7 +42,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         Some(_) => [below, Rect::ZERO],
         None => Layout::vertical([Constraint::Length(listed + frame), Constraint::Fill(1)]).areas(below),
     };
-    let inner = panel::draw(app.palette, room, title(app, room), list, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title(app, breakpoint), list, buffer);
     if let Some((role, text)) = nothing {
         panel::tell(app.palette, role, &text, inner, buffer);
         return;
@@ -60,17 +60,17 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
     hits.lines(inner, shown);
     if let Some(product) = app.products.selected() {
-        detail::draw(app, room, product, rest, buffer);
+        detail::draw(app, breakpoint, product, rest, buffer);
     }
 }
 
-fn title(app: &App, room: Room) -> Title<'static> {
+fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
     let shapes = app.products.shapes().len();
-    let about = match room {
-        Room::Wide => {
+    let about = match breakpoint {
+        Breakpoint::Wide => {
             "rates of what was timed since this page is open, counts and shares since the ranks started"
         }
-        Room::Medium => "rates since this page is open",
+        Breakpoint::Medium => "rates since this page is open",
         _ => "",
     };
     let ranks = heard(app);
@@ -100,13 +100,13 @@ fn nothing(app: &App) -> Option<(Role, String)> {
     let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
     let waited = app.now.since(app.watched.since);
     Some(if app.products.heard > 0 {
-        let why = app.survey.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
+        let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
         let text = "No product is seen yet. They appear with the first cuBLAS or cuBLASLt GEMM. Kernels that a program brings itself (Triton, CUTLASS) and a cuBLAS that is linked statically are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
     } else if app.playback().is_some() {
         let text = "This recording holds no shapes at this time. Only details hold them: those of ranks that somebody looked at, those of all ranks from when r was pressed on, and all of `xpu-top record`.";
         (Role::Muted, text.to_owned())
-    } else if app.survey.ranks_off > 0 && app.survey.ranks_off >= app.survey.heard {
+    } else if app.job_view.ranks_off > 0 && app.job_view.ranks_off >= app.job_view.heard {
         let text = "The hooks of this job are off, and nothing is counted. `xpu-top ctl --hook on` switches them on.";
         (Role::Warning, format!("{} {text}", glyph::OFF))
     } else if waited > PATIENCE {

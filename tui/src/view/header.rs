@@ -13,23 +13,23 @@ use xpu_shared::{
 };
 
 use crate::{
-    app::{App, Choice, Headline, Metric, Survey},
+    app::{App, Choice, Headline, JobView, Metric},
     figure, glyph,
     palette::{Palette, Role},
     widget::ends,
-    width::Room,
+    width::Breakpoint,
 };
 
 use super::{headline, timebar};
 
-pub(super) fn height(room: Room) -> u16 {
-    if room == Room::Wide { 5 } else { 2 }
+pub(super) fn height(breakpoint: Breakpoint) -> u16 {
+    if breakpoint == Breakpoint::Wide { 5 } else { 2 }
 }
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    draw_title(app, room, Rect { height: 1, ..area }, buffer);
-    let figures = figures(&app.survey);
-    if room == Room::Wide {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
+    draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
+    let figures = figures(&app.job_view);
+    if breakpoint == Breakpoint::Wide {
         ends::rule(app.palette.of(Role::Faint), Rect { y: area.y + 1, height: 1, ..area }, buffer);
         tiles(&figures, app.palette, Rect { y: area.y + 2, height: 2, ..area }, buffer);
     } else {
@@ -37,15 +37,15 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The title, and the worst that is wrong on a line below it. Says what room is left.
-pub(super) fn draw_brief(app: &App, room: Room, area: Rect, buffer: &mut Buffer) -> Rect {
-    draw_title(app, room, Rect { height: 1, ..area }, buffer);
+/// The title, and the worst that is wrong on a line below it. Returns what is left.
+pub(super) fn draw_brief(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
+    draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let told: Vec<_> = headline::brief(app, usize::from(area.width)).into_iter().collect();
     headline::lines(&told, below, buffer)
 }
 
-pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
     let strong = palette.of(Role::Strong);
     let mut left = vec![
@@ -63,17 +63,20 @@ pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer)
     }
     let (glyph, words, role) = status(app);
     let mut right: Vec<_> = timebar::recording(app).into_iter().chain(timebar::capture(app)).collect();
-    let down = app.roads.down().count();
+    let down = app.connections.down().count();
     if down > 0 {
         let text = format!("{} {} down", glyph::ALARM, figure::counted(down, "host", "hosts"));
         right.extend([Span::styled(text, palette.of(Role::Alarm)), Span::raw("   ")]);
     }
     right.push(Span::styled(format!("{glyph} {words}"), palette.of(role).patch(strong)));
-    if room < Room::Wide && app.job().is_some() {
+    if breakpoint < Breakpoint::Wide && app.job().is_some() {
         // What the tiles say on a wide terminal, where there is room for it.
-        let dropped = app.survey.losses.records + app.survey.losses.frames;
-        let text =
-            format!("overhead {:.2} %   dropped {}   ", app.survey.overhead * 100.0, figure::count(dropped));
+        let dropped = app.job_view.losses.records + app.job_view.losses.frames;
+        let text = format!(
+            "overhead {:.2} %   dropped {}   ",
+            app.job_view.overhead * 100.0,
+            figure::count(dropped)
+        );
         let taken: usize = left.iter().chain(&right).map(Span::width).sum();
         if taken + text.len() < usize::from(area.width) {
             right.insert(0, Span::styled(text, palette.of(Role::Muted)));
@@ -84,18 +87,18 @@ pub(super) fn draw_title(app: &App, room: Room, area: Rect, buffer: &mut Buffer)
 
 /// Whether what is on the screen is of now.
 pub(super) fn status(app: &App) -> (&'static str, String, Role) {
-    let survey = &app.survey;
+    let job_view = &app.job_view;
     if app.job().is_none() {
         (glyph::WAITING, "WAITING".to_owned(), Role::Muted)
-    } else if survey.is_over() {
+    } else if job_view.is_over() {
         (glyph::ENDED, "ENDED".to_owned(), Role::Muted)
-    } else if survey.is_stale() {
-        (glyph::STALE, format!("STALE {}", figure::age(survey.age)), Role::Warning)
-    } else if let Some(finding) = survey.standstill() {
+    } else if job_view.is_stale() {
+        (glyph::STALE, format!("STALE {}", figure::age(job_view.age)), Role::Warning)
+    } else if let Some(finding) = job_view.standstill() {
         let since = Duration::from_secs_f64(finding.since_s.max(0.0));
         let what = if finding.kind == Kind::Exited { "RANK GONE" } else { "HANG" };
         (glyph::ALARM, format!("{what} {}", figure::age(since)), Role::Alarm)
-    } else if app.roads.down().next().is_some() || survey.heard < survey.world_size as usize {
+    } else if app.connections.down().next().is_some() || job_view.heard < job_view.world_size as usize {
         (glyph::WARNING, "PARTIAL".to_owned(), Role::Warning)
     } else {
         match app.playback() {
@@ -126,13 +129,13 @@ impl Figure {
     }
 }
 
-fn figures(survey: &Survey) -> Vec<Figure> {
+fn figures(job_view: &JobView) -> Vec<Figure> {
     let unknown = || glyph::UNKNOWN.to_owned();
-    let Headline { step_time, gemm, bus, tokens_per_s, mfu, age } = survey.headline;
+    let Headline { step_time, gemm, bus, tokens_per_s, mfu, age } = job_view.headline;
     let median = |known: Option<f64>| known.map_or_else(unknown, figure::tenths);
     let step_time = step_time.map_or_else(unknown, figure::time);
     let (step_time, step_unit) = step_time.split_once(' ').unwrap_or((&step_time, ""));
-    let (heard, of) = (survey.heard, survey.world_size as usize);
+    let (heard, of) = (job_view.heard, job_view.world_size as usize);
     let ranks = if heard < of { "ranks heard" } else { "ranks" };
     let labels = if age.is_some() {
         [
@@ -146,9 +149,9 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         [("step time", ""), ("GEMM", ""), ("NCCL bus", ""), ("tokens", ""), ("MFU", "MFU ")]
     };
     // Where steps are known, the last of them says how long ago that was.
-    let ago = age.filter(|_| survey.since_step.is_none());
+    let ago = age.filter(|_| job_view.since_step.is_none());
     let ago = ago.map_or_else(String::new, |age| format!(" {} ago", figure::age(age)));
-    let dropped = survey.losses.records + survey.losses.frames;
+    let dropped = job_view.losses.records + job_view.losses.frames;
     let all = format!("of {}", figure::count(of as u64));
     // Only where they are known: few programs say their tokens, and not every GPU's peak is listed.
     let tokens = tokens_per_s.map(figure::three);
@@ -158,16 +161,16 @@ fn figures(survey: &Survey) -> Vec<Figure> {
         mfu.map(|share| Figure::new(labels[4].0, (labels[4].1, ""), share, "%")),
     ];
     let always = [
-        step(survey),
+        step(job_view),
         Figure::new(labels[0].0, (labels[0].1, "/step"), step_time.to_owned(), step_unit),
         Figure::new(labels[1].0, (labels[1].1, ""), median(gemm), &format!("{}{ago}", Metric::Gemm.unit())),
         Figure::new(labels[2].0, (labels[2].1, ""), median(bus), Metric::Bus.unit()),
         Figure::new(ranks, ("", " ranks"), figure::count(heard as u64), &all).loud_if(heard < of),
-        Figure::new("hosts", ("", " hosts"), figure::count(survey.hosts as u64), ""),
-        Figure::new("overhead", ("overhead ", ""), format!("{:.2}", survey.overhead * 100.0), "%"),
+        Figure::new("hosts", ("", " hosts"), figure::count(job_view.hosts as u64), ""),
+        Figure::new("overhead", ("overhead ", ""), format!("{:.2}", job_view.overhead * 100.0), "%"),
         Figure::new("dropped", ("dropped ", ""), figure::count(dropped), "").loud_if(dropped > 0),
     ];
-    let lost = survey.cost.map(|Cost { gpu_hours, money, .. }| {
+    let lost = job_view.cost.map(|Cost { gpu_hours, money, .. }| {
         let money = money.map_or_else(String::new, |money| format!(", {money}"));
         Figure::new("lost", ("lost ", ""), format!("{gpu_hours:.2}"), &format!("GPU h{money}")).loud_if(true)
     });
@@ -177,21 +180,23 @@ fn figures(survey: &Survey) -> Vec<Figure> {
 }
 
 /// Steps as a range, because a rank that stays behind is news; and how long ago, once that is longer than it should be.
-fn step(survey: &Survey) -> Figure {
-    let value = match survey.steps {
+fn step(job_view: &JobView) -> Figure {
+    let value = match job_view.steps {
         None => glyph::UNKNOWN.to_owned(),
         Some((least, most)) if least == most => figure::count(most.0),
         Some((least, most)) => format!("{}–{}", figure::count(least.0), figure::count(most.0)),
     };
-    let value = match survey.step_sign {
+    let value = match job_view.step_sign {
         Some(StepSign::DetectedLate) => format!("{}{value}", glyph::AT_LEAST),
         _ => value,
     };
-    let expected = survey.headline.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
-    let overdue =
-        survey.since_step.filter(|&since| since > expected.max(Duration::from_secs(5)) && !survey.is_over());
+    let expected =
+        job_view.headline.step_time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0 * 3));
+    let overdue = job_view
+        .since_step
+        .filter(|&since| since > expected.max(Duration::from_secs(5)) && !job_view.is_over());
     let unit = overdue.map_or_else(String::new, |since| format!("{} ago", figure::age(since)));
-    let (label, said) = match survey.step_sign {
+    let (label, said) = match job_view.step_sign {
         Some(StepSign::Detected | StepSign::DetectedLate) => ("step detected", "detected step "),
         Some(StepSign::Optimizer) => ("optimizer step", "optimizer step "),
         _ => ("step", "step "),

@@ -22,7 +22,7 @@ const MOST: usize = 3;
 
 /// The worst finding on one line; nothing if nothing is wrong.
 pub(super) fn brief(app: &App, width: usize) -> Option<Line<'static>> {
-    let finding = app.survey.findings.first()?;
+    let finding = app.job_view.findings.first()?;
     let (sign, role) = loudness(finding);
     let text = format!("{sign} {}{}", sure(finding.confidence), finding.evidence);
     Some(Line::styled(cut(&text, width), app.palette.of(role)))

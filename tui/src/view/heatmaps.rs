@@ -17,7 +17,7 @@ use places::Places;
 
 use crate::{
     action::Action,
-    app::{App, Maps, Metric, Survey},
+    app::{App, JobView, Maps, Metric},
     figure,
     glyph::{ALARM, RAMP, SWATCH, WAITING},
     hits::{Hits, Target},
@@ -72,7 +72,7 @@ impl Panels {
         let [left, _, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BETWEEN), Constraint::Fill(1)])
                 .areas(area);
-        let told = app.survey.told();
+        let told = app.job_view.told();
         let [first, second] = app.maps.metrics(&told);
         // How much more there is, and what leads to it.
         let page = format!(" {} of {}, m ", app.maps.page(&told) + 1, Maps::pages(&told));
@@ -102,7 +102,7 @@ struct Frame<'a> {
     corner: &'a str,
 }
 
-/// Draws it, and says what room is left in it.
+/// Draws it, and returns what is left in it.
 fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &mut Hits) -> Rect {
     let palette = app.palette;
     let metric = frame.metric;
@@ -124,12 +124,12 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
     if let Some(legend) = legend {
         block = block.title_top(legend.right_aligned());
     }
-    let room =
+    let space =
         usize::from(area.width).saturating_sub(EDGES + corner.width() + usize::from(!corner.is_empty()));
     let caption = if frame.caption.is_empty() {
-        caption(&app.survey, metric, &frame.notes, room)
+        caption(&app.job_view, metric, &frame.notes, space)
     } else {
-        fitting(frame.caption.clone(), room)
+        fitting(frame.caption.clone(), space)
     };
     block = block.title_bottom(Line::styled(format!(" {caption} "), palette.of(Role::Muted)));
     if !corner.is_empty() {
@@ -143,25 +143,25 @@ fn framed(app: &App, frame: &Frame<'_>, area: Rect, buffer: &mut Buffer, hits: &
 }
 
 /// The figures, so that nothing is said by colour alone: as many as there is room for, the worst rank first.
-fn caption(survey: &Survey, metric: Metric, notes: &[String], width: usize) -> String {
+fn caption(job_view: &JobView, metric: Metric, notes: &[String], width: usize) -> String {
     let mut parts = Vec::new();
-    match (survey.scale(metric), survey.worst(metric)) {
+    match (job_view.scale(metric), job_view.worst(metric)) {
         (Some(scale), Some((row, value))) => {
             if scale.is_bad(value) {
                 let worst = if scale.worse == Worse::Low { "lowest" } else { "highest" };
                 parts.push(format!("{worst} rank {} at {}", row.status.rank, figure::tenths(value)));
             }
             parts.extend(notes.iter().cloned());
-            if survey.is_frozen() {
+            if job_view.is_frozen() {
                 parts.push("last figures".to_owned());
             }
             parts.push(format!("median {} {}", figure::tenths(scale.median), metric.unit()));
         }
-        _ if survey.standstill().is_some() => parts.extend(standstill(survey)),
-        _ if metric == Metric::Bus && survey.partly_seen.is_some() => {
+        _ if job_view.standstill().is_some() => parts.extend(standstill(job_view)),
+        _ if metric == Metric::Bus && job_view.partly_seen.is_some() => {
             parts.push("not all ranks of a communicator are seen".to_owned());
         }
-        _ => parts.push(survey.headline.age.map_or_else(
+        _ => parts.push(job_view.headline.age.map_or_else(
             || "nothing timed yet".to_owned(),
             |age| format!("nothing new for {}", figure::age(age)),
         )),
@@ -191,9 +191,9 @@ fn legend(scale: &Scale, palette: Palette) -> Line<'static> {
 }
 
 /// What the signs on the cells say of a job that stands.
-fn standstill(survey: &Survey) -> Option<String> {
-    let ranks: Ranks = survey.standstill()?.ranks.iter().copied().collect();
-    let waits = match survey.waiting() {
+fn standstill(job_view: &JobView) -> Option<String> {
+    let ranks: Ranks = job_view.standstill()?.ranks.iter().copied().collect();
+    let waits = match job_view.waiting() {
         0 => String::new(),
         1 => format!("   {WAITING} 1 waits"),
         waiting => format!("   {WAITING} {} wait", figure::count(waiting as u64)),

@@ -53,14 +53,14 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         0 => String::new(),
         below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(app, Motion::Down)),
     };
-    let ways = format!(" {} finds, Esc leads back ", app.key("filter"));
+    let hint = format!(" {} finds, Esc leads back ", app.key("filter"));
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Accent))
         .padding(Padding::horizontal(2))
         .title_top(Line::from(title(app)))
         .title_bottom(Line::styled(more, palette.of(Role::Muted)))
-        .title_bottom(Line::styled(ways, palette.of(Role::Muted)).right_aligned());
+        .title_bottom(Line::styled(hint, palette.of(Role::Muted)).right_aligned());
     Clear.render(place, buffer);
     let inner = block.inner(place);
     block.render(place, buffer);

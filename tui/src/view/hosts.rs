@@ -18,26 +18,27 @@ use crate::{
     figure, glyph,
     hits::{Hits, Target},
     palette::Role,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of the longest name.
 const LONGEST: usize = 20;
 
-/// Lines of the detail, by the room; and those that it needs at most.
+/// Lines of the detail, by breakpoint; and those that it needs at most.
 const DETAIL: [u16; 3] = [7, 9, 12];
 const TALLEST: u16 = 18;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let below = header::draw_brief(app, room, area, buffer);
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let below = header::draw_brief(app, breakpoint, area, buffer);
     let hosts = app.hosts.all();
-    let lines = DETAIL[(room as usize).saturating_sub(Room::Narrow as usize).min(DETAIL.len() - 1)];
+    let lines =
+        DETAIL[(breakpoint as usize).saturating_sub(Breakpoint::Narrow as usize).min(DETAIL.len() - 1)];
     let detail = if hosts.is_empty() { 0 } else { lines.min(below.height / 2) };
-    let frame = if room == Room::Wide { 3 } else { 2 };
+    let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let listed = (hosts.len().max(4) as u16).saturating_add(frame).min(below.height - detail);
     let [list, rest] = Layout::vertical([Constraint::Length(listed), Constraint::Fill(1)]).areas(below);
     let rest = Rect { height: rest.height.min(TALLEST), ..rest };
-    let inner = panel::draw(app.palette, room, title(app), list, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title(app), list, buffer);
     if hosts.is_empty() {
         let text = if app.is_past() {
             "This recording has no frame of a host up to this time."
@@ -58,7 +59,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
     hits.lines(inner, shown);
     if let Some(host) = app.hosts.selected() {
-        detail::draw(app, room, host, rest, buffer);
+        detail::draw(app, breakpoint, host, rest, buffer);
     }
 }
 

@@ -113,8 +113,8 @@ impl List<'_> {
                 Column { width: self.width(kept, at, area.right().saturating_sub(x)), ..self.columns[at] };
             let quiet = chosen && matches!(role, Role::Text | Role::Faint | Role::Muted);
             let style = if quiet { ground } else { ground.patch(palette.of(*role)) };
-            let room = usize::from(area.right().saturating_sub(x));
-            buffer.set_stringn(x, area.y, column.pad(text), room, style);
+            let space = usize::from(area.right().saturating_sub(x));
+            buffer.set_stringn(x, area.y, column.pad(text), space, style);
             x += (column.width + GAP) as u16;
         }
         if chosen {

@@ -37,7 +37,7 @@ const NAMED: usize = 4;
 
 /// What stands on their frame.
 pub(super) fn title(app: &App) -> Title<'static> {
-    let count = app.survey.findings.len();
+    let count = app.job_view.findings.len();
     let told =
         || format!("{}, {} shows why", figure::counted(count, "finding", "findings"), app.key("findings"));
     let right = if count > 0 { told() } else { String::new() };
@@ -47,7 +47,7 @@ pub(super) fn title(app: &App) -> Title<'static> {
 /// All notices in `most` lines; those that do not fit are counted.
 pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<Line<'static>> = Vec::new();
-    let standstill = app.survey.standstill();
+    let standstill = app.job_view.standstill();
     if let Some(finding) = standstill {
         lines = headline::banner(app, finding, width);
         lines.truncate(most);
@@ -62,8 +62,8 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
     for (index, notice) in notices[..shown].iter().enumerate() {
         // What comes after must have a line each; the worst has the rest.
         let after = shown - index - 1 + usize::from(shown < notices.len());
-        let room = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
-        lines.extend(notice.lines(app.palette, width, room));
+        let space = most.saturating_sub(lines.len() + after).min(if index == 0 { 4 } else { each }).max(1);
+        lines.extend(notice.lines(app.palette, width, space));
     }
     if shown < notices.len() {
         let text = format!("  and {} more", notices.len() - shown);
@@ -74,15 +74,15 @@ pub(super) fn lines(app: &App, width: usize, most: usize) -> Vec<Line<'static>> 
 
 impl Notice {
     /// The sentence, and under it what to do next; on the same line where there is room for no more.
-    fn lines(&self, palette: Palette, width: usize, room: usize) -> Vec<Line<'static>> {
+    fn lines(&self, palette: Palette, width: usize, space: usize) -> Vec<Line<'static>> {
         let style = palette.of(self.role);
         let words = if self.role == Role::Good { palette.of(Role::Muted) } else { style };
-        let below = self.next.as_ref().filter(|_| room > 1);
+        let below = self.next.as_ref().filter(|_| space > 1);
         let text = match &self.next {
-            Some(next) if room == 1 => format!("{}; {next}", self.text),
+            Some(next) if space == 1 => format!("{}; {next}", self.text),
             _ => self.text.clone(),
         };
-        let told = wrapped(&text, width.saturating_sub(2), room - usize::from(below.is_some()));
+        let told = wrapped(&text, width.saturating_sub(2), space - usize::from(below.is_some()));
         let mut lines: Vec<_> = told
             .into_iter()
             .enumerate()
@@ -101,9 +101,9 @@ impl Notice {
 
 /// All but what the job stands for, which is told before.
 fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
-    let others = app.survey.findings.iter().filter(|finding| Some(*finding) != standstill);
+    let others = app.job_view.findings.iter().filter(|finding| Some(*finding) != standstill);
     let mut all: Vec<_> = others.map(found).collect();
-    all.extend(odd(app));
+    all.extend(outlier(app));
     all.extend(unreachable(app));
     // Of a job that stands, words are missing for want of ranks that go on, not of hosts.
     all.extend(partly_seen(app).filter(|_| standstill.is_none()));
@@ -118,7 +118,7 @@ fn notices(app: &App, standstill: Option<&Finding>) -> Vec<Notice> {
     all.extend(other_jobs(app));
     if all.is_empty() && standstill.is_none() {
         all.push(calm(app));
-        let bound = app.survey.bound.filter(|_| !app.survey.is_frozen());
+        let bound = app.job_view.bound.filter(|_| !app.job_view.is_frozen());
         all.extend(bound.map(|bound| Notice::new(glyph::HINT, Role::Muted, bound.to_string())));
     }
     all.extend(app.invitation.iter().map(|text| Notice::new(glyph::HINT, Role::Muted, text.clone())));
@@ -133,9 +133,9 @@ fn found(finding: &Finding) -> Notice {
 
 /// Why there is no bandwidth, where it is not for want of collectives.
 fn partly_seen(app: &App) -> Option<Notice> {
-    let PartlySeen { ranks, of } = app.survey.partly_seen.filter(|_| !app.survey.is_frozen())?;
+    let PartlySeen { ranks, of } = app.job_view.partly_seen.filter(|_| !app.job_view.is_frozen())?;
     // With a host down, that is why.
-    let advice = if app.roads.down().next().is_some() { "" } else { "; name all hosts of the job" };
+    let advice = if app.connections.down().next().is_some() { "" } else { "; name all hosts of the job" };
     let text = format!("bus GB/s needs all ranks of a communicator: {ranks} of {of} seen{advice}");
     Some(Notice::warning(text))
 }
@@ -153,67 +153,67 @@ fn other_jobs(app: &App) -> Option<Notice> {
 }
 
 fn blind(app: &App) -> Option<Notice> {
-    let text = format!("not everything can be seen: {}", app.survey.blind.join("; "));
-    (!app.survey.blind.is_empty()).then_some(Notice::warning(text))
+    let text = format!("not everything can be seen: {}", app.job_view.blind.join("; "));
+    (!app.job_view.blind.is_empty()).then_some(Notice::warning(text))
 }
 
 /// What was said of the groups does not fit the job.
 fn laid_out(app: &App) -> Option<Notice> {
     let said = app.groups.as_ref()?.world_size();
-    let has = app.survey.world_size;
+    let has = app.job_view.world_size;
     let text = format!("--groups is of {said} ranks and the job has {has}: it is left aside");
     (said != u64::from(has)).then_some(Notice::warning(text))
 }
 
 /// Hooks that somebody switched off.
 fn switched(app: &App) -> Option<Notice> {
-    let off = app.survey.ranks_off;
+    let off = app.job_view.ranks_off;
     let text = switched_off(off);
     (off > 0).then_some(Notice::warning(text))
 }
 
 fn turned_away(app: &App) -> Option<Notice> {
-    let processes = app.survey.turned_away;
+    let processes = app.job_view.turned_away;
     let text = claims(processes, app.job()?.name().as_str());
     (processes > 0).then_some(Notice::warning(text))
 }
 
 /// The rank that stands out, unless a finding has named it.
-fn odd(app: &App) -> Option<Notice> {
-    odd_text(app).map(|text| Notice::new(glyph::LOW, Role::Warning, text))
+fn outlier(app: &App) -> Option<Notice> {
+    outlier_text(app).map(|text| Notice::new(glyph::LOW, Role::Warning, text))
 }
 
-pub(super) fn odd_text(app: &App) -> Option<String> {
-    let survey = &app.survey;
-    let odd = survey.odd?;
-    let rank = odd.rank(survey);
-    if survey.findings.iter().any(|finding| finding.ranks.contains(&rank)) {
+pub(super) fn outlier_text(app: &App) -> Option<String> {
+    let job_view = &app.job_view;
+    let outlier = job_view.outlier?;
+    let rank = outlier.rank(job_view);
+    if job_view.findings.iter().any(|finding| finding.ranks.contains(&rank)) {
         return None;
     }
-    let status = &survey.rows()[odd.row].status;
-    let what = match odd.metric {
+    let status = &job_view.rows()[outlier.row].status;
+    let what = match outlier.metric {
         Metric::Gemm => "runs its GEMMs at",
         _ => "moves data at",
     };
     let late = status.lateness_ms_p50.filter(|&late| late >= 1.0);
     let late = late
         .map_or_else(String::new, |ms| format!("; it comes {} ms late to a collective", figure::tenths(ms)));
-    let others = match odd.others {
+    let others = match outlier.others {
         0 => String::new(),
         others => format!(" ({} more like it)", figure::counted(others, "rank", "ranks")),
     };
     let text = format!(
         "rank {rank} ({host}) {what} {value} {unit}, {share} % below the median{others}{late}",
         host = status.host,
-        value = figure::tenths(odd.value),
-        unit = odd.metric.unit(),
-        share = figure::tenths(-odd.deviation * 100.0),
+        value = figure::tenths(outlier.value),
+        unit = outlier.metric.unit(),
+        share = figure::tenths(-outlier.deviation * 100.0),
     );
     Some(text)
 }
 
 fn unreachable(app: &App) -> Option<Notice> {
-    let down: Vec<_> = app.roads.down().collect();
+    let down: Vec<_> = app.connections.down().collect();
     let (_, why) = down.first()?;
     let named: Vec<_> = down.iter().map(|(endpoint, _)| *endpoint).collect();
     // Different reasons are rare; the first one stands for them, and says where to look.
@@ -231,7 +231,7 @@ pub(super) fn names<T: ToString>(all: &[T]) -> String {
 }
 
 fn losses(app: &App) -> Option<Notice> {
-    let losses = app.survey.losses;
+    let losses = app.job_view.losses;
     let parts: Vec<_> = [
         (losses.records, "records dropped"),
         (losses.frames, "frames lost"),
@@ -246,17 +246,17 @@ fn losses(app: &App) -> Option<Notice> {
 }
 
 fn calm(app: &App) -> Notice {
-    let survey = &app.survey;
-    let text = match survey.scale(Metric::Gemm) {
-        _ if survey.is_over() => "the job has ended; these are its last figures".to_owned(),
-        _ if survey.is_frozen() => "nothing is heard any more; these are the last figures".to_owned(),
-        Some(scale) if survey.rows().len() > 1 => format!(
+    let job_view = &app.job_view;
+    let text = match job_view.scale(Metric::Gemm) {
+        _ if job_view.is_over() => "the job has ended; these are its last figures".to_owned(),
+        _ if job_view.is_frozen() => "nothing is heard any more; these are the last figures".to_owned(),
+        Some(scale) if job_view.rows().len() > 1 => format!(
             "nothing stands out: {} within {} % of each other at GEMMs",
-            figure::counted(survey.heard, "rank", "ranks"),
+            figure::counted(job_view.heard, "rank", "ranks"),
             figure::tenths(scale.spread() * 100.0),
         ),
         Some(_) => "nothing stands out".to_owned(),
-        None => survey.headline.age.map_or_else(
+        None => job_view.headline.age.map_or_else(
             || "no GEMM was timed yet".to_owned(),
             |age| format!("nothing new for {}", figure::age(age)),
         ),

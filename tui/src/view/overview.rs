@@ -10,7 +10,7 @@ use crate::{
     action::Action,
     app::{App, Page},
     hits::{Hits, Target},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// From this width on step times stand beside the maps: of 200 columns, one is left free on each side.
@@ -21,9 +21,9 @@ const STEPS: u16 = 58;
 const BETWEEN: u16 = 2;
 const TALL: u16 = 12;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let wide = room == Room::Wide;
-    let most = match (wide, app.survey.standstill()) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let wide = breakpoint == Breakpoint::Wide;
+    let most = match (wide, app.job_view.standstill()) {
         (true, _) => 6,
         (false, Some(_)) => 6,
         (false, None) => 4,
@@ -31,23 +31,24 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
     let notices = notices::lines(app, usize::from(area.width) - if wide { 4 } else { 0 }, most);
     // Where there is room the notices have a frame, else nothing is lost on lines.
     let frame = if wide { 2 } else { 0 };
-    let above = header::height(room) + notices.len() as u16 + frame;
+    let above = header::height(breakpoint) + notices.len() as u16 + frame;
     let body = area.height.saturating_sub(above);
     let beside = if wide && area.width >= ROOMY { STEPS + BETWEEN } else { 0 };
     let maps = heatmaps::Panels::plan(app, area.width - beside, body * 11 / 20);
     let least = if beside > 0 { TALL.min(body / 2) } else { 0 };
     let [header, told, map_area, _, table] = Layout::vertical([
-        Constraint::Length(header::height(room)),
+        Constraint::Length(header::height(breakpoint)),
         Constraint::Length(notices.len() as u16 + frame),
         Constraint::Length(maps.height().max(least)),
         Constraint::Length(u16::from(wide)),
         Constraint::Min(0),
     ])
     .areas(area);
-    header::draw(app, room, header, buffer);
-    let told = if wide { panel::draw(app.palette, room, notices::title(app), told, buffer) } else { told };
+    header::draw(app, breakpoint, header, buffer);
+    let told =
+        if wide { panel::draw(app.palette, breakpoint, notices::title(app), told, buffer) } else { told };
     headline::lines(&notices, told, buffer);
-    if !app.survey.findings.is_empty() {
+    if !app.job_view.findings.is_empty() {
         hits.put(told, Target::Do(Action::Go(Page::Findings)));
     }
     let [maps_area, _, steps_area] = Layout::horizontal([
@@ -61,5 +62,5 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         steps::beside(app, steps_area, buffer);
         hits.put(steps_area, Target::Do(Action::Go(Page::Steps)));
     }
-    ranks::draw(app, room, table, buffer, hits);
+    ranks::draw(app, breakpoint, table, buffer, hits);
 }

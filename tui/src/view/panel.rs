@@ -11,7 +11,7 @@ use super::headline;
 use crate::{
     palette::{Palette, Role},
     widget::{ends, wrap::wrapped},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// What stands on the frame: what it is, what is said of it, and what stands right.
@@ -22,9 +22,15 @@ pub(super) struct Title<'a> {
     pub right: String,
 }
 
-/// Draws the frame, and says what room is left in it.
-pub(super) fn draw(palette: Palette, room: Room, title: Title<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
-    let wide = room == Room::Wide;
+/// Draws the frame, and returns what is left in it.
+pub(super) fn draw(
+    palette: Palette,
+    breakpoint: Breakpoint,
+    title: Title<'_>,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Rect {
+    let wide = breakpoint == Breakpoint::Wide;
     let muted = palette.of(Role::Muted);
     let name = palette.of(Role::Accent).patch(palette.of(Role::Strong));
     let columns = usize::from(area.width).saturating_sub(if wide { 2 } else { 0 });
@@ -46,7 +52,7 @@ pub(super) fn draw(palette: Palette, room: Room, title: Title<'_>, area: Rect, b
 const PARAGRAPH: usize = 6;
 const READABLE: usize = 96;
 
-/// A paragraph at the top of the area. Says what room is left below it.
+/// A paragraph at the top of the area. Returns what is left below it.
 pub(super) fn tell(palette: Palette, role: Role, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
     let told = wrapped(text, usize::from(area.width).min(READABLE), PARAGRAPH);
     let lines: Vec<_> = told.into_iter().map(|text| Line::styled(text, palette.of(role))).collect();

@@ -16,8 +16,8 @@ use crate::{
     glyph,
     palette::Role,
     prompt::{Kind, Prompt},
+    prompt_command,
     replay::time,
-    spoken,
     widget::{ends, wrap::cut},
 };
 
@@ -55,9 +55,9 @@ pub(super) fn draw(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) 
 fn typed(app: &App, prompt: &Prompt, area: Rect, buffer: &mut Buffer) -> usize {
     let strong = app.palette.of(Role::Strong);
     let (before, after) = prompt.halves();
-    let room = usize::from(area.width).saturating_sub(2);
+    let space = usize::from(area.width).saturating_sub(2);
     let mut from = 0;
-    while before[from..].width() > room {
+    while before[from..].width() > space {
         from += before[from..].chars().next().map_or(1, char::len_utf8);
     }
     let under = after.chars().next().map_or(" ", |c| &after[..c.len_utf8()]);
@@ -81,8 +81,8 @@ fn fault(prompt: &Prompt) -> Option<Fault> {
         Kind::Filter => Filter::read(text).err(),
         Kind::Command => {
             // What is being typed may become a name yet.
-            let begun = spoken::names().iter().any(|name| name.starts_with(text.trim_start()));
-            spoken::read(text).err().filter(|_| !begun)
+            let begun = prompt_command::names().iter().any(|name| name.starts_with(text.trim_start()));
+            prompt_command::read(text).err().filter(|_| !begun)
         }
         Kind::Time | Kind::Search => None,
     }
@@ -130,7 +130,7 @@ fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
         Kind::Filter => (Line::raw(matched(app)), "Enter keeps   Esc drops"),
         Kind::Command => {
             let name = prompt.text().split_whitespace().next().unwrap_or_default();
-            let help = match (spoken::named(name), name) {
+            let help = match (prompt_command::named(name), name) {
                 (Some(known), _) => format!("{} {}  {}", known.names[0], known.takes, known.help),
                 (None, "") => "for example metric power, sort late, rank 37, capture 5".to_owned(),
                 (None, _) => String::new(),
@@ -150,8 +150,8 @@ fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
 
 /// `12 of 64 ranks; 3 have no figure`
 pub(super) fn matched(app: &App) -> String {
-    let Some(sifted) = &app.survey.sifted else { return String::new() };
-    let of = figure::count(app.survey.rows().len() as u64);
+    let Some(sifted) = &app.job_view.sifted else { return String::new() };
+    let of = figure::count(app.job_view.rows().len() as u64);
     let unknown = match sifted.unknown {
         0 => String::new(),
         1 => "; 1 has no figure".to_owned(),

@@ -15,9 +15,8 @@ use ratatui::{
 use xpu_shared::frame::Life;
 
 use super::{
-    header,
+    filtered, header,
     panel::{self, Title},
-    sieve,
 };
 use crate::{
     app::{App, Inspection},
@@ -25,7 +24,7 @@ use crate::{
     hits::Hits,
     palette::Role,
     widget::wrap::cut,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Lines of a list below which it says nothing: its head and one of it.
@@ -40,29 +39,30 @@ const MEMBERSHIPS: u16 = 8;
 /// Columns between two panels.
 const BETWEEN: u16 = 2;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let area = header::draw_brief(app, room, area, buffer);
-    let Some(rank) = &app.survey.inspected else {
-        nobody(app, room, area, buffer);
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let area = header::draw_brief(app, breakpoint, area, buffer);
+    let Some(rank) = &app.job_view.inspected else {
+        nobody(app, breakpoint, area, buffer);
         return;
     };
-    let area = identity(app, rank, room, area, buffer);
-    if room == Room::Wide {
+    let area = identity(app, rank, breakpoint, area, buffer);
+    if breakpoint == Breakpoint::Wide {
         wide(app, rank, area, buffer, hits);
     } else {
-        narrow(app, rank, room, area, buffer, hits);
+        narrow(app, rank, breakpoint, area, buffer, hits);
     }
 }
 
 /// There is no rank to be shown, and what leads to one.
-fn nobody(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let text = if sieve::is_empty(app) {
-        sieve::nobody(app)
+fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
+    let text = if filtered::is_empty(app) {
+        filtered::nobody(app)
     } else {
         let list = app.key("overview");
         format!("No rank is selected. {list} lists them, j and k select one, Enter shows it here.")
     };
-    let inner = panel::draw(app.palette, room, Title { name: "Rank", ..Title::default() }, area, buffer);
+    let inner =
+        panel::draw(app.palette, breakpoint, Title { name: "Rank", ..Title::default() }, area, buffer);
     panel::tell(app.palette, Role::Muted, &text, inner, buffer);
 }
 
@@ -81,10 +81,10 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
         Constraint::Fill(1),
     ])
     .areas(left);
-    let inner = panel::draw(app.palette, Room::Wide, figures.title(), first, buffer);
+    let inner = panel::draw(app.palette, Breakpoint::Wide, figures.title(), first, buffer);
     figures.draw(app, rank, inner, buffer, hits);
-    tables::gemms(app, rank, Room::Wide, second, buffer);
-    tables::collectives(app, rank, Room::Wide, third, buffer);
+    tables::gemms(app, rank, Breakpoint::Wide, second, buffer);
+    tables::collectives(app, rank, Breakpoint::Wide, third, buffer);
     let health = device::lines(app, rank);
     let watched = watching::lines(app, rank, usize::from(right.width).saturating_sub(4));
     // Beside the figures stands as much as there are of them.
@@ -97,16 +97,23 @@ fn wide(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mu
         Constraint::Fill(1),
     ])
     .areas(right);
-    let inner = panel::draw(app.palette, Room::Wide, device::title(rank), first, buffer);
+    let inner = panel::draw(app.palette, Breakpoint::Wide, device::title(rank), first, buffer);
     lines(&health, inner, buffer);
-    let inner = panel::draw(app.palette, Room::Wide, company::title(rank), second, buffer);
+    let inner = panel::draw(app.palette, Breakpoint::Wide, company::title(rank), second, buffer);
     company::draw(app, rank, inner, buffer, hits);
-    let inner = panel::draw(app.palette, Room::Wide, watching::title(rank), third, buffer);
+    let inner = panel::draw(app.palette, Breakpoint::Wide, watching::title(rank), third, buffer);
     lines(&watched, inner, buffer);
 }
 
 /// One below the other; what says least gives way first.
-fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn narrow(
+    app: &App,
+    rank: &Inspection,
+    breakpoint: Breakpoint,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     let figures = figures::Table::of(app, rank);
     let gemms = (rank.status.gemms.len().max(1) as u16 + 1).max(LEAST) + 1;
     let collectives = (rank.status.collectives.len().max(1) as u16 + 1).max(LEAST) + 1;
@@ -130,22 +137,22 @@ fn narrow(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buf
     let [first, health, second, third, fourth, fifth] = Layout::vertical(parts).areas(area);
     let indented = |area: Rect| Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     if first.height > 0 {
-        let inner = panel::draw(app.palette, room, figures.title(), first, buffer);
+        let inner = panel::draw(app.palette, breakpoint, figures.title(), first, buffer);
         figures.draw(app, rank, indented(inner), buffer, hits);
     }
     lines(&[device::brief(app, rank)], indented(health), buffer);
     if second.height > 0 {
-        tables::gemms(app, rank, room, second, buffer);
+        tables::gemms(app, rank, breakpoint, second, buffer);
     }
     if third.height > 0 {
-        tables::collectives(app, rank, room, third, buffer);
+        tables::collectives(app, rank, breakpoint, third, buffer);
     }
     if fourth.height > 0 {
-        let inner = panel::draw(app.palette, room, company::title(rank), fourth, buffer);
+        let inner = panel::draw(app.palette, breakpoint, company::title(rank), fourth, buffer);
         company::draw(app, rank, indented(inner), buffer, hits);
     }
     if fifth.height > 0 {
-        let inner = panel::draw(app.palette, room, watching::title(rank), fifth, buffer);
+        let inner = panel::draw(app.palette, breakpoint, watching::title(rank), fifth, buffer);
         lines(&watched, indented(inner), buffer);
     }
 }
@@ -156,11 +163,11 @@ fn lines(lines: &[Line<'_>], area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Who it is, on the frame; how far it is, and how it does, in it. Says what room is left below.
-fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) -> Rect {
+/// Who it is, on the frame; how far it is, and how it does, in it. Returns what is left below.
+fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) -> Rect {
     let palette = app.palette;
     let status = &rank.status;
-    let frame = if room == Room::Wide { 3 } else { 2 };
+    let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let [top, below] = Layout::vertical([Constraint::Length(frame), Constraint::Fill(1)]).areas(area);
     let mut about = vec![status.host.to_string(), format!("pid {}", status.pid)];
     if let Some(info) = &rank.info {
@@ -176,9 +183,9 @@ fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut B
     let about = cut(&about.join(", "), usize::from(area.width).saturating_sub(taken));
     let name = format!("Rank {}", status.rank);
     let title = Title { name: &name, about, right: pinned };
-    let inner = panel::draw(palette, room, title, top, buffer);
+    let inner = panel::draw(palette, breakpoint, title, top, buffer);
     let (sign, word, role) = glyph::state(status.state);
-    let row = &app.survey.rows()[rank.row];
+    let row = &app.job_view.rows()[rank.row];
     let (sign, word, role) = match (row.is_heard(), status.enabled) {
         (false, _) if row.life == Life::Alive => {
             (glyph::STALE, format!("last heard {} ago", figure::age(row.age)), Role::Warning)
@@ -188,7 +195,7 @@ fn identity(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut B
         _ => (sign, word.to_owned(), role),
     };
     let mut line = Line::from(vec![
-        Span::raw(if room == Room::Wide { "" } else { " " }),
+        Span::raw(if breakpoint == Breakpoint::Wide { "" } else { " " }),
         Span::styled(format!("{sign} {word}"), palette.of(role).patch(palette.of(Role::Strong))),
     ]);
     for text in progress(rank) {

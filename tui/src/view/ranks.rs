@@ -24,7 +24,7 @@ use crate::{
         sparkline,
         wrap::{cut, flush_left, flush_right},
     },
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Width of the sparkline below which it says nothing.
@@ -60,29 +60,29 @@ struct Place {
     gap: usize,
 }
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let palette = app.palette;
     // A short list has a short frame.
-    let rows = app.survey.order.len().max(1) + usize::from(app.survey.set_off > 0);
+    let rows = app.job_view.order.len().max(1) + usize::from(app.job_view.set_off > 0);
     let rows = u16::try_from(rows).unwrap_or(u16::MAX);
     let area = Rect { height: area.height.min(rows.saturating_add(3)), ..area };
-    let borders = if room == Room::Wide { Borders::ALL } else { Borders::TOP };
+    let borders = if breakpoint == Breakpoint::Wide { Borders::ALL } else { Borders::TOP };
     let block =
         Block::new().borders(borders).border_type(BorderType::Rounded).border_style(palette.of(Role::Faint));
     let inner = block.inner(area);
     if inner.height < 2 {
         return;
     }
-    let order = &app.survey.order;
-    let at = app.selected.and_then(|rank| app.survey.listed(app.survey.row_of(rank)?));
-    let rule = Some(app.survey.set_off).filter(|&set_off| set_off > 0);
+    let order = &app.job_view.order;
+    let at = app.selected.and_then(|rank| app.job_view.listed(app.job_view.row_of(rank)?));
+    let rule = Some(app.job_view.set_off).filter(|&set_off| set_off > 0);
     let line_of = |at: usize| at + usize::from(rule.is_some_and(|rule| at >= rule));
     let lines =
         window(at.map(line_of), order.len() + usize::from(rule.is_some()), usize::from(inner.height) - 1);
     let is_seen = |at: &usize| lines.contains(&line_of(*at));
     let first = (0..order.len()).find(is_seen).unwrap_or(0);
     let shown = &order[first..first + (first..order.len()).take_while(is_seen).count()];
-    let range = match &app.survey.sifted {
+    let range = match &app.job_view.sifted {
         Some(_) if order.is_empty() => format!(" {} ", prompt::matched(app)),
         sifted => format!(
             " {}–{} of {} ",
@@ -101,7 +101,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
     // Of folded ranks, what they are folded into stands first.
-    let widest = app.survey.bundles.iter().map(|bundle| lead(bundle).width()).max();
+    let widest = app.job_view.bundles.iter().map(|bundle| lead(bundle).width()).max();
     let indent = widest.map_or(0, |width| width.min(LEAD) as u16 + 2);
     let table = Rect { x: inner.x + indent, width: inner.width.saturating_sub(indent), ..inner };
     let places = places(app, usize::from(table.width));
@@ -111,9 +111,9 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         ends::rule(palette.of(Role::Faint), Rect { y: y_of(rule), height: 1, ..inner }, buffer);
     }
     for (nth, &index) in (first..).zip(shown) {
-        let (row, y) = (&app.survey.rows()[index], y_of(line_of(nth)));
+        let (row, y) = (&app.job_view.rows()[index], y_of(line_of(nth)));
         let selected = at == Some(nth);
-        if let Some(bundle) = app.survey.bundle_of(index) {
+        if let Some(bundle) = app.job_view.bundle_of(index) {
             let ground = if selected { palette.selected() } else { palette.of(Role::Strong) };
             let text = cut(&lead(bundle), LEAD);
             buffer.set_style(Rect { y, height: 1, ..inner }, if selected { ground } else { Style::new() });
@@ -134,11 +134,11 @@ fn title(app: &App, width: usize) -> Line<'static> {
         Fold::Kind(kind) => format!("{kind} groups"),
         Fold::Nothing => "Ranks".to_owned(),
     };
-    let folded = !app.survey.bundles.is_empty();
+    let folded = !app.job_view.bundles.is_empty();
     let name = if folded { name } else { "Ranks".to_owned() };
     let mut title = Line::from(Span::styled(format!(" {name} "), accent.patch(palette.of(Role::Strong))));
     if folded {
-        let about = format!("the worst rank of each, by {} ", app.survey.judge.title());
+        let about = format!("the worst rank of each, by {} ", app.job_view.judge.title());
         let about = cut(&about, width.saturating_sub(title.width()));
         title.push_span(Span::styled(about, palette.of(Role::Muted)));
     }
@@ -156,8 +156,14 @@ fn lead(bundle: &Bundle) -> String {
 
 /// The columns there is room for: what identifies a process goes first, what judges it last.
 fn places(app: &App, width: usize) -> Vec<Place> {
-    let host =
-        app.survey.rows().iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, HOST);
+    let host = app
+        .job_view
+        .rows()
+        .iter()
+        .map(|row| row.status.host.as_str().len())
+        .max()
+        .unwrap_or(0)
+        .clamp(4, HOST);
     let place = |column| {
         let (width, right) = match column {
             Column::Findings | Column::Rank => (6, true),
@@ -178,7 +184,7 @@ fn places(app: &App, width: usize) -> Vec<Place> {
         Place { column, width, right, gap: 1 }
     };
     // Where no driver tells of the GPUs there is nothing to leave room for.
-    let told = app.survey.rows().iter().any(|row| row.status.device.is_some());
+    let told = app.job_view.rows().iter().any(|row| row.status.device.is_some());
     let columns = Column::ALL.into_iter().filter(|column| match column {
         Column::Findings => false,
         column => told || !Column::DEVICE.contains(column),
@@ -204,7 +210,7 @@ fn head(app: &App, places: &[Place], area: Rect, buffer: &mut Buffer, hits: &mut
         let sorted = app.sort.column == place.column;
         let arrow = if app.sort.is_rising() { glyph::RISING } else { glyph::FALLING };
         let name = match place.column {
-            Column::Rank if !app.survey.bundles.is_empty() => "worst",
+            Column::Rank if !app.job_view.bundles.is_empty() => "worst",
             column => column.title(),
         };
         let text = format!("{name}{}", if sorted { arrow } else { "" });
@@ -246,7 +252,7 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
         && let Some(view) = app.job().and_then(|job| job.rank(row.status.rank))
     {
         let history: Vec<_> = view.gemm_history().collect();
-        let scale = app.survey.scale(Metric::Gemm);
+        let scale = app.job_view.scale(Metric::Gemm);
         let full = scale.map_or(0.0, |scale| scale.highest) as f32;
         let low = row.is_heard()
             && scale.zip(Metric::Gemm.of(row)).is_some_and(|(scale, value)| scale.is_bad(value));
@@ -259,12 +265,12 @@ fn body(app: &App, places: &[Place], row: &Row, selected: bool, area: Rect, buff
 
 fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
     let status = &row.status;
-    let survey = &app.survey;
+    let job_view = &app.job_view;
     let known = |text: Option<String>| match text {
         Some(text) => (text, Role::Text),
         None => (UNKNOWN.to_owned(), Role::Faint),
     };
-    let compared = |metric: Metric| match (metric.of(row), survey.scale(metric)) {
+    let compared = |metric: Metric| match (metric.of(row), job_view.scale(metric)) {
         (Some(value), Some(scale)) if row.is_heard() && scale.is_bad(value) => {
             (format!("{LOW} {}", figure::tenths(value)), Role::Warning)
         }
@@ -284,7 +290,7 @@ fn value(app: &App, row: &Row, column: Column) -> (String, Role) {
         Column::Gemm => compared(Metric::Gemm),
         Column::Bus => compared(Metric::Bus),
         // As long as noise is measured against a step, lateness is too.
-        Column::Late => match (status.lateness_ms_p50, survey.step_time.map(Nanoseconds::milliseconds)) {
+        Column::Late => match (status.lateness_ms_p50, job_view.step_time.map(Nanoseconds::milliseconds)) {
             (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
                 (format!("{WARNING} {}", figure::tenths(late)), Role::Warning)
             }

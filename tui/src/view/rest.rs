@@ -14,15 +14,15 @@ use crate::{
     figure, glyph,
     palette::{Palette, Role},
     widget::wrap::wrapped,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Reasons listed before the rest is only counted.
 const LISTED: usize = 4;
 
-pub(super) fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, standing: Standing, area: Rect, buffer: &mut Buffer) {
     let palette = app.palette;
-    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
+    header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let width = usize::from(area.width).min(96);
     let mut lines = vec![headline(app, standing), Line::default(), chain(standing, palette), Line::default()];
     lines.extend(hosts(app, width));
@@ -52,7 +52,7 @@ pub(super) fn draw(app: &App, room: Room, standing: Standing, area: Rect, buffer
 }
 
 fn headline(app: &App, standing: Standing) -> Line<'static> {
-    let hosts = app.roads.iter().len();
+    let hosts = app.connections.iter().len();
     let (glyph, role, text) = match standing {
         Standing::Connecting if hosts == 0 => {
             (glyph::WAITING, Role::Accent, "Waiting for the first frame".to_owned())
@@ -64,7 +64,7 @@ fn headline(app: &App, standing: Standing) -> Line<'static> {
         ),
         Standing::NoAnswer => (glyph::ALARM, Role::Alarm, "No host answers".to_owned()),
         Standing::NoJob => {
-            let up = figure::counted(app.roads.up(), "host answers", "hosts answer");
+            let up = figure::counted(app.connections.up(), "host answers", "hosts answer");
             (glyph::WAITING, Role::Accent, format!("{up}, no job yet"))
         }
         Standing::OtherJobs | Standing::Running => {
@@ -123,7 +123,7 @@ impl Hop {
 fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
     let palette = app.palette;
     let mut fates: Vec<(&Link, Vec<&Endpoint>)> = Vec::new();
-    for (endpoint, link) in app.roads.iter() {
+    for (endpoint, link) in app.connections.iter() {
         match fates.iter_mut().find(|(fate, _)| *fate == link) {
             Some((_, endpoints)) => endpoints.push(endpoint),
             None => fates.push((link, vec![endpoint])),
@@ -158,7 +158,7 @@ fn hosts(app: &App, width: usize) -> Vec<Line<'static>> {
 /// A sentence, and a command that can be copied.
 fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
     let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
-    let first = app.roads.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
+    let first = app.connections.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
     let say = |text: &str| (text.to_owned(), None);
     let each = (format!("Look at every host's link, and why it is down: key {}.", app.key("hosts")), None);
     match standing {

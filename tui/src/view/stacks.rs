@@ -12,9 +12,8 @@ use ratatui::{
 };
 
 use super::{
-    header, headline,
+    filtered, header, headline,
     panel::{self, Title},
-    sieve,
 };
 use crate::{
     app::{App, StackState},
@@ -22,7 +21,7 @@ use crate::{
     hits::Hits,
     palette::Role,
     widget::wrap::wrapped,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of who is where, beside the tree.
@@ -34,13 +33,13 @@ const LEGEND: u16 = 20;
 /// Notes shown under the tree.
 const NOTES: usize = 2;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    header::draw_title(app, room, Rect { height: 1, ..area }, buffer);
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    header::draw_title(app, breakpoint, Rect { height: 1, ..area }, buffer);
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let told = headline::incident(app, usize::from(area.width));
     let below = headline::lines(&told, below, buffer);
     let groups = app.whereabouts.groups.len() as u16;
-    let (tree, beside) = if room == Room::Wide {
+    let (tree, beside) = if breakpoint == Breakpoint::Wide {
         let [tree, beside] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(below);
         (tree, beside)
@@ -49,11 +48,11 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         let [tree, beside] = Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(below);
         (tree, beside)
     };
-    whereabouts::draw(app, room, beside, buffer, hits);
-    draw_tree(app, room, tree, buffer, hits);
+    whereabouts::draw(app, breakpoint, beside, buffer, hits);
+    draw_tree(app, breakpoint, tree, buffer, hits);
 }
 
-fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let stacks = &app.stacks;
     let expected = stacks.expected();
     let state = stacks.state(app.now);
@@ -62,20 +61,20 @@ fn draw_tree(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut 
         name: "Stacks",
         about: match &state {
             StackState::Coming(came) if *came > 0 => {
-                format!("{came} of {expected} ranks, the others are being read{}", sieve::filter(app))
+                format!("{came} of {expected} ranks, the others are being read{}", filtered::filter(app))
             }
             StackState::Here if app.filter.is_some() => {
-                format!("of {}{}", sieve::ranks(app), sieve::filter(app))
+                format!("of {}{}", filtered::ranks(app), filtered::filter(app))
             }
-            StackState::Here => format!("of {}, the fewest first", sieve::ranks(app)),
+            StackState::Here => format!("of {}, the fewest first", filtered::ranks(app)),
             _ => String::new(),
         },
         right: read.filter(|_| !stacks.rows().is_empty()).unwrap_or_default(),
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let words = match &state {
         StackState::Here | StackState::Coming(1..) if stacks.shown().ranks.is_empty() => {
-            panel::tell(app.palette, Role::Muted, &sieve::nobody(app), inner, buffer);
+            panel::tell(app.palette, Role::Muted, &filtered::nobody(app), inner, buffer);
             return;
         }
         StackState::Here | StackState::Coming(1..) => {

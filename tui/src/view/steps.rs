@@ -22,7 +22,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     widget::scale::ALIKE,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Lines of what a step is made of, and those of a line that says something.
@@ -32,65 +32,66 @@ const LEAST: u16 = 4;
 /// Columns of the spread, beside what a step is made of.
 const BESIDE: u16 = 46;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
-    let below = header::draw_brief(app, room, area, buffer);
-    if app.survey.steps.is_none() {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+    let below = header::draw_brief(app, breakpoint, area, buffer);
+    if app.job_view.steps.is_none() {
         let inner =
-            panel::draw(app.palette, room, Title { name: "Steps", ..Title::default() }, below, buffer);
+            panel::draw(app.palette, breakpoint, Title { name: "Steps", ..Title::default() }, below, buffer);
         let text = "No step is known yet. `from xpu_top import Tracer; tracer = Tracer()` and `tracer.step()` in the training loop mark them. Where nobody marks them they are detected from collectives and graph launches that repeat, which takes some tens of steps; a job of one rank without graphs needs the mark.";
         panel::tell(app.palette, Role::Muted, text, inner, buffer);
         return;
     }
-    let wide = room == Room::Wide;
+    let wide = breakpoint == Breakpoint::Wide;
     let frame = if wide { 2 } else { 1 };
-    let changes = line::told(app, room) as u16;
+    let changes = line::told(app, breakpoint) as u16;
     // Parts that the program names take one more line.
     let spans = u16::from(!app.steps.spans.is_empty());
-    let heights = match room {
-        Room::Wide => {
+    let heights = match breakpoint {
+        Breakpoint::Wide => {
             [Constraint::Length(below.height * 4 / 10), Constraint::Length(frame + 7), Constraint::Fill(1)]
         }
-        Room::Medium => {
+        Breakpoint::Medium => {
             [Constraint::Length(7 + changes), Constraint::Length(PARTS + 4 + spans), Constraint::Fill(1)]
         }
         _ => [Constraint::Length(6 + changes.min(1)), Constraint::Length(PARTS + 1), Constraint::Fill(1)],
     };
-    let [course, parts, ranks] = Layout::vertical(heights).areas(below);
-    line::draw(app, room, course, buffer);
+    let [step_times, parts, ranks] = Layout::vertical(heights).areas(below);
+    line::draw(app, breakpoint, step_times, buffer);
     if wide {
         let [left, right] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(parts);
-        breakdown::draw(app, room, left, buffer);
-        spread::draw(app, room, right, buffer);
+        breakdown::draw(app, breakpoint, left, buffer);
+        spread::draw(app, breakpoint, right, buffer);
     } else {
         let [upper, lower] = Layout::vertical([
-            Constraint::Length(PARTS + 1 + if room == Room::Medium { spans } else { 0 }),
+            Constraint::Length(PARTS + 1 + if breakpoint == Breakpoint::Medium { spans } else { 0 }),
             Constraint::Fill(1),
         ])
         .areas(parts);
-        breakdown::draw(app, room, upper, buffer);
-        spread::draw(app, room, lower, buffer);
+        breakdown::draw(app, breakpoint, upper, buffer);
+        spread::draw(app, breakpoint, lower, buffer);
     }
-    draw_ranks(app, room, ranks, buffer, hits);
+    draw_ranks(app, breakpoint, ranks, buffer, hits);
 }
 
 /// How long steps take and what they are made of, in a frame beside something else.
 pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
     // Narrow, its title says no more than how long they take now.
-    let inner = panel::draw(app.palette, Room::Wide, line::title(app, Room::Narrow), area, buffer);
-    if app.survey.steps.is_none() {
+    let inner =
+        panel::draw(app.palette, Breakpoint::Wide, line::title(app, Breakpoint::Narrow), area, buffer);
+    if app.job_view.steps.is_none() {
         let text = format!("No step is known yet: {} says what marks them.", app.key("steps"));
         panel::tell(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
     let bars = if inner.height >= PARTS + LEAST { PARTS } else { 0 };
     let [plot, parts] = Layout::vertical([Constraint::Fill(1), Constraint::Length(bars)]).areas(inner);
-    line::plot(app, line::told(app, Room::Narrow), plot, buffer);
-    breakdown::bars(app, Room::Medium, parts, buffer);
+    line::plot(app, line::told(app, Breakpoint::Narrow), plot, buffer);
+    breakdown::bars(app, Breakpoint::Medium, parts, buffer);
 }
 
 /// The ranks, those that make steps long first.
-fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     if area.height < 3 {
         return;
     }
@@ -105,8 +106,8 @@ fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut
         },
         right: figure::counted(lines.len(), "rank", "ranks"),
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
-    let rows = app.survey.rows();
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
+    let rows = app.job_view.rows();
     let host = rows.iter().map(|row| row.status.host.as_str().len()).max().unwrap_or(0).clamp(4, 20);
     let columns = [
         Column::figure("rank", 6, 0),
@@ -144,17 +145,17 @@ fn draw_ranks(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut
 
 /// The line of the selected rank.
 fn selected(app: &App) -> Option<usize> {
-    let row = app.survey.row_of(app.selected?)?;
+    let row = app.job_view.row_of(app.selected?)?;
     app.steps.lines.iter().position(|&line| line == row)
 }
 
 fn cells(app: &App, row: &Row) -> Vec<Cell> {
     let status = &row.status;
-    let job = app.job().filter(|_| app.survey.counts(status.rank));
+    let job = app.job().filter(|_| app.job_view.counts(status.rank));
     let of = job.and_then(|job| job.breakdown(status.rank)).unwrap_or_default();
     let percent = |share: Option<f64>| known(share.map(|share| figure::tenths(share * 100.0)));
     let metric = |metric: Metric, value: Option<f64>, sign: &str| {
-        let bad = value.zip(app.survey.scale(metric)).is_some_and(|(value, scale)| scale.is_bad(value));
+        let bad = value.zip(app.job_view.scale(metric)).is_some_and(|(value, scale)| scale.is_bad(value));
         let text = value.map(figure::tenths);
         if bad && row.is_heard() {
             (format!("{sign} {}", text.unwrap_or_default()), Role::Warning)
@@ -162,7 +163,7 @@ fn cells(app: &App, row: &Row) -> Vec<Cell> {
             known(text)
         }
     };
-    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    let step = app.job_view.step_time.map(Nanoseconds::milliseconds);
     let late = match (status.lateness_ms_p50, step) {
         (Some(late), Some(step)) if row.is_heard() && late > step * ALIKE => {
             (format!("{} {}", glyph::WARNING, figure::tenths(late)), Role::Warning)

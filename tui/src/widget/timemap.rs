@@ -66,8 +66,8 @@ impl TimeMap<'_> {
     pub fn draw(&self, area: Rect, buffer: &mut Buffer) {
         for line in 0..self.frame.height().min(usize::from(area.height)) {
             let rows = &self.cells[self.frame.rows_at(line)];
-            let room = usize::from(area.width / self.wide.max(1));
-            let longest = rows.iter().map(Vec::len).max().unwrap_or(0).min(room);
+            let space = usize::from(area.width / self.wide.max(1));
+            let longest = rows.iter().map(Vec::len).max().unwrap_or(0).min(space);
             for back in 1..=longest {
                 let of = |row: usize| {
                     let row = rows.get(row)?;

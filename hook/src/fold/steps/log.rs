@@ -1,6 +1,6 @@
 //! The launches of a process in the order they were made: what the search for the period of its steps looks at.
 //!
-//! Every launch enters running sums, so that any two stretches of the log can be compared at the price of a subtraction. Single
+//! Every launch enters running sums, so that any two segments of the log can be compared at the price of a subtraction. Single
 //! launches are kept of names that are rare; of what comes often (a kernel that every layer launches) only the first after a pause.
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
@@ -139,7 +139,7 @@ impl Log {
         Some(name)
     }
 
-    /// Forgets single launches of the names that come most often, until half of the room is free.
+    /// Forgets single launches of the names that come most often, until half of the space is free.
     fn thin(&mut self) {
         let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
         for event in &self.events {

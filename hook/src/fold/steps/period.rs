@@ -2,7 +2,7 @@
 //!
 //! A name that comes `count` times in every step has a property that can be looked for: whatever lies between one of its launches
 //! and the `count`th after it is the same, as a multiset, wherever one begins. Within a step (layers, buckets, micro-batches) that
-//! holds too, but for the stretch that has what comes once. So each period that is found is judged by what it does *not* hold:
+//! holds too, but for the segment that has what comes once. So each period that is found is judged by what it does *not* hold:
 //! an optimizer's kernels after every fourth micro-batch show a part of a step, the copy of a figure for the log does not.
 //! Where both may be, there is no answer.
 
@@ -21,7 +21,7 @@ const IN_A_STEP: usize = 64;
 /// Names looked at, two of each frequency.
 const NAMES: usize = 48;
 
-/// Stretches of a period that must be alike.
+/// Segments of a period that must be alike.
 const ALIKE: f64 = 0.7;
 
 /// Repetitions must make up at least this part of all launches, and this part of them must follow directly on one another.
@@ -80,7 +80,7 @@ pub(super) struct Member {
 struct Candidate {
     sums: Sums,
     /// Where repetitions begin that do not overlap, and where each ends: places in the log.
-    stretches: Vec<(usize, usize)>,
+    segments: Vec<(usize, usize)>,
 }
 
 /// What a period is, from the best to the worst.
@@ -180,13 +180,13 @@ fn candidates(log: &Log, positions: &[usize]) -> impl Iterator<Item = Candidate>
     let found: Vec<_> = (0..most).filter(|&place| usual[place].0.count > 0 && stands_out(place)).collect();
     found.into_iter().map(move |place| {
         let sums = usual[place].0;
-        let mut stretches: Vec<(usize, usize)> = Vec::new();
+        let mut segments: Vec<(usize, usize)> = Vec::new();
         for pair in pairs(place + 1).filter(|&pair| between(pair) == sums) {
-            if stretches.last().is_none_or(|&(_, end)| pair.0 >= end) {
-                stretches.push(pair);
+            if segments.last().is_none_or(|&(_, end)| pair.0 >= end) {
+                segments.push(pair);
             }
         }
-        Candidate { sums, stretches }
+        Candidate { sums, segments }
     })
 }
 
@@ -207,13 +207,13 @@ fn majority<T: PartialEq>(all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 fn judge(log: &Log, candidate: &Candidate) -> Judgement {
-    let (events, stretches) = (log.events(), &candidate.stretches);
-    let (first, last) = (stretches[0].0, stretches[stretches.len() - 1].1);
+    let (events, segments) = (log.events(), &candidate.segments);
+    let (first, last) = (segments[0].0, segments[segments.len() - 1].1);
     let whole = events[last].before.since(events[first].before).count;
-    let covered = stretches.len() as f64 * f64::from(candidate.sums.count) / f64::from(whole.max(1));
-    let adjoining = stretches.windows(2).filter(|pair| pair[0].1 == pair[1].0).count();
+    let covered = segments.len() as f64 * f64::from(candidate.sums.count) / f64::from(whole.max(1));
+    let adjoining = segments.windows(2).filter(|pair| pair[0].1 == pair[1].0).count();
     let over = log.sums().since(events[last].before).count > whole / 4;
-    if over || covered < COVERED || (adjoining as f64) < COVERED * (stretches.len() - 1) as f64 {
+    if over || covered < COVERED || (adjoining as f64) < COVERED * (segments.len() - 1) as f64 {
         return Judgement::Minor;
     }
     if !batches(&events[first..last])
@@ -243,14 +243,14 @@ fn judge(log: &Log, candidate: &Candidate) -> Judgement {
 /// launched as. `known` are such names that the period holds.
 fn beside<L: Iterator<Item = (Launch, u32)>>(
     log: &Log,
-    Candidate { sums, stretches }: &Candidate,
+    Candidate { sums, segments }: &Candidate,
     known: &HashMap<u32, (Kind, usize)>,
     look: impl Fn(usize, usize) -> Option<L>,
 ) -> Option<Beside> {
     let events = log.events();
-    let first = stretches.iter().position(|&(from, to)| look(from, to).is_some())?;
-    let stretches = &stretches[first..];
-    let (from, to) = stretches[stretches.len() / 2];
+    let first = segments.iter().position(|&(from, to)| look(from, to).is_some())?;
+    let segments = &segments[first..];
+    let (from, to) = segments[segments.len() / 2];
     let mut inside: HashMap<u32, (Kind, usize)> = HashMap::new();
     let mut forms: HashSet<u32> = HashSet::new();
     for (launch, _) in look(from, to)? {
@@ -258,8 +258,8 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         forms.insert(launch.form);
     }
     let threads = (events[to].threads - events[from].threads).max(1.0);
-    let mut found = Beside { repetitions: stretches.len(), ..Beside::default() };
-    for (occasion, pair) in stretches.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
+    let mut found = Beside { repetitions: segments.len(), ..Beside::default() };
+    for (occasion, pair) in segments.windows(2).enumerate().filter(|(_, pair)| pair[0].1 < pair[1].0) {
         let (from, to) = (pair[0].1, pair[1].0);
         let Some(launches) = look(from, to) else { continue };
         let mut known_counts: HashMap<u32, usize> = HashMap::new();
@@ -373,7 +373,7 @@ fn divides(launches: u32, apart: f64) -> bool {
 /// Whether it is the same over and over, and then a few kernels: equal layers and their loss, or steps and a log entry. Of what comes
 /// often only the latest launches are known one by one.
 fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
-    let (from, to) = candidate.stretches[candidate.stretches.len() - 1];
+    let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let Some(launches) = log.recent(log.events()[from].before, log.events()[to].before) else { return false };
     let launches: Vec<&Launch> = launches.take(COMPARED + 1).collect();
     let length = launches.len();
@@ -401,14 +401,14 @@ fn may_be_several(log: &Log, candidate: &Candidate) -> bool {
 
 /// Whether there were enough repetitions.
 fn is_believed(log: &Log, candidate: &Candidate) -> bool {
-    let stretches = &candidate.stretches;
+    let segments = &candidate.segments;
     let at = |place: usize| log.events()[place].launch.at;
-    let lasted = at(stretches[stretches.len() - 1].1).saturating_sub(at(stretches[0].0)) as f64 / 1e9;
-    BELIEVED.iter().any(|&(times, seconds)| stretches.len() >= times && lasted >= seconds)
+    let lasted = at(segments[segments.len() - 1].1).saturating_sub(at(segments[0].0)) as f64 / 1e9;
+    BELIEVED.iter().any(|&(times, seconds)| segments.len() >= times && lasted >= seconds)
 }
 
 fn period(log: &Log, candidate: &Candidate) -> Period {
-    let (from, to) = candidate.stretches[candidate.stretches.len() - 1];
+    let (from, to) = candidate.segments[candidate.segments.len() - 1];
     let events = &log.events()[from..to];
     let (from, to) = (events[0].before, log.events()[to].before);
     let kept = || {
@@ -430,8 +430,8 @@ fn period(log: &Log, candidate: &Candidate) -> Period {
     Period {
         launches: candidate.sums.count,
         names: candidate.sums.names,
-        seen: candidate.stretches.len(),
-        before: (!log.is_cut()).then(|| log.events()[candidate.stretches[0].0].before.count),
+        seen: candidate.segments.len(),
+        before: (!log.is_cut()).then(|| log.events()[candidate.segments[0].0].before.count),
         members,
     }
 }

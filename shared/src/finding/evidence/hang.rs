@@ -199,7 +199,7 @@ impl Told for Deadlock {
 /// The ranks do not mean the same collective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
-    /// Who called what, of those that are odd, or where it is undecided of all.
+    /// Who called what, of the minority, or where it is undecided of all.
     pub called: Vec<(Vec<Rank>, Operation, u64)>,
     /// What the others called.
     pub collective: Standstill,

@@ -31,8 +31,9 @@ pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
     let (majority, minority): (Vec<_>, Vec<_>) = said.values().partition(|places| places.len() == most);
     // As many against as many: both are told.
     let undecided = majority.len() > 1;
-    let odd: Vec<_> = if undecided { majority.clone() } else { minority };
-    let mut ranks: Vec<Rank> = odd.iter().flat_map(|places| places.iter()).map(|place| place.rank).collect();
+    let named: Vec<_> = if undecided { majority.clone() } else { minority };
+    let mut ranks: Vec<Rank> =
+        named.iter().flat_map(|places| places.iter()).map(|place| place.rank).collect();
     ranks.sort_unstable();
     let number = still.least().saturating_sub(1);
     let usual = still.collective(number, majority[0].iter().copied());

@@ -68,7 +68,7 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         let late = if sporadic { late.max(upper(&member.late_longer) - on_time) } else { late };
         // Its threads had so much less to wait for: that is counted, not sampled.
         let own = less(member, 0);
-        let warm = member.beats > WARM;
+        let warm = member.pace_samples > WARM;
         let seen = member.always_last && member.late_summed > LATE;
         let spared = warm && own > LATE && (seen || member.often_late(on_time + LATE) >= SEEN);
         let late = if spared { late.max(own) } else { late };
@@ -106,10 +106,10 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
 
 /// Whether its first steps, which compile, are past: or those that were seen were no longer than the others.
 pub(crate) fn has_begun(view: &RankView) -> bool {
-    if view.beats().nth(BEGUN - 1).is_some() {
+    if view.pace_samples().nth(BEGUN - 1).is_some() {
         return true;
     }
-    let steps: Vec<f64> = view.beats().map(|beat| f64::from(beat.span / beat.steps)).collect();
+    let steps: Vec<f64> = view.pace_samples().map(|sample| f64::from(sample.span / sample.steps)).collect();
     let usual = steps.iter().copied().fold(f64::INFINITY, f64::min);
     let longest = steps.iter().copied().fold(0.0, f64::max);
     let latest = view.arrivals().map(|window| window.latest / 1e9).fold(0.0, f64::max);

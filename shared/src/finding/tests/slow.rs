@@ -172,7 +172,7 @@ fn who_waits_less_for_its_gpu_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
 }
 
-/// Kernels that wait for rank 3 take room from the products beside them.
+/// Kernels that wait for rank 3 take SMs from the products beside them.
 #[test]
 fn whose_products_slow_down_while_it_waits_is_not_slow() {
     let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });

@@ -40,23 +40,23 @@ pub(super) struct Detail {
 impl Detail {
     pub(super) fn take(&mut self, summary: &Summary) {
         for gemm in &summary.gemms {
-            if let Some(known) = room(&mut self.gemms, gemm.shape) {
+            if let Some(known) = slot_for(&mut self.gemms, gemm.shape) {
                 add(known, gemm, |totals| &mut totals.durations);
             }
         }
         for collective in &summary.collectives {
             let key = (collective.communicator, collective.operation, collective.datatype, collective.bytes);
-            if let Some(known) = room(&mut self.collectives, key) {
+            if let Some(known) = slot_for(&mut self.collectives, key) {
                 add(known, collective, |totals| &mut totals.durations);
             }
         }
         for graph in &summary.graphs {
-            if let Some(known) = room(&mut self.graphs, graph.graph) {
+            if let Some(known) = slot_for(&mut self.graphs, graph.graph) {
                 add(known, graph, |totals| &mut totals.durations);
             }
         }
         for kernel in &summary.kernels {
-            if let Some(known) = room(&mut self.kernels, kernel.pattern.clone()) {
+            if let Some(known) = slot_for(&mut self.kernels, kernel.pattern.clone()) {
                 add(known, kernel, |totals| &mut totals.durations);
             }
         }
@@ -126,7 +126,7 @@ impl RankView {
 }
 
 /// The place for `key`, while there is room for new ones.
-fn room<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
+fn slot_for<K: Ord, V>(map: &mut BTreeMap<K, Option<V>>, key: K) -> Option<&mut Option<V>> {
     let fits = map.len() < KEYS || map.contains_key(&key);
     fits.then(|| map.entry(key).or_default())
 }

@@ -6,7 +6,7 @@ use super::{Ahead, RankView, Sample, part};
 use crate::{
     frame::{CollectiveTotals, CommunicatorState, DeviceReading, Life, RankDigest, RankExit, RankInfo},
     id::{CommunicatorId, HostName, Pid, Step},
-    job::{Arrivals, Beat, Toll, median},
+    job::{Arrivals, PaceSample, Toll, median},
     unit::{Moment, Nanoseconds},
 };
 
@@ -71,12 +71,12 @@ impl RankView {
 
     /// How it came to the collectives of each digest, newest first.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
-        self.punctuality.arrivals().rev()
+        self.arrival_skew.arrivals().rev()
     }
 
     /// What the others wait for it alone, over the last 15 digests; `None` while too little was joined.
     pub fn toll(&self) -> Option<Toll> {
-        self.punctuality.toll()
+        self.arrival_skew.toll()
     }
 
     /// Its GPU's health as last read, however long ago ([`DeviceReading::is_stale`]).
@@ -90,8 +90,8 @@ impl RankView {
     }
 
     /// The steps of each digest that told of any, oldest first; of minutes ago, of a minute together.
-    pub fn beats(&self) -> impl DoubleEndedIterator<Item = &Beat> {
-        self.rhythm.beats()
+    pub fn pace_samples(&self) -> impl DoubleEndedIterator<Item = &PaceSample> {
+        self.pace_history.pace_samples()
     }
 
     /// How far its host was ahead of its GPU at each of its last digests, newest first.

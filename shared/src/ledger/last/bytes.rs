@@ -11,7 +11,7 @@ pub struct Bytes<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Bytes<WORDS> {
-    pub const ROOM: usize = WORDS * 8;
+    pub const CAPACITY: usize = WORDS * 8;
 
     pub fn write(&self, bytes: &[u8]) {
         self.clear();
@@ -25,19 +25,19 @@ impl<const WORDS: usize> Bytes<WORDS> {
     /// Adds what there is room for, from a word's beginning on; `false` if that is not all.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let from = (self.used.load(Relaxed) as usize).div_ceil(8).min(WORDS);
-        let room = &self.words[from..];
-        for (word, piece) in room.iter().zip(bytes.chunks(8)) {
+        let free = &self.words[from..];
+        for (word, piece) in free.iter().zip(bytes.chunks(8)) {
             let mut whole = [0; 8];
             whole[..piece.len()].copy_from_slice(piece);
             word.store(u64::from_le_bytes(whole), Relaxed);
         }
-        let taken = bytes.len().min(room.len() * 8);
+        let taken = bytes.len().min(free.len() * 8);
         self.used.store((from * 8 + taken) as u64, Relaxed);
         taken == bytes.len()
     }
 
     pub fn read(&self) -> Vec<u8> {
-        let used = (self.used.load(Relaxed) as usize).min(Self::ROOM);
+        let used = (self.used.load(Relaxed) as usize).min(Self::CAPACITY);
         let words = self.words[..used.div_ceil(8)].iter();
         let mut bytes: Vec<_> = words.flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
         bytes.truncate(used);

@@ -102,23 +102,23 @@ impl Attributes {
     /// With no room given, answers with the room needed.
     ///
     /// # Safety
-    /// `to` must be NULL or writable for `room` bytes, `written` NULL or writable.
+    /// `to` must be NULL or writable for `free` bytes, `written` NULL or writable.
     pub(crate) unsafe fn get(
         &self,
         name: c_int,
         to: *mut c_void,
-        room: usize,
+        free: usize,
         written: *mut usize,
     ) -> Result<(), Status> {
         let value = self.bytes(name)?;
-        if room == 0 {
+        if free == 0 {
             // SAFETY: this function's own condition.
             return unsafe { put(written, value.len()) };
         }
-        if to.is_null() || room < value.len() {
+        if to.is_null() || free < value.len() {
             return Err(Status::InvalidValue);
         }
-        // SAFETY: this function's own condition; `value` is no longer than `room`.
+        // SAFETY: this function's own condition; `value` is no longer than `free`.
         unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len()) };
         if !written.is_null() {
             // SAFETY: this function's own condition.

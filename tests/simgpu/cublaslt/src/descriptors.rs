@@ -54,11 +54,11 @@ unsafe fn get(
     handle: usize,
     name: c_int,
     to: *mut c_void,
-    room: usize,
+    free: usize,
     written: *mut usize,
 ) -> c_int {
     // SAFETY: this function's own condition.
-    call(|_| unsafe { known(kind, handle)?.get(name, to, room, written) })
+    call(|_| unsafe { known(kind, handle)?.get(name, to, free, written) })
 }
 
 #[unsafe(no_mangle)]
@@ -107,11 +107,11 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulDescGetAttribute(
     desc: usize,
     name: c_int,
     to: *mut c_void,
-    room: usize,
+    free: usize,
     written: *mut usize,
 ) -> c_int {
     // SAFETY: passed on unchanged.
-    unsafe { get(&MATMULS, desc, name, to, room, written) }
+    unsafe { get(&MATMULS, desc, name, to, free, written) }
 }
 
 #[unsafe(no_mangle)]

@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     c: usize,
     d: usize,
     _preference: usize,
-    room: c_int,
+    free: c_int,
     results: *mut HeuristicResult,
     count: *mut c_int,
 ) -> c_int {
@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         for layout in [a, b, c, d] {
             layouts::with(layout, |_| ())?;
         }
-        if room < 1 {
+        if free < 1 {
             return Err(Status::InvalidValue);
         }
         let result = HeuristicResult { algo: [1; 8], waves: 1.0, ..HeuristicResult::default() };

@@ -111,17 +111,17 @@ pub(crate) unsafe extern "C" fn cublasLtMatrixLayoutGetAttribute(
     layout: usize,
     name: c_int,
     to: *mut c_void,
-    room: usize,
+    free: usize,
     written: *mut usize,
 ) -> c_int {
     call(|_| {
         with(layout, |layout| {
             let (place, size) = place_of(name, layout).ok_or(Status::InvalidValue)?;
-            if room != 0 {
-                if to.is_null() || room < size {
+            if free != 0 {
+                if to.is_null() || free < size {
                     return Err(Status::InvalidValue);
                 }
-                // SAFETY: within the layout; cublasLt asks its callers for `room` that can be written.
+                // SAFETY: within the layout; cublasLt asks its callers for `free` bytes that can be written.
                 unsafe { to.cast::<u8>().copy_from_nonoverlapping(place, size) };
             }
             // SAFETY: cublasLt asks its callers for NULL or a writable pointer.

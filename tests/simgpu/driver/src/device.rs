@@ -33,10 +33,10 @@ pub(crate) unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) 
 pub(crate) unsafe extern "C" fn cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int) -> c_int {
     call(|| {
         of_machine(device)?;
-        let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
-        let room = room.filter(|_| !text.is_null()).ok_or(Error::INVALID_VALUE)?;
+        let free = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
+        let free = free.filter(|_| !text.is_null()).ok_or(Error::INVALID_VALUE)?;
         let name = std::env::var(NAME).unwrap_or_else(|_| DEFAULT.to_owned());
-        let name = &name.as_bytes()[..name.len().min(room)];
+        let name = &name.as_bytes()[..name.len().min(free)];
         // SAFETY: CUDA asks its callers for `length` writable bytes, and this with its NUL is no longer.
         unsafe {
             text.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());

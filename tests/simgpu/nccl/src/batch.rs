@@ -13,7 +13,7 @@ use simgpu_engine::settings;
 use crate::action::{Action, Kind};
 use crate::call::Failure;
 use crate::communicator::{Communicator, Direction};
-use crate::room::PATIENCE;
+use crate::rendezvous::PATIENCE;
 use crate::slot::{Arrival, Slot, Visit};
 use crate::transfers::{Transfer, exchange};
 
@@ -110,7 +110,7 @@ impl Batch {
     }
 
     fn meet(&self, together: Together, number: u64, start: u64) -> Option<u64> {
-        let (slot, lap) = self.comm.room.collective(number);
+        let (slot, lap) = self.comm.rendezvous.collective(number);
         let Together { purpose, cost } = together;
         let visit = Visit { lap, parties: self.comm.ranks(), purpose, start, cost };
         self.arrive(slot, &visit)?;

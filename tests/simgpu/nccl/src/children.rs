@@ -1,4 +1,4 @@
-//! Communicators that come from others: split, shrunk, grown. Its ranks tell each other their colors in the parent's room.
+//! Communicators that come from others: split, shrunk, grown. Its ranks tell each other their colors in the parent's rendezvous.
 
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -142,21 +142,21 @@ pub(crate) unsafe extern "C" fn ncclCommGrow(
 
 /// The parent's ranks with our color, in the order of their keys; none without a color.
 fn members(parent: &Communicator, color: c_int, key: c_int) -> Result<Vec<u32>, Failure> {
-    let room = &parent.room;
-    let mine = room.seat(parent.rank);
+    let rendezvous = &parent.rendezvous;
+    let mine = rendezvous.seat(parent.rank);
     mine.split_color.store(color, Ordering::Relaxed);
     mine.split_key.store(key, Ordering::Relaxed);
     // Once so that all have written, and once more so that nobody writes again before all have read.
-    if !room.barrier(&parent.aborted) {
+    if !rendezvous.barrier(&parent.aborted) {
         return Err(Failure::System);
     }
-    let mut same: Vec<_> = (0..room.ranks)
-        .map(|rank| (room.seat(rank), rank))
+    let mut same: Vec<_> = (0..rendezvous.ranks)
+        .map(|rank| (rendezvous.seat(rank), rank))
         .filter(|(seat, _)| color != NO_COLOR && seat.split_color.load(Ordering::Relaxed) == color)
         .map(|(seat, rank)| (seat.split_key.load(Ordering::Relaxed), rank))
         .collect();
     same.sort_unstable();
-    if !room.barrier(&parent.aborted) {
+    if !rendezvous.barrier(&parent.aborted) {
         return Err(Failure::System);
     }
     Ok(same.into_iter().map(|(_, rank)| rank).collect())

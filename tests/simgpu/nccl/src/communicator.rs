@@ -11,7 +11,7 @@ use simgpu_engine::handles::Handles;
 use crate::call::Failure;
 use crate::greeting::Greeting;
 use crate::key::Key;
-use crate::room::Room;
+use crate::rendezvous::Rendezvous;
 
 /// What a handle stands for: a communicator, or one that is still being made.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Communicator {
     pub greeting: Greeting,
     pub rank: u32,
     pub device: c_int,
-    pub room: Room,
+    pub rendezvous: Rendezvous,
     pub aborted: Arc<AtomicBool>,
     collectives: AtomicU64,
     children: AtomicU32,
@@ -107,8 +107,8 @@ impl Member {
 }
 
 impl Communicator {
-    pub(crate) fn new(seat: Seat, aborted: Arc<AtomicBool>, room: Room) -> Self {
-        let counters = || (0..room.ranks).map(|_| AtomicU64::new(0)).collect();
+    pub(crate) fn new(seat: Seat, aborted: Arc<AtomicBool>, rendezvous: Rendezvous) -> Self {
+        let counters = || (0..rendezvous.ranks).map(|_| AtomicU64::new(0)).collect();
         let Seat { key, greeting, rank, device } = seat;
         Self {
             key,
@@ -121,7 +121,7 @@ impl Communicator {
             shrunk: AtomicU32::new(0),
             sent: counters(),
             received: counters(),
-            room,
+            rendezvous,
         }
     }
 
@@ -130,7 +130,7 @@ impl Communicator {
     }
 
     pub(crate) fn ranks(&self) -> u32 {
-        self.room.ranks
+        self.rendezvous.ranks
     }
 
     /// A rank of this communicator.

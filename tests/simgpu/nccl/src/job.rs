@@ -7,7 +7,7 @@ use simgpu_engine::worker;
 
 use crate::call::Failure;
 use crate::communicator::{COMMUNICATORS, Communicator, Member, Seat};
-use crate::room::{Entry, MAX_RANKS};
+use crate::rendezvous::{Entry, MAX_RANKS};
 
 /// Where a program wants a handle. NCCL asks for it to be writable until the work is done.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +137,6 @@ fn announce(seat: &Seat, ranks: u32) -> Result<Entry, Failure> {
 }
 
 fn enter(seat: Seat, entry: Entry, member: &Member) -> Result<Arc<Communicator>, Failure> {
-    let room = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
-    Ok(Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), room)))
+    let rendezvous = entry.wait_for_all(&member.aborted).ok_or(Failure::System)?;
+    Ok(Arc::new(Communicator::new(seat, Arc::clone(&member.aborted), rendezvous)))
 }

@@ -4,7 +4,7 @@
 //! soon as all have it mapped. Only times are exchanged: the last rank to arrive works out when the collective
 //! ends and wakes the others. No byte is moved, and a rank that never comes is waited for, as in a real job.
 //!
-//! [`room`] is what the ranks share and [`slot`] the protocol in it; [`batch`] is what one launch does;
+//! [`rendezvous`] is what the ranks share and [`slot`] the protocol in it; [`batch`] is what one launch does;
 //! [`communicator`] and [`group`] are one process's side; the rest are the exported calls.
 
 #![allow(non_snake_case, reason = "the names are NCCL's")]
@@ -23,7 +23,7 @@ mod group;
 mod job;
 mod key;
 mod lifetime;
-mod room;
+mod rendezvous;
 mod signals;
 mod slot;
 mod transfers;

@@ -9,7 +9,7 @@ use crate::action::{Action, bytes};
 use crate::call::call;
 use crate::communicator::{Communicator, Direction};
 use crate::group;
-use crate::room::PATIENCE;
+use crate::rendezvous::PATIENCE;
 use crate::slot::{Arrival, Slot, Visit};
 
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Transfer {
 }
 
 /// How far one transfer of an exchange has come.
-struct Progress<'room> {
-    slot: &'room Slot,
+struct Progress<'rendezvous> {
+    slot: &'rendezvous Slot,
     visit: Visit,
     peer: u32,
     stage: Stage,
@@ -52,12 +52,12 @@ pub(crate) fn exchange(
                 Direction::Send => (comm.rank, transfer.peer),
                 Direction::Receive => (transfer.peer, comm.rank),
             };
-            let (slot, lap) = comm.room.transfer(from, to, *number);
+            let (slot, lap) = comm.rendezvous.transfer(from, to, *number);
             let visit = Visit { lap, parties: 2, purpose: transfer.purpose, start, cost };
             Progress { slot, visit, peer: transfer.peer, stage: Stage::Coming }
         })
         .collect();
-    let doorbell = &comm.room.seat(comm.rank).doorbell;
+    let doorbell = &comm.rendezvous.seat(comm.rank).doorbell;
     let mut last = start;
     loop {
         let rung = doorbell.load(Ordering::Acquire);
@@ -110,7 +110,7 @@ impl Progress<'_> {
 }
 
 fn ring(comm: &Communicator, rank: u32) {
-    let doorbell = &comm.room.seat(rank).doorbell;
+    let doorbell = &comm.rendezvous.seat(rank).doorbell;
     doorbell.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(doorbell);
 }

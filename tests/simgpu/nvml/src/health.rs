@@ -15,7 +15,7 @@ const REST_MHZ: u32 = 345;
 const LIMIT_MW: u32 = 700_000;
 const REST_MW: u32 = 75_000;
 const BUSY_MW: u32 = 620_000;
-const ROOM_C: u32 = 28;
+const AMBIENT_C: u32 = 28;
 const BUSY_C: u32 = 40;
 
 /// `nvmlClocksEventReasonGpuIdle` and `nvmlClocksEventReasonSwPowerCap`
@@ -185,7 +185,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetTemperature(
             return Err(Error::INVALID_ARGUMENT);
         }
         // SAFETY: NVML asks its callers for a writable pointer.
-        unsafe { put(degrees, ROOM_C + BUSY_C * look(device).1 / 100) }
+        unsafe { put(degrees, AMBIENT_C + BUSY_C * look(device).1 / 100) }
     })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::app::survey::tests::row;
+use crate::app::job_view::tests::row;
 
 fn figures(median: f32, offset: f32) -> Figures {
     Figures { median, lowest: 0.0, highest: median * 2.0, whole: median, offset }

@@ -1,4 +1,4 @@
-//! What is known of each host, from all who tell of it: ranks, collectors, and the ways to them.
+//! What is known of each host, from all who tell of it: ranks, collectors, and the connections to them.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use super::{super::Roads, Gpus, Host};
+use super::{super::Connections, Gpus, Host};
 use crate::arrival::Endpoint;
 
 pub(super) fn hosts(
     (jobs, shown): (&Jobs, Option<&Job>),
-    roads: &Roads,
+    connections: &Connections,
     arrived: &HashMap<HostName, Moment>,
     now: Moment,
 ) -> Vec<Host> {
@@ -43,11 +43,11 @@ pub(super) fn hosts(
         let at = place(&mut hosts, &mut places, name);
         hosts[at].collector = Some(collector.clone());
     }
-    for (endpoint, link) in roads.iter() {
-        let name = roads.name(endpoint).cloned().unwrap_or_else(|| named_alike(endpoint, &places));
+    for (endpoint, link) in connections.iter() {
+        let name = connections.name(endpoint).cloned().unwrap_or_else(|| named_alike(endpoint, &places));
         let at = place(&mut hosts, &mut places, &name);
         hosts[at].endpoint = Some(endpoint.clone());
-        hosts[at].link = Some((link.clone(), now.since(roads.since(endpoint).unwrap_or(now))));
+        hosts[at].link = Some((link.clone(), now.since(connections.since(endpoint).unwrap_or(now))));
     }
     for host in &mut hosts {
         host.lost_frames = jobs.stream(&host.name).map_or(0, |stream| stream.lost);

@@ -50,7 +50,7 @@ pub enum Shown {
 
 impl Row {
     /// Whether few are here and most are not.
-    pub fn is_odd(&self) -> bool {
+    pub fn is_outlier(&self) -> bool {
         self.open.is_some() && !self.here.is_empty() && self.here.len() < self.missing.len()
     }
 }

@@ -90,13 +90,13 @@ fn the_main_thread_is_open_the_fewest_first_and_the_others_are_one_line_each() {
 }
 
 #[test]
-fn the_odd_one_out_is_one_key_away() {
+fn the_outlier_is_one_key_away() {
     let mut stacks = parted();
-    stacks.next_odd();
+    stacks.next_outlier();
     let at = stacks.at().unwrap();
     assert_eq!((at, stacks.rows()[at].here.to_string()), (2, "3".to_owned()));
     // There is one: the next is the same.
-    stacks.next_odd();
+    stacks.next_outlier();
     assert_eq!(stacks.at(), Some(at));
 }
 
@@ -117,7 +117,7 @@ fn a_branch_closes_from_any_of_its_lines_and_opens_again() {
 #[test]
 fn what_was_closed_stays_closed_when_stacks_are_read_again() {
     let mut stacks = parted();
-    stacks.next_odd();
+    stacks.next_outlier();
     stacks.fold(Folding::Close);
     // Another tree, of one rank fewer.
     settled(&mut stacks, all().into_iter().skip(1).collect());
@@ -129,13 +129,13 @@ fn what_was_closed_stays_closed_when_stacks_are_read_again() {
 #[test]
 fn a_rank_is_said_to_be_in_its_innermost_python() {
     let mut stacks = Stacks::default();
-    let mut odd = rank(3, &["main", "load", "read"]);
-    odd.threads[0].frames.push(StackFrame {
+    let mut outlier = rank(3, &["main", "load", "read"]);
+    outlier.threads[0].frames.push(StackFrame {
         function: "poll".to_owned(),
         file: "libc.so.6".to_owned(),
         line: 0,
     });
-    settled(&mut stacks, vec![rank(0, &["main", "step"]), odd]);
+    settled(&mut stacks, vec![rank(0, &["main", "step"]), outlier]);
     let place = |rank| stacks.tree().place_of(Rank(rank)).map(|word| word.name.as_str());
     assert_eq!((place(0), place(3), place(1)), (Some("step"), Some("read"), None));
 }

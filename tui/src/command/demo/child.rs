@@ -79,7 +79,7 @@ impl Child {
     }
 
     /// The last that it wrote.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn stderr_tail(&self) -> String {
         tail(&self.log).unwrap_or_default()
     }
 }

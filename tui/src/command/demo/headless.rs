@@ -35,7 +35,7 @@ const START: Duration = Duration::from_secs(90);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// How long the last words of ranks that ended may be on their way.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const DRAIN: Duration = Duration::from_secs(3);
 
 /// How often the ranks' processes are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -122,7 +122,7 @@ async fn run_to_end(
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut progress, mut patience) = (0, Instant::now() + START);
-    let (mut failed, mut last_words) = (false, None);
+    let (mut failed, mut drain_until) = (false, None);
     let mut second = Instant::now();
     loop {
         select! {
@@ -145,7 +145,7 @@ async fn run_to_end(
                     (failed, patience) = (true, patience.min(now + AFTER_FAILURE));
                 }
                 if workers.iter_mut().all(|worker| worker.ended().is_some()) {
-                    let until = *last_words.get_or_insert(now + LAST_WORDS);
+                    let until = *drain_until.get_or_insert(now + DRAIN);
                     if now >= until || all_ends_seen(following, plan) {
                         return Ok(End::Over);
                     }

@@ -51,7 +51,7 @@ impl Node {
         while UnixStream::connect(&self.socket).is_err() {
             let mut child = self.child.borrow_mut();
             if child.ended().is_some() || Instant::now() >= deadline {
-                bail!("the collector of {} does not serve: {}", self.address, child.last_words());
+                bail!("the collector of {} does not serve: {}", self.address, child.stderr_tail());
             }
             drop(child);
             std::thread::sleep(Duration::from_millis(5));

@@ -85,7 +85,7 @@ impl Worker {
 pub(super) fn tell_failures(workers: &mut [Worker]) -> bool {
     let failed: Vec<_> = workers.iter_mut().filter_map(|worker| Some((worker.failure()?, worker))).collect();
     for (status, worker) in failed.iter().take(SHOWN) {
-        let words = match worker.child.last_words() {
+        let words = match worker.child.stderr_tail() {
             words if words.is_empty() => " without a word".to_owned(),
             words => format!("; its last words:\n{words}"),
         };

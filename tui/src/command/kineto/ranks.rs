@@ -32,7 +32,7 @@ pub(super) struct One {
 #[derive(Debug)]
 pub(super) struct Ranks {
     all: BTreeMap<Rank, One>,
-    /// The order that is spoken of; 0 before there is one.
+    /// The order in question; 0 before there is one.
     number: u64,
 }
 

@@ -77,9 +77,9 @@ impl Table {
             for (place, cell) in row.iter().take(columns).enumerate() {
                 let wide = widths[place];
                 let cell = cut(cell, wide);
-                let room = " ".repeat(wide.saturating_sub(cell.width()));
+                let space = " ".repeat(wide.saturating_sub(cell.width()));
                 let _ =
-                    if place == 0 { write!(line, "{cell}{room}") } else { write!(line, "  {room}{cell}") };
+                    if place == 0 { write!(line, "{cell}{space}") } else { write!(line, "  {space}{cell}") };
             }
             let _ = writeln!(out, "{}", line.trim_end());
         }
@@ -98,11 +98,11 @@ fn cut(text: &str, wide: usize) -> String {
     if text.width() <= wide {
         return text.to_owned();
     }
-    let mut room = wide.saturating_sub(1);
+    let mut space = wide.saturating_sub(1);
     let fits = text.chars().take_while(|letter| {
         let needs = letter.width().unwrap_or(0);
-        let fits = needs <= room;
-        room = room.saturating_sub(needs);
+        let fits = needs <= space;
+        space = space.saturating_sub(needs);
         fits
     });
     fits.chain(['…']).collect()

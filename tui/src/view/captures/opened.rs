@@ -14,11 +14,12 @@ use super::super::{
 };
 use crate::{
     app::{App, Opened},
-    figure, glyph,
+    figure,
+    file_loader::Summary,
+    glyph,
     palette::Role,
-    shelf::Summary,
     widget::wrap::{cut, wrapped},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of the bar that stands for all the time.
@@ -27,7 +28,7 @@ const BAR: usize = 60;
 /// Lines of one sentence.
 const SENTENCE: usize = 2;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let (path, read) = match &app.files.opened {
         Opened::Nothing => return,
         Opened::Coming(path) => (path, None),
@@ -35,7 +36,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
     };
     let name = path.display().to_string();
     let title = Title { name: &name, about: "Esc closes it".to_owned(), ..Title::default() };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let width = usize::from(inner.width);
     match read {
         None => {

@@ -17,7 +17,7 @@ use crate::{
     figure, glyph,
     palette::Role,
     widget::wrap::cut,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Lines it takes.
@@ -27,8 +27,8 @@ pub(super) const LINES: u16 = 3;
 const BAR: usize = 16;
 const LABEL: usize = 11;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let inner = panel::draw(app.palette, room, Title { name: "Now", ..Title::default() }, area, buffer);
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
+    let inner = panel::draw(app.palette, breakpoint, Title { name: "Now", ..Title::default() }, area, buffer);
     let lines = [("capture", capture(app)), ("recording", recording(app)), ("memory", memory(app))];
     let width = usize::from(inner.width).saturating_sub(LABEL);
     let lines: Vec<_> = lines

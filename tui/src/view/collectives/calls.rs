@@ -20,7 +20,7 @@ use crate::{
     figure,
     palette::Role,
     widget::wrap::{cut, flush_left},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Calls of a rank, and ranks.
@@ -91,13 +91,13 @@ fn row(record: &RankRecord, call: &RecordedCall) -> String {
     format!("{:>5} {number:>7} {operation} {:>8} {site}", record.rank.to_string(), figure::bytes(call.bytes))
 }
 
-pub(super) fn draw(app: &App, room: Room, calls: &Calls, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, calls: &Calls, area: Rect, buffer: &mut Buffer) {
     let title = Title {
         name: "Last calls",
         about: "rank, number, operation, size, place; faint: done".to_owned(),
         ..Title::default()
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let length = calls.sentence.as_ref().map_or(0, |sentence| {
         let lines = sentence.len().div_ceil(usize::from(inner.width.max(1))) + 1;
         (lines as u16).min(inner.height / 2)

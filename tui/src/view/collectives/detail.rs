@@ -22,7 +22,7 @@ use crate::{
     hits::{Hits, Target},
     palette::Role,
     widget::{scale::ALIKE, wrap::flush_left},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Runs of ranks in the title.
@@ -33,13 +33,13 @@ const BAR: usize = 16;
 
 pub(super) fn draw(
     app: &App,
-    room: Room,
+    breakpoint: Breakpoint,
     of: &Communicator,
     area: Rect,
     buffer: &mut Buffer,
     hits: &mut Hits,
 ) {
-    if room == Room::Wide {
+    if breakpoint == Breakpoint::Wide {
         let halves = [Constraint::Fill(1), Constraint::Fill(1)];
         let [upper, lower] = Layout::vertical([
             Constraint::Length((of.whereabouts.groups.len() as u16 + 5).clamp(6, area.height / 2)),
@@ -47,9 +47,9 @@ pub(super) fn draw(
         ])
         .areas(area);
         let [left, right] = Layout::horizontal(halves).spacing(1).areas(lower);
-        places(app, room, of, upper, buffer, hits);
-        lateness_or_calls(app, room, of, left, buffer, hits);
-        traffic(app, room, of, right, buffer);
+        places(app, breakpoint, of, upper, buffer, hits);
+        lateness_or_calls(app, breakpoint, of, left, buffer, hits);
+        traffic(app, breakpoint, of, right, buffer);
     } else {
         let groups = (of.whereabouts.groups.len() as u16 + 3).min(area.height / 3);
         let [upper, middle, lower] = Layout::vertical([
@@ -58,53 +58,67 @@ pub(super) fn draw(
             Constraint::Length((of.traffic.len().max(1) as u16 + 2).min(area.height / 3)),
         ])
         .areas(area);
-        places(app, room, of, upper, buffer, hits);
-        lateness_or_calls(app, room, of, middle, buffer, hits);
-        traffic(app, room, of, lower, buffer);
+        places(app, breakpoint, of, upper, buffer, hits);
+        lateness_or_calls(app, breakpoint, of, middle, buffer, hits);
+        traffic(app, breakpoint, of, lower, buffer);
     }
 }
 
-fn places(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn places(
+    app: &App,
+    breakpoint: Breakpoint,
+    of: &Communicator,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     let from = of.parent.map_or_else(String::new, |parent| format!(", split from {parent}"));
     let title = Title {
         name: "Who is where",
         about: format!("{}, ranks {}{from}", of.whereabouts.title, of.ranks.brief(RUNS)),
         ..Title::default()
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     stacks::places(app, &of.whereabouts, inner, buffer, hits);
 }
 
 /// Of a job that stands nobody is late any more: where its calls part says more, once that was read.
 fn lateness_or_calls(
     app: &App,
-    room: Room,
+    breakpoint: Breakpoint,
     of: &Communicator,
     area: Rect,
     buffer: &mut Buffer,
     hits: &mut Hits,
 ) {
-    let stands = app.survey.findings.iter().any(Finding::stops_the_job);
+    let stands = app.job_view.findings.iter().any(Finding::stops_the_job);
     match app.job().filter(|_| stands).and_then(|job| calls::of(job, of.id)) {
-        Some(lines) => calls::draw(app, room, &lines, area, buffer),
-        None => lateness(app, room, of, area, buffer, hits),
+        Some(lines) => calls::draw(app, breakpoint, &lines, area, buffer),
+        None => lateness(app, breakpoint, of, area, buffer, hits),
     }
 }
 
 /// The latest first: a bar, and the figure it stands for.
-fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+fn lateness(
+    app: &App,
+    breakpoint: Breakpoint,
+    of: &Communicator,
+    area: Rect,
+    buffer: &mut Buffer,
+    hits: &mut Hits,
+) {
     let title = Title {
         name: "Lateness",
         about: "median after the first rank, latest first".to_owned(),
         ..Title::default()
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if of.late.is_empty() {
         panel::tell(app.palette, Role::Muted, &unknown(app, of), inner, buffer);
         return;
     }
     let mut lines = Vec::new();
-    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    let step = app.job_view.step_time.map(Nanoseconds::milliseconds);
     // Noise is not stretched into bars.
     let noise = step.map_or(0.0, |step| step * ALIKE);
     let most = of.late.first().map_or(0.0, |&(_, late)| late).max(noise);
@@ -115,7 +129,7 @@ fn lateness(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut B
             buffer.set_style(place, app.palette.selected());
         }
         let host = app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string());
-        let named = app.survey.findings.iter().any(|finding| finding.ranks.contains(&rank));
+        let named = app.job_view.findings.iter().any(|finding| finding.ranks.contains(&rank));
         let loud = named || (step.is_some() && late > noise);
         let length = if most > 0.0 { (late / most * BAR as f64).round() as usize } else { 0 };
         let role = if loud { Role::Warning } else { Role::Faint };
@@ -143,27 +157,27 @@ fn unknown(app: &App, of: &Communicator) -> String {
             figure::count(size as u64),
         );
     }
-    if app.survey.is_stale() {
+    if app.job_view.is_stale() {
         return format!("Nothing is heard of its ranks: {} says why.", app.key("hosts"));
     }
-    if let Some(age) = app.survey.headline.age {
+    if let Some(age) = app.job_view.headline.age {
         return format!("Nothing new for {}: no rank gets on.", figure::age(age));
     }
     "Not known yet: it takes a timed collective of all its ranks, which comes within seconds of training."
         .to_owned()
 }
 
-fn traffic(app: &App, room: Room, of: &Communicator, area: Rect, buffer: &mut Buffer) {
+fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buffer: &mut Buffer) {
     let title = Title {
         name: "Traffic",
         about: "timed ones: GB/s of the transfer, µs with waiting".to_owned(),
         ..Title::default()
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let head = format!("{:<14} {:>9} {:>7} {:>8} {:>9}", "operation", "size", "timed", "GB/s", "p50 µs");
     let mut lines = vec![Line::styled(head, app.palette.of(Role::Muted))];
     if of.traffic.is_empty() {
-        let text = app.survey.headline.age.map_or_else(
+        let text = app.job_view.headline.age.map_or_else(
             || "nothing of it was timed yet".to_owned(),
             |age| format!("nothing new for {}", figure::age(age)),
         );

@@ -19,7 +19,7 @@ use crate::{
     figure, glyph,
     palette::Role,
     widget::{columns, ends, wrap::cut},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of one rank, and of the longest bar in them.
@@ -35,8 +35,8 @@ const BESIDE: u16 = 36;
 /// Blanks between two figures of the durations.
 const APART: usize = 3;
 
-pub(super) fn draw(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
-    let (ranks, durations) = if room == Room::Wide {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
+    let (ranks, durations) = if breakpoint == Breakpoint::Wide {
         let [ranks, durations] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
         (ranks, durations)
@@ -44,25 +44,25 @@ pub(super) fn draw(app: &App, room: Room, product: &Product, area: Rect, buffer:
         let [ranks, durations] = Layout::vertical([Constraint::Fill(1), Constraint::Length(2)]).areas(area);
         (ranks, durations)
     };
-    draw_ranks(app, room, product, ranks, buffer);
-    draw_durations(app, room, product, durations, buffer);
+    draw_ranks(app, breakpoint, product, ranks, buffer);
+    draw_durations(app, breakpoint, product, durations, buffer);
 }
 
-fn draw_ranks(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
+fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
     let about = match product.basis {
         Basis::Watched => "TFLOPS by rank, slowest first",
         Basis::Started => "TFLOPS by rank since its start: none was timed since",
     };
     let title = Title {
         name: "Ranks",
-        about: if room == Room::Narrow {
+        about: if breakpoint == Breakpoint::Narrow {
             "TFLOPS, slowest first".to_owned()
         } else {
             format!("{}, {about}", name(&product.shape))
         },
         right: product.rate().map_or_else(String::new, |rate| format!("median {}", figure::three(rate))),
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let lines = usize::from(inner.height);
     let columns = (usize::from(inner.width) / ENTRY).max(1);
     let width = inner.width / columns as u16;
@@ -109,15 +109,15 @@ fn entry(app: &App, product: &Product, (rank, rate): (Rank, f64), bar: usize) ->
     ])
 }
 
-fn draw_durations(app: &App, room: Room, product: &Product, area: Rect, buffer: &mut Buffer) {
+fn draw_durations(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
     let durations = &product.durations;
     let timed = figure::count(durations.count());
     let title = Title {
         name: "Durations",
-        about: if room == Room::Narrow { String::new() } else { "on all these ranks".to_owned() },
+        about: if breakpoint == Breakpoint::Narrow { String::new() } else { "on all these ranks".to_owned() },
         right: format!("{timed} timed"),
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let (Some(from), Some(to)) = (durations.quantile(0.0), durations.max()) else {
         let text = "none was timed since this page is open; a rarer shape takes longer";
         panel::tell(app.palette, Role::Muted, text, inner, buffer);

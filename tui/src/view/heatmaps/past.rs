@@ -28,7 +28,7 @@ use crate::{
 const LABEL: usize = 17;
 /// Columns of the terminal a cell takes at most.
 const WIDEST: u16 = 6;
-/// Before this the past was not seen: said where there is so much room.
+/// Before this the past was not seen: said where it fits.
 const BEFORE: &str = "not watched yet";
 
 pub(in crate::view) struct Past {
@@ -45,10 +45,10 @@ fn told(app: &App) -> Vec<String> {
         let length = PERIOD * u32::try_from(last - first + 1).unwrap_or(u32::MAX);
         format!("{} to {} UTC, {}", at(first), at(last + 1), figure::age(length))
     };
-    if let Some(marked) = app.stretch.marked() {
+    if let Some(marked) = app.zoom.marked() {
         return vec![said(marked), "let go to see it alone".to_owned()];
     }
-    app.stretch
+    app.zoom
         .only(app.history.known())
         .map_or_else(Vec::new, |only| vec![said(only), "Esc shows all".to_owned()])
 }
@@ -56,11 +56,11 @@ fn told(app: &App) -> Vec<String> {
 impl Past {
     /// For a map and its labels of this size.
     pub(super) fn plan(app: &App, width: usize, height: usize) -> Self {
-        let (first, last) = app.stretch.shown(app.history.known());
+        let (first, last) = app.zoom.shown(app.history.known());
         let fit = |width| {
             let columns = (last - first) as usize + 1;
-            let rows = match app.survey.bundles.len() {
-                0 => (app.survey.rows().len(), app.survey.seats.shape().size),
+            let rows = match app.job_view.bundles.len() {
+                0 => (app.job_view.rows().len(), app.job_view.seats.shape().size),
                 bundles => (bundles, 1),
             };
             timemap::Frame::fit(rows, columns, (width, height), app.palette.has_halves())
@@ -70,11 +70,11 @@ impl Past {
         let plan = Self { frame, label: LABEL.min(width / 3), columns: first..=last };
         let names = (0..frame.height()).map(|line| plan.name(app, line, plan.label).width());
         let label = names.max().unwrap_or(0).min(plan.label);
-        let room = width.saturating_sub(label + GAP);
-        let frame = fit(room);
+        let space = width.saturating_sub(label + GAP);
+        let frame = fit(space);
         let span = frame.span as u64;
         // Cells begin where they would if none had gone before, so that nothing moves but by whole cells.
-        let shown = last / span - (last / span - first / span).min(room.max(1) as u64 - 1);
+        let shown = last / span - (last / span - first / span).min(space.max(1) as u64 - 1);
         Self { frame, label, columns: (shown * span).max(first)..=last }
     }
 
@@ -99,7 +99,7 @@ impl Past {
     ) {
         let scale = app.history.scale(metric, self.columns.clone());
         let ranks = self.frame.fold;
-        let what = if app.survey.bundles.is_empty() { "ranks" } else { "groups" };
+        let what = if app.job_view.bundles.is_empty() { "ranks" } else { "groups" };
         let folded = match ranks {
             1 => (what == "groups").then(|| "the worst rank of each".to_owned()),
             _ => Some(format!("{ranks} {what} a row, the worst shown")),
@@ -117,7 +117,7 @@ impl Past {
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         let longest = cells.iter().map(Vec::len).max().unwrap_or(0);
         // What is shown alone has all the room, as far as cells stay cells.
-        let alone = app.stretch.only(app.history.known()).is_some();
+        let alone = app.zoom.only(app.history.known()).is_some();
         let wide = if alone { (map.width / longest.max(1) as u16).clamp(1, WIDEST) } else { 1 };
         TimeMap { frame: self.frame, cells: &cells, wide, palette: app.palette }.draw(map, buffer);
         for (line, y) in (0..self.frame.height()).zip(inner.y..inner.bottom()) {
@@ -142,21 +142,21 @@ impl Past {
         }
     }
 
-    /// The rows of the survey that some rows of the map stand for.
+    /// The rows of the job_view that some rows of the map stand for.
     fn members(&self, app: &App, rows: Range<usize>) -> Vec<usize> {
         let parts = rows.start * self.frame.fold..rows.end * self.frame.fold;
-        let survey = &app.survey;
-        if survey.bundles.is_empty() {
-            return (parts.start..parts.end.min(survey.rows().len())).collect();
+        let job_view = &app.job_view;
+        if job_view.bundles.is_empty() {
+            return (parts.start..parts.end.min(job_view.rows().len())).collect();
         }
-        let bundles = survey.bundles.iter().skip(parts.start).take(parts.len());
+        let bundles = job_view.bundles.iter().skip(parts.start).take(parts.len());
         bundles.flat_map(|bundle| bundle.rows.iter().copied()).collect()
     }
 
     /// What is written left of a terminal line.
     fn name(&self, app: &App, line: usize, width: usize) -> String {
         let rows = self.frame.rows_at(line);
-        let bundles = &app.survey.bundles;
+        let bundles = &app.job_view.bundles;
         let from = rows.start * self.frame.fold;
         let Some(first) = bundles.get(from) else { return named(app, &self.members(app, rows), width) };
         let last = bundles.len().min(rows.end * self.frame.fold) - 1;
@@ -165,7 +165,7 @@ impl Past {
 
     fn cells(&self, app: &App, metric: Metric, scale: Option<&Scale>, row: usize) -> Vec<Cell> {
         let members = self.members(app, row..row + 1);
-        let is_aside = |rank: usize| app.survey.rows().get(rank).is_some_and(|row| row.aside);
+        let is_aside = |rank: usize| app.job_view.rows().get(rank).is_some_and(|row| row.aside);
         let aside = !members.is_empty() && members.iter().all(|&rank| is_aside(rank));
         let cell = |told: &Told| match (told, scale) {
             _ if aside => Cell::Aside,
@@ -181,7 +181,7 @@ impl Past {
         let (first, rest) = worst.split_at(cut.min(worst.len()));
         let chunks = Some(first).filter(|first| !first.is_empty()).into_iter().chain(rest.chunks(span));
         let worst = chunks.map(|told| told.iter().map(cell).reduce(Cell::worse).unwrap_or(Cell::Absent));
-        let Some((from, to)) = app.stretch.marked() else { return worst.collect() };
+        let Some((from, to)) = app.zoom.marked() else { return worst.collect() };
         // What a hand leaves out steps back.
         let begin = self.columns.start() - self.columns.start() % span as u64;
         let begins = (begin..).step_by(span);
@@ -191,7 +191,7 @@ impl Past {
 
     /// The ranks of each line, with a sign where the worst of them stands out now.
     fn labels(&self, app: &App, cells: &[Vec<Cell>], area: Rect, buffer: &mut Buffer) {
-        let selected = app.selected.and_then(|rank| app.survey.row_of(rank));
+        let selected = app.selected.and_then(|rank| app.job_view.row_of(rank));
         for (line, y) in (0..self.frame.height()).zip(area.y..area.bottom()) {
             let rows = self.frame.rows_at(line);
             let now = rows.clone().filter_map(|row| cells[row].last().copied()).reduce(Cell::worse);
@@ -219,7 +219,7 @@ impl Past {
 
 /// `gpu-005 37`, `32-39`: the host as well where it is one, and there is room.
 fn named(app: &App, rows: &[usize], width: usize) -> String {
-    let row = |at: Option<&usize>| app.survey.rows().get(*at?);
+    let row = |at: Option<&usize>| app.job_view.rows().get(*at?);
     let (Some(first), Some(last)) = (row(rows.first()), row(rows.last())) else { return String::new() };
     let (from, to) = (first.status.rank, last.status.rank);
     let ranks = if from == to { from.to_string() } else { format!("{from}-{to}") };

@@ -35,10 +35,10 @@ impl Places {
         let shape = shape(app);
         let names = (0..shape.groups).map(|group| label(app, group * shape.size).width());
         let label = names.max().unwrap_or(0).min(LABEL).min(width / 3);
-        let room = width.saturating_sub(label + GAP);
+        let space = width.saturating_sub(label + GAP);
         // Where each group can have a line, its worst rank is named beside it.
-        let named = !app.survey.bundles.is_empty() && shape.groups <= height && room >= CELL + GAP + NAMED;
-        let grid = Grid::fit(shape, if named { CELL } else { room }, height, app.palette.has_halves());
+        let named = !app.job_view.bundles.is_empty() && shape.groups <= height && space >= CELL + GAP + NAMED;
+        let grid = Grid::fit(shape, if named { CELL } else { space }, height, app.palette.has_halves());
         Self { grid, label, named }
     }
 
@@ -55,8 +55,8 @@ impl Places {
         hits: &mut Hits,
     ) {
         let palette = app.palette;
-        let scale = app.survey.scale(metric);
-        let folded = !app.survey.bundles.is_empty();
+        let scale = app.job_view.scale(metric);
+        let folded = !app.job_view.bundles.is_empty();
         let notes = match self.grid.density {
             Density::Folded { ranks } if folded => vec![format!("{ranks} groups a cell, the worst shown")],
             Density::Folded { ranks } => vec![format!("{ranks} ranks a cell, the worst shown")],
@@ -67,7 +67,7 @@ impl Places {
         let inner = framed(app, &frame, area, buffer, hits);
         self.labels(app, inner, buffer);
         let cells = |slot| cell(app, metric, scale, slot);
-        let selected = app.selected.and_then(|rank| slot_of(app, app.survey.row_of(rank)?));
+        let selected = app.selected.and_then(|rank| slot_of(app, app.job_view.row_of(rank)?));
         let offset = (self.label + GAP) as u16;
         let map = Rect { x: inner.x + offset, width: inner.width.saturating_sub(offset), ..inner };
         Heatmap { grid: &self.grid, cells, selected, palette }.draw(map, buffer);
@@ -79,9 +79,9 @@ impl Places {
 
     /// The worst rank of each group, beside its cell.
     fn names(&self, app: &App, metric: Metric, area: Rect, buffer: &mut Buffer) {
-        let Some(scale) = app.survey.scale(metric) else { return };
-        for (slot, bundle) in app.survey.bundles.iter().enumerate() {
-            let known = bundle.rows.iter().map(|&row| &app.survey.rows()[row]);
+        let Some(scale) = app.job_view.scale(metric) else { return };
+        for (slot, bundle) in app.job_view.bundles.iter().enumerate() {
+            let known = bundle.rows.iter().map(|&row| &app.job_view.rows()[row]);
             let known = known.filter(|row| row.is_heard()).filter_map(|row| Some((row, metric.of(row)?)));
             let worst = known.reduce(
                 |one, other| {
@@ -121,28 +121,28 @@ impl Places {
 
 /// Folded ranks have one place together.
 fn shape(app: &App) -> Shape {
-    match app.survey.bundles.len() {
-        0 => app.survey.seats.shape(),
+    match app.job_view.bundles.len() {
+        0 => app.job_view.seats.shape(),
         groups => Shape { groups, size: 1 },
     }
 }
 
 fn slot_of(app: &App, row: usize) -> Option<usize> {
-    if app.survey.bundles.is_empty() {
-        return app.survey.seats.slot_of(row);
+    if app.job_view.bundles.is_empty() {
+        return app.job_view.seats.slot_of(row);
     }
-    app.survey.bundles.iter().position(|bundle| bundle.rows.contains(&row))
+    app.job_view.bundles.iter().position(|bundle| bundle.rows.contains(&row))
 }
 
 fn cell(app: &App, metric: Metric, scale: Option<&Scale>, slot: usize) -> Cell {
-    if let Some(bundle) = app.survey.bundles.get(slot) {
-        let cells = bundle.rows.iter().map(|&row| of_row(&app.survey.rows()[row], metric, scale));
+    if let Some(bundle) = app.job_view.bundles.get(slot) {
+        let cells = bundle.rows.iter().map(|&row| of_row(&app.job_view.rows()[row], metric, scale));
         return cells.reduce(Cell::worse).unwrap_or(Cell::Unknown);
     }
-    match app.survey.seats.at(slot) {
+    match app.job_view.seats.at(slot) {
         None => Cell::Absent,
         Some(Seat::Unseen(_)) => Cell::Unknown,
-        Some(Seat::Seen(row)) => of_row(&app.survey.rows()[row], metric, scale),
+        Some(Seat::Seen(row)) => of_row(&app.job_view.rows()[row], metric, scale),
     }
 }
 
@@ -170,8 +170,8 @@ pub(super) fn of_value(value: f64, scale: &Scale) -> Cell {
 }
 
 fn label(app: &App, slot: usize) -> String {
-    if let Some(bundle) = app.survey.bundles.get(slot) {
+    if let Some(bundle) = app.job_view.bundles.get(slot) {
         return bundle.name.clone();
     }
-    app.survey.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
+    app.job_view.seats.host(slot).map_or_else(|| UNKNOWN.to_owned(), std::string::ToString::to_string)
 }

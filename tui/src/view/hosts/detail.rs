@@ -19,7 +19,7 @@ use crate::{
     figure,
     palette::Role,
     widget::wrap::wrapped,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of the GPUs, beside what is known of the host.
@@ -31,8 +31,8 @@ const LABEL: usize = 11;
 /// Runs of ranks in a line.
 const RUNS: usize = 4;
 
-pub(super) fn draw(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut Buffer) {
-    let (known, ranks) = if room == Room::Wide && !host.ranks.is_empty() {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, buffer: &mut Buffer) {
+    let (known, ranks) = if breakpoint == Breakpoint::Wide && !host.ranks.is_empty() {
         let [known, ranks] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
         (known, ranks)
@@ -40,10 +40,11 @@ pub(super) fn draw(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut 
         (area, Rect::ZERO)
     };
     let name = host.name.to_string();
-    let inner = panel::draw(app.palette, room, Title { name: &name, ..Title::default() }, known, buffer);
+    let inner =
+        panel::draw(app.palette, breakpoint, Title { name: &name, ..Title::default() }, known, buffer);
     headline::lines(&lines(app, host, usize::from(inner.width)), inner, buffer);
     if !ranks.is_empty() {
-        draw_ranks(app, room, host, ranks, buffer);
+        draw_ranks(app, breakpoint, host, ranks, buffer);
     }
 }
 
@@ -196,10 +197,10 @@ fn gpus(host: &Host) -> String {
     known.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn draw_ranks(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut Buffer) {
+fn draw_ranks(app: &App, breakpoint: Breakpoint, host: &Host, area: Rect, buffer: &mut Buffer) {
     let ranks: Vec<Rank> = host.ranks.iter().collect();
     let title = Title { name: "Ranks there", ..Title::default() };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let columns = [
         Column::figure("rank", 6, 0),
         Column::text("state", 9, 0),
@@ -214,7 +215,7 @@ fn draw_ranks(app: &App, room: Room, host: &Host, area: Rect, buffer: &mut Buffe
 }
 
 fn rank(app: &App, rank: Rank) -> Vec<Cell> {
-    let Some(row) = app.survey.row_of(rank).and_then(|row| app.survey.rows().get(row)) else {
+    let Some(row) = app.job_view.row_of(rank).and_then(|row| app.job_view.rows().get(row)) else {
         return vec![(rank.to_string(), Role::Muted)];
     };
     let status = &row.status;

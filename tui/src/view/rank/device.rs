@@ -71,7 +71,7 @@ pub(super) fn brief(app: &App, rank: &Inspection) -> Line<'static> {
 
 /// Why a reading is old.
 fn unread(app: &App, rank: &Inspection) -> &'static str {
-    let row = &app.survey.rows()[rank.row];
+    let row = &app.job_view.rows()[rank.row];
     match row.life {
         Life::Ended | Life::Died => "the rank has ended",
         Life::Alive if !row.is_heard() => "its host is not heard",

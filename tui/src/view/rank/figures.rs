@@ -51,15 +51,15 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn of(app: &App, rank: &Inspection) -> Self {
-        let known = |metric: &Metric| Some((*metric, rank.compared(&app.survey, *metric)?));
+        let known = |metric: &Metric| Some((*metric, rank.compared(&app.job_view, *metric)?));
         let beside = app.pinned.filter(|pinned| *pinned != rank.status.rank);
-        let beside = beside.and_then(|pinned| Some((app.survey.row_of(pinned)?, format!("rank {pinned}"))));
+        let beside = beside.and_then(|pinned| Some((app.job_view.row_of(pinned)?, format!("rank {pinned}"))));
         let others = rank.peers.len().saturating_sub(1);
         let about = match (&beside, others) {
             (Some((_, name)), _) => format!("beside {name}"),
             (None, 0) => "no other rank does the same work".to_owned(),
             (None, _) => {
-                let ranks = rank.peers.iter().map(|&row| app.survey.rows()[row].status.rank);
+                let ranks = rank.peers.iter().map(|&row| app.job_view.rows()[row].status.rank);
                 let ranks: xpu_shared::stack::Ranks = ranks.collect();
                 format!(
                     "among {} of the same work: {}",
@@ -144,7 +144,7 @@ impl Table {
             Span::styled(format!("{} ", right(&this, FIGURE)), loud),
         ];
         if let Some((row, _)) = &self.beside {
-            let other = metric.of(&app.survey.rows()[*row]);
+            let other = metric.of(&app.job_view.rows()[*row]);
             let by = known.this.zip(other);
             let difference = by.map(|(this, other)| this - other);
             let text = difference.map_or_else(|| UNKNOWN.to_owned(), |by| signed(by, figure::tenths));

@@ -16,7 +16,7 @@ use crate::{
     palette::Role,
     view::panel::{self, Title},
     widget::wrap::cut,
-    width::Room,
+    width::Breakpoint,
 };
 
 /// A rank that is asked answers within a second or two.
@@ -47,16 +47,22 @@ const COLLECTIVES: [Place; 8] = [
     ("spread", 8, false),
 ];
 
-pub(super) fn gemms(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn gemms(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let rows: Vec<_> = rank.status.gemms.iter().map(gemm).collect();
-    table(app, rank, room, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
+    table(app, rank, breakpoint, ("GEMMs", "by shape, most time first"), &GEMMS, &rows, area, buffer);
 }
 
-pub(super) fn collectives(app: &App, rank: &Inspection, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn collectives(
+    app: &App,
+    rank: &Inspection,
+    breakpoint: Breakpoint,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
     let rows: Vec<_> = rank.status.collectives.iter().map(collective).collect();
     // A collective's time says nothing of the link alone.
     let means = if rows.is_empty() { "" } else { "GB/s of the transfer, µs with waiting" };
-    table(app, rank, room, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
+    table(app, rank, breakpoint, ("Collectives", means), &COLLECTIVES, &rows, area, buffer);
 }
 
 fn gemm(gemm: &GemmStatus) -> [String; 7] {
@@ -95,7 +101,7 @@ fn spread(parts: &[u64]) -> String {
 
 /// Why nothing is known of what it spends its time in, and where to look for the reason.
 fn awaited(app: &App, rank: &Inspection) -> String {
-    let row = &app.survey.rows()[rank.row];
+    let row = &app.job_view.rows()[rank.row];
     let asked = app.now.since(app.watched.since);
     match row.life {
         Life::Ended | Life::Died => "it ended, and nobody had asked it before".to_owned(),
@@ -117,7 +123,7 @@ fn awaited(app: &App, rank: &Inspection) -> String {
 fn table<const N: usize>(
     app: &App,
     rank: &Inspection,
-    room: Room,
+    breakpoint: Breakpoint,
     (name, means): (&str, &str),
     places: &[Place; N],
     rows: &[[String; N]],
@@ -126,13 +132,14 @@ fn table<const N: usize>(
 ) {
     let palette = app.palette;
     // A short list has a short frame.
-    let frame = if room == Room::Wide { 3 } else { 2 };
+    let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let area = Rect { height: area.height.min(rows.len().max(1) as u16 + frame), ..area };
     let fit = usize::from(area.height.saturating_sub(frame));
     let right = if rows.len() > fit { format!("{fit} of {}", rows.len()) } else { String::new() };
-    let inner = panel::draw(palette, room, Title { name, about: means.to_owned(), right }, area, buffer);
-    let inner = match room {
-        Room::Wide => inner,
+    let inner =
+        panel::draw(palette, breakpoint, Title { name, about: means.to_owned(), right }, area, buffer);
+    let inner = match breakpoint {
+        Breakpoint::Wide => inner,
         _ => Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner },
     };
     if inner.height == 0 {

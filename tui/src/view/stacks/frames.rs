@@ -135,12 +135,12 @@ fn draw_row(
         if selected && plain { ground } else { ground.patch(palette.of(role)) }
     };
     let mut left = Vec::new();
-    let odd = row.is_odd();
+    let outlier = row.is_outlier();
     if let Some(open) = row.open {
         let sign = if open { glyph::OPEN } else { glyph::CLOSED };
         left.push(Span::styled(format!("{:indent$}{sign} ", "", indent = indent(row)), style(Role::Accent)));
         if row.depth > 0 {
-            let role = if odd { Role::Warning } else { Role::Strong };
+            let role = if outlier { Role::Warning } else { Role::Strong };
             let ranks = row.here.brief(HERE);
             let air = RANKS.saturating_sub(ranks.width()) + 1;
             let strong = palette.of(Role::Strong);
@@ -151,17 +151,17 @@ fn draw_row(
         left.push(Span::raw(" ".repeat(column)));
     }
     let right = Line::from(beside(row, &style));
-    let room = usize::from(area.width).saturating_sub(right.width() + 1);
+    let space = usize::from(area.width).saturating_sub(right.width() + 1);
     match &row.shown {
         Shown::Frame(word) if row.is_end => {
             let strong = palette.of(Role::Strong);
             let loud = |role| if role == Role::Muted { style(role) } else { style(role).patch(strong) };
-            frame(word, &loud, room, &mut left);
+            frame(word, &loud, space, &mut left);
         }
-        Shown::Frame(word) => frame(word, &style, room, &mut left),
+        Shown::Frame(word) => frame(word, &style, space, &mut left),
         Shown::Closed { thread, innermost, hidden } => {
             if let Some(thread) = thread {
-                frame(thread, &style, room, &mut left);
+                frame(thread, &style, space, &mut left);
                 left.push(Span::raw("  "));
             }
             if *hidden > 0 {
@@ -171,7 +171,7 @@ fn draw_row(
                     style(Role::Muted),
                 ));
             }
-            frame(innermost, &style, room, &mut left);
+            frame(innermost, &style, space, &mut left);
         }
         Shown::Left(frames) => {
             let frames = figure::counted(*frames, "frame", "frames");
@@ -181,13 +181,13 @@ fn draw_row(
         Shown::Native { frames, innermost } => {
             let text = format!("{} {frames} native frames {} ", glyph::ELLIPSIS, glyph::HINT);
             left.push(Span::styled(text, style(Role::Muted)));
-            frame(innermost, &style, room, &mut left);
+            frame(innermost, &style, space, &mut left);
         }
         Shown::NoDeeper => {
             left.push(Span::styled(format!("{} stay here", row.here.brief(HERE)), style(Role::Muted)));
         }
     }
-    ends::draw(&fitted(left, room), &right, area, buffer);
+    ends::draw(&fitted(left, space), &right, area, buffer);
     if selected {
         buffer.set_string(area.x, area.y, glyph::CURSOR, ground.patch(palette.of(Role::Accent)));
     }
@@ -207,7 +207,7 @@ fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> 
         right.push(Span::styled(format!("  {} ", row.here.named(HERE)), style(Role::Muted)));
     }
     if !row.missing.is_empty() {
-        let role = if row.is_odd() { Role::Muted } else { Role::Warning };
+        let role = if row.is_outlier() { Role::Muted } else { Role::Warning };
         right.push(Span::styled(format!("  not {} ", row.missing.brief(MISSING)), style(role)));
     }
     right
@@ -215,7 +215,7 @@ fn beside(row: &StackRow, style: &impl Fn(Role) -> Style) -> Vec<Span<'static>> 
 
 /// A frame: its kind in letters and in colour, its function, and where that is. The line's number is what is looked for: where
 /// the path has no room, the file alone is named.
-fn frame(word: &Word, style: &impl Fn(Role) -> Style, room: usize, to: &mut Vec<Span<'static>>) {
+fn frame(word: &Word, style: &impl Fn(Role) -> Style, space: usize, to: &mut Vec<Span<'static>>) {
     let (kind, role) = glyph::frame(word.class);
     if word.class != Class::Role {
         to.push(Span::styled(format!("{kind} "), style(role)));
@@ -228,12 +228,12 @@ fn frame(word: &Word, style: &impl Fn(Role) -> Style, room: usize, to: &mut Vec<
     let line = if word.line > 0 { format!(":{}", word.line) } else { String::new() };
     let taken = to.iter().map(Span::width).sum::<usize>() + 2;
     let file = word.short_file();
-    let fits = taken + file.width() + line.len() <= room;
+    let fits = taken + file.width() + line.len() <= space;
     let file = if fits { file } else { file.rsplit('/').next().unwrap_or(file) };
     let place = format!("{file}{line}");
     // The function's name gives way to the line.
-    if let Some(function) = to.last_mut().filter(|_| taken + place.width() > room) {
-        let kept = function.width().saturating_sub(taken + place.width() - room);
+    if let Some(function) = to.last_mut().filter(|_| taken + place.width() > space) {
+        let kept = function.width().saturating_sub(taken + place.width() - space);
         function.content = cut(&function.content, kept.max(LEAST)).into();
     }
     to.push(Span::styled(format!("  {place}"), style(Role::Muted)));
@@ -243,9 +243,9 @@ fn frame(word: &Word, style: &impl Fn(Role) -> Style, room: usize, to: &mut Vec<
 fn fitted(spans: Vec<Span<'static>>, width: usize) -> Line<'static> {
     let mut line = Line::default();
     for span in spans {
-        let room = width.saturating_sub(line.width());
-        if span.width() > room {
-            line.push_span(Span::styled(cut(&span.content, room), span.style));
+        let space = width.saturating_sub(line.width());
+        if span.width() > space {
+            line.push_span(Span::styled(cut(&span.content, space), span.style));
             break;
         }
         line.push_span(span);

@@ -14,17 +14,17 @@ use crate::{
     palette::Role,
     report::in_call,
     widget::wrap::{cut, wrapped},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Runs of ranks in the first column.
 const RUNS: usize = 3;
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     if area.height < 2 {
         return;
     }
-    let shown = &app.whereabouts.only(app.survey.meant().as_ref());
+    let shown = &app.whereabouts.only(app.job_view.meant().as_ref());
     let title = Title {
         name: "Who is where",
         about: if shown.size > 0 {
@@ -35,9 +35,12 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer, hits:
         ..Title::default()
     };
     // A short list has a short frame.
-    let height =
-        if room == Room::Wide { area.height.min(shown.groups.len().max(1) as u16 + 7) } else { area.height };
-    let inner = panel::draw(app.palette, room, title, Rect { height, ..area }, buffer);
+    let height = if breakpoint == Breakpoint::Wide {
+        area.height.min(shown.groups.len().max(1) as u16 + 7)
+    } else {
+        area.height
+    };
+    let inner = panel::draw(app.palette, breakpoint, title, Rect { height, ..area }, buffer);
     table(app, shown, inner, buffer, hits);
 }
 
@@ -78,8 +81,8 @@ pub(in crate::view) fn table(
         columns(["rank", "entered", "queued", "done", "in call"]),
         palette.of(Role::Muted),
     )];
-    let room = usize::from(area.height).saturating_sub(1 + usize::from(shown.waits().is_some()));
-    let left = if shown.groups.len() > room { shown.groups.len() + 1 - room.max(1) } else { 0 };
+    let space = usize::from(area.height).saturating_sub(1 + usize::from(shown.waits().is_some()));
+    let left = if shown.groups.len() > space { shown.groups.len() + 1 - space.max(1) } else { 0 };
     for (group, y) in shown.groups[..shown.groups.len() - left].iter().zip(area.y + 1..area.bottom()) {
         if let Some(first) = group.ranks.first() {
             hits.put(Rect { y, height: 1, ..area }, Target::Rank(first));

@@ -20,14 +20,14 @@ use crate::{
     figure, glyph,
     palette::Role,
     widget::wrap::{cut, wrapped},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of what a bar is of, and of its figures.
 const LABEL: usize = 11;
 const FIGURES: usize = 18;
 
-/// Columns that stand for a whole step, by the room.
+/// Columns that stand for a whole step, by breakpoint.
 const BAR: [usize; 3] = [20, 14, 20];
 
 /// Columns of what a bar means, with fewer of which nothing is said.
@@ -43,16 +43,16 @@ struct Part {
     means: String,
 }
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let of = figure::counted(app.watched.ranks.len(), "rank", "ranks");
-    let about = match room {
-        Room::Wide => format!("last half minute, median of {of}; GEMM and NCCL may overlap"),
-        Room::Medium => format!("last half minute, median of {of}"),
+    let about = match breakpoint {
+        Breakpoint::Wide => format!("last half minute, median of {of}; GEMM and NCCL may overlap"),
+        Breakpoint::Medium => format!("last half minute, median of {of}"),
         _ => String::new(),
     };
     let title = Title { name: "Where time goes", about, ..Title::default() };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
-    bars(app, room, inner, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
+    bars(app, breakpoint, inner, buffer);
     let below =
         Rect { y: inner.y + inner.height.min(PARTS), height: inner.height.saturating_sub(PARTS), ..inner };
     draw_spans(app, below, buffer);
@@ -84,8 +84,8 @@ fn draw_spans(app: &App, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Without their frame.
-pub(super) fn bars(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let bar = BAR[(room as usize).saturating_sub(Room::Narrow as usize).min(BAR.len() - 1)];
+pub(super) fn bars(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
+    let bar = BAR[(breakpoint as usize).saturating_sub(Breakpoint::Narrow as usize).min(BAR.len() - 1)];
     let lines: Vec<_> =
         parts(app).into_iter().map(|part| line(app, part, bar, usize::from(area.width))).collect();
     headline::lines(&lines, area, buffer);
@@ -155,7 +155,7 @@ fn line(app: &App, part: Part, bar: usize, width: usize) -> Line<'static> {
         drawn = to;
     }
     spans.push(Span::styled("·".repeat(bar - drawn), app.palette.of(Role::Faint)));
-    let step = app.survey.step_time.map(Nanoseconds::milliseconds);
+    let step = app.job_view.step_time.map(Nanoseconds::milliseconds);
     let figures = match part.share {
         Some(share) => {
             let time =

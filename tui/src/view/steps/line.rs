@@ -21,7 +21,7 @@ use crate::{
     figure, glyph,
     palette::Role,
     widget::{columns, ends, scale::ALIKE, wrap::cut},
-    width::Room,
+    width::Breakpoint,
 };
 
 /// Columns of the figures left of the plot.
@@ -37,8 +37,8 @@ const TALL: f64 = 2.5;
 const TOLD: usize = 3;
 
 /// Lines that changes take.
-pub(super) fn told(app: &App, room: Room) -> usize {
-    let most = if room == Room::Wide { TOLD } else { 1 };
+pub(super) fn told(app: &App, breakpoint: Breakpoint) -> usize {
+    let most = if breakpoint == Breakpoint::Wide { TOLD } else { 1 };
     app.steps.changes.len().min(most)
 }
 
@@ -49,14 +49,14 @@ struct Bin {
     worst: f64,
 }
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
-    let inner = panel::draw(app.palette, room, title(app, room), area, buffer);
-    plot(app, told(app, room), inner, buffer);
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
+    let inner = panel::draw(app.palette, breakpoint, title(app, breakpoint), area, buffer);
+    plot(app, told(app, breakpoint), inner, buffer);
 }
 
 /// Without its frame, and with so many changes told below it.
 pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
-    let points: Vec<Point> = app.course.points().copied().collect();
+    let points: Vec<Point> = app.step_times.points().copied().collect();
     let told = told.min(usize::from(inner.height / 3)) as u16;
     if inner.height < 3 || inner.width < FIGURES * 3 {
         return;
@@ -64,7 +64,7 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     let plot =
         Rect { x: inner.x + FIGURES, width: inner.width - FIGURES, height: inner.height - 1 - told, ..inner };
     if points.len() < 2 {
-        let text = if app.survey.is_stale() {
+        let text = if app.job_view.is_stale() {
             "nothing is heard of the job: the line goes on when it is"
         } else {
             "the line begins now: a point for each second in which a step is completed"
@@ -107,29 +107,29 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
     }
 }
 
-pub(super) fn title(app: &App, room: Room) -> Title<'static> {
-    let survey = &app.survey;
-    let who = match survey.step_sign {
+pub(super) fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
+    let job_view = &app.job_view;
+    let who = match job_view.step_sign {
         Some(StepSign::Marked) => "steps marked by the program".to_owned(),
         Some(StepSign::Optimizer) => {
-            format!("steps of {}", survey.optimizer.as_deref().unwrap_or("the optimizer"))
+            format!("steps of {}", job_view.optimizer.as_deref().unwrap_or("the optimizer"))
         }
         Some(StepSign::Detected | StepSign::DetectedLate) => "steps detected".to_owned(),
         None => String::new(),
     };
-    let who = match survey.step_clock {
+    let who = match job_view.step_clock {
         Some(StepClock::Gpu) => format!("{who}, timed on the GPU"),
         Some(StepClock::Host) => format!("{who}, timed on the host"),
         None => who,
     };
     let key = "columns: the rank in the middle; lines above them: the slowest";
-    let about = match room {
-        Room::Wide if who.is_empty() => key.to_owned(),
-        Room::Wide => format!("{who}; {key}"),
+    let about = match breakpoint {
+        Breakpoint::Wide if who.is_empty() => key.to_owned(),
+        Breakpoint::Wide => format!("{who}; {key}"),
         _ => who,
     };
-    let last = app.course.points().next_back();
-    let overdue = app.survey.since_step.filter(|_| app.survey.standstill().is_some());
+    let last = app.step_times.points().next_back();
+    let overdue = app.job_view.since_step.filter(|_| app.job_view.standstill().is_some());
     let right = match (overdue, last) {
         (Some(since), _) => format!("no step for {}", figure::age(since)),
         (None, Some(last)) => {
@@ -142,7 +142,11 @@ pub(super) fn title(app: &App, room: Room) -> Title<'static> {
         }
         (None, None) => String::new(),
     };
-    Title { name: "Step time", about: if room == Room::Narrow { String::new() } else { about }, right }
+    Title {
+        name: "Step time",
+        about: if breakpoint == Breakpoint::Narrow { String::new() } else { about },
+        right,
+    }
 }
 
 /// The time of one column: all that is known fits, no column is shorter than a second, nor than points are usually apart.

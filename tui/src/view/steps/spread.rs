@@ -16,10 +16,10 @@ use crate::{
     figure, glyph,
     palette::Role,
     widget::{columns, ends},
-    width::Room,
+    width::Breakpoint,
 };
 
-pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     if area.height < 2 {
         return;
     }
@@ -29,7 +29,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
         about: "of step times".to_owned(),
         right: if count == 0 { String::new() } else { figure::counted(count as usize, "step", "steps") },
     };
-    let inner = panel::draw(app.palette, room, title, area, buffer);
+    let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let below = headline::lines(&[ranks(app), singles(app)], inner, buffer);
     let of = &app.steps.singles;
     if let (Some(from), Some(to)) = (of.quantile(0.0), of.max())
@@ -53,7 +53,7 @@ pub(super) fn draw(app: &App, room: Room, area: Rect, buffer: &mut Buffer) {
 /// What a step takes the ranks, each at its median.
 fn ranks(app: &App) -> Line<'static> {
     let mut all: Vec<f64> = app
-        .survey
+        .job_view
         .rows()
         .iter()
         .filter(|row| row.is_heard())
@@ -61,7 +61,7 @@ fn ranks(app: &App) -> Line<'static> {
         .collect();
     all.sort_by(f64::total_cmp);
     let at = |share: f64| all.get(((all.len() as f64 * share).ceil() as usize).saturating_sub(1)).copied();
-    let worst = app.survey.worst(Metric::StepTime).map(|(row, _)| format!("rank {}", row.status.rank));
+    let worst = app.job_view.worst(Metric::StepTime).map(|(row, _)| format!("rank {}", row.status.rank));
     line(app, "ranks", [at(0.5), at(0.99), at(1.0)], &worst.unwrap_or_default())
 }
 

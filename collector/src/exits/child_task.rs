@@ -1,0 +1,202 @@
+//! A process that is given something to read, says something, and has until a deadline to end.
+
+use std::{
+    fs::File,
+    io::{self, PipeReader, Read as _, Seek as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _},
+        unix::process::CommandExt as _,
+    },
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Instant,
+};
+
+/// What is kept of what it says.
+const MOST: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct ChildTask {
+    child: Child,
+    pipe: PipeReader,
+    said: Vec<u8>,
+    deadline: Instant,
+    is_reaped: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) said: Vec<u8>,
+    /// `None` if it was killed at its deadline.
+    pub(super) status: Option<ExitStatus>,
+}
+
+impl ChildTask {
+    /// In a process group of its own: with it ends what it started.
+    pub(super) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
+        let (pipe, end) = io::pipe()?;
+        // SAFETY: changes the flags of a descriptor this process owns.
+        if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        command.stdin(readable(input)?).stdout(end.try_clone()?).stderr(end).process_group(0);
+        let child = command.env_remove("LD_PRELOAD").spawn();
+        // What the command holds of the pipe would keep it open.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child: child?, pipe, said: Vec::new(), deadline, is_reaped: false })
+    }
+
+    /// Takes what it said; `Some` once it is over, or was killed. Never waits.
+    pub(super) fn turn(&mut self, now: Instant) -> Option<Outcome> {
+        let has_ended = self.has_ended();
+        let mut piece = [0; 1 << 13];
+        while let Ok(count @ 1..) = self.pipe.read(&mut piece) {
+            let free = MOST - self.said.len();
+            self.said.extend_from_slice(&piece[..count.min(free)]);
+        }
+        if !has_ended && now < self.deadline {
+            return None;
+        }
+        self.kill();
+        let status = if has_ended { self.reap() } else { None };
+        Some(Outcome { said: std::mem::take(&mut self.said), status })
+    }
+
+    /// Whether it is gone. One that was killed may take its time: in an uninterruptible sleep, for a disk or a network.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.reap();
+        self.is_reaped
+    }
+
+    /// Whether it has; it is left as it is, so that its number, and its group's, is nobody else's.
+    fn has_ended(&self) -> bool {
+        // SAFETY: a siginfo_t is plain data, for which zeros are valid.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: waitid writes the one siginfo_t it is given, which outlives the call.
+        let waited = unsafe { libc::waitid(libc::P_PID, self.child.id(), &raw mut info, how) };
+        // SAFETY: filled by waitid, or zero as it was made.
+        waited != 0 || unsafe { info.si_pid() } != 0
+    }
+
+    fn reap(&mut self) -> Option<ExitStatus> {
+        let waited = self.child.try_wait();
+        // What cannot be waited for is nobody's child any more.
+        self.is_reaped |= !matches!(waited, Ok(None));
+        waited.ok().flatten()
+    }
+
+    /// All of its group: what it has left behind too.
+    fn kill(&mut self) {
+        // SAFETY: it was made the leader of a group of its own, and is not waited for before.
+        unsafe { libc::kill(-(self.child.id().cast_signed()), libc::SIGKILL) };
+    }
+}
+
+impl Drop for ChildTask {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            self.kill();
+            self.reap();
+        }
+    }
+}
+
+/// A file in memory that holds this: a pipe would fill up.
+fn readable(bytes: &[u8]) -> io::Result<Stdio> {
+    // SAFETY: the name is NUL-terminated and 'static.
+    let file = unsafe { libc::memfd_create(c"xpu-top-child-task".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just made and belongs to nobody else.
+    let mut file = unsafe { File::from_raw_fd(file) };
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn over(script: &str, input: &[u8], limit: Duration) -> Outcome {
+        let mut task =
+            ChildTask::start(Command::new("sh").args(["-c", script]), input, Instant::now() + limit).unwrap();
+        loop {
+            if let Some(outcome) = task.turn(Instant::now()) {
+                return outcome;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn it_reads_what_it_is_given_and_both_its_outputs_are_heard() {
+        let outcome = over("cat; echo wrong >&2; exit 4", &vec![b'x'; 200_000], Duration::from_secs(30));
+        assert_eq!((outcome.said.len(), outcome.status.and_then(|status| status.code())), (200_006, Some(4)));
+    }
+
+    #[test]
+    fn what_it_leaves_behind_ends_with_it_and_so_does_what_hangs() {
+        let outcome = over("sleep 600 & echo $!; exit 0", b"", Duration::from_secs(30));
+        let left: i32 = String::from_utf8(outcome.said).unwrap().trim().parse().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // SAFETY: signal 0 only asks.
+        while unsafe { libc::kill(left, 0) } == 0 && Instant::now() < deadline {
+            let state = std::fs::read_to_string(format!("/proc/{left}/stat")).unwrap_or_default();
+            if state.contains(") Z") {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        assert!(Instant::now() < deadline);
+        assert!(over("sleep 600", b"", Duration::from_millis(50)).status.is_none());
+    }
+
+    /// A process that is traced by another is not over for its parent before the tracer has seen its end.
+    const HELD: &str = "
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(0x59616d61, -1, 0, 0, 0)
+if os.fork() == 0:
+    os.setsid()
+    if libc.ptrace(0x4206, os.getppid(), None, None) == 0:
+        print(os.getpid(), flush=True)
+    time.sleep(60)
+    os._exit(0)
+time.sleep(600)
+";
+
+    #[test]
+    fn one_that_does_not_die_is_not_waited_for() {
+        let mut command = Command::new("python3");
+        let begun = Instant::now();
+        let mut task =
+            ChildTask::start(command.args(["-c", HELD]), b"", begun + Duration::from_secs(30)).unwrap();
+        while !task.said.ends_with(b"\n") {
+            assert!(
+                task.turn(begun).is_none() && begun.elapsed() < Duration::from_secs(30),
+                "{:?}",
+                task.said
+            );
+            std::thread::yield_now();
+        }
+        let tracer: i32 = String::from_utf8_lossy(&task.said).trim().parse().unwrap();
+        let asked = Instant::now();
+        let outcome = task.turn(begun + Duration::from_secs(30)).unwrap();
+        assert!(
+            outcome.status.is_none() && asked.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            asked.elapsed()
+        );
+        // SAFETY: it was started above, and waits for nothing else.
+        unsafe { libc::kill(tracer, libc::SIGKILL) };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !task.is_gone() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What this process notes of its own end in the ledger page, for the collector to read when it is gone.
+//!
+//! ```text
+//! exit(3), main's return ── on_exit ──▶ code      raise ValueError ── excepthook ──▶ kind, message, frames
+//! _exit(3) ── interposed ─────────────▶ code      SIGSEGV ── handler ──▶ registers, stack, modules
+//! a call that fails ── interpose! ────▶ function, code
+//! ```
+//!
+//! Nothing is changed by it: the program finds its own handlers, they run as they would, and the process ends as it would have.
+
+pub(crate) mod alone;
+mod excepthook;
+pub mod exit;
+mod maps;
+mod mine;
+mod real;
+pub mod signals;
+
+use std::{
+    ffi::CStr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use xpu_shared::{endpoint::variable, error_name, ledger::ExitNote, unit::Moment};
+
+use crate::{
+    addresses, functions,
+    observer::{self, Observer},
+    switch,
+};
+
+/// A program that goes on for so long after its handler got a fatal signal has survived it.
+const SURVIVES: Duration = Duration::from_secs(5);
+
+/// Looks of the hook's own thread after an exit was noted: the first may come before the kernel has ended it.
+const GOES_ON: u32 = 2;
+
+/// Looks since an exit was noted.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+
+/// Before anything of the program runs, but for constructors of other libraries.
+#[cfg_attr(test, allow(dead_code, reason = "a test is no preload"))]
+extern "C" fn loaded() {
+    observer::heed_environment();
+    addresses::begin();
+    if switch::is_on() {
+        functions::look_for_python();
+    }
+    exit::find();
+    signals::find();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+fn words() -> Option<&'static ExitNote> {
+    mine::page().map(|page| &page.last)
+}
+
+/// Whether the observer was made in this process: `false` in a child of which the C library knows nothing.
+pub(crate) fn are_of_this_process() -> bool {
+    mine::page().is_some()
+}
+
+/// From now on this process's end is noted.
+pub(crate) fn begin(observer: &'static Observer) {
+    mine::remember(observer.ledger());
+    if std::env::var_os(variable::EXIT_REPORTS).is_none_or(|value| value != "0") {
+        signals::install();
+        excepthook::attach_soon();
+    }
+}
+
+/// In a forked child: the page is its parent's.
+pub(crate) fn forget() {
+    mine::forget();
+    signals::forget();
+    excepthook::forget();
+}
+
+/// The program is about to exit with this code.
+pub(crate) fn exits(code: i32) {
+    if let Some(words) = words() {
+        signals::exits(words);
+        words.exits(code, Moment::now());
+    }
+}
+
+/// An intercepted call answered with something else than success.
+#[cold]
+pub(crate) fn failed(function: &CStr, code: i32) {
+    let text = function.to_str().unwrap_or_default();
+    if error_name::is_answer(text, code) {
+        return;
+    }
+    if let Some(words) = words() {
+        words.failed(function.to_bytes(), code, error_name::is_lasting(text, code), Moment::now());
+    }
+}
+
+/// At every look of the hook's own thread: what was taken for an end and was none.
+pub(crate) fn look(observer: &Observer) {
+    excepthook::attach_if_late();
+    let (words, now) = (&observer.ledger().last, Moment::now());
+    if words.fault.handed(now).is_some_and(|since| now.since(since) >= SURVIVES) {
+        words.fault.survived();
+    }
+    // `exit()` stops the observer; `_exit()` leaves it no time for this.
+    if !words.said_exit() || observer.is_stopping() {
+        LOOKS.store(0, Relaxed);
+    } else if LOOKS.fetch_add(1, Relaxed) >= GOES_ON {
+        words.stays();
+    }
+}

@@ -1,0 +1,74 @@
+//! Fatal signals: noted, then what would have happened happens.
+//!
+//! ```text
+//! kernel ──▶ entry ──▶ the program's own handler, with the kernel's frame and arguments   (what it was is noted: registers)
+//!                 └──▶ the default action                                                 (and the stack, and the modules)
+//! program ──▶ sigaction, signal, ... (front) ──▶ what it asked for (asked); the kernel keeps the hook's handler
+//! ```
+//!
+//! Signals that programs handle by habit (TERM, INT, HUP, USR1, USR2) are left alone. One that the program ignores is ignored in the
+//! kernel too. What runs in a handler is async-signal-safe (`signal-safety(7)`); what runs before a handler of the program's makes no
+//! system call, takes no lock, and needs some hundred bytes of stack.
+
+mod aside;
+mod asked;
+mod entry;
+pub mod front;
+mod note;
+
+use std::{
+    ffi::c_int,
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::{AcqRel, Acquire},
+    },
+};
+
+use xpu_shared::ledger::ExitNote;
+
+pub(super) use front::find;
+
+#[cfg(not(target_arch = "x86_64"))]
+type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut std::ffi::c_void);
+
+const FATAL: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
+
+/// Whether the kernel has the hook's handlers: once in a process and its forked children.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Its place in tables of fatal signals.
+fn place(number: c_int) -> Option<usize> {
+    FATAL.iter().position(|&fatal| fatal == number)
+}
+
+fn address() -> libc::sighandler_t {
+    entry::entry as *const () as libc::sighandler_t
+}
+
+pub(super) fn install() {
+    if INSTALLED.load(Acquire) || !front::is_in_front() {
+        return;
+    }
+    asked::own();
+    for (place, number) in FATAL.into_iter().enumerate() {
+        asked::exclusively(|| front::begin(number, place));
+    }
+    INSTALLED.swap(true, AcqRel);
+}
+
+/// In a forked child, which has the handlers of its parent and what was asked for in memory of its own.
+pub(super) fn forget() {
+    if INSTALLED.load(Acquire) {
+        asked::own();
+        aside::forget();
+    }
+}
+
+/// Where the program exits from within a handler of its own, the signal ends it: the rest is noted.
+pub(super) fn exits(words: &ExitNote) {
+    if INSTALLED.load(Acquire) && note::is_inside_a_blocking_handler(words) {
+        let words = ptr::from_ref(words).addr();
+        aside::call(words, note::complete);
+    }
+}

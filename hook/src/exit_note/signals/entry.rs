@@ -1,0 +1,150 @@
+//! What the kernel calls: it decides where to go on. On x86-64 a handler of the program's is *jumped* to, with the stack as the kernel
+//! made it; elsewhere it is called.
+
+use std::ffi::{c_int, c_void};
+
+use super::{aside, asked, front, note, place};
+use crate::exit_note::words;
+
+/// `BUS_MCEERR_AO`: memory that was found to be broken, though nobody touched it yet.
+const BROKEN_ELSEWHERE: c_int = 5;
+
+/// `SEGV_MTEAERR`: a tag that was found to be wrong some time after it was used.
+const WRONG_TAG: c_int = 8;
+
+/// What the kernel gave.
+#[repr(C)]
+pub(super) struct Call {
+    pub(super) number: c_int,
+    pub(super) info: *mut libc::siginfo_t,
+    pub(super) context: *mut c_void,
+    /// Where the stack of the handler begins.
+    pub(super) frame: usize,
+    errno: c_int,
+    mask: u64,
+}
+
+/// # Safety
+/// Called by the kernel, with `SA_SIGINFO`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    std::arch::naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "lea rcx, [rsp + 24]",
+        "call {route}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2f",
+        // As the kernel leaves it: no vector registers hold arguments.
+        "mov r11, rax",
+        "xor eax, eax",
+        "jmp r11",
+        "2: ret",
+        route = sym route,
+    )
+}
+
+/// # Safety
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe extern "C" fn entry(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: as the kernel gave them.
+    let handler = unsafe { route(number, info, context, std::ptr::from_ref(&number).addr()) };
+    if handler != libc::SIG_DFL {
+        // SAFETY: the program gave it for such a signal; the kernel gives the context of `SA_SIGINFO` to all.
+        unsafe {
+            let handler = std::mem::transmute::<usize, super::Handler>(handler);
+            handler(number, info, context);
+        }
+    }
+}
+
+/// Where to go on: the program's handler, or, zero, back to what was interrupted.
+unsafe extern "C" fn route(
+    number: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+    frame: usize,
+) -> usize {
+    let Some(place) = place(number) else { return 0 };
+    let asked = asked::load(place);
+    // Nobody mends an abort, and glibc ends the process past the hook when its handler comes back.
+    if number == libc::SIGABRT || asked.handler() == libc::SIG_DFL {
+        return last(number, info, context, frame);
+    }
+    let handler = asked::take(place).handler();
+    if handler == libc::SIG_DFL {
+        // Another thread had it, and it was for one time.
+        return last(number, info, context, frame);
+    }
+    if let Some(words) = words() {
+        // SAFETY: as the kernel gave them.
+        unsafe { note::in_brief(words, number, info, context, frame) };
+    }
+    handler
+}
+
+/// Where it is likely to end.
+#[cold]
+#[inline(never)]
+fn last(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, frame: usize) -> usize {
+    // SAFETY: errno is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    let mask = asked::block_all();
+    let call = Call { number, info, context, frame, errno, mask };
+    let at = std::ptr::from_ref(&call).addr();
+    let handler = aside::call(at, on_own_stack).unwrap_or_else(|| decide(&call));
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = call.errno };
+    if handler != libc::SIG_DFL {
+        asked::set_mask(call.mask);
+    }
+    handler
+}
+
+extern "C" fn on_own_stack(call: usize) -> usize {
+    // SAFETY: that of `last`, which waits for this.
+    let call = unsafe { &*std::ptr::with_exposed_provenance::<Call>(call) };
+    if asked::is_own()
+        && let Some(words) = words()
+    {
+        let ends = place(call.number).is_some_and(|place| asked::load(place).handler() == libc::SIG_DFL);
+        // SAFETY: as the kernel gave it.
+        unsafe { note::in_full(words, call, ends) };
+    }
+    decide(call)
+}
+
+fn decide(call: &Call) -> usize {
+    let handler = place(call.number).map_or(libc::SIG_DFL, |place| asked::take(place).handler());
+    if handler == libc::SIG_DFL {
+        // SAFETY: as the kernel gave it.
+        unsafe { end_by(call.number, call.info) };
+    }
+    handler
+}
+
+/// Has the default action follow when the handler returns: what faulted faults again, what was sent is sent again.
+unsafe fn end_by(number: c_int, info: *mut libc::siginfo_t) {
+    front::reset(number);
+    // SAFETY: `info` is the kernel's; the calls have no other precondition.
+    unsafe {
+        let code = (*info).si_code;
+        let came_late =
+            matches!((number, code), (libc::SIGBUS, BROKEN_ELSEWHERE) | (libc::SIGSEGV, WRONG_TAG));
+        if code > 0 && number != libc::SIGABRT && !came_late {
+            return;
+        }
+        let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+        // With what it was sent with, which a process may do to itself.
+        if libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, number, info) != 0 {
+            libc::syscall(libc::SYS_tgkill, process, thread, number);
+        }
+    }
+}

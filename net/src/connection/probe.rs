@@ -1,0 +1,169 @@
+//! Whether a host can be reached, and if not, why: asked with plain sockets, whose errors say more than ZeroMQ's silence.
+//!
+//! On threads of its own, because looking up a name can take a resolver's half minute. ZeroMQ is only ever given
+//! addresses that took a connection a moment ago, so its threads never look up a name.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use super::tunnel::Tunnels;
+use xpu_shared::endpoint::Endpoint;
+
+/// Longest wait for one address to take a connection.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Addresses tried of one name.
+const ADDRESSES: usize = 4;
+
+/// Lookups under way at once.
+const THREADS: usize = 16;
+
+/// Where a host's sockets are reached from here, as ZeroMQ has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub(super) control: String,
+    pub(super) data: String,
+    pub(super) is_ipv6: bool,
+}
+
+pub type Found = Result<Way, String>;
+
+/// Threads that probe. They end when this is dropped.
+#[derive(Debug)]
+pub struct Prober {
+    /// follower --(connection, Endpoint)--> probers
+    questions: mpsc::Sender<(usize, Endpoint)>,
+    /// probers --(connection, Found)--> follower
+    answers: mpsc::Receiver<(usize, Found)>,
+}
+
+impl Prober {
+    pub fn start() -> Self {
+        let (questions, asked) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let asked = Arc::new(Mutex::new(asked));
+        // They end with the last of the threads.
+        let tunnels = Arc::new(Tunnels::default());
+        for _ in 0..THREADS {
+            let (asked, answer, tunnels) = (Arc::clone(&asked), answer.clone(), Arc::clone(&tunnels));
+            thread::spawn(move || work(&asked, &answer, &tunnels));
+        }
+        Self { questions, answers }
+    }
+
+    pub fn ask(&self, connection: usize, endpoint: Endpoint) {
+        let _ = self.questions.send((connection, endpoint));
+    }
+
+    pub fn results(&self) -> Vec<(usize, Found)> {
+        self.answers.try_iter().collect()
+    }
+}
+
+fn work(
+    asked: &Mutex<mpsc::Receiver<(usize, Endpoint)>>,
+    answer: &mpsc::Sender<(usize, Found)>,
+    tunnels: &Tunnels,
+) {
+    loop {
+        let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((connection, endpoint)) = next else { return };
+        let found = match &endpoint.ssh {
+            Some(ssh) => tunnels.way(&endpoint, ssh),
+            None => probe(&endpoint),
+        };
+        if answer.send((connection, found)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The address of the endpoint's control port that takes a connection, or one sentence with what to do.
+fn probe(endpoint: &Endpoint) -> Found {
+    let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
+    let port = endpoint.base.control();
+    let found = (host, port).to_socket_addrs().map_err(|error| {
+        format!("cannot find host {host} ({error}): check its spelling, or give its address instead")
+    })?;
+    let mut addresses: Vec<_> = found.take(ADDRESSES).collect();
+    // The collector listens to IPv4 unless told otherwise.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => {
+                let data = SocketAddr::new(address.ip(), endpoint.base.data());
+                return Ok(Way {
+                    control: format!("tcp://{address}"),
+                    data: format!("tcp://{data}"),
+                    is_ipv6: address.is_ipv6(),
+                });
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(match last {
+        None => format!("host {host} has no address: give its address instead"),
+        Some(error) => why(host, port, &error),
+    })
+}
+
+fn why(host: &str, port: u16, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!(
+            "no collector listens on {host}:{port}: start the job there under `xpu-top run`, or name its port host:port; \
+             ranks that run there find an `xpu-collector` that is started again by themselves"
+        ),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
+            "{host}:{port} takes no connection within {PATIENCE:?}: the host is down, or a firewall drops port {port}"
+        ),
+        _ => format!("cannot connect to {host}:{port}: {error}; check the network between here and there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use xpu_shared::endpoint::BasePort;
+
+    fn endpoint(host: &str, control: u16) -> Endpoint {
+        Endpoint { host: host.to_owned(), base: BasePort(control - 2), ssh: None }
+    }
+
+    #[test]
+    fn a_listener_is_found_and_its_absence_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for host in ["127.0.0.1", "localhost"] {
+            let way = probe(&endpoint(host, address.port())).unwrap();
+            assert_eq!((way.control, way.is_ipv6), (format!("tcp://{address}"), false));
+        }
+        drop(listener);
+        let why = probe(&endpoint("127.0.0.1", address.port())).unwrap_err();
+        assert!(
+            why.starts_with("no collector listens on 127.0.0.1:")
+                && why.contains("xpu-top run")
+                && why.contains("find an `xpu-collector`"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_name_nobody_knows_is_named() {
+        let why = probe(&endpoint("no-such-host.invalid", 20_000)).unwrap_err();
+        assert!(why.contains("cannot find host no-such-host.invalid"), "{why}");
+    }
+
+    #[test]
+    fn an_ipv6_address_is_probed_without_its_brackets() {
+        let why = probe(&endpoint("[::1]", 4));
+        assert!(why.is_err_and(|why| !why.contains("cannot find")));
+    }
+}

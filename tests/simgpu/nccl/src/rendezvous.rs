@@ -1,0 +1,164 @@
+//! What the ranks of one communicator share, and how they come together in it.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use simgpu_engine::{futex, settings};
+
+use crate::file::{Mapping, Named};
+use crate::key::Key;
+use crate::slot::Slot;
+
+/// Collectives that may be under way at once; the next waits for the oldest to be left by all.
+const WINDOW: u64 = 64;
+/// The pairs' slots grow with the square of this; unused ones take no memory.
+pub(crate) const MAX_RANKS: u32 = 2048;
+/// Waits look up this often, so that an abort is noticed and a lost wake-up is only a delay.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
+/// An abort waits for those who are still waiting for others.
+const GATHERING_PATIENCE: Duration = Duration::from_millis(5);
+
+#[repr(C, align(64))]
+struct Header {
+    /// Ranks that have the rendezvous mapped.
+    present: AtomicU32,
+    /// 1 once all have. A futex word.
+    complete: AtomicU32,
+    barrier_arrived: AtomicU32,
+    /// Rounds of the barrier. A futex word.
+    barrier_round: AtomicU32,
+}
+
+/// One rank's own words.
+#[repr(C, align(64))]
+pub(crate) struct Seat {
+    /// Rung when a transfer with this rank has moved on. A futex word.
+    pub doorbell: AtomicU32,
+    pub split_color: AtomicI32,
+    pub split_key: AtomicI32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Rendezvous {
+    memory: Mapping,
+    pub ranks: u32,
+}
+
+/// A rank that is in the rendezvous and may have to wait for the others.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    rendezvous: Rendezvous,
+    file: Named,
+    deadline: Instant,
+}
+
+impl Entry {
+    pub(crate) fn announce(key: Key, ranks: u32) -> io::Result<Self> {
+        let bytes = bytes(ranks);
+        let file = Named::open(key, bytes as u64)?;
+        let rendezvous = Rendezvous { memory: file.map(bytes)?, ranks };
+        let header = rendezvous.header();
+        if header.present.fetch_add(1, Ordering::AcqRel) + 1 == ranks {
+            file.unlink();
+            header.complete.store(1, Ordering::Release);
+            futex::wake_all(&header.complete);
+        }
+        Ok(Self { rendezvous, file, deadline: Instant::now() + gathering_time() })
+    }
+
+    /// Waits until every rank is in the rendezvous; `None` when time is up, or when this rank gives up.
+    pub(crate) fn wait_for_all(self, aborted: &AtomicBool) -> Option<Rendezvous> {
+        let complete = &self.rendezvous.header().complete;
+        while complete.load(Ordering::Acquire) == 0 {
+            if Instant::now() >= self.deadline || aborted.load(Ordering::Relaxed) {
+                self.file.unlink();
+                return None;
+            }
+            futex::wait(complete, 0, GATHERING_PATIENCE);
+        }
+        Some(self.rendezvous)
+    }
+}
+
+impl Rendezvous {
+    fn header(&self) -> &Header {
+        // SAFETY: only atomics, and this is where every rank's code places it.
+        unsafe { self.memory.at(0) }
+    }
+
+    pub(crate) fn seat(&self, rank: u32) -> &Seat {
+        assert!(rank < self.ranks);
+        // SAFETY: only atomics; every rank of a rendezvous computes the same offsets from the same number of ranks.
+        unsafe { self.memory.at(seats() + rank as usize * size_of::<Seat>()) }
+    }
+
+    /// Where collective number `number` of the communicator meets, and on which lap.
+    pub(crate) fn collective(&self, number: u64) -> (&Slot, u32) {
+        let offset = collectives(self.ranks) + to_usize(number % WINDOW) * size_of::<Slot>();
+        // SAFETY: as for seats.
+        (unsafe { self.memory.at(offset) }, lap(number / WINDOW))
+    }
+
+    /// Where transfer number `number` from one rank to another meets, and on which lap.
+    pub(crate) fn transfer(&self, from: u32, to: u32, number: u64) -> (&Slot, u32) {
+        assert!(from < self.ranks && to < self.ranks);
+        let pair = from as usize * self.ranks as usize + to as usize;
+        // SAFETY: as for seats.
+        (unsafe { self.memory.at(pairs(self.ranks) + pair * size_of::<Slot>()) }, lap(number))
+    }
+
+    /// Waits until every rank has come here; false when the communicator was aborted meanwhile.
+    pub(crate) fn barrier(&self, aborted: &AtomicBool) -> bool {
+        let header = self.header();
+        let round = header.barrier_round.load(Ordering::Acquire);
+        if header.barrier_arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.ranks {
+            header.barrier_arrived.store(0, Ordering::Relaxed);
+            header.barrier_round.store(round.wrapping_add(1), Ordering::Release);
+            futex::wake_all(&header.barrier_round);
+            return true;
+        }
+        while header.barrier_round.load(Ordering::Acquire) == round {
+            if aborted.load(Ordering::Relaxed) {
+                return false;
+            }
+            futex::wait(&header.barrier_round, round, PATIENCE);
+        }
+        true
+    }
+}
+
+/// How long ranks wait for each other when a communicator is made.
+fn gathering_time() -> Duration {
+    static SECONDS: OnceLock<f64> = OnceLock::new();
+    // The setting's range ends far below what a duration holds.
+    Duration::from_secs_f64(*SECONDS.get_or_init(|| settings::INIT_TIMEOUT_S.read()))
+}
+
+fn seats() -> usize {
+    size_of::<Header>()
+}
+
+fn collectives(ranks: u32) -> usize {
+    seats() + ranks as usize * size_of::<Seat>()
+}
+
+fn pairs(ranks: u32) -> usize {
+    collectives(ranks) + to_usize(WINDOW) * size_of::<Slot>()
+}
+
+fn bytes(ranks: u32) -> usize {
+    pairs(ranks) + ranks as usize * ranks as usize * size_of::<Slot>()
+}
+
+/// Laps wrap; a slot only ever compares neighbours.
+#[allow(clippy::cast_possible_truncation, reason = "wrapping is meant")]
+fn lap(number: u64) -> u32 {
+    number as u32
+}
+
+/// For numbers below [`WINDOW`].
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}

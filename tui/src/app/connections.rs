@@ -1,0 +1,109 @@
+//! The connections to the hosts: which are open, which are not, and why.
+
+use std::{collections::BTreeMap, mem::discriminant};
+
+use xpu_shared::{id::HostName, unit::Moment};
+
+use crate::arrival::{Endpoint, Link};
+
+#[derive(Debug)]
+pub struct Connections {
+    links: BTreeMap<Endpoint, Link>,
+    /// Since when each is as it is.
+    since: BTreeMap<Endpoint, Moment>,
+    /// What hosts call themselves, which need not be how they were named.
+    names: BTreeMap<Endpoint, HostName>,
+}
+
+/// What the screen as a whole is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No host has answered yet, and none has failed for good.
+    Connecting,
+    /// No host answers.
+    NoAnswer,
+    /// Hosts answer, and none has a job.
+    NoJob,
+    /// Hosts have jobs, but not the one that was asked for.
+    OtherJobs,
+    /// There is a job to show.
+    Running,
+}
+
+impl Connections {
+    pub fn new(endpoints: Vec<Endpoint>, now: Moment) -> Self {
+        let since = endpoints.iter().map(|endpoint| (endpoint.clone(), now)).collect();
+        let links = endpoints.into_iter().map(|endpoint| (endpoint, Link::Connecting)).collect();
+        Self { links, since, names: BTreeMap::new() }
+    }
+
+    pub fn set(&mut self, endpoint: Endpoint, link: Link, now: Moment) {
+        let before = self.links.insert(endpoint.clone(), link.clone());
+        if before.is_none_or(|before| discriminant(&before) != discriminant(&link)) {
+            self.since.insert(endpoint, now);
+        }
+    }
+
+    /// What the host there calls itself.
+    pub fn call(&mut self, endpoint: Endpoint, name: HostName) {
+        self.names.insert(endpoint, name);
+    }
+
+    pub fn name(&self, endpoint: &Endpoint) -> Option<&HostName> {
+        self.names.get(endpoint)
+    }
+
+    /// Since when the way is as it is.
+    pub fn since(&self, endpoint: &Endpoint) -> Option<Moment> {
+        self.since.get(endpoint).copied()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Endpoint, &Link)> {
+        self.links.iter()
+    }
+
+    pub fn down(&self) -> impl Iterator<Item = (&Endpoint, &str)> {
+        self.links.iter().filter_map(|(endpoint, link)| match link {
+            Link::Down { why } => Some((endpoint, why.as_str())),
+            Link::Connecting | Link::Up => None,
+        })
+    }
+
+    pub fn up(&self) -> usize {
+        self.links.values().filter(|link| **link == Link::Up).count()
+    }
+
+    pub(super) fn standing(&self, has_jobs: bool) -> Standing {
+        if has_jobs {
+            Standing::OtherJobs
+        } else if self.up() > 0 {
+            Standing::NoJob
+        } else if self.down().next().is_some() {
+            Standing::NoAnswer
+        } else {
+            Standing::Connecting
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_shared::endpoint::BasePort;
+
+    use super::*;
+
+    #[test]
+    fn one_host_that_answers_is_more_than_one_that_does_not() {
+        let endpoint = |host: &str| Endpoint { host: host.to_owned(), base: BasePort::DEFAULT, ssh: None };
+        let mut connections = Connections::new(vec![endpoint("a"), endpoint("b")], Moment(0));
+        assert_eq!(connections.standing(false), Standing::Connecting);
+        connections.set(endpoint("a"), Link::Down { why: "refused".to_owned() }, Moment(3));
+        assert_eq!(connections.standing(false), Standing::NoAnswer);
+        connections.set(endpoint("a"), Link::Down { why: "no answer".to_owned() }, Moment(5));
+        assert_eq!(connections.since(&endpoint("a")), Some(Moment(3)), "it is down all the time");
+        connections.set(endpoint("b"), Link::Up, Moment(7));
+        assert_eq!(connections.since(&endpoint("b")), Some(Moment(7)));
+        assert_eq!(connections.standing(false), Standing::NoJob);
+        assert_eq!(connections.standing(true), Standing::OtherJobs);
+    }
+}

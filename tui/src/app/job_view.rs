@@ -1,0 +1,426 @@
+//! What the screen says of a job, worked out once per picture and not once per frame.
+//!
+//! Of ten thousand ranks a thousand report between two pictures. A rank's figures are worked out again only when it
+//! has reported; what takes all ranks (order, scales) only when the job's revision moved.
+
+mod list;
+mod reckon;
+mod row;
+
+use std::{sync::Arc, time::Duration};
+
+use xpu_shared::{
+    baseline::Runs,
+    capture::Groups,
+    finding::{Cost, Examiner, Finding, Price},
+    id::{HostName, JobName, Rank, Step},
+    job::{Bound, Job, PartlySeen},
+    status::{RankState, STALE, StepClock, StepSign},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{Bundle, Fold, Inspection, Metric, Outlier, Seats, Sort};
+use crate::{filter::Filter, widget::scale::Scale};
+
+pub use list::Sifted;
+use reckon::examination;
+pub use row::{Row, Urgency};
+
+/// Ranks whose figures are worked out for one picture: where more have reported, the others' are those of a picture ago. So many
+/// report between two pictures of ten thousand ranks, and twice over.
+const AT_ONCE: usize = 2_048;
+
+#[derive(Debug, Default)]
+pub struct JobView {
+    job: JobName,
+    /// The job's revision, the arrangement and the second all this is of.
+    made: Option<(u64, Arrangement, u64)>,
+    rows: Vec<Row>,
+    /// Where the next picture goes on with figures that are not of what is known.
+    next: usize,
+    /// There are such.
+    behind: bool,
+    /// The last picture left all of them to this one.
+    rested: bool,
+    /// This picture has had enough to do.
+    pub(super) busy: bool,
+    pub seats: Seats,
+    /// Ranks, and those there should be, that have their seats.
+    seated: Option<(usize, u32)>,
+    /// What is listed: rows, or the worst row of each bundle; those left out are not among them.
+    pub order: Vec<usize>,
+    /// How many of the first listed are there because something is wrong with them.
+    pub set_off: usize,
+    /// What came of the filter, while there is one.
+    pub sifted: Option<Sifted>,
+    /// Empty unless ranks are folded.
+    pub bundles: Vec<Bundle>,
+    /// What decides which rank of a bundle is its worst.
+    pub judge: Metric,
+    /// In the order of [`Metric::ALL`].
+    scales: [Option<Scale>; Metric::ALL.len()],
+    pub outlier: Option<Outlier>,
+    pub findings: Vec<Finding>,
+    /// What the findings cost together, and what holds the job up as a whole.
+    pub cost: Option<Cost>,
+    pub bound: Option<Bound>,
+    examiner: Examiner,
+    /// The second the findings are of, and how many ranks lived.
+    examined: Option<(u64, usize)>,
+    pub world_size: u32,
+    pub hosts: usize,
+    pub steps: Option<(Step, Step)>,
+    pub step_time: Option<Nanoseconds>,
+    /// As it was when it was last known: in a job that stands, lateness is still a share of a step.
+    usual_step: Option<Nanoseconds>,
+    /// How fast the job is, or was.
+    pub headline: Headline,
+    /// Who says where steps end.
+    pub step_sign: Option<StepSign>,
+    /// The optimizer whose steps are the program's, where that is so.
+    pub optimizer: Option<String>,
+    /// Whose clock single steps are by.
+    pub step_clock: Option<StepClock>,
+    /// Of all current ranks that say so, together.
+    pub tokens_per_s: Option<f64>,
+    /// Mean over the current ranks of which it is known.
+    pub mfu: Option<f64>,
+    /// Since any rank completed a step.
+    pub since_step: Option<Duration>,
+    /// Since anything was heard of the job.
+    pub age: Duration,
+    /// Ranks that say now how they do, or said goodbye.
+    pub heard: usize,
+    /// How much is seen of a communicator of which not all is: what keeps bandwidth from being known.
+    pub partly_seen: Option<PartlySeen>,
+    /// Living ranks whose hook is off.
+    pub ranks_off: usize,
+    /// What hooks cannot see.
+    pub blind: Vec<String>,
+    /// Processes that claim ranks which others are.
+    pub turned_away: u32,
+    pub losses: Losses,
+    /// Share of wall time the hook took from launching threads, the worst rank's.
+    pub overhead: f64,
+    /// The rank that is looked at, with its shapes and sizes.
+    pub inspected: Option<Inspection>,
+    /// The rank and the job's revision it is of.
+    inspection: Option<(Rank, u64)>,
+}
+
+/// How the user wants the ranks listed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Arrangement {
+    pub sort: Sort,
+    pub fold: Fold,
+    pub groups: Option<Groups>,
+    /// Of ranks in the same state, that is worst which is worst by this.
+    pub judge: Metric,
+    /// What a GPU costs in an hour.
+    pub price: Option<Price>,
+}
+
+/// How late it is on a host. No clock is compared with another: how old a thing was when its host spoke, and how long ago that came in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// What the host said the time was.
+    pub spoke: Option<Moment>,
+    pub since: Duration,
+}
+
+impl Clock {
+    fn age(self, then: Moment) -> Duration {
+        self.spoke.map_or(Duration::ZERO, |spoke| spoke.since(then)) + self.since
+    }
+}
+
+/// How fast the job is as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Headline {
+    pub step_time: Option<Nanoseconds>,
+    /// Medians over the ranks: TFLOPS, and GB/s.
+    pub gemm: Option<f64>,
+    pub bus: Option<f64>,
+    pub tokens_per_s: Option<f64>,
+    pub mfu: Option<f64>,
+    /// Since any rank's figures were of now; `None` while one's are.
+    pub age: Option<Duration>,
+}
+
+/// What was not seen, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    pub records: u64,
+    pub frames: u64,
+    /// Operations that should have been timed.
+    pub untimed: u64,
+}
+
+impl JobView {
+    pub(super) fn update(
+        &mut self,
+        job: &Job,
+        lost_frames: u64,
+        now: Moment,
+        arrangement: Arrangement,
+        filter: Option<&Filter>,
+        clock: impl Fn(&HostName) -> Clock,
+    ) {
+        if self.job != *job.name() {
+            let examiner = self.examiner.anew();
+            *self = Self { job: job.name().clone(), examiner, ..Self::default() };
+        }
+        // Ages are shown in seconds: within one, nothing but the job itself can change the picture.
+        let making = Some((job.revision(), arrangement.clone(), now.0 / 1_000_000_000));
+        let sifted = self.sifted.as_ref().map(|sifted| sifted.text.as_str());
+        if self.made == making && sifted == filter.map(Filter::text) && !self.behind {
+            return;
+        }
+        // Of thousands, who looks for what is wrong does nothing else in one picture; but not twice, or figures would never be new.
+        let examination = examination(job, now);
+        let examines = self.examined != Some(examination) && job.ranks().len() > AT_ONCE;
+        self.rested = examines && !self.rested;
+        let is_over = !self.rows.is_empty() && job.living() == 0;
+        if is_over != self.is_over() {
+            // The last figures stand.
+            self.rows.iter_mut().for_each(Row::outdate);
+        }
+        let refreshed = self.refresh_rows(job, if self.rested { 0 } else { AT_ONCE });
+        self.busy = job.ranks().len() > AT_ONCE && (examines || refreshed > AT_ONCE / 2);
+        self.losses.frames = lost_frames;
+        self.hear(job, clock);
+        self.reckon(job, now, (examination, arrangement.price));
+        self.sift(filter);
+        if let Some((_, arrangement, _)) = &making {
+            self.arrange(job, arrangement);
+        }
+        self.made = making;
+    }
+
+    pub(super) fn hold_against(&mut self, runs: Option<&Arc<Runs>>) {
+        self.examiner.hold_against(runs);
+    }
+
+    /// Whether figures on the screen are of a picture ago, because many came at once.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Does a part of the next search for what is wrong, of ranks that have just reported.
+    pub(super) fn prepare(&mut self, job: &Job, ranks: impl Iterator<Item = Rank>) {
+        if self.job == *job.name() {
+            self.examiner.prepare(job, ranks);
+        }
+    }
+
+    /// Works out the details of one rank, which need not have changed with its row.
+    pub(super) fn inspect(&mut self, job: &Job, rank: Option<Rank>) {
+        let inspection = rank.map(|rank| (rank, job.revision()));
+        if self.inspection != inspection {
+            self.inspection = inspection;
+            self.inspected = rank.and_then(|rank| Inspection::of(job, rank, self));
+        }
+    }
+
+    /// Works out anew the ranks that have reported. Ranks only ever come to a job, so both lists are in one order.
+    /// Says how many they were.
+    fn refresh_rows(&mut self, job: &Job, at_once: usize) -> usize {
+        if self.rows.len() != job.ranks().len() {
+            let mut old = std::mem::take(&mut self.rows).into_iter().peekable();
+            for (rank, view) in job.ranks() {
+                let kept = old.next_if(|row| row.status.rank == rank);
+                self.rows.push(kept.unwrap_or_else(|| Row::of(job, rank, view)));
+            }
+        }
+        let reported = self.rows.iter().zip(job.ranks()).filter(|(row, (_, view))| !row.is_of(view)).count();
+        // All of them, where that is not too much; else those after the last that had its turn.
+        let most = reported.min(at_once);
+        let (mut left, from) = if reported <= at_once { (reported, 0) } else { (most, self.next) };
+        self.next = 0;
+        for (at, (row, (rank, view))) in self.rows.iter_mut().zip(job.ranks()).enumerate().skip(from) {
+            if left == 0 {
+                self.next = at;
+                break;
+            }
+            if !row.is_of(view) {
+                left -= 1;
+                if row.status.host != *view.host() {
+                    self.seated = None;
+                }
+                *row = Row::of(job, rank, view);
+            }
+        }
+        self.behind = reported > at_once;
+        most
+    }
+
+    /// What the job stands for.
+    pub fn standstill(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.stops_the_job())
+    }
+
+    /// Ranks that wait for others.
+    pub fn waiting(&self) -> usize {
+        self.rows.iter().filter(|row| row.status.state == RankState::Waiting).count()
+    }
+
+    /// Ranks that were seen, in order.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The ranks' range of a metric; `None` while none is known.
+    pub fn scale(&self, metric: Metric) -> Option<&Scale> {
+        self.scales[metric as usize].as_ref()
+    }
+
+    /// What differences are measured against, if not the median: the usual lateness is next to nothing, and what counts is its
+    /// share of a step. So may exposed communication be, which is a share of all time.
+    pub(super) fn whole(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Lateness => self.usual_step.map(Nanoseconds::milliseconds),
+            Metric::Exposed => Some(100.0),
+            _ => None,
+        }
+    }
+
+    /// The quantities of which any rank has a figure, and those whose absence is told.
+    pub fn told(&self) -> Vec<Metric> {
+        let told = |metric: &Metric| metric.is_always_shown() || self.scale(*metric).is_some();
+        Metric::ALL.into_iter().filter(told).collect()
+    }
+
+    pub fn row_of(&self, rank: Rank) -> Option<usize> {
+        self.rows.binary_search_by_key(&rank, |row| row.status.rank).ok()
+    }
+
+    /// The row of the worst, by a metric.
+    pub fn worst(&self, metric: Metric) -> Option<(&Row, f64)> {
+        let scale = self.scale(metric)?;
+        let known = self.current().filter_map(|row| Some((row, metric.of(row)?)));
+        known.reduce(|one, other| if scale.badness(other.1) > scale.badness(one.1) { other } else { one })
+    }
+
+    /// Whether a rank's figures count: those of now, and of a job that is over the last ones.
+    pub fn counts(&self, rank: Rank) -> bool {
+        let row = self.row_of(rank).and_then(|row| self.rows.get(row));
+        self.is_over() || row.is_some_and(|row| row.status.is_live())
+    }
+
+    /// Whether no rank says any more how it does: the job is over, or no host is heard.
+    pub fn is_frozen(&self) -> bool {
+        !self.rows.iter().any(Row::is_heard)
+    }
+
+    /// The rows whose figures count: those of now, and once there are none, all as they were last.
+    fn current(&self) -> impl Iterator<Item = &Row> + Clone {
+        let frozen = self.is_frozen();
+        self.rows.iter().filter(move |row| frozen || row.is_heard())
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.age >= STALE
+    }
+
+    /// Whether every rank that was seen has ended.
+    pub fn is_over(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(Row::is_gone)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use xpu_shared::{
+        frame::{Body, Frame, Life},
+        job::Jobs,
+        simulation::Simulation,
+        status::Status,
+    };
+
+    use super::*;
+    use crate::{action::Action, app::App, arrival::Arrival, palette::Depth, update::update};
+
+    /// A rank that has just come: no figure is known of it.
+    pub(in crate::app) fn row(rank: u32, host: &str) -> Row {
+        let mut jobs = Jobs::default();
+        jobs.fold(&Simulation::new(1, 1, 1).snapshots(0)[0]);
+        let job = jobs.foremost().unwrap();
+        let mut row = Row::of(job, Rank(0), job.rank(Rank(0)).unwrap());
+        (row.status.rank, row.status.host) = (Rank(rank), host.into());
+        row
+    }
+
+    /// A host is not heard any more, a rank is gone, one is silent: the screen shows the figures that documents have, and no others.
+    #[test]
+    fn figures_on_the_screen_are_those_of_documents() {
+        let simulation = Simulation::new(1, 2, 4);
+        let mut app = App::new(Vec::new(), None, Depth::None, simulation.started);
+        let mut arrive = |second: u64, frames: Vec<Frame>| {
+            update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second))));
+            for frame in frames {
+                update(&mut app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+            }
+            app.settle();
+            let job = app.jobs.foremost().unwrap();
+            let told = Status::of(&app.jobs, job, simulation.digests(second)[0].now);
+            let shown: Vec<_> = app.job_view.rows().iter().map(|row| row.status.clone()).collect();
+            (told, shown, app.job_view.headline)
+        };
+        arrive(10, simulation.snapshots(10));
+        for second in 11..30 {
+            let (told, shown, headline) = arrive(second, simulation.digests(second));
+            assert_eq!((told.ranks, headline.age), (shown, None), "second {second}");
+        }
+        for second in 30..50 {
+            let mut frame = simulation.digests(second).remove(0);
+            let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+            digest.ranks[1].life = Life::Died;
+            digest.ranks[2].heard = simulation.digests(29)[0].now;
+            digest.ranks[2].life = Life::Silent;
+            let (told, shown, _) = arrive(second, vec![frame]);
+            assert_eq!(told.ranks, shown, "second {second}");
+        }
+        let (told, shown, headline) = arrive(60, Vec::new());
+        assert_eq!(told.ranks, shown);
+        assert!(shown.iter().all(|rank| rank.gemm_tflops.is_none() && rank.step_ms_mean.is_none()));
+        assert!(headline.age.is_some_and(|age| age >= Duration::from_secs(10)), "{headline:?}");
+        assert!(headline.gemm.is_some() && headline.step_time.is_some(), "as it was: {headline:?}");
+    }
+
+    /// Where more report at once than are worked out at once, all have had their turn after some pictures, and none has to wait to be
+    /// known as alive.
+    #[test]
+    fn of_a_flood_every_rank_has_its_turn() {
+        let simulation = Simulation::new(1, 700, 8);
+        let arrive = |app: &mut App, frames: Vec<Frame>| {
+            for frame in frames {
+                update(app, Action::Arrive(Arrival::Frame(Box::new(frame))));
+            }
+            app.settle();
+        };
+        let new = || App::new(Vec::new(), None, Depth::None, simulation.started);
+        let mut app = new();
+        arrive(&mut app, simulation.snapshots(100));
+        assert!(!app.job_view.is_behind());
+        for second in [107, 108, 109] {
+            update(&mut app, Action::Time(simulation.started.after(Duration::from_secs(second - 100))));
+            arrive(&mut app, simulation.digests(second));
+            assert!(app.job_view.is_behind() && app.job_view.rows().iter().all(Row::is_heard), "{second}");
+        }
+        for _ in 0..5_600_usize.div_ceil(AT_ONCE) {
+            app.settle();
+        }
+        assert!(!app.job_view.is_behind());
+        let mut at_once = new();
+        arrive(&mut at_once, simulation.snapshots(100));
+        for second in [107, 108, 109] {
+            for frame in simulation.digests(second) {
+                at_once.jobs.fold(&frame);
+            }
+        }
+        at_once.job_view = JobView::default();
+        at_once.settle();
+        let steps = |app: &App| app.job_view.rows().iter().map(|row| row.status.clone()).collect::<Vec<_>>();
+        assert_eq!(steps(&app), steps(&at_once));
+    }
+}

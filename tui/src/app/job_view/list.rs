@@ -1,0 +1,90 @@
+//! Which ranks are listed, and in what order.
+
+use xpu_shared::{job::Job, stack::Ranks};
+
+use super::{Arrangement, Bundle, JobView};
+use crate::filter::Filter;
+
+/// What came of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sifted {
+    /// The filter, as it was written.
+    pub text: String,
+    /// Ranks it lets through.
+    pub shown: usize,
+    /// Ranks of which it is not known whether it should.
+    pub unknown: usize,
+}
+
+impl JobView {
+    /// Lists the ranks, or of each bundle the worst one.
+    pub(super) fn arrange(&mut self, job: &Job, wanted: &Arrangement) {
+        self.judge = wanted.judge;
+        let mut bundles = wanted.fold.bundles(job, &self.rows, wanted.groups.as_ref());
+        let folded = !bundles.is_empty();
+        for bundle in &mut bundles {
+            bundle.rows.retain(|&row| !self.rows[row].aside);
+        }
+        bundles.retain(|bundle| !bundle.rows.is_empty());
+        for bundle in &mut bundles {
+            bundle.worst = self.worst_of(&bundle.rows).unwrap_or(bundle.worst);
+        }
+        self.order = if folded {
+            wanted.sort.arrange(bundles.iter().map(|bundle| bundle.worst).collect(), &self.rows)
+        } else {
+            wanted.sort.order(&self.rows)
+        };
+        self.order.retain(|&row| !self.rows[row].aside);
+        self.set_off = wanted.sort.set_off(&self.order, &self.rows);
+        self.bundles = bundles;
+    }
+
+    /// By state, then what a finding names, and of those that are alike by what is looked at.
+    fn worst_of(&self, rows: &[usize]) -> Option<usize> {
+        let scale = self.scale(self.judge);
+        let badness = |row: usize| {
+            let known = scale.zip(self.judge.of(&self.rows[row]).filter(|_| self.rows[row].is_heard()));
+            known.map_or(f64::NEG_INFINITY, |(scale, value)| scale.badness(value))
+        };
+        let worse = |one: usize, other: usize| {
+            let states = self.rows[other].severity().cmp(&self.rows[one].severity());
+            let named = self.rows[other].named.is_some().cmp(&self.rows[one].named.is_some());
+            if states.then(named).then(badness(other).total_cmp(&badness(one))).is_gt() { other } else { one }
+        };
+        rows.iter().copied().reduce(worse)
+    }
+
+    /// Where a row stands in the list: itself, or what it is folded into.
+    pub fn listed(&self, row: usize) -> Option<usize> {
+        let shown = self.bundle_of(row).map_or(row, |bundle| bundle.worst);
+        self.order.iter().position(|&listed| listed == shown)
+    }
+
+    /// What a row is folded into.
+    pub fn bundle_of(&self, row: usize) -> Option<&Bundle> {
+        self.bundles.iter().find(|bundle| bundle.rows.binary_search(&row).is_ok())
+    }
+
+    /// The ranks the filter lets through, while there is one.
+    pub fn meant(&self) -> Option<Ranks> {
+        self.sifted.as_ref()?;
+        Some(self.rows.iter().filter(|row| !row.aside).map(|row| row.status.rank).collect())
+    }
+
+    /// Leaves out of the list what the filter does not let through.
+    pub(super) fn sift(&mut self, filter: Option<&Filter>) {
+        let Some(filter) = filter else {
+            self.rows.iter_mut().for_each(|row| row.aside = false);
+            self.sifted = None;
+            return;
+        };
+        let judge = filter.judge(self.current().map(|row| row.subject(&self.job)));
+        let verdicts: Vec<_> = self.rows.iter().map(|row| judge.verdict(row.subject(&self.job))).collect();
+        let count = |verdict| verdicts.iter().filter(|one| **one == verdict).count();
+        self.sifted =
+            Some(Sifted { text: filter.text().to_owned(), shown: count(Some(true)), unknown: count(None) });
+        for (row, verdict) in self.rows.iter_mut().zip(verdicts) {
+            row.aside = verdict != Some(true);
+        }
+    }
+}

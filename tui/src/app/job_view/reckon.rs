@@ -1,0 +1,165 @@
+//! What all ranks of a job come to together: in few passes, for of ten thousand each is felt.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use xpu_shared::{
+    finding::{self, Cost, Price},
+    frame::Life,
+    id::{HostName, Step},
+    job::{Job, median},
+    status,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{Clock, Headline, JobView, Losses, Metric, Outlier, Row, Seats};
+use crate::widget::scale::Scale;
+
+impl JobView {
+    /// What is told of ranks whether or not their figures had their turn.
+    pub(super) fn hear(&mut self, job: &Job, clock: impl Fn(&HostName) -> Clock) {
+        // Neighbours are mostly of one host.
+        let mut last: Option<(&HostName, Clock)> = None;
+        let mut losses = Losses { frames: self.losses.frames, ..Losses::default() };
+        (self.since_step, self.overhead) = (None, 0.0);
+        for (row, (_, view)) in self.rows.iter_mut().zip(job.ranks()) {
+            let host = view.host();
+            let clock = last.filter(|(of, _)| *of == host).map_or_else(|| clock(host), |(_, clock)| clock);
+            last = Some((host, clock));
+            row.hear(view, clock);
+            let Some(digest) = view.latest() else { continue };
+            if digest.step.is_some() {
+                let since = clock.age(digest.step_at);
+                self.since_step = Some(self.since_step.map_or(since, |least| least.min(since)));
+            }
+            losses.records += digest.dropped_records;
+            losses.untimed += digest.untimed;
+            self.overhead = self.overhead.max(f64::from(digest.overhead_ppm) / 1e6);
+        }
+        self.losses = losses;
+        self.age = self.rows.iter().map(|row| row.age).min().unwrap_or_default();
+    }
+
+    pub(super) fn reckon(&mut self, job: &Job, now: Moment, examination: ((u64, usize), Option<Price>)) {
+        self.world_size = job.world_size();
+        let seated = Some((self.rows.len(), self.world_size));
+        if self.seated != seated {
+            self.seats = Seats::of(&self.rows, self.world_size);
+            self.seated = seated;
+        }
+        let heard = || self.rows.iter().filter(|row| row.is_heard() || row.life == Life::Ended);
+        (self.heard, self.hosts) = if self.is_over() {
+            (self.rows.len(), job.hosts().len())
+        } else {
+            (heard().count(), hosts(heard()))
+        };
+        self.examine(job, now, examination);
+        let sums = Sums::of(self.current(), self.rows.len());
+        self.steps = sums.steps;
+        self.step_time = median(sums.step_times).map(|milliseconds| Nanoseconds((milliseconds * 1e6) as u64));
+        self.usual_step = self.step_time.or(self.usual_step);
+        let scales = Metric::ALL.iter().zip(sums.figures);
+        let scales =
+            scales.map(|(metric, values)| Scale::measured(values, metric.worse(), self.whole(*metric)));
+        for (metric, scale) in scales.collect::<Vec<_>>().into_iter().enumerate() {
+            self.scales[metric] = scale;
+        }
+        self.step_sign = self.current().filter_map(|row| row.status.step_source).max();
+        self.step_clock = self.current().filter_map(|row| row.status.step_timed_by).max();
+        self.optimizer = status::optimizer(job);
+        self.tokens_per_s = status::sum(self.current().filter_map(|row| row.status.tokens_per_s));
+        self.mfu = status::mean(self.current().filter_map(|row| row.status.mfu));
+        self.partly_seen = job.partly_seen();
+        self.ranks_off = status::ranks_off(job);
+        self.blind = status::blind(job);
+        self.turned_away = job.turned_away();
+        self.take_headline();
+        self.outlier = Outlier::among(self);
+    }
+
+    /// Looks for what is wrong: at most once a second, for it takes all ranks, or when a rank came or went.
+    fn examine(&mut self, job: &Job, now: Moment, (examination, price): ((u64, usize), Option<Price>)) {
+        let anew = self.examined != Some(examination);
+        if anew {
+            self.examined = Some(examination);
+            self.findings = self.examiner.examine(job, now);
+            if let Some(price) = price {
+                price.apply(&mut self.findings);
+            }
+            self.cost = Cost::sum(&self.findings);
+        }
+        let is_over = self.is_over();
+        for (row, (rank, view)) in self.rows.iter_mut().zip(job.ranks()) {
+            row.place(view, finding::state(&self.findings, rank, view), is_over);
+            row.named = None;
+        }
+        if anew {
+            let live = self.rows.iter().filter(|row| row.status.is_live()).map(|row| row.status.rank);
+            self.bound = job.bound(live);
+        }
+        // The worst comes first among them, and so has the last word here.
+        for finding in self.findings.iter().rev() {
+            for &rank in &finding.ranks {
+                if let Ok(at) = self.rows.binary_search_by_key(&rank, |row| row.status.rank) {
+                    self.rows[at].named = Some(finding.kind);
+                }
+            }
+        }
+    }
+
+    /// What the head of the screen says stays as it was, with its age, while nothing is of now.
+    fn take_headline(&mut self) {
+        let age = self.rows.iter().map(|row| row.status.figures_age_s).collect::<Option<Vec<_>>>();
+        let age = age.and_then(|ages| ages.into_iter().reduce(f64::min)).map(Duration::from_secs_f64);
+        let of_now = Headline {
+            step_time: self.step_time,
+            gemm: self.scale(Metric::Gemm).map(|scale| scale.median),
+            bus: self.scale(Metric::Bus).map(|scale| scale.median),
+            tokens_per_s: self.tokens_per_s,
+            mfu: self.mfu,
+            age,
+        };
+        let before = age.is_some() && !self.is_over();
+        self.headline = if before { Headline { age, ..self.headline } } else { of_now };
+    }
+}
+
+/// What a search for what is wrong is of: the second, and how many ranks live.
+pub(super) fn examination(job: &Job, now: Moment) -> (u64, usize) {
+    (now.0 / 1_000_000_000, job.living())
+}
+
+/// How many they are; neighbours are mostly of one.
+fn hosts<'a>(rows: impl Iterator<Item = &'a Row>) -> usize {
+    let mut last = None;
+    let others = rows.map(|row| &row.status.host).filter(|&host| last.replace(host) != Some(host));
+    others.collect::<BTreeSet<_>>().len()
+}
+
+/// Of the rows whose figures count.
+struct Sums {
+    steps: Option<(Step, Step)>,
+    step_times: Vec<f64>,
+    /// By metric.
+    figures: [Vec<f64>; Metric::ALL.len()],
+}
+
+impl Sums {
+    fn of<'a>(rows: impl Iterator<Item = &'a Row>, at_most: usize) -> Self {
+        let mut sums = Self {
+            steps: None,
+            step_times: Vec::with_capacity(at_most),
+            figures: std::array::from_fn(|_| Vec::with_capacity(at_most)),
+        };
+        for row in rows {
+            if let Some(step) = row.status.step_or_bound() {
+                let (least, most) = sums.steps.unwrap_or((step, step));
+                sums.steps = Some((least.min(step), most.max(step)));
+            }
+            sums.step_times.extend(row.status.step_ms_mean);
+            for (metric, values) in Metric::ALL.into_iter().zip(&mut sums.figures) {
+                values.extend(metric.of(row));
+            }
+        }
+        sums
+    }
+}

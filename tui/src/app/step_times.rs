@@ -1,0 +1,74 @@
+//! How long the job's steps took, while somebody looks on: a point for each second in which a rank completed one.
+
+use std::collections::VecDeque;
+
+use xpu_shared::{
+    change_point::{ChangePoint, changes},
+    id::{JobName, Rank, Step},
+    job::{Job, median},
+    unit::Moment,
+};
+
+/// An hour of seconds.
+const REMEMBERED: usize = 3_600;
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub at: Moment,
+    /// The furthest rank's.
+    pub step: Step,
+    /// What the last steps took, in milliseconds: of the rank in the middle, and of the slowest.
+    pub median: f32,
+    pub worst: f32,
+    pub rank: Rank,
+}
+
+#[derive(Debug, Default)]
+pub struct StepTimes {
+    job: JobName,
+    points: VecDeque<Point>,
+    looked: u64,
+}
+
+impl StepTimes {
+    /// Takes how it is now, once a second, if the job got on.
+    pub(super) fn follow(&mut self, job: &Job, now: Moment) {
+        if self.job != *job.name() {
+            *self = Self { job: job.name().clone(), ..Self::default() };
+        }
+        if std::mem::replace(&mut self.looked, now.0 / 1_000_000_000) == now.0 / 1_000_000_000 {
+            return;
+        }
+        let living = || job.ranks().filter(|(_, view)| view.is_alive());
+        let Some(step) = living().filter_map(|(_, view)| view.step()).max() else { return };
+        if self.points.back().is_some_and(|last| last.step == step) {
+            return;
+        }
+        let paces = || {
+            living().filter_map(|(rank, view)| {
+                view.pace_samples().last().map(|sample| (rank, sample.span / sample.steps * 1e3))
+            })
+        };
+        let worst = paces().max_by(|(_, one), (_, other)| one.total_cmp(other));
+        let middle = median(paces().map(|(_, pace)| f64::from(pace)).collect());
+        if let (Some((rank, worst)), Some(median)) = (worst, middle) {
+            if self.points.len() == REMEMBERED {
+                self.points.pop_front();
+            }
+            self.points.push_back(Point { at: now, step, median: median as f32, worst, rank });
+        }
+    }
+
+    /// Oldest first.
+    pub fn points(&self) -> impl ExactSizeIterator<Item = &Point> + DoubleEndedIterator {
+        self.points.iter()
+    }
+
+    /// Where steps became longer or shorter for good, and the first point of each.
+    pub(super) fn changes(&self) -> Vec<(Point, ChangePoint)> {
+        let medians: Vec<_> = self.points.iter().map(|point| f64::from(point.median)).collect();
+        let known = changes(&medians).into_iter();
+        known.filter_map(|change| Some((*self.points.get(change.at)?, change))).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! The captures and recordings of a folder. A thread of its own reads them, so that no file system holds up the screen.
+
+mod label;
+mod summary;
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::UNIX_EPOCH,
+};
+
+use tokio::sync::mpsc as queue;
+use xpu_shared::unit::Moment;
+
+use crate::{
+    action::Action,
+    command::{export, report},
+    new_file,
+};
+pub use label::{Label, What};
+pub use summary::Summary;
+
+/// Files listed, the newest first; the others are counted.
+pub const FILES: usize = 256;
+
+/// Entries of a folder that are looked at: a folder of a million files is not read to its end.
+const ENTRIES: usize = 65_536;
+
+/// Endings of the files that are looked for, and the one that others have too.
+const ENDINGS: [&str; 4] = ["xpucap", "xpurec", "xpu", FOREIGN];
+const FOREIGN: &str = "bin";
+
+/// Orders that wait for the thread; with more, the newest are dropped: the folder is looked at again soon.
+const WAITING: usize = 16;
+
+/// News that wait for the screen.
+const NEWS: usize = 16;
+
+/// What the thread is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Look what there is.
+    List,
+    /// Say what is in a file.
+    Open(PathBuf),
+    /// Write a file's timeline for Perfetto beside it.
+    Export(PathBuf),
+    /// Write its report as a page beside it.
+    Page(PathBuf),
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// When the folder was looked at, by the clock that files are written by.
+    pub looked: Moment,
+    /// Newest first.
+    pub files: Vec<ListedFile>,
+    /// Files that were too many.
+    pub left_out: usize,
+    /// Why the folder cannot be read.
+    pub failure: Option<String>,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedFile {
+    /// Within the folder.
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// When it was written last, by this machine's clock.
+    pub written: Moment,
+    /// What it says of itself, or why it cannot be read.
+    pub label: Result<Label, String>,
+}
+
+/// The thread's handle; it ends when this is dropped.
+#[derive(Debug)]
+pub struct FileLoader {
+    /// watch --Order--> the thread
+    orders: mpsc::SyncSender<Order>,
+}
+
+impl FileLoader {
+    /// Of this folder, and where its news come from.
+    pub fn start(folder: PathBuf) -> (Self, queue::Receiver<Action>) {
+        let (orders, ordered) = mpsc::sync_channel(WAITING);
+        let (news, told) = queue::channel(NEWS);
+        thread::spawn(move || {
+            let mut reader = FolderReader::new(folder);
+            while let Ok(order) = ordered.recv() {
+                if news.blocking_send(reader.follow(order)).is_err() {
+                    return;
+                }
+            }
+        });
+        (Self { orders }, told)
+    }
+
+    pub fn order(&self, order: Order) {
+        let _ = self.orders.try_send(order);
+    }
+}
+
+/// The thread. Files that have not changed are not read again.
+#[derive(Debug)]
+pub struct FolderReader {
+    folder: PathBuf,
+    known: HashMap<PathBuf, ListedFile>,
+}
+
+impl FolderReader {
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, known: HashMap::new() }
+    }
+
+    /// Does it, and says what came of it.
+    pub fn follow(&mut self, order: Order) -> Action {
+        match order {
+            Order::List => Action::Listed(self.list(Moment::now())),
+            Order::Open(file) => {
+                let summary = Summary::of(&self.folder.join(&file)).map(Box::new);
+                Action::Opened(file, summary)
+            }
+            Order::Export(file) => Action::Saved(self.beside(&file, "pftrace", export::perfetto_of)),
+            Order::Page(file) => Action::Saved(self.beside(&file, "html", |capture, out| {
+                Ok(io::Write::write_all(out, report::page(capture).as_bytes())?)
+            })),
+        }
+    }
+
+    /// Writes what a capture becomes to a new file with its name and another ending.
+    fn beside(
+        &self,
+        file: &Path,
+        ending: &str,
+        write: impl FnOnce(&xpu_shared::capture::Capture, &mut io::BufWriter<fs::File>) -> anyhow::Result<()>,
+    ) -> Result<PathBuf, String> {
+        let out = file.with_extension(ending);
+        let (capture, _) = report::open(&self.folder.join(file))
+            .map_err(|why| format!("{} not written: {why}", out.display()))?;
+        new_file::write(&self.folder.join(&out), |file| write(&capture, file))
+            .map_err(|error| format!("{error:#}"))?;
+        Ok(out)
+    }
+
+    fn list(&mut self, looked: Moment) -> Listing {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let failure = Some(format!("this folder cannot be read: {error}"));
+                return Listing { looked, failure, ..Listing::default() };
+            }
+        };
+        let looked_for = |path: &Path| {
+            path.extension().and_then(OsStr::to_str).is_some_and(|ending| ENDINGS.contains(&ending))
+        };
+        let mut found: Vec<(PathBuf, u64, Moment)> = entries
+            .take(ENTRIES)
+            .flatten()
+            .filter(|entry| looked_for(Path::new(&entry.file_name())))
+            .filter_map(|entry| {
+                let about = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file)?;
+                let since = about.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let written = Moment(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+                Some((entry.file_name().into(), about.len(), written))
+            })
+            .collect();
+        found.sort_by(|one, other| other.2.cmp(&one.2).then_with(|| one.0.cmp(&other.0)));
+        let left_out = found.len().saturating_sub(FILES);
+        found.truncate(FILES);
+        let before = std::mem::take(&mut self.known);
+        let mut files = Vec::new();
+        for (path, bytes, written) in found {
+            let same = |known: &&ListedFile| (known.bytes, known.written) == (bytes, written);
+            let listed = before.get(&path).filter(same).cloned().unwrap_or_else(|| {
+                let label = Label::of(&self.folder.join(&path));
+                ListedFile { path: path.clone(), bytes, written, label }
+            });
+            self.known.insert(path, listed.clone());
+            // A weight matrix ends in .bin as well: that is no broken recording.
+            if !(label::is_foreign(&listed.label) && listed.path.extension() == Some(OsStr::new(FOREIGN))) {
+                files.push(listed);
+            }
+        }
+        Listing { looked, files, left_out, failure: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

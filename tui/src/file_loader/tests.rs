@@ -1,0 +1,181 @@
+use std::{env, process};
+
+use xpu_shared::{
+    frame::{Body, CaptureAccount, CaptureOrder, CapturePart, CaptureSheet, Frame, StepMark},
+    id::{Rank, Step},
+    recording::{Header, Packer, Writer},
+    simulation::Simulation,
+    unit::Nanoseconds,
+};
+
+use super::*;
+
+/// A folder of its own, gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("xpu-top-file-loader-{}-{name}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.0.join(name), bytes).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn written(frames: &[Frame]) -> Vec<u8> {
+    let header =
+        Header { job: "llama-70b".to_owned(), hosts: vec!["gpu-001".to_owned()], ..Header::default() };
+    let mut writer = Writer::begin(Vec::new(), &header).unwrap();
+    let mut packer = Packer::default();
+    for frame in frames {
+        let full = packer.push(frame.now, frame).unwrap();
+        if let Some(block) = &full {
+            writer.write(block).unwrap();
+        }
+    }
+    for block in &packer.rest().unwrap() {
+        writer.write(block).unwrap();
+    }
+    writer.finish().unwrap().0
+}
+
+fn recording() -> Vec<u8> {
+    let simulation = Simulation::new(1, 1, 4);
+    let frames: Vec<_> = (1..40).flat_map(|second| simulation.digests(second)).collect();
+    written(&frames)
+}
+
+/// Two steps of one rank, in which nothing was launched.
+fn capture() -> Vec<u8> {
+    let job = xpu_shared::id::JobName::from("llama-70b");
+    let order = CaptureOrder {
+        number: 7,
+        first: Step(41),
+        steps: 2,
+        limit: Nanoseconds(1),
+        before: 0,
+        activity: false,
+        functions: false,
+    };
+    let sheet = |closed| {
+        Body::CaptureSheet(CaptureSheet {
+            order,
+            job: job.clone(),
+            ranks: vec![Rank(0)],
+            closed,
+            missing: Vec::new(),
+            standstill: None,
+        })
+    };
+    let mark = |completed: u64| StepMark { completed: Step(completed), at: Moment(completed * 20_000_000) };
+    let account = CaptureAccount { marks: vec![mark(40), mark(41), mark(42)], ..CaptureAccount::default() };
+    let part = Body::CapturePart(CapturePart {
+        number: 7,
+        job: job.clone(),
+        rank: Rank(0),
+        part: 0,
+        parts: 1,
+        account: Some(account),
+        since: Moment(800_000_000),
+        labels: Vec::new(),
+        operations: Vec::new(),
+    });
+    let bodies = [sheet(false), part, sheet(true)];
+    let frame = |body| Frame { host: "gpu-001".into(), number: 1, now: Moment(9), lost: 0, body };
+    written(&bodies.map(frame))
+}
+
+fn listed(reader: &mut FolderReader) -> Vec<(String, Result<Label, String>)> {
+    let Action::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
+    let mut files: Vec<_> =
+        listing.files.into_iter().map(|file| (file.path.display().to_string(), file.label)).collect();
+    files.sort_by(|one, other| one.0.cmp(&other.0));
+    files
+}
+
+#[test]
+fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
+    let folder = Folder::new("list");
+    folder.put("night.xpurec", &recording());
+    folder.put("steps.xpucap", &capture());
+    folder.put("c.xpu", &capture());
+    folder.put("cut.xpurec", &recording()[..600]);
+    folder.put("empty.xpucap", b"");
+    folder.put("notes.txt", b"none of ours");
+    folder.put("weights.bin", b"neither is this, though it ends as a capture may");
+    folder.put("renamed.xpucap", b"but this says it is one");
+    let mut reader = FolderReader::new(folder.0.clone());
+    let files = listed(&mut reader);
+    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["c.xpu", "cut.xpurec", "empty.xpucap", "night.xpurec", "renamed.xpucap", "steps.xpucap"]
+    );
+    let label = |name: &str| files.iter().find(|file| file.0 == name).unwrap().1.clone();
+    assert!(matches!(label("night.xpurec").unwrap().what, What::Recording { ranks: 4, hosts: 1, .. }));
+    let steps = label("steps.xpucap").unwrap();
+    assert_eq!(
+        steps.what,
+        What::Capture { first: Step(41), last: Step(42), ranks: 1, missing: 0, stood: false }
+    );
+    assert!(steps.closed && steps.job == "llama-70b");
+    assert!(label("cut.xpurec").is_err() || !label("cut.xpurec").unwrap().closed);
+    assert!(label("empty.xpucap").unwrap_err().contains("it is empty"));
+    assert!(label("renamed.xpucap").unwrap_err().contains("no recording of xpu-top"));
+    // What has changed is read again.
+    folder.put("empty.xpucap", &capture());
+    assert!(listed(&mut reader)[2].1.is_ok());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said_not_to_be() {
+    let mut reader = FolderReader::new(PathBuf::from("/nowhere/at/all"));
+    let Action::Listed(listing) = reader.follow(Order::List) else { panic!("no list") };
+    assert!(listing.failure.is_some_and(|why| why.contains("cannot be read")));
+}
+
+#[test]
+fn what_is_in_a_file_is_summed_up() {
+    let folder = Folder::new("open");
+    folder.put("night.xpurec", &recording());
+    folder.put("steps.xpucap", &capture());
+    folder.put("empty.xpucap", b"");
+    let mut reader = FolderReader::new(folder.0.clone());
+    let mut open = |name: &str| match reader.follow(Order::Open(name.into())) {
+        Action::Opened(_, summary) => summary,
+        other => panic!("{other:?}"),
+    };
+    let steps = open("steps.xpucap").unwrap();
+    assert!(steps.is_capture && steps.about[0].contains("1 rank, steps 41-42"), "{steps:?}");
+    assert!((steps.step_ms.unwrap() - 20.0).abs() < 1e-6 && steps.shares.len() == 4, "{steps:?}");
+    let night = open("night.xpurec").unwrap();
+    assert!(!night.is_capture && night.about[0].contains("38 s"), "{night:?}");
+    assert!(open("empty.xpucap").unwrap_err().contains("it is empty"));
+    assert!(open("gone.xpucap").is_err());
+}
+
+#[test]
+fn a_timeline_and_a_page_are_written_beside_the_file_and_never_over_another() {
+    let folder = Folder::new("write");
+    folder.put("steps.xpucap", &capture());
+    let mut reader = FolderReader::new(folder.0.clone());
+    let mut order = |order| match reader.follow(order) {
+        Action::Saved(saved) => saved,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(order(Order::Export("steps.xpucap".into())), Ok("steps.pftrace".into()));
+    assert_eq!(order(Order::Page("steps.xpucap".into())), Ok("steps.html".into()));
+    let page = fs::read_to_string(folder.0.join("steps.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("llama-70b"));
+    assert!(order(Order::Page("steps.xpucap".into())).unwrap_err().contains("steps.html: it exists"));
+    assert!(order(Order::Export("gone.xpucap".into())).is_err());
+}

@@ -1,0 +1,201 @@
+//! Whose frames the screen shows: a live job's, its last minutes', or a file's.
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    id::{JobName, Rank},
+    job::Job,
+    recording::Header,
+    unit::Moment,
+};
+
+use crate::{
+    action::Action,
+    app::App,
+    arrival::Arrival,
+    capturer::Capturer,
+    figure,
+    follow::LATELY,
+    live::Live,
+    recorder::Recorder,
+    recording_writer,
+    replay::{FrameCursor, Of, Playback, Player, Search},
+    update::update,
+};
+
+#[derive(Debug)]
+pub(crate) struct FrameSource {
+    live: Option<Live>,
+    recorder: Option<Recorder>,
+    capturer: Option<Capturer>,
+    player: Option<Player>,
+    watched: Option<(JobName, BTreeSet<Rank>)>,
+}
+
+impl FrameSource {
+    pub(crate) fn new(
+        live: Option<Live>,
+        capturer: Option<Capturer>,
+        cursor: Option<(FrameCursor, Option<Moment>)>,
+        app: &mut App,
+    ) -> anyhow::Result<Self> {
+        let recorder = live.is_some().then(Recorder::start);
+        let mut new = Self { live, recorder, capturer, player: None, watched: None };
+        if let Some((cursor, begin)) = cursor {
+            // Read by two: by the screen, and by who looks for findings.
+            let search = cursor.again();
+            app.replay(Playback::new(Of::File, cursor.span()));
+            let mut player = Player::new(cursor, Search::begin(search), Instant::now());
+            let begin = app.playback().map(|playback| playback.within(begin.unwrap_or_default()));
+            player.wind(app, begin.unwrap_or_default())?;
+            new.player = Some(player);
+        }
+        Ok(new)
+    }
+
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.live.as_ref()
+    }
+
+    /// Keeps what came in of a live job.
+    pub(crate) fn keep(&mut self, arrival: &Arrival) {
+        if let (Some(recorder), Arrival::Frame(frame)) = (&mut self.recorder, arrival) {
+            recorder.take(Moment::now(), frame);
+        }
+    }
+
+    /// Tells the app how the recorder and the capture do.
+    pub(crate) fn tell(&self, app: &mut App) {
+        if let Some(recorder) = &self.recorder {
+            update(app, Action::Recorded(recorder.standing()));
+        }
+        if let Some(capturer) = &self.capturer {
+            update(app, Action::Captured(capturer.standing()));
+        }
+    }
+
+    pub(crate) fn plays(&self) -> bool {
+        self.player.is_some()
+    }
+
+    /// `true` where what is shown changed.
+    pub(crate) fn advance(&mut self, app: &mut App) -> anyhow::Result<bool> {
+        match &mut self.player {
+            Some(player) => Ok(player.advance(app, Instant::now())?),
+            None => Ok(false),
+        }
+    }
+
+    pub(crate) fn seek(&mut self, app: &mut App, to: Moment) -> anyhow::Result<()> {
+        match &mut self.player {
+            Some(player) => Ok(player.seek(app, to)?),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn step(&mut self, app: &mut App) -> anyhow::Result<()> {
+        match &mut self.player {
+            Some(player) => Ok(player.step(app)?),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn watch_ranks(
+        &mut self,
+        app: &mut App,
+        watched: Option<(JobName, BTreeSet<Rank>)>,
+    ) -> anyhow::Result<()> {
+        if let Some(live) = &self.live {
+            live.watch_ranks(watched.clone());
+        }
+        self.watched = watched;
+        let ranks = self.watched_ranks();
+        if let Some(player) = &mut self.player {
+            player.watch_ranks(app, ranks)?;
+        }
+        Ok(())
+    }
+
+    fn watched_ranks(&self) -> BTreeSet<Rank> {
+        self.watched.iter().flat_map(|(_, ranks)| ranks).copied().collect()
+    }
+
+    /// Shows the last minutes of a job that runs on, from `by` ago.
+    pub(crate) fn look_back(&mut self, app: &mut App, by: Duration) -> anyhow::Result<()> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        // Nothing came in yet: there is no past.
+        let Ok(recording) = recorder.past(header(app)) else { return Ok(()) };
+        let cursor = FrameCursor::new(recording);
+        let search = cursor.again();
+        app.replay(Playback::new(Of::Live, cursor.span()));
+        let mut player = Player::new(cursor, Search::begin(search), Instant::now());
+        player.watch_ranks(app, self.watched_ranks())?;
+        let last = app.playback().map(|playback| playback.span.1).unwrap_or_default();
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let to = app.playback().map(|playback| playback.within(Moment(last.0.saturating_sub(by))));
+        player.wind(app, to.unwrap_or_default())?;
+        self.player = Some(player);
+        Ok(())
+    }
+
+    pub(crate) fn go_live(&mut self, app: &mut App) {
+        self.player = None;
+        update(app, Action::GoLive);
+    }
+
+    /// Begins a recording, or ends it.
+    pub(crate) fn record(&mut self, app: &mut App) {
+        let Some(recorder) = &self.recorder else {
+            let why = "this is a recording already: copy its file".to_owned();
+            update(app, Action::Saved(Err(why)));
+            return;
+        };
+        let records = recorder.standing().file;
+        if let Some(file) = &records {
+            recorder.end();
+            update(app, Action::Saved(Ok(file.path.clone())));
+        } else {
+            recorder.begin(file(app, "xpurec"), header(app));
+        }
+        if let Some(live) = &self.live {
+            live.watch_all(records.is_none());
+        }
+        self.tell(app);
+    }
+
+    /// Begins a capture of the job that is shown, or ends it.
+    pub(crate) fn capture(&mut self, app: &mut App, steps: Option<u32>) {
+        let job = app.job().map(|job| job.name().clone());
+        // One that is under way is ended from the past too.
+        let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_capturing();
+        let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(may), job) else {
+            let why = "what is past cannot be captured; `xpu-top capture --before 64` has the last steps";
+            update(app, Action::Saved(Err(why.to_owned())));
+            return;
+        };
+        if capturer.is_capturing() {
+            capturer.end();
+        } else {
+            let before = self.recorder.as_ref().map(|recorder| recorder.lately(LATELY)).unwrap_or_default();
+            capturer.begin(job, file(app, "xpucap"), steps, before);
+        }
+        self.tell(app);
+    }
+}
+
+/// A new file here.
+fn file(app: &App, ending: &str) -> PathBuf {
+    let name = app.job().map(|job| JobName::cleaned(job.name().as_str()));
+    let name = name.map(|name| format!("{name}-")).unwrap_or_default();
+    PathBuf::from(format!("xpu-top-{name}{}.{ending}", figure::stamp(Moment::now())))
+}
+
+/// What a recording made here says of itself.
+fn header(app: &App) -> Header {
+    let endpoints: Vec<_> = app.connections.iter().map(|(endpoint, _)| endpoint.clone()).collect();
+    recording_writer::header(app.job().map(Job::name), &endpoints)
+}

@@ -1,0 +1,184 @@
+//! What `:` understands: every action that has a key, by its name, and these, which take a word.
+//!
+//! Reading, completion, help and the docs follow the one table.
+#![forbid(unsafe_code)]
+
+mod completion;
+
+use xpu_shared::id::{JobName, Rank};
+
+use crate::{
+    action::Action,
+    app::{Column, Metric, Sort},
+    filter::{Fault, Filter},
+    keymap::BINDINGS,
+    nearest::nearest,
+    palette::Theme,
+};
+
+pub use completion::{Names, complete};
+
+/// A command that takes a word, or may.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptCommand {
+    /// The first is its name; the others are understood as well.
+    pub names: &'static [&'static str],
+    /// What follows it.
+    pub takes: &'static str,
+    pub help: &'static str,
+    /// Of what follows the name: the action, or where in it what is expected.
+    read: fn(&str) -> Result<Action, Fault>,
+}
+
+const fn prompt_command(
+    names: &'static [&'static str],
+    takes: &'static str,
+    help: &'static str,
+    read: fn(&str) -> Result<Action, Fault>,
+) -> PromptCommand {
+    PromptCommand { names, takes, help, read }
+}
+
+pub const PROMPT_COMMANDS: &[PromptCommand] = &[
+    prompt_command(&["metric"], "NAME", "this quantity on the heatmaps", metric),
+    prompt_command(&["theme"], "NAME", "other colours: dark, cividis, light, high-contrast, mono", theme),
+    prompt_command(&["sort"], "COLUMN [reversed]", "sort the ranks by it, worst first", |text| {
+        sort(text).map(Action::SortBy)
+    }),
+    prompt_command(&["filter"], "[FILTER]", "only ranks that are so; all without one", |text| {
+        let filter = Some(text).filter(|text| !text.is_empty()).map(Filter::read).transpose()?;
+        Ok(Action::Filter(filter.map(Box::new)))
+    }),
+    prompt_command(&["rank"], "[NUMBER]", "this rank alone", |text| {
+        optional(text, Action::Inspect, || {
+            let number = text.parse().map(Rank).map(Action::InspectRank);
+            number.map_err(|_no_number| expected("a rank's number"))
+        })
+    }),
+    prompt_command(&["job"], "[NAME]", "this job; the next one without a name", |text| {
+        optional(text, Action::NextJob, || Ok(Action::ChooseJob(JobName::cleaned(text))))
+    }),
+    prompt_command(&["goto"], "TIME", "to a time: 02:14:07, +10m, -30s, 50%", |text| {
+        if text.is_empty() {
+            Err(expected("a time: 02:14:07, +10m, -30s or 50%"))
+        } else {
+            Ok(Action::GoTo(text.to_owned()))
+        }
+    }),
+    prompt_command(&["capture"], "[STEPS]", "capture so many steps of all ranks, or end that", |text| {
+        optional(text, Action::Capture, || {
+            let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
+            steps
+                .map(Action::CaptureSteps)
+                .ok_or_else(|| expected(&format!("a number of steps from 1 to {MOST_STEPS}")))
+        })
+    }),
+    prompt_command(
+        &["write", "w"],
+        "[FILE]",
+        "the screen as an SVG file; as text where its name ends so",
+        |text| optional(text, Action::Save, || Ok(Action::SaveTo(text.into()))),
+    ),
+    prompt_command(&["quit", "q"], "", "quit", |text| nothing(text, Action::Quit)),
+    prompt_command(&["help", "h"], "", "all keys", |text| nothing(text, Action::Help)),
+];
+
+/// Steps of a capture that are asked for here.
+const MOST_STEPS: u32 = xpu_shared::frame::CaptureOrder::STEPS;
+
+/// What was meant.
+pub fn read(text: &str) -> Result<Action, Fault> {
+    let begin = text.len() - text.trim_start().len();
+    let line = text.trim();
+    let (name, rest) = line.split_at(line.find(char::is_whitespace).unwrap_or(line.len()));
+    let after = rest.trim_start();
+    let place = begin + name.len() + rest.len() - after.len();
+    if let Some(command) = named(name) {
+        return (command.read)(after).map_err(|fault| Fault { at: place + fault.at, ..fault });
+    }
+    if let Some(action) = action(name) {
+        return nothing(after, action).map_err(|fault| Fault { at: place + fault.at, ..fault });
+    }
+    let what = match (name, nearest(name, names())) {
+        ("", _) => "expected a command".to_owned(),
+        (name, Some(near)) => format!("no command is called {name}: did you mean {near}?"),
+        (name, None) => format!("no command is called {name}: ? lists all"),
+    };
+    Err(Fault { at: begin, what })
+}
+
+/// The command of the table that is called so.
+pub fn named(name: &str) -> Option<&'static PromptCommand> {
+    PROMPT_COMMANDS.iter().find(|command| command.names.contains(&name))
+}
+
+/// The action of a key that is called so.
+fn action(name: &str) -> Option<Action> {
+    actions().find(|(known, _)| *known == name).map(|(_, action)| action.clone())
+}
+
+/// Names of actions that make sense when they are said; a line that is typed is none of them.
+fn actions() -> impl Iterator<Item = (&'static str, &'static Action)> {
+    let said = BINDINGS.iter().map(|binding| &binding.action);
+    said.filter(|action| !matches!(action, Action::Edit(_) | Action::Open(_)))
+        .filter_map(|action| Some((action.name()?, action)))
+}
+
+/// All names there are, each once.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = PROMPT_COMMANDS.iter().map(|command| command.names[0]).collect();
+    for (name, _) in actions() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn expected(what: &str) -> Fault {
+    Fault { at: 0, what: format!("expected {what}") }
+}
+
+fn nothing(text: &str, action: Action) -> Result<Action, Fault> {
+    if text.is_empty() { Ok(action) } else { Err(expected("nothing more")) }
+}
+
+fn optional(text: &str, without: Action, with: impl Fn() -> Result<Action, Fault>) -> Result<Action, Fault> {
+    if text.is_empty() { Ok(without) } else { with() }
+}
+
+fn metric(text: &str) -> Result<Action, Fault> {
+    let found = Metric::ALL.into_iter().find(|metric| metric.word() == text);
+    found.map(Action::ShowMetric).ok_or_else(|| none(text, "quantity", &Metric::ALL.map(Metric::word)))
+}
+
+fn theme(text: &str) -> Result<Action, Fault> {
+    text.parse().map(Action::Dress).map_err(|_unknown| none(text, "theme", &Theme::ALL.map(Theme::name)))
+}
+
+/// `late`, `tflops reversed`
+pub fn sort(text: &str) -> Result<Sort, Fault> {
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let column = Column::ALL.into_iter().find(|column| column.word() == name);
+    let column = column.ok_or_else(|| none(name, "column", &Column::ALL.map(Column::word)))?;
+    match rest.trim() {
+        "" => Ok(Sort { column, reversed: false }),
+        "reversed" => Ok(Sort { column, reversed: true }),
+        _ => {
+            Err(Fault { at: text.len() - rest.len(), what: "expected reversed, or nothing more".to_owned() })
+        }
+    }
+}
+
+fn none(text: &str, kind: &str, names: &[&str]) -> Fault {
+    let all = names.join(", ");
+    let what = match (text, nearest(text, names.iter().copied())) {
+        ("", _) => format!("expected a {kind}: {all}"),
+        (text, Some(near)) => format!("no {kind} is called {text}: did you mean {near}?"),
+        (text, None) => format!("no {kind} is called {text}: {all}"),
+    };
+    Fault { at: 0, what }
+}
+
+#[cfg(test)]
+mod tests;

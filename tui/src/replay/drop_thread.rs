@@ -1,0 +1,40 @@
+//! Where frames go that have been shown: to take thousands of them down is long enough to be felt in a jump, so nobody waits for it.
+
+use std::{
+    mem,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use xpu_shared::frame::Frame;
+
+/// So many go at once, for a thread that is woken for each is a wait too.
+const TOGETHER: usize = 128;
+
+/// And so many wait for it.
+const WAITING: usize = 32;
+
+/// Its thread ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct DropThread {
+    shown: Vec<Arc<Frame>>,
+    /// player --shown--> thread
+    out: mpsc::SyncSender<Vec<Arc<Frame>>>,
+}
+
+impl DropThread {
+    pub(super) fn open() -> Self {
+        let (out, gone) = mpsc::sync_channel(WAITING);
+        // Without the thread there is no receiver, and frames end where they are.
+        let _ = thread::Builder::new().spawn(move || gone.iter().for_each(drop::<Vec<_>>));
+        Self { shown: Vec::with_capacity(TOGETHER), out }
+    }
+
+    pub(super) fn take(&mut self, frame: Arc<Frame>) {
+        self.shown.push(frame);
+        if self.shown.len() == TOGETHER {
+            // Where it is behind, they end here.
+            let _ = self.out.try_send(mem::replace(&mut self.shown, Vec::with_capacity(TOGETHER)));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A thread that unpacks blocks before they are asked for: whoever goes a long way shows one while the next is unpacked.
+
+use std::{collections::BTreeSet, io, sync::mpsc, thread};
+
+use xpu_shared::{
+    codec,
+    frame::Frame,
+    id::Rank,
+    recording::{Entry, Kind, Recording},
+    unit::Moment,
+};
+
+/// Blocks that wait at most: unpacked they take many times their size in the file.
+const WAITING: usize = 2;
+
+/// A way shorter than this is not worth a thread.
+const SHORTEST: usize = 4;
+
+/// What is in a block.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    pub(super) all: Vec<(Moment, Frame)>,
+    /// Frames that did not decode.
+    pub(super) strange: u64,
+}
+
+impl Frames {
+    /// Of the details only those of `ranks`. `None` where the block is damaged.
+    pub(super) fn read(
+        recording: &mut Recording,
+        entry: &Entry,
+        ranks: &BTreeSet<Rank>,
+    ) -> io::Result<Option<Self>> {
+        let mut frames = Self::default();
+        if entry.kind == Kind::Detail && ranks.is_empty() {
+            return Ok(Some(frames));
+        }
+        let Some(block) = recording.block(entry)? else { return Ok(None) };
+        let wanted = |rank: Option<Rank>| rank.is_none_or(|rank| ranks.contains(&rank));
+        for record in block.records().filter(|record| wanted(record.rank)) {
+            match codec::decode(record.frame) {
+                Ok(frame) => frames.all.push((record.at, frame)),
+                Err(_strange) => frames.strange += 1,
+            }
+        }
+        Ok(Some(frames))
+    }
+}
+
+/// The thread's handle; it ends with its blocks, or when this is dropped.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Which block comes next.
+    next: usize,
+    /// reader --what is in a block, if it could be read--> cursor
+    blocks: mpsc::Receiver<Option<Frames>>,
+}
+
+impl Reader {
+    /// Of these blocks, the first of which is the recording's number `first`.
+    pub(super) fn of(
+        recording: &Recording,
+        first: usize,
+        entries: &[Entry],
+        ranks: &BTreeSet<Rank>,
+    ) -> Option<Self> {
+        if entries.len() < SHORTEST {
+            return None;
+        }
+        let (mut recording, entries, ranks) = (recording.again(), entries.to_vec(), ranks.clone());
+        let (sender, blocks) = mpsc::sync_channel(WAITING);
+        thread::spawn(move || {
+            entries
+                .iter()
+                .map(|entry| Frames::read(&mut recording, entry, &ranks).ok().flatten())
+                .try_for_each(|frames| sender.send(frames))
+        });
+        Some(Self { next: first, blocks })
+    }
+
+    /// What is in the block of this number, if that is the next.
+    pub(super) fn block(&mut self, number: usize) -> Option<Frames> {
+        if self.next != number {
+            return None;
+        }
+        self.next += 1;
+        self.blocks.recv().ok().flatten()
+    }
+}

@@ -1,0 +1,57 @@
+use xpu_shared::{
+    recording::{Header, Media, Packer, Writer},
+    simulation::Simulation,
+};
+
+use super::*;
+
+const SECONDS: u64 = 90;
+
+/// A minute and a half of two hosts; the byte in the middle of its middle block is another where it is damaged.
+fn cursor(damaged: bool) -> FrameCursor {
+    let simulation = Simulation::new(3, 2, 4);
+    let (mut writer, mut packer) =
+        (Writer::begin(Vec::new(), &Header::default()).expect("memory"), Packer::default());
+    for second in 0..SECONDS {
+        for frame in simulation.digests(second) {
+            let due = packer.due(frame.now).expect("it compresses");
+            let full = packer.push(frame.now, &frame).expect("it compresses");
+            due.iter().chain(&full).for_each(|block| writer.write(block).expect("memory"));
+        }
+    }
+    packer.rest().iter().flatten().for_each(|block| writer.write(block).expect("memory"));
+    let (mut bytes, _) = writer.finish().expect("memory");
+    let open = |bytes: &[u8]| Recording::open(Media::memory(bytes.to_vec())).expect("it was just written");
+    if damaged {
+        let entries = open(&bytes).entries().to_vec();
+        let middle = entries[entries.len() / 2];
+        // Its header is 48 bytes long.
+        bytes[middle.offset as usize + 48 + middle.stored as usize / 2] ^= 1;
+    }
+    FrameCursor::new(open(&bytes))
+}
+
+fn all(cursor: &mut FrameCursor, to: Moment) -> Vec<(Moment, Frame)> {
+    std::iter::from_fn(|| cursor.next(to).expect("memory")).collect()
+}
+
+/// One with a reader of its own, the other block by block as it is asked.
+#[test]
+fn what_is_read_ahead_is_what_is_read() {
+    for damaged in [false, true] {
+        let (mut ahead, mut plain) = (cursor(damaged), cursor(damaged));
+        let last = plain.span().1;
+        ahead.wind(last);
+        assert!(ahead.reader.is_some(), "{} blocks are a long way", ahead.entries.len());
+        let (read, expected) = (all(&mut ahead, last), all(&mut plain, last));
+        assert_eq!(read.len() < SECONDS as usize * 2, damaged);
+        assert!(read == expected, "{} frames, {}", read.len(), expected.len());
+        assert_eq!(ahead.complaints(), plain.complaints());
+        assert_eq!(ahead.complaints().len(), usize::from(damaged), "{:?}", ahead.complaints());
+        // Back, and no further than asked.
+        let middle = plain.span().0.after(Duration::from_secs(SECONDS / 2));
+        ahead.wind(middle);
+        let until = expected.iter().take_while(|(at, _)| *at <= middle);
+        assert_eq!(all(&mut ahead, middle).len(), until.count());
+    }
+}

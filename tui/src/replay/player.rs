@@ -1,0 +1,139 @@
+//! Moves an app along a cursor.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{id::Rank, unit::Moment};
+
+use super::{FrameCursor, Search, drop_thread::DropThread};
+use crate::{
+    action::{Action, Effect},
+    app::App,
+    update::update,
+};
+
+/// How often all is worked out on the way to a moment, in recorded time; of many ranks, less often.
+const LOOK: Duration = Duration::from_secs(1);
+const EACH: u32 = 128;
+
+/// How far apart the moments are at which it is looked what was wrong.
+pub(crate) fn between_looks(app: &App) -> Duration {
+    LOOK * (1 + app.ranks() as u32 / EACH)
+}
+
+#[derive(Debug)]
+pub struct Player {
+    cursor: FrameCursor,
+    search: Search,
+    /// When the app was last moved on.
+    moved: Instant,
+    told: usize,
+    /// The recorded moment of which all was worked out last.
+    looked: Moment,
+    drop_thread: DropThread,
+}
+
+impl Player {
+    /// Shows the beginning of what is searched in the meantime by `search`.
+    pub fn new(cursor: FrameCursor, search: Search, now: Instant) -> Self {
+        Self { cursor, search, moved: now, told: 0, looked: Moment(0), drop_thread: DropThread::open() }
+    }
+
+    /// Lets time pass, as far as it does in a replay; `true` where that changed what is shown.
+    pub fn advance(&mut self, app: &mut App, now: Instant) -> io::Result<bool> {
+        let passed = now.duration_since(self.moved);
+        self.moved = now;
+        let mut changed = false;
+        for (marks, searched) in self.search.news() {
+            changed = true;
+            update(app, Action::Found(marks, searched));
+        }
+        let Some(playback) = app.playback.as_ref().filter(|playback| !playback.paused) else {
+            return Ok(changed);
+        };
+        if playback.is_at_end() {
+            let begin = playback.span.0;
+            if playback.looped {
+                self.seek(app, begin)?;
+            } else {
+                update(app, Action::Ended);
+            }
+            return Ok(true);
+        }
+        let to = playback.after(passed);
+        self.show(app, to)?;
+        Ok(true)
+    }
+
+    /// Goes to a moment, wherever it is.
+    pub fn seek(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        let Some(playback) = &app.playback else { return Ok(()) };
+        let _rest = self.search.rest();
+        let to = playback.within(to);
+        if to < playback.position || !self.cursor.is_near(to) {
+            self.wind(app, to)?;
+        } else {
+            self.cursor.read_ahead(to);
+        }
+        self.moved = Instant::now();
+        self.show(app, to)
+    }
+
+    /// Reads anew what leads to a moment.
+    pub fn wind(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        let _rest = self.search.rest();
+        update(app, Action::Rewind);
+        self.looked = Moment(0);
+        self.cursor.wind(to);
+        self.show(app, to)
+    }
+
+    /// To the next frames.
+    pub fn step(&mut self, app: &mut App) -> io::Result<()> {
+        let Some(position) = app.playback.as_ref().map(|playback| playback.position) else { return Ok(()) };
+        match self.cursor.after(position)? {
+            Some(next) => self.show(app, next),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the details of these ranks read, those that came before this moment too.
+    pub fn watch_ranks(&mut self, app: &mut App, ranks: BTreeSet<Rank>) -> io::Result<()> {
+        let more = !ranks.is_subset(self.cursor.ranks());
+        self.cursor.watch_ranks(ranks);
+        match app.playback.as_ref().map(|playback| playback.position) {
+            Some(position) if more => self.wind(app, position),
+            _ => Ok(()),
+        }
+    }
+
+    fn show(&mut self, app: &mut App, to: Moment) -> io::Result<()> {
+        while let Some((at, frame)) = self.cursor.next(to)? {
+            // Live, somebody looks on every second, and it is remembered what was wrong then.
+            if at.since(self.looked) >= between_looks(app) {
+                self.looked = at;
+                app.settle();
+                update(app, Action::Reach(at));
+            }
+            let frame = Arc::new(frame);
+            update(app, Action::Show(at, Arc::clone(&frame)));
+            self.drop_thread.take(frame);
+        }
+        if let Some(Effect::AskStacks { .. }) = update(app, Action::Reach(to)) {
+            let why =
+                "a recording has no processes that could be read: these stacks were not asked for in time";
+            update(app, Action::NoStacks(why.to_owned()));
+        }
+        let complaints = self.cursor.complaints();
+        // Damage is only found when it is read.
+        if complaints.len() != self.told {
+            self.told = complaints.len();
+            app.complain(complaints);
+        }
+        Ok(())
+    }
+}
