@@ -135,3 +135,27 @@ fn what_cannot_be_switched_is_said_with_what_to_do() {
         assert_eq!(run(&mut host.xpu_top(line)).status.code(), Some(64), "{line}");
     }
 }
+
+#[test]
+fn a_rank_that_lacks_the_cpu_says_so() {
+    let host = Host::new();
+    let _rank = host.rank_of(
+        0,
+        1,
+        "
+import subprocess
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+busy = f'import os\\nwhile os.getppid() == {os.getpid()}: pass'
+others = [subprocess.Popen([sys.executable, '-S', '-c', busy], env={}) for _ in range(3)]
+while True:
+    ok(gemm_ex(256, 256, 256))
+    sync()
+    step()
+    until = time.thread_time() + 0.01
+    while time.thread_time() < until: pass
+",
+    );
+    let waits = || host.status()["ranks"][0]["cpu_wait_pct"].as_f64().filter(|pct| *pct > 30.0);
+    let pct = until("it to wait for its core", waits);
+    assert!(pct <= 100.0, "{pct}");
+}

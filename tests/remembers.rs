@@ -285,8 +285,10 @@ fn whoever_asks_hears_the_same_since_and_what_came_and_went() {
 }
 
 /// Two ranks that train under the real hook.
-fn trains(host: &Host) -> Vec<Program> {
-    (0..2).map(|rank| host.rank(rank, TRAINS)).collect()
+/// Two ranks that rest so many seconds in each step.
+fn trains(host: &Host, rest: &str) -> Vec<Program> {
+    let script = TRAINS.replace("0.02", rest);
+    (0..2).map(|rank| host.rank(rank, &script)).collect()
 }
 
 /// Both have done so many steps.
@@ -295,9 +297,9 @@ fn done(host: &Host, steps: u64) {
 }
 
 #[test]
-fn what_was_normal_of_a_run_is_kept() {
+fn a_run_is_kept_and_the_next_one_held_against_it() {
     let host = Host::new();
-    let ranks = trains(&host);
+    let ranks = trains(&host, "0.02");
     // Of less than a minute nothing is kept; these take 84 s at least.
     (1..=10).for_each(|part| done(&host, part * 420));
     for rank in ranks {
@@ -314,4 +316,23 @@ fn what_was_normal_of_a_run_is_kept() {
     assert_eq!((&kept["job"], &kept["world_size"]), (&"train".into(), &2.into()), "{kept:#}");
     let figures = ["step_ms_mean", "step_ms_p50", "step_ms_p99", "gemm_tflops", "bus_gb_s"];
     assert!(figures.iter().all(|figure| kept["ranks"][1][figure].is_number()), "{kept:#}");
+    // A file that is torn is read around.
+    fs::write(folder.join("train-2-9999999999-sim.json"), "{\"job\": \"tra").expect("a file");
+
+    let _ranks = trains(&host, "0.06");
+    let past_run = |line: &str| {
+        let outcome = host.ask(&format!("status --json --now --baseline {line}"));
+        let document: Value = serde_json::from_str(&outcome.stdout).expect("a document");
+        let found = document["findings"].as_array()?.iter().find(|it| it["class"] == "past_run")?.clone();
+        Some((outcome.status.code(), found))
+    };
+    done(&host, 400);
+    let (code, found) = until("it to be held against the run before", || past_run("last"));
+    let evidence = found["evidence"].as_str().expect("a sentence");
+    assert_eq!(code, Some(1), "{found:#}");
+    assert!(evidence.contains("from the first step"), "{evidence}");
+    assert!(found["cost_pct"].as_f64().is_some_and(|cost| (20.0..90.0).contains(&cost)), "{found:#}");
+    assert!(past_run(&file.display().to_string()).is_some(), "named by its file");
+    let plain: Value = host.status();
+    assert!(plain["findings"].as_array().expect("a list").iter().all(|it| it["class"] != "past_run"));
 }

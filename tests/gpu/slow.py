@@ -31,6 +31,7 @@ WIDTH, BLOCKS, TOKENS, BATCH = 1024, 4, 512, 4
 model = transformer.build("ddp", WIDTH, BLOCKS)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 batch = torch.randn(BATCH, TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
+scratch = torch.zeros(1024, device="cuda")
 large = torch.empty(64 << 20, dtype=torch.uint8)
 rubbish = [[i] for i in range(200_000)]
 wrong, over = False, False
@@ -82,7 +83,7 @@ while True:
             torch.mm(*[batch.flatten(0, 1)[:1024, :1024]] * 2)
     if mine and fault == "kernels":
         for _ in range(400):
-            batch.add_(0)
+            scratch.add_(1)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

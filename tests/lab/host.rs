@@ -83,6 +83,7 @@ impl Host {
     pub fn xpu_top(&self, line: &str) -> Command {
         let mut command = self.place.command(built::artifact("xpu-top"));
         command.env("HOME", self.place.path("")).env_remove("XDG_CONFIG_HOME");
+        command.env("XDG_STATE_HOME", self.place.path("state"));
         command.args(line.split_whitespace());
         command
     }
