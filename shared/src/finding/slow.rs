@@ -66,7 +66,8 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
         .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
         .chain(work::finding(cohorts, &busy, growth));
     let mut findings: Vec<_> = by_rule.collect();
-    if findings.is_empty() && !awaited && !explained {
+    // That steps have become longer does not wait for who follows.
+    if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
         findings.extend(cost::finding(cohorts, growth));
     }
     findings

@@ -89,13 +89,15 @@ impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
         write!(f, "rank {rank} ({host}) costs the others ")?;
+        // By the job's own clock it may be known to a digit.
         let of = |whole: f64| {
-            let (least, most) = ((pct - error_pct).max(0.0), pct + error_pct);
-            format!("{:.1} to {:.1}", least * whole / 100.0, most * whole / 100.0)
+            let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
+                .map(|bound| format!("{:.1}", bound * whole / 100.0));
+            if least == most { String::new() } else { format!(" ({least} to {most})") }
         };
         match self.step_ms {
-            Some(step) => write!(f, "{:.1} ms of a step of {step:.1} ms ({})", pct * step / 100.0, of(step))?,
-            None => write!(f, "{pct:.0} % of the time ({})", of(100.0))?,
+            Some(step) => write!(f, "{:.1} ms of a step of {step:.1} ms{}", pct * step / 100.0, of(step))?,
+            None => write!(f, "{pct:.0} % of the time{}", of(100.0))?,
         }
         write!(
             f,

@@ -77,3 +77,28 @@ fn who_copies_is_named() {
     let cost = named(include_bytes!("recorded/copies.xpurec"), Class::Host);
     assert!((15.4..23.2).contains(&cost), "{cost}");
 }
+
+/// Six busy processes on its one core: 75 ms a step, and 586 by the GPU's clock.
+#[test]
+fn who_lacks_the_cpu_is_named() {
+    let cost = named(include_bytes!("recorded/core.xpurec"), Class::Host);
+    assert!((411.0..616.0).contains(&cost), "{cost}");
+    let found = found(include_bytes!("recorded/core.xpurec"));
+    assert!(found[0].evidence.to_string().contains("had no CPU core"), "{}", found[0].evidence);
+}
+
+/// 76 ms a step, and 135 by the GPU's clock.
+#[test]
+fn who_is_stopped_now_and_then_is_named() {
+    let cost = named(include_bytes!("recorded/stopped.xpurec"), Class::Host);
+    assert!((47.0..71.0).contains(&cost), "{cost}");
+    let found = found(include_bytes!("recorded/stopped.xpurec"));
+    assert!(found[0].evidence.to_string().contains("was stopped (SIGSTOP)"), "{}", found[0].evidence);
+}
+
+/// 76.4 ms a step, and 126.7 with twenty `.item()`; rank 0 is last to four collectives of ten.
+#[test]
+fn who_waits_for_its_own_gpu_is_named_where_others_are_last_too() {
+    let cost = named(include_bytes!("recorded/item_again.xpurec"), Class::Host);
+    assert!((40.2..60.4).contains(&cost), "{cost}");
+}

@@ -1,6 +1,6 @@
 //! How much of its time a rank waited for the CPU.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, ops::Add as _, time::Duration};
 
 use super::{intervals::WINDOW, push_bounded};
 use crate::{
@@ -46,7 +46,8 @@ impl CpuWaits {
         let within: Vec<&RankCpu> =
             self.0.iter().filter(|(at, _)| now.since(*at) < length).map(|(_, cpu)| cpu).collect();
         let share = |of: &dyn Fn(&RankCpu) -> Nanoseconds| {
-            let sum: f64 = within.iter().map(|cpu| of(cpu).seconds()).sum();
+            // The sum of nothing is -0.
+            let sum = within.iter().map(|cpu| of(cpu).seconds()).fold(0.0, f64::add);
             (sum / length.as_secs_f64().max(1.0)).min(1.0)
         };
         let longest = within.iter().max_by_key(|cpu| cpu.waited);
@@ -83,6 +84,8 @@ mod tests {
         }
         let found = waits.over(Duration::from_secs(10), Moment(111 * SECOND));
         assert_eq!((found.waited, found.stopped, &found.thread[..]), (0.15, 0.1, "t1000000000"));
-        assert_eq!(waits.over(Duration::from_secs(10), Moment(200 * SECOND)), CpuWait::default());
+        let none = waits.over(Duration::from_secs(10), Moment(200 * SECOND));
+        assert_eq!(none, CpuWait::default());
+        assert_eq!(format!("{:.0}", none.waited), "0");
     }
 }
