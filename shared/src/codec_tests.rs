@@ -208,7 +208,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 20, "of every kind there is one");
+    assert_eq!(kinds.len(), 21, "of every kind there is one");
 }
 
 #[test]
