@@ -237,10 +237,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     first.signal("INT");
     let interrupted = first.end();
     assert_eq!(interrupted.status.code(), Some(1), "{interrupted:?}");
-    assert!(
-        interrupted.stderr.contains("rank 1: it did not come to the last step in time"),
-        "{interrupted:?}"
-    );
+    assert!(interrupted.stderr.contains("rank 1: it did not reach the last step in time"), "{interrupted:?}");
     assert_eq!(
         job.report()["ranks"].as_array().map(Vec::len),
         Some(2),
@@ -251,7 +248,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     let third = job.begin_capture("--wait 600");
     job.ranks[1].signal("STOP");
     third.signal("INT");
-    until("the ranks to be told to hurry", || third.said().contains("1 of 2 are here").then_some(()));
+    until("the ranks to be told to hurry", || third.said().contains("1 of 2 arrived").then_some(()));
     let asked = Instant::now();
     third.signal("INT");
     let ended = third.end();

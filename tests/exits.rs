@@ -274,7 +274,7 @@ fn the_first_to_end_is_named_and_the_others_followed() {
     assert_eq!(finding["ranks"], serde_json::json!([1]), "{finding}");
     let evidence = finding["evidence"].as_str().unwrap();
     assert!(evidence.contains("rank 1 (sim") && evidence.contains("raised KeyError: 'data'"), "{evidence}");
-    assert!(evidence.contains("; rank 0 followed, told to by SIGTERM"), "{evidence}");
+    assert!(evidence.contains("; rank 0 followed, stopped by SIGTERM"), "{evidence}");
     assert_eq!(host.status()["ranks"][0]["exit"]["signal"], "SIGTERM");
     let [waits, _] = ranks;
     assert_eq!(died_by(waits.end().status), Some(15));
@@ -302,7 +302,7 @@ fn who_is_killed_without_a_word_is_said_to_be() {
     let ended = Ended::seen(&host, rank.end());
     assert_eq!(ended.finding["class"], "dead");
     assert!(ended.evidence().contains("ended without an orderly exit"), "{}", ended.evidence());
-    assert_eq!(ended.exit["text"], "ended without a word: SIGKILL, or a signal nobody noted");
+    assert_eq!(ended.exit["text"], "ended without a trace: SIGKILL, or an unrecorded signal");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
     let (ended, _host) = Job { host, rank }.ends();
     assert_eq!(died_by(ended.outcome.status), Some(9), "{:?}", ended.outcome);
     assert_eq!(ended.finding["class"], "oom", "{}", ended.evidence());
-    assert!(ended.evidence().contains("for want of memory"), "{}", ended.evidence());
+    assert!(ended.evidence().contains("OOM"), "{}", ended.evidence());
     ended.plugin_was_told(&["exit"]);
 }
 

@@ -112,7 +112,7 @@ fn print_token(args: &Args) -> ExitCode {
         }
         Ok(None) => {
             eprintln!(
-                "xpu-collector: there is no key, so no token is wanted; make one with `xpu-top keygen`"
+                "xpu-collector: there is no key, so HTTP needs no token; make one with `xpu-top keygen`"
             );
             ExitCode::FAILURE
         }

@@ -42,7 +42,7 @@ fn listing(lab: &Lab) -> Listing {
             3_000,
             12,
             Err(
-                "it holds no whole block of frames: the recorder was ended in its first second, or all of it is damaged; record anew",
+                "it has no complete block of frames: the recorder ended within a second, or the file is damaged; record again",
             ),
         ),
     ];

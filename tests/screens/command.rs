@@ -35,7 +35,7 @@ fn what_cannot_be_done_is_said() {
     golden_at_both("command-fault", &mut lab);
     lab.keys("<Esc>").screen(80, 24).hides("powr");
     let mut just_found = Lab::recorded(Simulation::new(7, 1, 8));
-    let said = "no rank has told of exposed comm % yet";
+    let said = "no rank has reported exposed comm % yet";
     just_found.keys(":metric exposed<Enter>").screen(132, 40).shows(said).shows("GEMM TFLOPS");
 }
 

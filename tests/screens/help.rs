@@ -19,7 +19,7 @@ fn help_lists_what_the_keys_do() {
         .screen(80, 24)
         .shows("to the next ranks that part")
         .hides("sort by the next column");
-    lab.keys("G").screen(80, 24).shows("not known").shows("a replay's line of time");
+    lab.keys("G").screen(80, 24).shows("unknown").shows("a replay's timeline");
     lab.keys("g");
     lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
 }

@@ -151,7 +151,7 @@ fn what_is_wrong_with_a_gpu_and_a_hook_is_said_first() {
     let mut frames = lab.simulation().digests(2_001);
     let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
     let rank = &mut digest.ranks[5];
-    rank.blind = vec!["cuBLASLt was not found: its products are not seen".to_owned()];
+    rank.blind = vec!["cuBLASLt was not found: its GEMMs are not seen".to_owned()];
     let device = rank.device.as_mut().unwrap();
     (device.throttle, device.sm_clock) = (Some(Throttle::POWER_CAP), Some(1275));
     (device.ecc_uncorrected, device.xids) = (Some(2), Some(1));

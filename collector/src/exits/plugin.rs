@@ -112,7 +112,7 @@ fn trusted(file: &Path) -> Result<(), String> {
     const STICKY: u32 = 0o1000;
     let refused = |path: &Path, why: &str| Err(format!("not run: {} {why}", path.display()));
     if !file.is_absolute() {
-        return refused(file, "is no absolute path; write the whole path into XPU_TOP_EXIT_PLUGIN");
+        return refused(file, "is not an absolute path; write one into XPU_TOP_EXIT_PLUGIN");
     }
     let whole = fs::canonicalize(file).map_err(|error: io::Error| format!("cannot be read: {error}"))?;
     for path in whole.ancestors() {

@@ -218,7 +218,7 @@ const COLLECTIVES: Five = [
     gauge("XPU_TIMER_COLL_KERNEL_BANDWIDTH", "Gbit/s on the bus"),
 ];
 
-const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a job that stands");
+const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a hung job");
 
 const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture asked for over HTTP is made");
 const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");

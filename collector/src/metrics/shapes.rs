@@ -86,7 +86,7 @@ fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &
     };
     // How many were launched is known from the second telling on.
     if seconds > 0.0 && cell.launched > 0 {
-        put("qps", "Products in a second", cell.launched as f64 / seconds);
+        put("qps", "GEMMs per second", cell.launched as f64 / seconds);
     }
     if cell.durations.is_empty() {
         return;

@@ -185,9 +185,9 @@ impl fmt::Display for Doing {
         match self {
             Self::Ended => f.write_str("it has ended"),
             Self::Gone => f.write_str("its process is gone"),
-            Self::Silent => f.write_str("it says nothing"),
+            Self::Silent => f.write_str("it reports nothing"),
             Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
-            Self::Outside => f.write_str("it is inside no CUDA or NCCL call"),
+            Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
         }
     }
 }

@@ -170,7 +170,7 @@ fn regression(job: &Job, changes: &[Change], measure: Measure) -> Option<Finding
     } else if slower {
         "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
     } else {
-        "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
+        "look at what changed then: data, evaluation, logging, the network, the file system; no single rank is late"
     };
     Some(Finding {
         kind: if late.is_some() { Kind::SlowRank } else { Kind::Regression },
@@ -291,7 +291,7 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
             pauses: hits,
             late: late.map(Late::told),
         }),
-        advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
+        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),

@@ -104,9 +104,7 @@ fn who_is_past_the_step_is_told_a_later_one_once() {
     assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
     let [first, second] = orders[..] else { panic!("{orders:?}") };
     assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
-    assert!(
-        news.contains(&News::Word("a rank is past that step already: all are told a later one".to_owned()))
-    );
+    assert!(news.contains(&News::Word("a rank has passed that step: all get a later one".to_owned())));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let runtime = match prepared {
         Ok(runtime) => runtime,
         Err(why) => {
-            warn(&format!("{why}; the job starts unwatched"));
+            warn(&format!("{why}; the job starts without xpu-top"));
             return Ok(become_it(&mut command, program));
         }
     };
@@ -65,7 +65,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     if !args.no_collector
         && let Err(why) = collector::ensure(&runtime, base, &key)
     {
-        warn(&format!("no collector: {why}; the job runs on and is not shown"));
+        warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
     Ok(become_it(&mut command, program))
 }
@@ -83,7 +83,7 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     names.sort_unstable();
     let is = if names.len() == 1 { "is set and means" } else { "are set and mean" };
     (!names.is_empty())
-        .then(|| format!("{} {is} nothing to xpu-top: docs/http.md says what does", names.join(", ")))
+        .then(|| format!("{} {is} no setting of xpu-top: docs/http.md lists those", names.join(", ")))
 }
 
 /// Returns only where it cannot.
@@ -120,7 +120,7 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
     if let Err(why) = expected::announce(runtime, base, &this) {
         warn(&format!(
-            "cannot announce the job to its collector: {why}; if it loads for long, it may not be shown"
+            "cannot announce the job to its collector: {why}; if it takes long to load, it may not be shown"
         ));
     }
 }
@@ -197,7 +197,7 @@ fn ensure_key(named: Option<&Path>) -> CollectorKey<'_> {
     match find_or_make(named) {
         Ok(()) => named.map_or(CollectorKey::Usual, CollectorKey::Named),
         Err(why) => {
-            warn(&format!("no key: {why}; this job can be watched from this host alone"));
+            warn(&format!("no key: {why}; this job can be watched only from this host"));
             CollectorKey::None
         }
     }

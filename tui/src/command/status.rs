@@ -179,8 +179,8 @@ impl fmt::Display for FilterStatus<'_> {
         write!(f, "of {} ranks are listed: {}", self.ranks, self.text)?;
         match self.unknown {
             0 => Ok(()),
-            1 => f.write_str("; 1 has no figure for that"),
-            unknown => write!(f, "; {unknown} have no figure for that"),
+            1 => f.write_str("; 1 has no such figure"),
+            unknown => write!(f, "; {unknown} have no such figure"),
         }
     }
 }

@@ -137,7 +137,7 @@ fn all() -> Vec<Case> {
                 ("below_pct", "38 % below"),
                 ("ranks_compared", "that 8 ranks"),
                 ("sm_clock_mhz", "1200 MHz"),
-                ("usual_sm_clock_mhz", "1755 are usual"),
+                ("usual_sm_clock_mhz", "instead of 1755"),
                 ("temperature_c", "88 °C"),
                 ("last_pct", "98 % of its collectives"),
                 ("step_ms", "a step of 120.0 ms"),
@@ -154,7 +154,7 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::MoreWork(MoreWork { who: who(), times: 1.5, rates, arrival: arrival(true) }),
-            vec![("times_usual_work", "1.5x the arithmetic"), ("ranks_compared", "of the 8 ranks")],
+            vec![("times_usual_work", "1.5x the FLOPs"), ("ranks_compared", "of the 8 ranks")],
         ),
         (
             straggler(Cause::Unknown),
@@ -219,7 +219,7 @@ fn all() -> Vec<Case> {
                 day: "Fri 20 Nov".to_owned(),
                 gpu: " on NVIDIA H100".to_owned(),
                 when: "from the first step".to_owned(),
-                why: "no rank alone is later than then".to_owned(),
+                why: "no single rank is later than then".to_owned(),
             }),
             vec![
                 ("step_ms", "take 108.0 ms"),
@@ -242,7 +242,7 @@ fn all() -> Vec<Case> {
                 ("step_ms", "steps take 130.0 ms"),
                 ("before_step_ms", "the 100.0 ms before"),
                 ("longer_pct", "30 % more"),
-                ("more_work_pct", "+5 % arithmetic"),
+                ("more_work_pct", "+5 % FLOPs"),
                 ("slower_gemms_pct", "21 % less TFLOPS"),
             ],
         ),
@@ -410,7 +410,7 @@ fn all() -> Vec<Case> {
                 number: Some(91),
                 stands_s,
             }),
-            vec![("collective_number", "number 91"), ("stands_s", "has stood for")],
+            vec![("collective_number", "number 91"), ("stands_s", "has hung for")],
         ),
         (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),

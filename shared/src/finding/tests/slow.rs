@@ -62,8 +62,7 @@ fn a_rank_with_more_work_is_named() {
     assert!(recall >= 0.95, "{recall}");
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.4, ms: 30.0 }]);
     let found = cluster.run(20).findings().remove(0);
-    for figure in ["1.4x the arithmetic of the 7 ranks", "same communicators", "no lower rate", "comes last"]
-    {
+    for figure in ["1.4x the FLOPs of the 7 ranks", "same communicators", "no lower rate", "is last into"] {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
     }
 }
@@ -223,7 +222,7 @@ fn lateness_is_told_by_the_step() {
         cluster.exposed = Some(exposed);
         let found = cluster.run(15).findings().remove(0);
         let cost = found.cost.unwrap();
-        let figures = format!("costs {:.1} ms of a step of 111.1 ms", cost.ms_per_step.unwrap());
+        let figures = format!("costs {:.1} ms of a 111.1 ms step", cost.ms_per_step.unwrap());
         assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
         cost.ms_per_step.unwrap()
     };
