@@ -302,7 +302,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
             );
         }
         let text = job.host.ask("collectives").stdout;
-        assert!(text.starts_with(&format!("the calls of {world} ranks do not part")), "{text}");
+        assert!(text.starts_with(&format!("the recorded calls of {world} ranks do not diverge")), "{text}");
     }
 }
 

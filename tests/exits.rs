@@ -407,12 +407,12 @@ fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
 fn every_way_to_die_is_the_programs_own() {
     let place = Place::new();
     let program = place.hazard("dies");
-    let ways = [
+    let endings = [
         "fault", "thread", "handled", "once", "abort", "divide", "overflow", "term", "ignored", "_exit",
         "fork", "vfork", "return",
     ];
     let listener = Listener::at(&place.socket());
-    for way in ways {
+    for way in endings {
         let alone = run(place.command(&program).arg(way));
         for reports in ["1", "0"] {
             let watched = run(place.watched(&program).arg(way).env("XPU_TOP_EXIT_REPORTS", reports));
@@ -443,8 +443,8 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
 fn a_handler_that_ends_the_process_does_not_hide_why() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
-    let ways = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
-    for way in ways {
+    let endings = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
+    for way in endings {
         let mut rank = c_rank(&host, &program, way);
         rank.tell("go");
         let outcome = rank.end();

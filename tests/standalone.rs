@@ -109,7 +109,7 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
 
     let text = job.replay("--iterations 5 --top 2", &[]);
     assert!(text.stdout.contains("the job's GEMMs run at 80 % of what this GPU reaches alone"), "{text:?}");
-    assert!(text.stdout.contains("rank 1 stands out: it does 67 % of what the others do"), "{text:?}");
+    assert!(text.stdout.contains("rank 1 is an outlier: it reaches 67 % of the others"), "{text:?}");
     assert!(text.stdout.contains("it is not among the 2 costliest (--top)"), "{text:?}");
 }
 

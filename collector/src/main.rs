@@ -1,4 +1,4 @@
-//! `xpu-collector`: starts, says that it is ready, serves, ends when told to.
+//! `xpu-collector`: starts, reports that it is ready, serves, exits on a signal.
 
 mod args;
 

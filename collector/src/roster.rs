@@ -1,4 +1,4 @@
-//! Who is on this host: ranks by their place in a job, and whose message is whose.
+//! The ranks on this host by their place in a job, and the sender of each message.
 //!
 //! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
 

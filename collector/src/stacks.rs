@@ -1,5 +1,5 @@
-//! Stacks, on demand and when a job stands. Each rank is read by a short-lived process of this program, never by the thread that serves: one that
-//! hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
+//! Stacks, on demand and when a job hangs. Each rank is read by a short-lived process of this program, never by the
+//! thread that serves: one that hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
 
 mod kernel;
 mod native;

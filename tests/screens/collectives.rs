@@ -140,6 +140,6 @@ fn no_communicator_is_said_to_be_unseen() {
         }
     }
     lab.arrive(frames);
-    lab.keys("4").screen(132, 40).shows("No communicator is seen yet");
+    lab.keys("4").screen(132, 40).shows("No communicators yet");
     golden_at_both("collectives-none", &mut lab);
 }

@@ -79,6 +79,6 @@ fn a_job_without_products_is_told_what_is_seen() {
         detail.summary.gemms.clear();
     }
     lab.arrive(frames);
-    lab.screen(132, 40).shows("No product is seen yet");
+    lab.screen(132, 40).shows("No GEMMs yet");
     golden_at_both("gemms-none", &mut lab);
 }

@@ -41,10 +41,10 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     golden_at_both("hang", &mut lab);
     // It goes on: the panel stays, and says so.
     let mut lab = lab.go_on().run(4);
-    lab.screen(80, 24).shows("IT WENT ON at").shows("__getitem__");
+    lab.screen(80, 24).shows("RESUMED at").shows("__getitem__");
     // What was found is no longer so.
     lab.screen(132, 40).shows("until then: rank 6").shows("rank 6 was in __getitem__").hides("next: ");
-    lab.keys("<Esc>").screen(80, 24).hides("IT WENT ON").shows("Ranks");
+    lab.keys("<Esc>").screen(80, 24).hides("RESUMED").shows("Ranks");
 }
 
 /// The same moment is told by the same word whether it is now or was.
@@ -68,7 +68,7 @@ fn who_looks_at_something_else_is_not_pulled_away() {
         lab.keys("<Esc>");
         lab.run(3)
     };
-    lab.screen(80, 24).hides("Who is where").shows("JOB HANGS").shows("s shows where every rank is");
+    lab.screen(80, 24).hides("Who is where").shows("JOB HANGS").shows("s shows every rank's stack");
 }
 
 /// Who waits is not well, and is not whom to look at; and nothing on the screen says that all is in order.
@@ -81,7 +81,7 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
             .shows("✖ JOB HANGS, 13 s")
             .shows("rank 6 did not enter AllReduce")
             .shows("rank 6 is in __getitem__ (llama/dataset.py:88)")
-            .shows("s shows where every rank is")
+            .shows("s shows every rank's stack")
             .shows("✖ HANG 13 s")
             .shows("✖ hung")
             .shows("◌ waits")

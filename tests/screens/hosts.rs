@@ -85,6 +85,6 @@ fn before_any_host_answers_it_is_seen_which_are_asked() {
     lab.screen(80, 24).shows("✖ 4 down").shows("connection refused");
     golden_at_both("hosts-down", &mut lab);
     let mut nobody = Lab::at_rest(Simulation::new(7, 0, 8), Depth::True);
-    nobody.keys("9").screen(80, 24).shows("No host was named");
+    nobody.keys("9").screen(80, 24).shows("No hosts given");
     golden_at_both("hosts-none", &mut nobody);
 }

@@ -90,7 +90,7 @@ fn the_overview_at_each_size() {
 #[test]
 fn a_healthy_job_is_calm() {
     let screen = Lab::new(Simulation::new(7, 8, 8)).screen(132, 40);
-    screen.shows("nothing stands out: 64 ranks").hides("▼");
+    screen.shows("no outliers: 64 ranks").hides("▼");
     golden("healthy", &screen);
     golden("healthy-8-ranks", &Lab::new(Simulation::new(7, 1, 8)).screen(132, 40));
 }

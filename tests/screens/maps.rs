@@ -139,5 +139,5 @@ fn groups_that_were_told_of_are_folded_axis_by_axis() {
     lab.keys("F").screen(132, 40).shows("pp groups").shows("×2");
     lab.keys("F").screen(132, 40).shows("Ranks ");
     lab.app().lay_out("tp4-dp2".parse().ok());
-    lab.screen(132, 40).shows("--groups is of 8 ranks and the job has 64: it is left aside");
+    lab.screen(132, 40).shows("--groups covers 8 ranks, the job has 64: ignored");
 }

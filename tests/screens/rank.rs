@@ -140,7 +140,7 @@ fn a_pinned_rank_is_what_others_are_compared_with() {
     let screen = lab.keys("j").screen(132, 40);
     screen.shows("beside rank 37").shows("difference").shows("+149.2").shows("+30.4 %");
     golden_at_both("rank-pinned", &mut lab);
-    lab.keys("kp").screen(132, 40).shows("pinned no more").shows("median");
+    lab.keys("kp").screen(132, 40).shows("is unpinned").shows("median");
     // From the list too, and nothing is pinned where nothing is selected.
     lab.keys("<Esc><Esc>p").screen(132, 40).shows("select a rank first");
 }

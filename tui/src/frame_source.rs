@@ -1,4 +1,4 @@
-//! Whose frames the screen shows: a live job's, its last minutes', or a file's.
+//! The source of the screen's frames: a live job, its last minutes, or a file.
 
 use std::{
     collections::BTreeSet,

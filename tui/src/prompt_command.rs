@@ -1,4 +1,4 @@
-//! What `:` understands: every action that has a key, by its name, and these, which take a word.
+//! The commands of `:`: every action that has a key, by its name, and these, which take an argument.
 //!
 //! Reading, completion, help and the docs follow the one table.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Errors the driver tells of (Xid), heard on a thread of its own: the one that reads the GPU may be held by the very error.
+//! Errors that the driver reports (Xid), read on a separate thread: the error itself may block the one that reads the
+//! GPU.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},

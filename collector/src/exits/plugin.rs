@@ -1,4 +1,4 @@
-//! The user's own code that is told of an end, once an end and file, in a Python of its own.
+//! The user's plugins: run once per exit and file, each in its own Python process.
 
 use std::{
     fs, io,

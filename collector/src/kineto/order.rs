@@ -1,4 +1,4 @@
-//! A trace that is wanted of one rank: told when its Kineto asks, seen to be written, given away.
+//! A trace requested from one rank: given when its Kineto polls, watched while it is written, handed over.
 
 use std::{
     fs::File,

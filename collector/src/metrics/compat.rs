@@ -1,8 +1,8 @@
-//! The gauges of xpu-timer, by their own names, labels and units, so that what reads them goes on reading.
+//! The gauges of xpu-timer, by their own names, labels and units, so that existing readers continue to work.
 //!
-//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty seconds; as there, the
-//! time of a collective includes waiting for others. Its counts of garbage collections and data loaders are told where Python is
-//! recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty
+//! seconds; as there, the time of a collective includes waiting for others. Its counts of garbage collections and data
+//! loaders are told where Python is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
 

@@ -1,5 +1,5 @@
-//! Where a rank stands among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`, the first the fastest, as Megatron
-//! numbers them.
+//! The position of a rank among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`, the first the
+//! fastest, as Megatron numbers them.
 
 use std::str::FromStr;
 

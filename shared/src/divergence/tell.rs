@@ -1,4 +1,4 @@
-//! Divergences in words.
+//! The sentence of a divergence.
 
 use std::collections::BTreeMap;
 

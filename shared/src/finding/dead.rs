@@ -1,4 +1,4 @@
-//! Ranks whose process is gone: the one that ended first, why, and who followed.
+//! Ranks whose process is gone: the first to end, the cause, and the ranks that followed.
 
 use std::time::Duration;
 

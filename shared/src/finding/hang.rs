@@ -1,4 +1,5 @@
-//! A job that makes no progress, and which rank keeps it from it. The first divergence is told: later ones follow from it.
+//! A job that makes no progress, and the rank that causes it. Only the first divergence is reported: later ones follow
+//! from it.
 
 mod divergence;
 mod kernel;

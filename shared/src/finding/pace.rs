@@ -1,4 +1,4 @@
-//! Steps that take longer than they did, or now and then much longer, whoever is to blame.
+//! Steps that take longer than before, or occasionally much longer, whichever rank causes it.
 
 mod late;
 
@@ -42,7 +42,7 @@ const LOST: f64 = 0.06;
 /// Pauses that took more than this share of what they take now, before, are none that began.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of what is lost by which threads of who is to blame wait less: in all, and in either half.
+/// The share of the loss by which threads of the causing rank wait less: in all, and in either half.
 const MOST: f64 = 0.6;
 const HALF: f64 = 0.35;
 
@@ -97,7 +97,7 @@ fn throughput(samples: &[PaceSample]) -> f64 {
 struct Change {
     before: f64,
     after: f64,
-    /// Share of the change in arithmetic a step, and in what products run at.
+    /// Share of the change in FLOPs per step, and in the GEMM rate.
     work: f64,
     rate: f64,
     since_s: f64,

@@ -27,7 +27,7 @@ const UNHEARD: f64 = 3.0;
 /// The share of all steps to which it is known when something began.
 const BLUR: f64 = 0.02;
 
-/// What accounts for so much of what is lost is told as its cause, and ranks of which no more than one in so many differ are to blame.
+/// A change that explains this share of the loss is reported as its cause; ranks are named if no more than one in FEW differ.
 const EXPLAINS: f64 = 0.35;
 const FEW: usize = 5;
 
@@ -115,7 +115,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }
 
-/// Who is to blame, and why, of what that run tells of the same ranks.
+/// The cause, by comparison with the same ranks of that run.
 fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
     let pairs: Vec<_> = job.ranks().filter_map(|(rank, view)| Some((rank, view, run.rank(rank)?))).collect();
     let changes = |of: &dyn Fn(&RankView, &Normal) -> Option<f64>| -> Vec<(Rank, f64)> {

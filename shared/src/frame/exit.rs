@@ -47,7 +47,7 @@ pub enum Ending {
     /// By `exit()`, or the end of `main`.
     Code(i32),
     Signal(FatalSignal),
-    /// By the kernel, for want of memory.
+    /// By the kernel, out of memory.
     OutOfMemory {
         /// The kernel's log names this process; else somebody of its control group, or its host, was killed so.
         certain: bool,

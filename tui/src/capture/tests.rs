@@ -111,5 +111,5 @@ fn who_is_past_the_step_is_told_a_later_one_once() {
 fn who_is_always_past_it_is_missing() {
     let (outcome, orders, _) = take(|_| CaptureOutcome::TooLate);
     assert_eq!((outcome.whole, orders.len()), (0, 2));
-    assert!(outcome.complaints[0].starts_with("rank 0: it had completed step "), "{outcome:?}");
+    assert!(outcome.complaints[0].starts_with("rank 0: it had already completed step "), "{outcome:?}");
 }

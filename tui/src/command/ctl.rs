@@ -182,7 +182,7 @@ mod tests {
         assert!(!outcome.is_whole());
         let text = outcome.text(&"llama-70b".into(), false);
         assert!(
-            text.contains("gpu-002: 1 of 2 ranks off\n  rank 2 did not follow: it says nothing"),
+            text.contains("gpu-002: 1 of 2 ranks off\n  rank 2 did not switch: it does not answer"),
             "{text}"
         );
     }

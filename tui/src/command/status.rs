@@ -142,7 +142,7 @@ fn stands(following: &Following) -> bool {
     findings.iter().any(Finding::stops_the_job)
 }
 
-/// With a filter only the ranks that are so are listed; what is wrong, and the exit code, are the whole job's.
+/// With a filter only matching ranks are listed; what is wrong, and the exit code, are the whole job's.
 pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
     let sifted = filter.map(|filter| {
         let (ranks, unknown) = filter.among(&status.ranks, &status.job);

@@ -1,4 +1,4 @@
-//! A recording as a row of frames that is wound forwards and back.
+//! A cursor over the frames of a recording that moves forwards and back.
 
 mod reader;
 

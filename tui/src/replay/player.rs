@@ -1,4 +1,4 @@
-//! Moves an app along a cursor.
+//! Plays a recording: moves an app along a frame cursor.
 
 use std::{
     collections::BTreeSet,

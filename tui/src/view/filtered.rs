@@ -1,4 +1,4 @@
-//! What the filter leaves of a page's ranks, in words.
+//! Texts about the filter: how many ranks match.
 
 use super::prompt;
 use crate::{app::App, figure, filter::Filter};

@@ -1,4 +1,4 @@
-//! How a rank ended, and who followed.
+//! How a rank ended, and which ranks followed.
 
 use std::fmt;
 

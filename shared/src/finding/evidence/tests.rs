@@ -173,7 +173,7 @@ fn all() -> Vec<Case> {
             }),
             vec![
                 ("gemm_tflops", "400.0 TFLOPS"),
-                ("below_pct", "38 % below its own past's"),
+                ("below_pct", "38 % below its own earlier"),
                 ("temperature_c", "88 °C"),
             ],
         ),
@@ -219,7 +219,7 @@ fn all() -> Vec<Case> {
                 day: "Fri 20 Nov".to_owned(),
                 gpu: " on NVIDIA H100".to_owned(),
                 when: "from the first step".to_owned(),
-                why: "no single rank is later than then".to_owned(),
+                why: "no single rank is later than in that run".to_owned(),
             }),
             vec![
                 ("step_ms", "take 108.0 ms"),

@@ -106,7 +106,7 @@ fn memory() -> Check {
     }
 }
 
-/// How well it can be told that the kernel killed a rank for want of memory.
+/// How reliably OOM kills can be detected.
 fn kills() -> Check {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let counts = groups.lines().any(|line| line.starts_with("0::") || line.contains(":memory:"));
