@@ -25,7 +25,14 @@ NAMES = "is_at_it last_words LastWords off_the_door".split()
 IN_CODE = "room Room rooms ways Ways odd Odd volume Volume".split()
 
 # Phrases for which the field has a term.
-PHRASES = ["ranks that are so", "for want of memory", "products run at", "to blame", "has stood for", "come to a standstill"]
+PHRASES = [
+    "ranks that are so",
+    "for want of memory",
+    "products run at",
+    "to blame",
+    "has stood for",
+    "come to a standstill",
+]
 
 ORDINARY = re.compile(r"\bof course\b|[hH]eartbeat|next-odd")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
