@@ -26,7 +26,7 @@ fn what_keys_do_can_be_said() {
 #[test]
 fn what_cannot_be_done_is_said() {
     let mut lab = one_slow();
-    lab.keys(":rank 99<Enter>").screen(80, 24).shows("no rank 99 was seen: the last one is 63");
+    lab.keys(":rank 99<Enter>").screen(80, 24).shows("rank 99 was not seen: the last one is 63");
     lab.keys(":job lama<Enter>").screen(132, 40).shows("no job is called lama: did you mean llama-70b?");
     lab.keys(":goto 12:00<Enter>").screen(132, 40).shows("the screen is live");
     lab.keys(":metric powr<Enter>")

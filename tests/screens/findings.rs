@@ -20,7 +20,7 @@ fn a_slow_rank_is_told_with_its_evidence_and_what_to_do() {
 fn a_hang_that_went_stays_in_the_log() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).slow_down(Rank(3), 1.31).run(40).hang(Rank(6)).run(14);
     lab.keys("f");
-    lab.screen(132, 40).shows("hang, not entered").shows("stands at");
+    lab.screen(132, 40).shows("hang, not entered").shows("hangs at");
     golden_at_both("findings-hang", &mut lab);
     lab.keys("<Enter>").screen(132, 40).shows("JOB HANGS");
     let mut lab = lab.go_on().run(5);

@@ -20,7 +20,7 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     screen
         .shows("▲ 111.1 to 125.0 ms (+12.5 %) from step")
         .shows("steps marked by the program, timed on the GPU");
-    screen.shows("GEMM").shows("18.1 % is waiting for stragglers").shows("other kernels, copies, host");
+    screen.shows("GEMM").shows("18.1 % waits for stragglers").shows("other kernels, copies, host");
     screen.shows("single p50").shows("stragglers");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         golden(&format!("steps-{width}x{height}"), &lab.screen(width, height));

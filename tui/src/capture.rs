@@ -108,7 +108,7 @@ impl Progress {
     }
 }
 
-/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 are here`
+/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 arrived`
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last, ranks, agreed, whole } = self;

@@ -340,7 +340,7 @@ mod tests {
         let (mut silent, mut client) = (ordered(), None);
         assert!(!silent.check(known(96, true, 1, &mut client)));
         assert!(silent.check(known(97, true, 2, &mut client)));
-        assert!(why(&silent).contains("asked too late"));
+        assert!(why(&silent).contains("polled too late"));
         let mut busy = ordered();
         assert_eq!(busy.tell(false, None, at(1)), None);
         assert!(busy.check(known(97, false, 2, &mut client)));

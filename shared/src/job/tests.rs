@@ -377,7 +377,7 @@ fn when_a_process_went_is_told_where_it_was_seen() {
         jobs.fold(&frame);
     }
     assert!(
-        found(&jobs).evidence.to_string().contains("exit and was last heard 8 s ago"),
+        found(&jobs).evidence.to_string().contains("exit; it last reported 8 s ago"),
         "{}",
         found(&jobs).evidence
     );

@@ -81,9 +81,13 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     };
     let mut names: Vec<_> = names.filter(foreign).collect();
     names.sort_unstable();
-    let is = if names.len() == 1 { "is set and means" } else { "are set and mean" };
-    (!names.is_empty())
-        .then(|| format!("{} {is} no setting of xpu-top: docs/http.md lists those", names.join(", ")))
+    let is = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} {is} set and ignored; docs/http.md lists the variables that have an effect",
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns only where it cannot.
@@ -233,6 +237,6 @@ mod tests {
         assert_eq!(said(&["PATH", "XPU_TOP_JOB", "XPU_TIMER_EXIT_HOOK_PLUGIN"]), None);
         assert_eq!(said(&["XPU_TIMER_HOST_TRACING_FUNC"]), None);
         let line = said(&["XPU_TIMER_PORT", "ATORCH_TIMER", "HOME"]).unwrap();
-        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and mean nothing"), "{line}");
+        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and ignored"), "{line}");
     }
 }

@@ -68,7 +68,7 @@ fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
     let shapes = app.products.shapes().len();
     let about = match breakpoint {
         Breakpoint::Wide => "rates since this page was opened, counts and shares since the ranks started",
-        Breakpoint::Medium => "rates since this page was opened",
+        Breakpoint::Medium => "rates since opening",
         _ => "",
     };
     let ranks = heard(app);

@@ -133,14 +133,14 @@ fn all() -> Vec<Case> {
             slow(Clocks::Held(held.clone())),
             vec![
                 ("gemm_tflops", "at 400.2 TFLOPS"),
-                ("usual_gemm_tflops", "the 640.4 that"),
+                ("usual_gemm_tflops", "the 640.4 median"),
                 ("below_pct", "38 % below"),
-                ("ranks_compared", "that 8 ranks"),
+                ("ranks_compared", "of 8 ranks"),
                 ("sm_clock_mhz", "1200 MHz"),
                 ("usual_sm_clock_mhz", "instead of 1755"),
                 ("temperature_c", "88 °C"),
                 ("last_pct", "98 % of its collectives"),
-                ("step_ms", "a step of 120.0 ms"),
+                ("step_ms", "a 120.0 ms step"),
                 ("as_of_s", "as of 12 s ago"),
             ],
         ),
@@ -150,7 +150,7 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::LateHost(LateHost { who: who(), rates, arrival: arrival(false) }),
-            vec![("late_ms_per_step", "21.6 ms in a step"), ("step_ms", "a step of 120.0 ms")],
+            vec![("late_ms_per_step", "21.6 ms of a"), ("step_ms", "a 120.0 ms step")],
         ),
         (
             Evidence::MoreWork(MoreWork { who: who(), times: 1.5, rates, arrival: arrival(true) }),
@@ -159,7 +159,7 @@ fn all() -> Vec<Case> {
         (
             straggler(Cause::Unknown),
             vec![
-                ("step_ms", "a step of 120.0 ms"),
+                ("step_ms", "a 120.0 ms step"),
                 ("collectives_last", "at 128 of"),
                 ("collectives_timed", "130 timed"),
             ],
@@ -239,11 +239,11 @@ fn all() -> Vec<Case> {
                 late: None,
             }),
             vec![
-                ("step_ms", "steps take 130.0 ms"),
+                ("step_ms", "have taken 130.0 ms"),
                 ("before_step_ms", "the 100.0 ms before"),
                 ("longer_pct", "30 % more"),
                 ("more_work_pct", "+5 % FLOPs"),
-                ("slower_gemms_pct", "21 % less TFLOPS"),
+                ("slower_gemms_pct", "21 % fewer TFLOPS"),
             ],
         ),
         (
@@ -263,7 +263,7 @@ fn all() -> Vec<Case> {
                 ("usual_bus_gb_s", "the 350.0"),
                 ("below_pct", "71 % below"),
                 ("communicator_ranks", "(2 ranks)"),
-                ("groups_compared", "that 7 groups"),
+                ("groups_compared", "of 7 similar groups"),
                 ("known_communicators", "others of 8"),
             ],
         ),
@@ -303,7 +303,7 @@ fn all() -> Vec<Case> {
                 step: Some(Step(20)),
                 stands_s,
             }),
-            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "stood for 12 s")],
+            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "hung for 12 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -315,7 +315,7 @@ fn all() -> Vec<Case> {
                     doing: Doing::Inside(Call::StreamSynchronize, 9.0),
                 },
             }),
-            vec![("ranks_waiting", "2 ranks made"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
+            vec![("ranks_waiting", "2 ranks have been"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -402,7 +402,7 @@ fn all() -> Vec<Case> {
                 stands_s,
                 alike: 2,
             }),
-            vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 others")],
+            vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 similar")],
         ),
         (
             Evidence::Parted(Parted {
@@ -414,7 +414,11 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
-            vec![("calls", "rank 5 90"), ("usual_calls", "called 91"), ("ranks_compared", "of 4 called")],
+            vec![
+                ("calls", "rank 5 called 90"),
+                ("usual_calls", "called 91"),
+                ("ranks_compared", "most of 4"),
+            ],
         ),
     ]
 }

@@ -47,9 +47,8 @@ fn capture(app: &App) -> (Role, String) {
     match &app.capture {
         Standing::None if app.is_past() => (Role::Muted, "the past cannot be captured".to_owned()),
         Standing::None => {
-            let text = format!(
-                "none; c captures {STEPS} steps of all ranks, and what was sampled in {STEPS_BEFORE} before"
-            );
+            let text =
+                format!("none; c captures {STEPS} steps of all ranks, with samples of {STEPS_BEFORE} before");
             (Role::Muted, text)
         }
         Standing::Beginning => {

@@ -54,7 +54,7 @@ pub(super) fn worst(host: &Host) -> Cell {
     let ended = host.ranks.len() - host.living - host.died;
     let said = [
         host.why().map(str::to_owned),
-        (host.health == Health::Silent).then(|| "its collector does not answer".to_owned()),
+        (host.health == Health::Silent).then(|| "collector is silent".to_owned()),
         (host.gpus.xids > 0).then(|| format!("{} Xid errors", host.gpus.xids)),
         host.gpus.held.first().map(|(rank, word)| match host.gpus.held.len() {
             1 => format!("rank {rank}: {word}"),

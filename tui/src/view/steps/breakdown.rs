@@ -116,7 +116,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: one.collectives,
             least: false,
             means: match one.waiting {
-                Some(waiting) => format!("{} is waiting for stragglers", percent(waiting)),
+                Some(waiting) => format!("{} waits for stragglers", percent(waiting)),
                 None => "includes waiting for stragglers".to_owned(),
             },
         },
