@@ -1,4 +1,4 @@
-# The only entry points. Each installs what it needs beside the project: a Python environment in .venv, cargo-nextest and cargo-deny
+# The only entry points. Each installs what it needs inside the project: a Python environment in .venv, cargo-nextest and cargo-deny
 # if they are missing. Needed beforehand: Rust (rustup), a C and C++ compiler, make, Python 3.9 or newer with venv.
 # `make wheel GLIBC=2.28` builds with zig against that glibc, for hosts older than this one.
 
@@ -13,27 +13,27 @@ PROGRAMS := xpu-top xpu-collector
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LIBRARIES := xpu_hook simgpu_driver simgpu_cudart simgpu_cublas simgpu_cublaslt simgpu_nccl simgpu_nvml simgpu_cupti
 
-# What tests write that could not be run, and why. Under CI=true such a test fails, but for want of what no CI has.
+# Skipped tests write their reason here. Under CI=true a skipped test fails, unless no CI can have what it needs.
 SKIPPED := $(TARGET_DIR)/skipped.txt
 
 .PHONY: help build demo test test-programs lint deny bench scenarios hazards memcheck fuzz wheel wheel-parts packaged-hook packages image screenshots clean
 
 help:
-	@echo "make demo         a pretend job of 8 ranks on 2 hosts, and the screen on it"
-	@echo "make test         installs what the tests need and runs all of them"
+	@echo "make demo         a simulated job of 8 ranks on 2 hosts, and the screen"
+	@echo "make test         installs what the tests need and runs all tests"
 	@echo "make test-programs  Slurm, munge, sshd, jemalloc and tcmalloc from Debian, for the tests that run real ones (root or sudo)"
-	@echo "make lint         formatting, clippy, licences, Python style"
-	@echo "make deny         licences, sources and known vulnerabilities of what it is built from"
+	@echo "make lint         formatting, clippy, licences, Python style, private words"
+	@echo "make deny         licences, sources and known vulnerabilities of dependencies"
 	@echo "make bench        the budgets: cost per call, memory, CPU, bytes on the wire"
-	@echo "make scenarios    pretend jobs with and without troubles, and what is found: precision, recall, time to name"
-	@echo "make hazards      a table: what the hook changes in each program of tests/hazards, and what it costs"
+	@echo "make scenarios    simulated jobs with and without faults: precision, recall, time to detection"
+	@echo "make hazards      a table: what the hook changes in each program of tests/hazards, and its cost"
 	@echo "make memcheck     the hook in tests/hazards under valgrind, which must be installed"
-	@echo "make fuzz         bytes from anybody, guided by coverage, to the decoder, what is made of frames, and ZMTP; SECONDS=600"
-	@echo "make wheel        dist/*.whl: pip install it and xpu-top is there"
-	@echo "make packaged-hook  the hook alone, as the packages have it (zig, glibc 2.28)"
-	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for it"
+	@echo "make fuzz         coverage-guided fuzzing of the decoder, frame handling and ZMTP; SECONDS=600"
+	@echo "make wheel        dist/*.whl, for pip install"
+	@echo "make packaged-hook  the hook as in the packages (zig, glibc 2.28)"
+	@echo "make packages     dist/*.tar.gz and *.deb, from the wheel; GLIBC=2.28 as for wheel"
 	@echo "make image        the programs in a container image, from the packages (docker)"
-	@echo "make screenshots  the golden screens in screenshots/, and the pictures of those that have one; PNG=\"NAME...\" for new ones"
+	@echo "make screenshots  rewrite the golden screens in screenshots/ and their PNGs; PNG=\"NAME...\" for new PNGs"
 
 build:
 	$(CARGO) build --release --workspace $(TARGETS)
@@ -41,7 +41,7 @@ build:
 demo: build
 	$(TARGET_DIR)/release/xpu-top demo
 
-# With their tests at once: built apart, what both use is built twice, with other features.
+# Together with the tests: built apart, shared crates are built twice, with other features.
 test: TARGETS := --all-targets
 test: build packaged-hook wheel $(BIN)/pytest
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(CARGO) install $(NEXTEST) --locked
@@ -51,7 +51,7 @@ test: build packaged-hook wheel $(BIN)/pytest
 	if test -s $(SKIPPED); then echo "$$(wc -l <$(SKIPPED)) tests were skipped:"; sort $(SKIPPED); else echo "no test was skipped"; fi; \
 	exit $$worst
 
-# Not part of `make test`: on a machine of one's own their packages start services.
+# Not part of `make test`: on your own machine their packages start services.
 test-programs:
 	@(for one in slurmctld slurmd munged sshd; do test -x /usr/sbin/$$one || exit 1; done; \
 	for one in jemalloc.so.2 tcmalloc.so.4; do ls /usr/lib/*/lib$$one >/dev/null 2>&1 || exit 1; done) || { \
@@ -67,6 +67,7 @@ lint: $(BIN)/ruff
 	else echo "SKIPPED: cargo-deny could not be installed: licences, sources and known vulnerabilities were not checked"; fi
 	$(BIN)/ruff check pybind tests tui
 	$(BIN)/ruff format --check pybind tests tui
+	$(BIN)/python tests/words.py
 
 # Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
 deny:

@@ -51,7 +51,7 @@ Priority: optional
 Installed-Size: $(du -sk "$root/usr" | cut -f1)
 Homepage: https://github.com/xpu-top/xpu-top
 Description: htop for distributed GPU training
- Watches every rank of a training job: products and collectives per rank as
+ Watches every rank of a training job: GEMMs and collectives per rank as
  heatmaps, slow ranks and hangs by name, captures of steps, merged stacks.
 CONTROL
 chmod -R go-w "$root"

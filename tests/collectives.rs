@@ -249,7 +249,7 @@ fn a_receive_without_its_send() {
     let script = script(drain, pair);
     let words = [
         "rank 1 called Recv from 0 (128 B of bf16) at <string>:",
-        "drain, as it never did before, and rank 0 has no send for it",
+        "drain, for the first time, and rank 0 has no send for it",
     ];
     named(2, &script, "unmatched", "unmatched", &words);
     named(8, &script, "unmatched", "unmatched", &words);
@@ -302,7 +302,7 @@ fn ranks_that_do_the_same_are_never_said_to_part() {
             );
         }
         let text = job.host.ask("collectives").stdout;
-        assert!(text.starts_with(&format!("the calls of {world} ranks do not part")), "{text}");
+        assert!(text.starts_with(&format!("the recorded calls of {world} ranks do not diverge")), "{text}");
     }
 }
 

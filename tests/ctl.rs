@@ -115,7 +115,7 @@ fn what_cannot_be_switched_is_said_with_what_to_do() {
     let host = Host::new();
     let nobody = host.ask("ctl --hook off --job train");
     assert_eq!(nobody.status.code(), Some(3));
-    assert!(nobody.stderr.contains("no rank of job train lives on these hosts"), "{nobody:?}");
+    assert!(nobody.stderr.contains("job train has no rank on these hosts"), "{nobody:?}");
 
     let rank = host.rank(0, "ok(gemm_ex(512, 512, 512)); sync(); step(); hold()");
     until("the rank", || (host.status()["coverage"]["ranks_seen"] == 1).then_some(()));
@@ -123,7 +123,7 @@ fn what_cannot_be_switched_is_said_with_what_to_do() {
     until("it to stop", || (rank.state() == Some('T')).then_some(()));
     let stopped = host.ask("ctl --hook off --job train --wait 1");
     assert_eq!(stopped.status.code(), Some(1), "{stopped:?}");
-    assert!(stopped.stdout.contains("sim: 0 of 1 ranks off\n  rank 0 did not follow: "), "{stopped:?}");
+    assert!(stopped.stdout.contains("sim: 0 of 1 ranks off\n  rank 0 did not switch: "), "{stopped:?}");
     rank.signal("CONT");
     until("it to follow after all", || (host.status()["coverage"]["ranks_off"] == 1).then_some(()));
 

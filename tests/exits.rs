@@ -274,7 +274,7 @@ fn the_first_to_end_is_named_and_the_others_followed() {
     assert_eq!(finding["ranks"], serde_json::json!([1]), "{finding}");
     let evidence = finding["evidence"].as_str().unwrap();
     assert!(evidence.contains("rank 1 (sim") && evidence.contains("raised KeyError: 'data'"), "{evidence}");
-    assert!(evidence.contains("; rank 0 followed, told to by SIGTERM"), "{evidence}");
+    assert!(evidence.contains("; rank 0 followed, stopped by SIGTERM"), "{evidence}");
     assert_eq!(host.status()["ranks"][0]["exit"]["signal"], "SIGTERM");
     let [waits, _] = ranks;
     assert_eq!(died_by(waits.end().status), Some(15));
@@ -302,7 +302,7 @@ fn who_is_killed_without_a_word_is_said_to_be() {
     let ended = Ended::seen(&host, rank.end());
     assert_eq!(ended.finding["class"], "dead");
     assert!(ended.evidence().contains("ended without an orderly exit"), "{}", ended.evidence());
-    assert_eq!(ended.exit["text"], "ended without a word: SIGKILL, or a signal nobody noted");
+    assert_eq!(ended.exit["text"], "ended without a trace: SIGKILL, or an unrecorded signal");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_rank_that_is_killed_for_want_of_memory_is_said_to_be() {
     let (ended, _host) = Job { host, rank }.ends();
     assert_eq!(died_by(ended.outcome.status), Some(9), "{:?}", ended.outcome);
     assert_eq!(ended.finding["class"], "oom", "{}", ended.evidence());
-    assert!(ended.evidence().contains("for want of memory"), "{}", ended.evidence());
+    assert!(ended.evidence().contains("OOM"), "{}", ended.evidence());
     ended.plugin_was_told(&["exit"]);
 }
 
@@ -407,12 +407,12 @@ fn a_plugin_that_fails_or_is_nobodys_own_touches_nothing() {
 fn every_way_to_die_is_the_programs_own() {
     let place = Place::new();
     let program = place.hazard("dies");
-    let ways = [
+    let endings = [
         "fault", "thread", "handled", "once", "abort", "divide", "overflow", "term", "ignored", "_exit",
         "fork", "vfork", "return",
     ];
     let listener = Listener::at(&place.socket());
-    for way in ways {
+    for way in endings {
         let alone = run(place.command(&program).arg(way));
         for reports in ["1", "0"] {
             let watched = run(place.watched(&program).arg(way).env("XPU_TOP_EXIT_REPORTS", reports));
@@ -443,8 +443,8 @@ fn a_signal_that_is_survived_is_not_why_it_ended() {
 fn a_handler_that_ends_the_process_does_not_hide_why() {
     let host = Host::new();
     let program = host.place.hazard("sig_ends");
-    let ways = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
-    for way in ways {
+    let endings = ["_exit", "exit", "abort", "raise", "raise at once", "again"];
+    for way in endings {
         let mut rank = c_rank(&host, &program, way);
         rank.tell("go");
         let outcome = rank.end();

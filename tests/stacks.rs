@@ -174,7 +174,7 @@ fn nothing_to_show_and_wrong_usage_have_codes_of_their_own() {
     let host = Host::new();
     let nobody = host.ask("stacks --job gone");
     assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
-    assert!(nobody.stderr.contains("no rank of job gone lives on these hosts"), "{nobody:?}");
+    assert!(nobody.stderr.contains("job gone has no rank on these hosts"), "{nobody:?}");
     let stranger = run(host.xpu_top("stacks --hosts").arg(format!("{}:{BASE}", host.address)));
     assert_eq!(stranger.status.code(), Some(3), "{stranger:?}");
     for line in ["stacks --rank first", "stacks --json --text", "stacks --job a/b", "stacks --svg"] {

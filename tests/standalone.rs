@@ -108,8 +108,8 @@ fn what_the_gpu_does_alone_is_compared_with_what_each_rank_did() {
     assert_eq!(document["total"]["stands_out"]["rank"], 1);
 
     let text = job.replay("--iterations 5 --top 2", &[]);
-    assert!(text.stdout.contains("the job's products run at 80 % of what this GPU does alone"), "{text:?}");
-    assert!(text.stdout.contains("rank 1 stands out: it does 67 % of what the others do"), "{text:?}");
+    assert!(text.stdout.contains("the job's GEMMs run at 80 % of what this GPU reaches alone"), "{text:?}");
+    assert!(text.stdout.contains("rank 1 is an outlier: it reaches 67 % of the others"), "{text:?}");
     assert!(text.stdout.contains("it is not among the 2 costliest (--top)"), "{text:?}");
 }
 

@@ -22,19 +22,19 @@ use xpu_shared::{
     peak::Peaks,
 };
 
-/// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it by itself.
+/// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it.
 ///
-/// With --relay it serves no ranks, but stands before other hosts: `xpu-top` connects to it alone and sees all of them.
+/// With --relay it serves no ranks: it forwards for other hosts, and `xpu-top` connects to it alone.
 #[derive(Debug, Parser)]
 #[command(version = xpu_shared::build(), about)]
 pub(crate) struct Args {
-    /// Address to listen at [default: 127.0.0.1; 0.0.0.0 with a key]
+    /// Address to listen on [default: 127.0.0.1; 0.0.0.0 with a key]
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// First of three ports: HTTP, data, control
     #[arg(long, value_name = "PORT", env = BasePort::VARIABLE, default_value = "18889", value_parser = base_port)]
     base_port: BasePort,
-    /// What to call this host [default: its own name]
+    /// Name of this host [default: its own name]
     #[arg(long, value_name = "NAME")]
     host_name: Option<String>,
     /// Directory of the workers' socket and the lock
@@ -43,48 +43,48 @@ pub(crate) struct Args {
     /// File with the key [default: `XPU_TOP_KEY_FILE`, else ~/.config/xpu-top/key if there is one]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Do without a key even if there is one
+    /// Use no key even if there is one
     #[arg(long, conflicts_with = "key_file")]
     no_key: bool,
-    /// Listen to other hosts without a key: anybody can watch
+    /// Accept other hosts without a key: anybody can watch
     #[arg(long)]
     insecure: bool,
-    /// End when no rank lived and nobody asked for this long; 0: never
+    /// Exit after this long without ranks and requests; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     idle_exit: u64,
-    /// Where to keep what was normal of each run, for `--baseline` [default: ~/.local/state/xpu-top/runs]
+    /// Where to keep the baseline of each run, for `--baseline` [default: ~/.local/state/xpu-top/runs]
     #[arg(long, value_name = "DIR")]
     runs_dir: Option<PathBuf>,
-    /// Keep nothing of runs
+    /// Keep no baselines
     #[arg(long, conflicts_with = "runs_dir")]
     no_runs: bool,
-    /// Pass on what the collectors of other hosts say, and what viewers ask of them; give them with --hosts or --job-hosts
+    /// Forward between viewers and the collectors of other hosts, given with --hosts or --job-hosts
     #[arg(long, conflicts_with_all = ["runtime_dir", "idle_exit"])]
     pub(crate) relay: bool,
-    /// Hosts behind the relay, with commas between them: `a,node[1-8]`
+    /// Hosts behind the relay, comma-separated: `a,node[1-8]`
     #[arg(long, value_name = "LIST", requires = "relay")]
     hosts: Option<String>,
-    /// File with the hosts behind the relay, one a line: `host[:port]`, `node[001-128]`
+    /// File with the hosts behind the relay, one per line: `host[:port]`, `node[001-128]`
     #[arg(long, value_name = "FILE", requires = "relay", conflicts_with = "hosts")]
     job_hosts: Option<PathBuf>,
-    /// First port of those that name none [default: the same as --base-port]
+    /// First port of hosts given without one [default: the same as --base-port]
     #[arg(long, value_name = "PORT", requires = "relay", value_parser = base_port)]
     hosts_base_port: Option<BasePort>,
     #[command(flatten)]
     http: HttpArgs,
-    /// Print the token that belongs to the key, and end
+    /// Print the token that belongs to the key, and exit
     #[arg(long)]
     pub(crate) print_token: bool,
     /// Descriptor to write `ready` or what is wrong to
     #[arg(long, value_name = "FD", hide = true)]
     pub(crate) ready_fd: Option<i32>,
-    /// Read the stacks of this process, write them to standard output, and end
+    /// Read the stacks of this process, write them to standard output, and exit
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) read_stacks: Option<u32>,
-    /// Tell where a signal struck by what its handler noted, which stands on standard input, and end
+    /// Locate a fatal signal from its handler's note on standard input, and exit
     #[arg(long, hide = true)]
     pub(crate) read_crash: bool,
-    /// With native frames: each thread is held for a moment
+    /// With native frames: each thread is stopped for a moment
     #[arg(long, hide = true)]
     pub(crate) native: bool,
 }
@@ -93,34 +93,34 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "HTTP")]
 struct HttpArgs {
-    /// No pages
+    /// Serve no HTTP
     #[arg(long, env = "XPU_TOP_NO_HTTP", value_parser = clap::builder::FalseyValueParser::new())]
     no_http: bool,
-    /// Address pages are served at [default: as --bind]
+    /// Address to serve HTTP on [default: as --bind]
     #[arg(long, value_name = "ADDRESS", env = "XPU_TOP_HTTP_BIND")]
     http_bind: Option<IpAddr>,
-    /// File with the token who asks must show [default: with a key, what `xpu-top keygen --token` prints]
+    /// File with the bearer token that requests must carry [default: with a key, what `xpu-top keygen --token` prints]
     #[arg(long, value_name = "FILE", env = "XPU_TOP_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Show /metrics to whoever can reach the port, without a token
+    /// Serve /metrics without a token
     #[arg(long, env = "XPU_TOP_OPEN_METRICS", value_parser = clap::builder::FalseyValueParser::new())]
     open_metrics: bool,
-    /// The metrics, and the requests, of xpu-timer too: `xpu-timer`; also at --compat-port
+    /// Also serve the metrics and requests of xpu-timer: `xpu-timer`; also on --compat-port
     #[arg(long, value_name = "OF", env = "XPU_TOP_COMPAT")]
     compat: Option<Compat>,
-    /// Where xpu-timer took its requests; 0: nowhere [default: one below --base-port, 18888]
+    /// Port of xpu-timer's requests; 0: none [default: one below --base-port, 18888]
     #[arg(long, value_name = "PORT", env = "XPU_TOP_COMPAT_PORT", requires = "compat")]
     compat_port: Option<u16>,
-    /// A gauge family for each of the 64 weightiest shapes of a rank, as the first xpu-timer had them
+    /// A gauge family for each of the 64 most expensive shapes of a rank, as in the first xpu-timer
     #[arg(long, env = "XPU_TOP_PER_SHAPE", value_parser = clap::builder::FalseyValueParser::new())]
     per_shape: bool,
-    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: documents tell lost GPU-hours in money too
+    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: documents also report lost GPU-hours in money
     #[arg(long, value_name = "PRICE", env = "XPU_TOP_GPU_HOUR_PRICE")]
     gpu_hour_price: Option<Price>,
-    /// Send the metrics to this OTLP/HTTP receiver too: `http://127.0.0.1:4318`
+    /// Also send the metrics to this OTLP/HTTP receiver: `http://127.0.0.1:4318`
     #[arg(long, value_name = "URL", env = "XPU_TOP_OTLP")]
     otlp: Option<String>,
-    /// How often
+    /// Send interval
     #[arg(long, value_name = "SECONDS", env = "XPU_TOP_OTLP_INTERVAL", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     otlp_interval: u64,
 }
@@ -143,7 +143,7 @@ pub(crate) enum ConfigError {
     Peaks(String),
     #[error("cannot read {path}: {error}; name a file with one host a line", path = path.display())]
     Hosts { path: PathBuf, error: io::Error },
-    #[error("no host to stand before: name them with --hosts a,node[1-8] or --job-hosts FILE")]
+    #[error("no hosts to relay for: name them with --hosts a,node[1-8] or --job-hosts FILE")]
     NoHosts,
     #[error(transparent)]
     Token(#[from] TokenError),

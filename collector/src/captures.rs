@@ -1,4 +1,4 @@
-//! Captures under way: who asked for them, so that what ranks say of them finds its way.
+//! Captures under way: who requested them, so that the ranks' answers reach the requester.
 
 use std::collections::VecDeque;
 

@@ -146,7 +146,7 @@ impl Follow {
             drop(state);
             session = session.wrapping_add(1);
             if let Err(error) = self.follow(session) {
-                tracing::error!("pages show nothing: libzmq: {error}; trying again in {RETRY:?}");
+                tracing::error!("pages are empty: libzmq: {error}; trying again in {RETRY:?}");
                 thread::sleep(RETRY);
             }
             self.lock().known = Known::default();

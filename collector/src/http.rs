@@ -73,7 +73,7 @@ impl Drop for Server {
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error(
-        "cannot listen at {address}: {error}; if another program has this port, choose --base-port N on all hosts, or do without pages with --no-http"
+        "cannot listen at {address}: {error}; if another program has this port, choose --base-port N on all hosts, or serve no HTTP with --no-http"
     )]
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start a thread for HTTP: {0}; raise `ulimit -u`")]
@@ -87,7 +87,7 @@ pub fn serve(upstream: Upstream, config: HttpConfig) -> Result<Server, HttpError
         match listen(address) {
             Ok(listener) => listeners.push(listener),
             // The first is where everything is.
-            Err(error) if number > 0 => tracing::warn!("{error}; the other port has the same"),
+            Err(error) if number > 0 => tracing::warn!("{error}; the other port serves the same"),
             Err(error) => return Err(error),
         }
     }
@@ -117,6 +117,6 @@ fn run(listeners: Vec<TcpListener>, app: &Arc<App>) {
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(PAGES).build();
     let served = runtime.and_then(|runtime| runtime.block_on(door::open(listeners, app)));
     if let Err(error) = served {
-        tracing::error!("HTTP ended: {error}; everything else goes on");
+        tracing::error!("HTTP stopped: {error}; everything else continues");
     }
 }

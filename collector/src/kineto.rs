@@ -118,7 +118,7 @@ impl Kineto {
             }
             Err(error) if is_first && error.kind() == io::ErrorKind::AddrInUse => {
                 tracing::warn!(
-                    "{name} is another daemon's (dynolog, another collector): `xpu-top kineto` reaches nobody here until that has ended"
+                    "{name} belongs to another daemon (dynolog, another collector): `xpu-top kineto` reaches no rank here until it ends"
                 );
             }
             Err(error) if is_first => tracing::warn!("Kineto cannot be served at {name}: {error}"),
@@ -325,7 +325,7 @@ impl Kineto {
         }
         if self.socket.is_none() {
             return format!(
-                "another daemon has {} on its host (dynolog, or another user's collector): end that, or ask it",
+                "another daemon has {} on its host (dynolog, or another user's collector): end it, or use it",
                 self.name.shown()
             );
         }

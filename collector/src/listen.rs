@@ -132,7 +132,7 @@ fn bind_tcp(socket: &Socket, address: SocketAddr) -> Result<(), OpenError> {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
-        "refusing to listen at {address} without a key: anybody could watch; make one with `xpu-top keygen`, or say --insecure"
+        "refusing to listen at {address} without a key: anybody could watch; make one with `xpu-top keygen`, or use --insecure"
     )]
     Unprotected { address: IpAddr },
     #[error(transparent)]
@@ -146,10 +146,10 @@ pub enum OpenError {
     )]
     Tcp { address: SocketAddr, error: zmq::Error },
     #[error(
-        "{hosts} hosts are too many for one relay, which takes {most}; put relays before parts of them, and one before those"
+        "{hosts} hosts are too many for one relay (at most {most}); use several relays, and one relay before them"
     )]
     TooManyHosts { hosts: usize, most: usize },
-    #[error("libzmq refused a socket option: {0}; this build does not fit its library")]
+    #[error("libzmq refused a socket option: {0}; this build does not match its library")]
     Library(zmq::Error),
 }
 

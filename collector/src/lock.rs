@@ -1,6 +1,6 @@
 //! One collector per user, host and base port: whoever holds the lock serves.
 //!
-//! The lock is on an open file, so the kernel gives it back whatever becomes of the process.
+//! The lock is on an open file, so the kernel releases it however the process ends.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,4 +1,4 @@
-//! `xpu-collector`: starts, says that it is ready, serves, ends when told to.
+//! `xpu-collector`: starts, reports that it is ready, serves, exits on a signal.
 
 mod args;
 
@@ -112,7 +112,7 @@ fn print_token(args: &Args) -> ExitCode {
         }
         Ok(None) => {
             eprintln!(
-                "xpu-collector: there is no key, so no token is wanted; make one with `xpu-top keygen`"
+                "xpu-collector: there is no key, so HTTP needs no token; make one with `xpu-top keygen`"
             );
             ExitCode::FAILURE
         }

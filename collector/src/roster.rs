@@ -1,4 +1,4 @@
-//! Who is on this host: ranks by their place in a job, and whose message is whose.
+//! The ranks on this host by their place in a job, and the sender of each message.
 //!
 //! Knows no socket and reads no clock; what is to be sent comes out as [`Effect`]s.
 
@@ -95,8 +95,7 @@ impl Roster {
             if !holder.has_left() {
                 let (pid, holder) = (info.pid, holder.info.pid);
                 let text = format!(
-                    "process {pid} says it is rank {} of job {}, which process {holder} is; \
-                     give each job a name of its own with `xpu-top run --job NAME`",
+                    "process {pid} claims rank {} of job {}, which process {holder} has; give each job a name of its own with `xpu-top run --job NAME`",
                     place.rank, place.job,
                 );
                 // Counts as asked: its summaries bring no question before its place may have become free.
@@ -110,10 +109,8 @@ impl Roster {
         self.leave_other_place(from, &place);
         self.begin_anew(&place.job);
         if !self.make_room(&place) {
-            let text = format!(
-                "{PLACES} ranks live here already; rank {} of {} is not shown",
-                place.rank, place.job
-            );
+            let text =
+                format!("{PLACES} ranks run here already; rank {} of {} is not shown", place.rank, place.job);
             effects.push(Effect::Complain("no room", text));
             return effects;
         }

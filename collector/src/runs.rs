@@ -90,7 +90,7 @@ impl Runs {
         let Some(folder) = &self.folder else { return };
         let written = write(folder, &file_name(baseline, &self.host), baseline);
         if let Err(error) = written.and_then(|()| prune(folder)) {
-            tracing::warn!("what was normal of {} is not kept: {}: {error}", baseline.job, folder.display());
+            tracing::warn!("the baseline of {} is not kept: {}: {error}", baseline.job, folder.display());
         }
     }
 }

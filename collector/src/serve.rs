@@ -143,7 +143,7 @@ impl Collector {
                 }
                 self.runs.tend(now, |job| self.roster.gpu(job));
                 if self.is_idle(now) {
-                    tracing::info!("no rank lives here and nobody asked: ending");
+                    tracing::info!("no ranks and no requests: exiting");
                     return Ok(());
                 }
             }
@@ -377,7 +377,7 @@ impl Collector {
 
     fn nobody(&self, job: &JobName) -> Body {
         let host = &self.config.host;
-        Body::Refusal(format!("no rank of job {job} lives on {host}; `xpu-top status` lists what does"))
+        Body::Refusal(format!("job {job} has no rank on {host}; `xpu-top status` lists the jobs there"))
     }
 
     /// Keeps what has been read, and sends it to who asked for it.
@@ -386,7 +386,7 @@ impl Collector {
             stacks.read_at = now;
             self.roster.keep(&mut stacks, looked);
             if viewers.is_empty() {
-                tracing::info!("{}: it stands; the stacks of rank {} are kept", stacks.job, stacks.rank);
+                tracing::info!("{}: it hangs; the stacks of rank {} are kept", stacks.job, stacks.rank);
             }
             let bytes = self.encode(CONTROL, Body::Stacks(stacks), now);
             for viewer in viewers {

@@ -1,5 +1,5 @@
-//! Stacks, on demand and when a job stands. Each rank is read by a short-lived process of this program, never by the thread that serves: one that
-//! hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
+//! Stacks, on demand and when a job hangs. Each rank is read by a short-lived process of this program, never by the
+//! thread that serves: one that hangs in reading is killed at its deadline, and the kernel lets go of whatever it held.
 
 mod kernel;
 mod native;
@@ -170,10 +170,10 @@ impl Stacks {
                 }
                 Reach::Elsewhere => answers.push(wanted.unread(format!(
                     "its process {pid} cannot be seen from here: it is in another container than this collector; \
-                     start one with `xpu-top run` in there"
+                     start one there with `xpu-top run`"
                 ))),
                 Reach::Foreign => answers.push(wanted.unread(format!(
-                    "its process {pid} is not this collector's user's, or has made itself unreadable \
+                    "its process {pid} belongs to another user, or has made itself unreadable \
                      (PR_SET_DUMPABLE): start a collector as its user"
                 ))),
                 Reach::Here => match Reader::start(&self.program, wanted, now + LIMIT) {

@@ -1,4 +1,4 @@
-//! What viewers subscribed to: what nobody reads is not written.
+//! What viewers subscribed to; frames without a subscriber are not written.
 
 use std::collections::BTreeSet;
 

@@ -153,7 +153,7 @@ impl Worker {
         if let Some(why) = &self.no_ledger {
             let (rank, job) = (self.info.rank, &self.info.job);
             tracing::info!(
-                "rank {rank} of {job}: no ledger page ({why}); a hang will show without its last operations"
+                "rank {rank} of {job}: no ledger page ({why}); a hang is shown without its last operations"
             );
         }
         self.ledger = opened.and_then(Result::ok);

@@ -206,7 +206,7 @@ fn the_switch_reaches_that_jobs_workers_alone() {
     until("the refusal", || {
         let parts = viewer.control.recv_multipart(DONTWAIT).ok()?;
         let frame = codec::decode(parts.last()?).ok()?;
-        matches!(frame.body, Body::Refusal(text) if text.contains("no rank of job nobody")).then_some(())
+        matches!(frame.body, Body::Refusal(text) if text.contains("job nobody has no rank")).then_some(())
     });
 }
 
@@ -253,7 +253,7 @@ fn who_asks_for_stacks_gets_one_frame_a_rank() {
     viewer.ask(Request::Stacks { job: "a".into(), ranks: vec![Rank(1)], kept: false, natively: false });
     assert!(stacks(&viewer).why[0].contains("is gone"));
     viewer.ask(Request::Stacks { job: "b".into(), ranks: vec![], kept: false, natively: false });
-    assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("no rank of job b")));
+    assert!(matches!(told(&viewer), Body::Refusal(why) if why.contains("job b has no rank")));
 }
 
 /// A reader that hangs, as one does on a process that hangs in the kernel: it is killed, and meanwhile all are served.

@@ -215,7 +215,7 @@ fn a_refusal_is_said_with_what_to_do() {
         read(reader(python.pid()))
     };
     assert_eq!(stacks.reading, Reading::Kernel);
-    assert!(stacks.why[0].contains("the kernel refuses to let its memory be read"), "{stacks:?}");
+    assert!(stacks.why[0].contains("the kernel does not allow reading its memory"), "{stacks:?}");
     // What the kernel tells everybody is there all the same.
     assert_eq!((stacks.state.is_some(), stacks.threads[0].thread), (true, Some(python.pid().0)));
 }

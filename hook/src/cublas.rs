@@ -1,4 +1,4 @@
-//! cuBLAS: matrix products through a handle, which knows its stream and how single precision is multiplied.
+//! cuBLAS: GEMMs through a handle, which knows its stream and how single precision is multiplied.
 
 mod product;
 mod signature;

@@ -1,4 +1,4 @@
-//! cuBLASLt: the product's shape is in descriptors, the stream in the call.
+//! cuBLASLt: the GEMM's shape is in descriptors, the stream in the call.
 
 mod layout;
 

@@ -1,4 +1,4 @@
-//! A matrix product on its way: counted, and timed if its number or its shape says so.
+//! A GEMM in progress: counted, and timed if its number or its shape selects it.
 
 use std::ffi::c_int;
 

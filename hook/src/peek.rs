@@ -1,4 +1,4 @@
-//! Reads memory that may be nobody's: the kernel looks, and refuses where the process would crash.
+//! Reads memory that may be unmapped: through the kernel, which returns an error where a read would crash.
 
 /// Copies what lies at this address of the process, as much as is readable without a gap. All of it or nothing where it is within
 /// one page. Nothing either where the call is refused, as by a sandbox. Leaves `errno` as the call does.

@@ -1,4 +1,4 @@
-//! The hook's own thread: gathers what launching threads left, and tells the collector once a second.
+//! The hook's own thread: collects the records of launching threads, and publishes to the collector once a second.
 
 mod blind;
 mod health;

@@ -1,4 +1,4 @@
-//! How often each class of operations is timed: as the governor says, or as somebody set it by hand.
+//! How often each class of operations is timed: set by the governor, or by hand.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What a launching thread tells the hook's own thread: a small value that is copied into a ring.
+//! A record from a launching thread to the hook's own thread: a small value copied into a ring.
 
 use xpu_shared::{
     collective::Operation,

@@ -1,4 +1,4 @@
-//! Which shapes of products a thread has launched, so that each gets some samples, however rare it is.
+//! The GEMM shapes a thread has launched, so that each gets some samples, however rare it is.
 
 use std::{
     hash::{Hash, Hasher},

@@ -1,4 +1,4 @@
-//! Who may say where steps end (`XPU_TOP_STEPS`), and how many of them are timed on the GPU.
+//! The source of step ends (`XPU_TOP_STEPS`), and how many steps are timed on the GPU.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The way to one host: probed, opened, asked, and closed again when nothing comes back.
+//! The connection to one host: probed, opened, polled, and closed when no answer arrives.
 
 mod contexts;
 mod probe;

@@ -1,4 +1,4 @@
-//! The past of all hosts, put in order: what joins the ranks of one collective wants their digests of one second together.
+//! The past of all hosts, put in order: matching the ranks of a collective needs their digests of one second together.
 
 use std::time::{Duration, Instant};
 

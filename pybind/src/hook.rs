@@ -109,7 +109,7 @@ fn marks_of(library: &Library) -> Option<Marks> {
 
 /// The hook that was installed with this module.
 fn packaged() -> Result<Marks, String> {
-    let module = own_path().ok_or("this module cannot tell where it is installed")?;
+    let module = own_path().ok_or("this module cannot find its own directory")?;
     let near = [module.with_file_name("lib"), module.with_file_name("")];
     let path = near.iter().map(|dir| dir.join("libxpu_hook.so")).find(|path| path.exists());
     let path =

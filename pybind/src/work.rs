@@ -7,7 +7,7 @@ pub(crate) fn count(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<u6
     let Some(value) = value else { return Ok(0) };
     value.extract::<u64>().map_err(|error| {
         let what = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
-        let why = format!("step({name}=...) takes a whole number that is not negative, not {what}");
+        let why = format!("step({name}=...) takes a non-negative integer, not {what}");
         as_cause(value.py(), PyTypeError::new_err(why), error)
     })
 }

@@ -31,7 +31,7 @@ pub enum DecodeError {
     #[error("not a frame of xpu-top: it does not begin with its magic bytes")]
     Foreign,
     #[error(
-        "a frame of version {found}, this program speaks {VERSION}: run the same xpu-top version on all hosts"
+        "a frame of version {found}, this program reads {VERSION}: run the same xpu-top version on all hosts"
     )]
     Version { found: u16 },
     #[error("a frame of unknown kind {kind}: the sender is newer than this program")]

@@ -133,7 +133,7 @@ pub enum Class {
     Exception,
     /// A fatal signal.
     Signal,
-    /// Killed by the kernel, for want of memory.
+    /// OOM-killed by the kernel.
     Oom,
     /// It exited with a code that is not 0.
     ExitCode,

@@ -1,4 +1,4 @@
-//! Matrix products: what makes two of them comparable, and how much arithmetic one is.
+//! GEMMs: what makes two of them comparable, and their FLOPs.
 
 use std::fmt;
 

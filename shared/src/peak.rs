@@ -1,9 +1,10 @@
-//! What a GPU can do at best: dense matrix products a second, by the precision they are multiplied in.
+//! The peak of a GPU: dense FLOPS by precision.
 //!
-//! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10, H100, H200, GH200, L4,
-//! L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity: where a sheet gives only the figure with
-//! sparsity, half of it. Boost clocks under no power limit: what real products reach is less. A model that is not listed has no
-//! peak, and what is computed from one is unknown: nothing is guessed from a name that looks alike.
+//! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10, H100, H200,
+//! GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity: where a sheet gives
+//! only the figure with sparsity, half of it. Boost clocks under no power limit: what real products reach is less. A
+//! model that is not listed has no peak, and what is computed from one is unknown: nothing is guessed from a name that
+//! looks alike.
 
 use crate::{
     datatype::DataType,

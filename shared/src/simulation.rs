@@ -189,7 +189,7 @@ impl Simulation {
         self.slow.iter().find(|(slow, _)| *slow == rank).map_or(1.0, |&(_, factor)| factor)
     }
 
-    /// What its products run at.
+    /// The rate of its GEMMs.
     fn tflops(&self, rank: Rank) -> f64 {
         GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / self.slowdown(rank)
     }

@@ -17,7 +17,7 @@ const RANKS_PER_HOST: u32 = 8;
 const VIEWS: [(&str, &str); 5] = [
     ("4", "Communicators"),
     ("6", "Who is where"),
-    ("7", "Came and went"),
+    ("7", "Past findings"),
     ("8", "In this folder"),
     ("9", "9 hosts"),
 ];

@@ -149,7 +149,7 @@ fn control(demo: &Demo, client: &Client) {
     let path = begun.json()["capture"].as_str().expect("a path").to_owned();
     until("the capture", || (client.get(&path).json()["state"] == "done").then_some(()));
     let said = client.get(&path).json()["said"].to_string();
-    assert!(!said.contains("Ctrl-C") && !said.contains("watched some seconds longer"), "{said}");
+    assert!(!said.contains("Ctrl-C") && !said.contains("some seconds longer"), "{said}");
     until("the page to tell of its end", || {
         (gauges("START") == [0.0, 0.0] && gauges("END") == [1.0, 1.0]).then_some(())
     });

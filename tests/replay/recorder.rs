@@ -92,7 +92,7 @@ fn a_recorder_that_is_killed_leaves_all_but_its_last_second() {
                 }
                 Err(error) => {
                     let why = error.to_string();
-                    let young = why.contains("no whole block")
+                    let young = why.contains("no complete block")
                         || why.contains("empty")
                         || why.contains("No such file");
                     assert!(young, "file {number}: {why}");
@@ -152,8 +152,8 @@ fn files_that_are_no_recordings_are_told_apart() {
     };
     for (name, bytes, said) in [
         ("empty", &b""[..], "empty"),
-        ("foreign", &[7; 3000][..], "no recording of xpu-top"),
-        ("cut", &b"\x89xpurec\n\x01\x00"[..], "no whole block"),
+        ("foreign", &[7; 3000][..], "not a recording of xpu-top"),
+        ("cut", &b"\x89xpurec\n\x01\x00"[..], "no complete block"),
     ] {
         let path = place.path(name);
         fs::write(&path, bytes).expect("a file in a fresh folder");

@@ -42,7 +42,7 @@ fn listing(lab: &Lab) -> Listing {
             3_000,
             12,
             Err(
-                "it holds no whole block of frames: the recorder was ended in its first second, or all of it is damaged; record anew",
+                "it has no complete block of frames: the recorder ended within a second, or the file is damaged; record again",
             ),
         ),
     ];
@@ -84,14 +84,14 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
         .shows("● capture")
         .shows("steps 16,712 to 16,714, 64 ranks")
         .shows("✖ broken")
-        .shows("it holds no whole block");
+        .shows("it has no complete block");
     screen.shows("▲ cut short").shows("5 files");
     lab.screen(80, 24).shows("70b-20270115T083327Z.xpucap");
     golden_at_both("captures-list", &mut lab);
     lab.keys("G").screen(80, 24).shows("▌✖ broken");
     // What cannot be written is said, and nothing is asked for.
     let before = lab.effects().len();
-    lab.keys("e").screen(132, 40).shows("✖ half.xpucap: it holds no whole block");
+    lab.keys("e").screen(132, 40).shows("✖ half.xpucap: it has no complete block");
     lab.keys("kH").screen(132, 40).shows("night.xpurec is a recording");
     assert_eq!(lab.effects().len(), before);
 }
@@ -99,7 +99,7 @@ fn what_lies_in_the_folder_is_listed_and_a_broken_file_says_why() {
 #[test]
 fn a_file_is_opened_and_said_what_can_be_done_with_it() {
     let mut lab = with_files();
-    lab.keys("<Enter>").screen(132, 40).shows("it is being read");
+    lab.keys("<Enter>").screen(132, 40).shows("reading it");
     let name = "xpu-top-llama-70b-20270115T083327Z.xpucap";
     assert_eq!(lab.effects().last(), Some(&Effect::Files(Order::Open(name.into()))));
     update(lab.app(), Action::Opened(name.into(), Ok(Box::new(summary()))));
@@ -132,9 +132,9 @@ fn a_file_that_cannot_be_read_whole_says_why() {
     lab.keys("G<Enter>");
     update(
         lab.app(),
-        Action::Opened("half.xpucap".into(), Err("it holds no whole block of frames".to_owned())),
+        Action::Opened("half.xpucap".into(), Err("it has no complete block of frames".to_owned())),
     );
-    lab.screen(132, 40).shows("✖ it holds no whole block of frames");
+    lab.screen(132, 40).shows("✖ it has no complete block of frames");
     golden_at_both("captures-broken", &mut lab);
     // What comes after it was closed stays closed.
     lab.keys("<Esc>");
@@ -157,7 +157,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     let screen = lab.screen(132, 40);
     screen
         .shows("▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱ steps 16,712 to 16,714")
-        .shows("40 of 64 are here")
+        .shows("40 of 64 arrived")
         .shows("4,812 frames; r ends it");
     screen.shows("the last 9 m in 8.6 MiB");
     golden_at_both("captures-under-way", &mut lab);
@@ -197,10 +197,10 @@ fn files_are_as_old_as_they_are_whatever_time_is_shown() {
 #[test]
 fn an_empty_folder_and_one_that_is_not_read_yet_say_so() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
-    lab.keys("8").screen(80, 24).shows("the folder is being read");
+    lab.keys("8").screen(80, 24).shows("reading the folder");
     golden_at_both("captures-reading", &mut lab);
     update(lab.app(), Action::Listed(Listing::default()));
-    lab.screen(80, 24).shows("There is no capture and no recording here");
+    lab.screen(80, 24).shows("No captures or recordings here");
     golden_at_both("captures-none", &mut lab);
     let failure = Some("this folder cannot be read: Permission denied (os error 13)".to_owned());
     update(lab.app(), Action::Listed(Listing { failure, ..Listing::default() }));

@@ -32,7 +32,7 @@ fn sentences_name_keys_as_they_are_bound() {
     let config = "[keys]\nfindings = [\"7\", \"F5\"]\nrecord = \"F6\"\ncapture = []\n";
     lab.app().configure(&Config::read(config).expect("it is fine"));
     lab.screen(200, 60).shows("F5 shows why").hides("f shows why");
-    lab.keys("8").screen(200, 60).shows("F6 records what is seen");
+    lab.keys("8").screen(200, 60).shows("F6 records from now on");
     assert_eq!(xpu_top::keymap::Keymap::default().key(Scope::Stacks, "read-stacks"), "r");
 }
 

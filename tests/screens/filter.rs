@@ -37,7 +37,7 @@ fn a_fault_is_pointed_at_while_what_was_whole_last_stays() {
 fn ranks_without_a_figure_are_counted() {
     let mut lab = one_slow();
     // Of pretend GPUs no driver tells.
-    lab.keys("/xid>0").screen(132, 40).shows("0 of 64 ranks").shows("no rank is as the filter says");
+    lab.keys("/xid>0").screen(132, 40).shows("0 of 64 ranks").shows("no rank matches the filter");
     lab.keys("<C-u>rank<3 & blocked>=0").screen(132, 40).shows("of 64 ranks");
 }
 
@@ -92,7 +92,7 @@ fn stacks_are_of_the_ranks_that_are_meant() {
     lab.keys("y");
     let Some(Effect::Copy(_, report)) = lab.effects().last() else { panic!("{:?}", lab.effects()) };
     assert!(report.contains("not 0-5,7") || report.contains("ranks 0-5,7"), "{report}");
-    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank is as the filter says: rank>900");
+    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank matches the filter rank>900");
     lab.keys("<Esc>").screen(132, 40).shows("of 8 ranks, the fewest first").hides("/ rank");
 }
 
@@ -105,7 +105,7 @@ fn communicators_are_those_of_the_ranks_that_are_meant() {
     screen.shows("     1 gpu-001").shows("     2 gpu-001").hides("     3 gpu-001");
     lab.keys("<Enter>");
     golden_at_both("filter-collectives", &mut lab);
-    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank is as the filter says: rank>900");
+    lab.keys("/<C-u>rank>900").screen(132, 40).shows("No rank matches the filter rank>900");
     // Out of the filter, all are there.
     lab.keys("<Esc>").screen(132, 40).shows("3 communicators");
 }

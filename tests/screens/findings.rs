@@ -20,23 +20,20 @@ fn a_slow_rank_is_told_with_its_evidence_and_what_to_do() {
 fn a_hang_that_went_stays_in_the_log() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).slow_down(Rank(3), 1.31).run(40).hang(Rank(6)).run(14);
     lab.keys("f");
-    lab.screen(132, 40).shows("hang, not entered").shows("stands at");
+    lab.screen(132, 40).shows("hang, not entered").shows("hangs at");
     golden_at_both("findings-hang", &mut lab);
-    lab.keys("<Enter>").screen(132, 40).shows("THE JOB HANGS");
+    lab.keys("<Enter>").screen(132, 40).shows("JOB HANGS");
     let mut lab = lab.go_on().run(5);
-    lab.keys("f").screen(132, 40).shows("went after");
+    lab.keys("f").screen(132, 40).shows("gone after");
 }
 
 #[test]
 fn nothing_wrong_is_said_and_nothing_heard_is_not_health() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
-    lab.keys("7")
-        .screen(132, 40)
-        .shows("nothing is known to cost the job time: 8 ranks")
-        .shows("nothing since");
+    lab.keys("7").screen(132, 40).shows("no findings: 8 ranks").shows("none since");
     golden_at_both("findings-none", &mut lab);
     let mut lab = lab.run_only(9, |_| false);
-    lab.screen(132, 40).shows("no data is not health").hides("nothing is known to cost");
+    lab.screen(132, 40).shows("no data does not mean healthy").hides("no findings: ");
     golden_at_both("findings-stale", &mut lab);
     let mut lab = Lab::at_rest(Simulation::new(7, 2, 4), Depth::True);
     lab.keys("f").screen(80, 24).shows("Connecting to 2 hosts");

@@ -62,7 +62,7 @@ fn until_ranks_answer_it_is_said_who_was_asked_and_then_that_nobody_answers() {
     lab.keys("3").screen(132, 40).shows("8 ranks are asked for their shapes");
     golden_at_both("gemms-asked", &mut lab);
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, Body::Detail(_)));
-    lab.screen(132, 40).shows("8 ranks were asked for their shapes 9 s ago, and none has answered");
+    lab.screen(132, 40).shows("8 ranks were asked for their shapes 9 s ago; none answered");
     golden_at_both("gemms-silent", &mut lab);
 }
 
@@ -79,6 +79,6 @@ fn a_job_without_products_is_told_what_is_seen() {
         detail.summary.gemms.clear();
     }
     lab.arrive(frames);
-    lab.screen(132, 40).shows("No product is seen yet");
+    lab.screen(132, 40).shows("No GEMMs yet");
     golden_at_both("gemms-none", &mut lab);
 }

@@ -24,7 +24,7 @@ fn hung() -> Lab {
 fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     let mut lab = hung();
     let screen = lab.screen(132, 40);
-    screen.shows("THE JOB HANGS").shows("rank 6").shows("0-5,7 wait for 6");
+    screen.shows("JOB HANGS").shows("rank 6").shows("0-5,7 wait for 6");
     assert!(lab.effects().iter().any(
         |effect| matches!(effect, Effect::AskStacks { ranks, reading: Reading::Kept, .. } if ranks.len() == 8)
     ));
@@ -41,10 +41,10 @@ fn a_hang_appears_by_itself_and_stays_until_it_was_seen() {
     golden_at_both("hang", &mut lab);
     // It goes on: the panel stays, and says so.
     let mut lab = lab.go_on().run(4);
-    lab.screen(80, 24).shows("IT WENT ON at").shows("__getitem__");
+    lab.screen(80, 24).shows("RESUMED at").shows("__getitem__");
     // What was found is no longer so.
     lab.screen(132, 40).shows("until then: rank 6").shows("rank 6 was in __getitem__").hides("next: ");
-    lab.keys("<Esc>").screen(80, 24).hides("IT WENT ON").shows("Ranks");
+    lab.keys("<Esc>").screen(80, 24).hides("RESUMED").shows("Ranks");
 }
 
 /// The same moment is told by the same word whether it is now or was.
@@ -62,13 +62,13 @@ fn who_looks_at_something_else_is_not_pulled_away() {
     lab.keys("4");
     let mut lab = lab.hang(Rank(6)).run(14);
     lab.screen(132, 40).shows("Communicators").shows("✖ ").shows("rank 6");
-    lab.keys("s").screen(132, 40).shows("THE JOB HANGS");
+    lab.keys("s").screen(132, 40).shows("JOB HANGS");
     // Seen, it does not appear again: the overview says it, and the key that leads to the stacks.
     let mut lab = {
         lab.keys("<Esc>");
         lab.run(3)
     };
-    lab.screen(80, 24).hides("Who is where").shows("THE JOB HANGS").shows("s shows where every rank is");
+    lab.screen(80, 24).hides("Who is where").shows("JOB HANGS").shows("s shows every rank's stack");
 }
 
 /// Who waits is not well, and is not whom to look at; and nothing on the screen says that all is in order.
@@ -78,10 +78,10 @@ fn the_overview_of_a_job_that_hangs_says_who_waits_for_whom() {
     lab.read_stacks(0..8).keys("<Esc>");
     for screen in [lab.screen(132, 40), lab.screen(80, 24)] {
         screen
-            .shows("✖ THE JOB HANGS, 13 s")
+            .shows("✖ JOB HANGS, 13 s")
             .shows("rank 6 did not enter AllReduce")
             .shows("rank 6 is in __getitem__ (llama/dataset.py:88)")
-            .shows("s shows where every rank is")
+            .shows("s shows every rank's stack")
             .shows("✖ HANG 13 s")
             .shows("✖ hung")
             .shows("◌ waits")
@@ -101,7 +101,7 @@ fn a_hang_shows_no_lateness_of_before() {
     let mut lab = hung().run(45);
     lab.read_stacks(0..8);
     let screen = lab.keys("<Esc>m").screen(132, 40);
-    screen.shows("THE JOB HANGS").hides("lateness ms").hides("▲").hides("highest rank");
+    screen.shows("JOB HANGS").hides("lateness ms").hides("▲").hides("highest rank");
     lab.keys("M").screen(132, 40).shows("last GEMM").shows("last NCCL bus");
 }
 

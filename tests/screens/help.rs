@@ -14,12 +14,12 @@ fn help_lists_what_the_keys_do() {
     golden("help", &screen);
     lab.screen(132, 90).shows("Ctrl-c");
     // On a low terminal the rest is scrolled to.
-    lab.screen(80, 24).hides("to the next ranks that part");
+    lab.screen(80, 24).hides("next branch with few ranks");
     lab.keys("<PgDn><PgDn><PgDn><PgDn><PgDn>")
         .screen(80, 24)
-        .shows("to the next ranks that part")
+        .shows("next branch with few ranks")
         .hides("sort by the next column");
-    lab.keys("G").screen(80, 24).shows("not known").shows("a replay's line of time");
+    lab.keys("G").screen(80, 24).shows("unknown").shows("a replay's timeline");
     lab.keys("g");
     lab.keys("<Esc>").screen(132, 40).hides("sort by the next column");
 }
@@ -59,15 +59,15 @@ fn every_key_of_every_view_is_told_of_in_full() {
 fn lines_are_found_by_their_words() {
     let mut lab = one_slow();
     let screen = lab.keys("?/").screen(80, 24);
-    screen.shows("words of a line of this page").shows("all ranks, and what is wrong");
+    screen.shows("words to find on this page").shows("all ranks, and what is wrong");
     // What is typed is seen at once; case is not minded, and words need not stand together.
     let screen = lab.keys("Column sort").screen(80, 24);
-    screen.shows("4 lines with these words").shows("sort by the next column").shows("Help / Column sort");
+    screen.shows("4 lines matching").shows("sort by the next column").shows("Help / Column sort");
     screen.hides("all ranks, and what is wrong").shows("Hosts").hides("Stacks");
     golden_at_both("help-search", &mut lab);
-    lab.keys("<Enter>").screen(80, 24).shows("sort by the next column").hides("with these words");
+    lab.keys("<Enter>").screen(80, 24).shows("sort by the next column").hides("lines matching");
     // What was typed is what one wants to change; nothing found says what to do.
-    lab.keys("/<C-u>no such thing").screen(80, 24).shows("No line has these words").shows("0 lines");
+    lab.keys("/<C-u>no such thing").screen(80, 24).shows("No matching lines").shows("0 lines");
     lab.keys("<Esc>").screen(80, 24).shows("all ranks, and what is wrong");
     // The first escape shows all again, the next leads back; who comes again begins anew.
     lab.keys("/flame<Enter>").screen(80, 24).shows("flame graph").hides("all ranks, and");

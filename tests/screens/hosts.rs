@@ -20,7 +20,7 @@ fn mixed() -> Lab {
     frames[1].lost = 12;
     let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
     let rank = &mut digest.ranks[5];
-    rank.blind = vec!["libcublas.so.12 is linked statically: its products are not seen".to_owned()];
+    rank.blind = vec!["libcublas.so.12 is linked statically: its GEMMs are not seen".to_owned()];
     rank.overhead_ppm = 1_400;
     if let Some(device) = &mut rank.device {
         (device.throttle, device.temperature) = (Some(Throttle::HARDWARE_THERMAL), Some(91));
@@ -43,7 +43,7 @@ fn what_is_wrong_with_a_host_stands_on_its_line_the_worst_first() {
         .shows("◷ silent")
         .shows("▲ 0.0.9")
         .shows("no answer on port 18891");
-    screen.shows("✖ 1 down   ◷ 1 silent   ▲ 2 with something to look at");
+    screen.shows("✖ 1 down   ◷ 1 silent   ▲ 2 with problems");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         golden(&format!("hosts-{width}x{height}"), &lab.screen(width, height));
     }
@@ -85,6 +85,6 @@ fn before_any_host_answers_it_is_seen_which_are_asked() {
     lab.screen(80, 24).shows("✖ 4 down").shows("connection refused");
     golden_at_both("hosts-down", &mut lab);
     let mut nobody = Lab::at_rest(Simulation::new(7, 0, 8), Depth::True);
-    nobody.keys("9").screen(80, 24).shows("No host was named");
+    nobody.keys("9").screen(80, 24).shows("No hosts given");
     golden_at_both("hosts-none", &mut nobody);
 }

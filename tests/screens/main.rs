@@ -90,7 +90,7 @@ fn the_overview_at_each_size() {
 #[test]
 fn a_healthy_job_is_calm() {
     let screen = Lab::new(Simulation::new(7, 8, 8)).screen(132, 40);
-    screen.shows("nothing stands out: 64 ranks").hides("▼");
+    screen.shows("no outliers: 64 ranks").hides("▼");
     golden("healthy", &screen);
     golden("healthy-8-ranks", &Lab::new(Simulation::new(7, 1, 8)).screen(132, 40));
 }
@@ -210,7 +210,7 @@ fn what_hooks_cannot_see_and_who_was_turned_away_is_told() {
 fn an_invitation_stays_on_the_screen() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.app().invite("join from another terminal: xpu-top --hosts '127.0.0.[1-2]'".to_owned());
-    lab.screen(80, 24).shows("nothing stands out").shows("join from another terminal: xpu-top --hosts");
+    lab.screen(80, 24).shows("no outliers").shows("join from another terminal: xpu-top --hosts");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_rank_that_died_is_a_finding_in_words() {
     frame.body = Body::Event(Event::Life { job, rank: Rank(21), pid: Pid(4021), life: Life::Died });
     lab.arrive(vec![frame]);
     let screen = lab.keys(&"o".repeat(14)).screen(132, 40);
-    screen.shows("✖ A RANK IS GONE, 0 s").shows("✖ RANK GONE 0 s").shows("✖ exited");
+    screen.shows("✖ RANK EXITED, 0 s").shows("✖ RANK GONE 0 s").shows("✖ exited");
     screen.shows("rank 21 (gpu-003, pid 4021) ended without an orderly exit 0 s ago");
     golden("rank-died", &screen);
 }

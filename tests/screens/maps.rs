@@ -116,7 +116,7 @@ fn folded_ranks_are_as_their_worst_and_its_name_is_told() {
         .shows("Hosts the worst rank of each, by GEMM TFLOPS")
         .shows("gpu-005 ×8")
         .shows("▼490       rank 37");
-    screen.shows("--groups tp4-dp2 does").hides("gpu-005 ×8       0");
+    screen.shows("use --groups tp4-dp2").hides("gpu-005 ×8       0");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         let screen = lab.screen(width, height);
         screen.shows("gpu-005 ×8").shows("  37");
@@ -139,5 +139,5 @@ fn groups_that_were_told_of_are_folded_axis_by_axis() {
     lab.keys("F").screen(132, 40).shows("pp groups").shows("×2");
     lab.keys("F").screen(132, 40).shows("Ranks ");
     lab.app().lay_out("tp4-dp2".parse().ok());
-    lab.screen(132, 40).shows("--groups is of 8 ranks and the job has 64: it is left aside");
+    lab.screen(132, 40).shows("--groups covers 8 ranks, the job has 64: ignored");
 }

@@ -190,7 +190,7 @@ fn a_drag_over_the_past_shows_that_time_alone() {
     // Right to left is as good, and the hand may leave the row; where it lets go it clicks on nothing.
     act(&mut lab, hand(down, columns.end - 1));
     act(&mut lab, (drag, (columns.start, 2)));
-    lab.screen(132, 40).shows("08:32:45 to 08:33:15 UTC, 30 s · let go to see it alone");
+    lab.screen(132, 40).shows("08:32:45 to 08:33:15 UTC, 30 s · release to zoom in");
     golden_at_both("past-marked", &mut lab);
     act(&mut lab, hand(up, columns.start));
     let screen = lab.screen(132, 40);

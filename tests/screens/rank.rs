@@ -140,7 +140,7 @@ fn a_pinned_rank_is_what_others_are_compared_with() {
     let screen = lab.keys("j").screen(132, 40);
     screen.shows("beside rank 37").shows("difference").shows("+149.2").shows("+30.4 %");
     golden_at_both("rank-pinned", &mut lab);
-    lab.keys("kp").screen(132, 40).shows("pinned no more").shows("median");
+    lab.keys("kp").screen(132, 40).shows("is unpinned").shows("median");
     // From the list too, and nothing is pinned where nothing is selected.
     lab.keys("<Esc><Esc>p").screen(132, 40).shows("select a rank first");
 }
@@ -151,7 +151,7 @@ fn what_is_wrong_with_a_gpu_and_a_hook_is_said_first() {
     let mut frames = lab.simulation().digests(2_001);
     let Body::Digest(digest) = &mut frames[4].body else { unreachable!() };
     let rank = &mut digest.ranks[5];
-    rank.blind = vec!["cuBLASLt was not found: its products are not seen".to_owned()];
+    rank.blind = vec!["cuBLASLt was not found: its GEMMs are not seen".to_owned()];
     let device = rank.device.as_mut().unwrap();
     (device.throttle, device.sm_clock) = (Some(Throttle::POWER_CAP), Some(1275));
     (device.ecc_uncorrected, device.xids) = (Some(2), Some(1));

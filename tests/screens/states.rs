@@ -43,12 +43,12 @@ const TABLE: [(Page, State, &str, By); 36] = [
         Overview,
         Error,
         "overview-no-answer",
-        By::This(no_answer, &["No host answers", "why it is down: key 9"]),
+        By::This(no_answer, &["No host answers", "Key 9 shows every host's link"]),
     ),
     (Overview, Full, "overview", By::Others),
-    (One, Empty, "rank-none", By::This(|| of_nobody("2"), &["No rank is as the filter says: rank>900"])),
+    (One, Empty, "rank-none", By::This(|| of_nobody("2"), &["No rank matches the filter rank>900"])),
     (One, Loading, "rank-waiting", By::Others),
-    (One, Error, "rank-silent", By::This(|| unheard("2"), &["9 says how its host does"])),
+    (One, Error, "rank-silent", By::This(|| unheard("2"), &["9 shows its host"])),
     (One, Full, "views/rank", By::Others),
     (Gemms, Empty, "gemms-none", By::Others),
     (Gemms, Loading, "gemms-asked", By::Others),
@@ -56,13 +56,13 @@ const TABLE: [(Page, State, &str, By); 36] = [
     (Gemms, Full, "gemms", By::Others),
     (Collectives, Empty, "collectives-none", By::Others),
     (Collectives, Loading, "collectives-connecting", By::This(|| connecting("4"), CONNECTING)),
-    (Collectives, Error, "collectives-partly", By::This(partly, &["4 of 8 are seen", "says which hosts"])),
+    (Collectives, Error, "collectives-partly", By::This(partly, &["4 of 8 are seen", "9 shows which"])),
     (Collectives, Full, "collectives-slow", By::Others),
     (Steps, Empty, "steps-none", By::Others),
     (Steps, Loading, "steps-begin", By::Others),
-    (Steps, Error, "steps-silent", By::This(|| unheard("5"), &["STALE", "nothing is heard of the job"])),
+    (Steps, Error, "steps-silent", By::This(|| unheard("5"), &["STALE", "no reports from the job"])),
     (Steps, Full, "steps", By::Others),
-    (Stacks, Empty, "stacks-none", By::This(unread, &["No stacks were read yet", "r has every rank"])),
+    (Stacks, Empty, "stacks-none", By::This(unread, &["No stacks read yet", "r reads every rank"])),
     (Stacks, Loading, "hang-reading", By::Others),
     (Stacks, Error, "stacks-silent", By::Others),
     (Stacks, Full, "hang", By::Others),
@@ -80,7 +80,7 @@ const TABLE: [(Page, State, &str, By); 36] = [
     (Hosts, Full, "hosts", By::Others),
 ];
 
-const CONNECTING: &[&str] = &["Connecting to 2 hosts", "why it is down: key 9"];
+const CONNECTING: &[&str] = &["Connecting to 2 hosts", "Key 9 shows every host's link"];
 const SIZES: [(u16, u16); 2] = [(80, 24), (132, 40)];
 
 fn connecting(key: &str) -> Lab {
@@ -179,7 +179,7 @@ fn a_rank_that_does_not_answer_is_told_with_the_way_to_its_host() {
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     lab.keys("2").screen(132, 40).shows("waiting for its next summary");
     let mut lab = lab.run_only(9, |frame| !matches!(frame.body, xpu_shared::frame::Body::Detail(_)));
-    lab.screen(132, 40).shows("asked 9 s ago, and it has not answered: 9 says how its host does");
+    lab.screen(132, 40).shows("asked 9 s ago, no answer yet: 9 shows its host");
     let mut lab = Lab::new(Simulation::new(7, 2, 4)).hang(Rank(6)).run(2);
     lab.keys("2").screen(80, 24).shows("waiting for its next summary");
 }

@@ -20,8 +20,8 @@ fn where_steps_became_longer_is_marked_with_its_step_and_by_how_much() {
     screen
         .shows("▲ 111.1 to 125.0 ms (+12.5 %) from step")
         .shows("steps marked by the program, timed on the GPU");
-    screen.shows("GEMM").shows("18.1 % is waiting for ranks").shows("other kernels, copies, host");
-    screen.shows("single p50").shows("who keeps the others waiting");
+    screen.shows("GEMM").shows("18.1 % waits for stragglers").shows("other kernels, copies, host");
+    screen.shows("single p50").shows("stragglers");
     for (width, height) in [(60, 20), (80, 24), (132, 40), (200, 60)] {
         golden(&format!("steps-{width}x{height}"), &lab.screen(width, height));
     }
@@ -164,6 +164,6 @@ fn where_nobody_marks_steps_and_none_are_detected_it_is_said_how_to() {
     lab.keys("5").screen(132, 40).shows("steps detected, timed on the GPU");
     let mut lab = Lab::new(Simulation::new(7, 2, 4));
     without(None, &mut lab);
-    lab.keys("5").screen(132, 40).shows("No step is known yet").shows("tracer.step()");
+    lab.keys("5").screen(132, 40).shows("No steps yet").shows("tracer.step()");
     golden_at_both("steps-none", &mut lab);
 }

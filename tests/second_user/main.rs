@@ -72,7 +72,7 @@ fn a_place_another_user_took_first_is_not_used() {
     heard_nothing(stranger);
 }
 
-/// A place that was named, and is not ours: the job starts unwatched, and is pointed nowhere.
+/// A place that was named, and is not ours: the job starts without xpu-top, and is pointed nowhere.
 #[test]
 fn a_directory_that_was_named_and_is_another_users_is_refused() {
     let Some(scene) = Scene::with_all_parts() else { return };
@@ -88,7 +88,7 @@ fn a_directory_that_was_named_and_is_another_users_is_refused() {
         let watched = run(ours.env("XPU_TOP_RUNTIME_DIR", &named));
         is_unharmed(&watched, &plain);
         let said = &watched.stderr;
-        assert!(said.contains("the job starts unwatched") && said.lines().count() == 1, "{said}");
+        assert!(said.contains("the job starts without xpu-top") && said.lines().count() == 1, "{said}");
         assert!(said.contains(named.to_str().unwrap()) && said.contains("mode 0700"), "{said}");
     }
     heard_nothing(stranger);

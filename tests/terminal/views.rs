@@ -11,7 +11,7 @@ pub(crate) const OF_ANY_JOB: [(&str, &str); 8] = [
     ("4", "Communicators"),
     ("5", "Where time goes"),
     ("6", "Who is where"),
-    ("7", "Came and went"),
+    ("7", "Past findings"),
     ("8", "In this folder"),
     ("9", "9 hosts"),
 ];
@@ -70,7 +70,7 @@ fn a_drag_over_the_past_is_heard_to_its_end() {
     let edge = line.split('│').nth(1).expect("a panel").chars().count() as u16;
     let (from, to, y) = (edge - 4, edge - 1, y as u16);
     mouse(&terminal, &[(0, from, y, 'M'), (32, to, y, 'M')]);
-    terminal.shows("let go to see it alone");
+    terminal.shows("release to zoom in");
     mouse(&terminal, &[(0, to, y, 'm')]);
     terminal.shows("Esc shows all").hides("let go").keys("\x1b").hides("Esc shows all");
     terminal.keys("q");

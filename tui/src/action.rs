@@ -72,7 +72,7 @@ pub enum Action {
     ShowMetric(Metric),
     /// These colours.
     Dress(Theme),
-    /// List only ranks that are so, or all.
+    /// List only matching ranks, or all.
     Filter(Option<Box<Filter>>),
     SelectRank(Rank),
     /// Show this rank alone.

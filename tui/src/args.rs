@@ -40,28 +40,28 @@ pub struct CommandLine {
     pub watch: JobArgs,
     #[command(flatten)]
     pub look: LookArgs,
-    /// Show a recording instead of a job that runs
+    /// Show a recording instead of a running job
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
-    /// Begin there: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
+    /// Start at this time: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// Hold it against a run before: `last`, of this job, or a file of ~/.local/state/xpu-top/runs
+    /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
     #[arg(long, value_name = "FILE|last")]
     pub baseline: Option<PastRun>,
-    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER")]
     pub filter: Option<Filter>,
     /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`; F folds by these groups
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
-    /// Leave the mouse to the terminal
+    /// Do not capture the mouse
     #[arg(long)]
     pub no_mouse: bool,
     /// Read the settings from this file [default: `XPU_TOP_CONFIG`, else ~/.config/xpu-top/config.toml if there is one]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: lost GPU-hours are told in money too [default: `XPU_TOP_GPU_HOUR_PRICE`, else as the settings have it]
+    /// What a GPU costs in an hour, `2.5` or `2.5 EUR`: lost GPU-hours are also reported in money [default: `XPU_TOP_GPU_HOUR_PRICE`, else from the settings]
     #[arg(long, value_name = "PRICE", global = true)]
     pub gpu_hour_price: Option<Price>,
     #[command(subcommand)]
@@ -70,37 +70,37 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start a program that is watched: `xpu-top run -- torchrun train.py`
+    /// Start a program and watch it: `xpu-top run -- torchrun train.py`
     Run(RunArgs),
-    /// Print what a job does now, and end
+    /// Print what a job does now, and exit
     Status(StatusArgs),
-    /// Write what all ranks say to a file, to be looked at later with --replay
+    /// Record what all ranks report to a file, for --replay
     Record(RecordArgs),
-    /// Write every operation of a few steps of all ranks to a file
+    /// Capture every operation of a few steps on all ranks to a file
     Capture(CaptureArgs),
     /// Have PyTorch's own profiler, Kineto, trace the same steps on all ranks, and fetch the traces
     Kineto(KinetoArgs),
-    /// Print what a capture holds: steps, operations, how the time was spent
+    /// Summarize a capture: steps, operations, where the time went
     Report(ReportArgs),
-    /// Compare two captures: what costs more, and whether that is more than chance
+    /// Compare two captures: what costs more, and whether it exceeds noise
     Diff(DiffArgs),
-    /// Write a capture as a timeline that Perfetto or Chrome draws, as tables, or as folded lines
+    /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
     Export(ExportArgs),
-    /// Do the products of a capture again on a GPU of this machine, each by itself: was the job as fast?
+    /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's
     GemmReplay(GemmReplayArgs),
-    /// Try it without a GPU: a pretend job on this machine
+    /// Try it without a GPU: run a simulated job on this machine
     Demo(DemoArgs),
     /// Show where every rank of a job is: the stacks of all threads, merged
     Stacks(StacksArgs),
-    /// Show the last NCCL calls of every rank in order, and where the ranks part: also of a job that hangs or has ended
+    /// Show the last NCCL calls of every rank in order, and where the ranks diverge; works for a job that hangs or has ended
     Collectives(CollectivesArgs),
-    /// Switch the hooks of a job that runs, off and on again
+    /// Switch the hooks of a running job off, and on again
     Ctl(CtlArgs),
-    /// Look whether everything that watching needs is here, and say what to do where it is not
+    /// Check what watching needs on this machine, and say how to fix what is missing
     Doctor(DoctorArgs),
-    /// Say which settings are read and whether they are understood, or print what there is to be set
+    /// Show which settings are read and check them, or print all settings
     Config(ConfigArgs),
-    /// Make the key that lets you, and nobody else, watch from another host
+    /// Create the key that lets only you watch from another host
     Keygen(KeygenArgs),
 }
 
@@ -111,13 +111,13 @@ pub struct RunArgs {
     pub job: Option<JobName>,
     #[command(flatten)]
     pub way: WayArgs,
-    /// Leave the collector to somebody else
+    /// Do not start a collector
     #[arg(long)]
     pub no_collector: bool,
-    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: `xpu-top kineto` then finds no profiler to ask
+    /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: `xpu-top kineto` then has no profiler to ask
     #[arg(long)]
     pub no_kineto: bool,
-    /// What to start
+    /// Command to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -129,25 +129,25 @@ pub struct StatusArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// Add this rank's products and collectives, shape by shape
+    /// Add this rank's GEMMs and collectives by shape
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Option<u32>,
-    /// Hold it against a run before: `last`, of this job, or a file of ~/.local/state/xpu-top/runs
+    /// Compare with an earlier run: `last` of this job, or a file from ~/.local/state/xpu-top/runs
     #[arg(long, value_name = "FILE|last")]
     pub baseline: Option<PastRun>,
-    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
-    /// Do not watch for the seconds it takes to tell who is slow: what is dead or hangs is told all the same
+    /// Skip the seconds of watching that finding slow ranks needs; dead ranks and hangs are still reported
     #[arg(long)]
     pub now: bool,
-    /// Of a recording, as it was at its end or at --at
+    /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// Wait up to so long for all hosts to answer and a job to be there
+    /// How long to wait for all hosts to answer and for a job
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }
@@ -156,13 +156,13 @@ pub struct StatusArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// The file to write; it must not be there yet
+    /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// End after so long: `90s`, `10m`, `1h30m` [default: with Ctrl-C]
+    /// Stop after this time: `90s`, `10m`, `1h30m` [default: with Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length)]
     pub length: Option<Duration>,
-    /// Leave out the products and collectives of each rank by shape and size, which take most of the room
+    /// Leave out GEMMs by shape and collectives by size, which take most of the space
     #[arg(long)]
     pub no_details: bool,
 }
@@ -171,38 +171,38 @@ pub struct RecordArgs {
 pub struct CaptureArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// So many steps, the same on every rank
+    /// Number of steps, the same steps on every rank
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: u32,
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
-    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "ranks")]
     pub filter: Option<Filter>,
-    /// The file to write; it must not be there yet
+    /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// How long all of it may take
+    /// Time limit for all of it
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub wait: u32,
-    /// All kernels of the GPU too, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
+    /// Also all GPU kernels, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
     #[arg(long)]
     pub kernels: bool,
-    /// No functions of Python
+    /// No Python functions
     #[arg(long)]
     pub light: bool,
-    /// End as soon as the steps are here: the job is not watched until it is known who is slow in it, some 13 seconds
+    /// Exit as soon as the steps have arrived, without watching some 13 seconds longer for slow ranks
     #[arg(long)]
     pub no_watch: bool,
-    /// Of so many steps before those, what was seen without asking: 64 at most, for which a rank has 4,096 operations' room
+    /// Also what was sampled in this many steps before: 64 at most; a rank keeps 4,096 operations
     /// [default: 0, with --on-finding 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
-    /// Wait until something is found: any finding, or one of these: `hang,slow_rank`
+    /// Wait for a finding: any, or one of these: `hang,slow_rank`
     #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
     pub on_finding: Option<KindList>,
-    /// Give up waiting for that after so long: `90s`, `10m`, `12h` [default: with Ctrl-C]
+    /// Give up waiting after this time: `90s`, `10m`, `12h` [default: with Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "on_finding")]
     pub length: Option<Duration>,
 }
@@ -212,37 +212,37 @@ pub struct CaptureArgs {
 pub struct KinetoArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// So many steps, the same on every rank
+    /// Number of steps, the same steps on every rank
     #[arg(long, value_name = "N", group = "window", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
     pub steps: Option<u32>,
-    /// So long, at the same time on every rank: `500ms`, `2s`
+    /// Duration, at the same time on every rank: `500ms`, `2s`
     #[arg(long, value_name = "TIME", group = "window", value_parser = short_length)]
     pub duration: Option<Duration>,
-    /// Begin no sooner than after so long: `15s` [default: as soon as every rank has had time to ask]
+    /// Start no sooner than after this time: `15s` [default: as soon as every rank has had time to ask]
     #[arg(long, value_name = "TIME", value_parser = short_length)]
     pub start_in: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
-    /// The shapes of what operators are given too
+    /// Also the input shapes of operators
     #[arg(long)]
     pub record_shapes: bool,
-    /// Allocations and frees of tensors too
+    /// Also allocations and frees of tensors
     #[arg(long)]
     pub profile_memory: bool,
-    /// The Python functions too: makes steps much slower meanwhile
+    /// Also Python functions; steps are much slower meanwhile
     #[arg(long)]
     pub with_stack: bool,
-    /// What operators compute too, estimated by PyTorch
+    /// Also the FLOPs of operators, estimated by PyTorch
     #[arg(long)]
     pub with_flops: bool,
-    /// The modules that operators belong to too, of scripted models
+    /// Also the modules of operators, in scripted models
     #[arg(long)]
     pub with_modules: bool,
-    /// The folder to write to, which is made: a `rank-0003.json.gz` a rank, and `manifest.json`; they must not be there yet
+    /// The folder to write to, created if needed: one `rank-0003.json.gz` per rank, and `manifest.json`; these files must not exist
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// How long all of it may take [default: as long as the steps need, and two minutes]
+    /// Time limit for all of it [default: the time of the steps plus two minutes]
     #[arg(long, value_name = "SECONDS")]
     pub wait: Option<u32>,
 }
@@ -259,10 +259,10 @@ pub struct KindList(pub Vec<Kind>);
 pub struct CtlArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// `off`: the hooks of all ranks only let calls through; `on`: they observe again
+    /// `off`: the hooks of all ranks pass calls through unobserved; `on`: they observe again
     #[arg(long, value_name = "on|off")]
     pub hook: OnOff,
-    /// How long to wait for all ranks to follow
+    /// How long to wait for all ranks to switch
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub wait: u32,
 }
@@ -271,24 +271,24 @@ pub struct CtlArgs {
 pub struct StacksArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Only this rank's; may be given several times
+    /// Only this rank; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Vec<u32>,
-    /// Only ranks that are so: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
+    /// Only matching ranks: `rank<64 & tflops<0.9*median & host~gpu1`; `state=slow,hung`
     #[arg(long, value_name = "FILTER", conflicts_with = "rank")]
     pub filter: Option<Filter>,
-    /// Native frames as well; each thread is held for a moment
+    /// Also native frames; each thread is stopped for a moment
     #[arg(long)]
     pub native: bool,
     #[command(flatten)]
     pub form: StacksForm,
-    /// Those that a recording holds, by its end or by --at
+    /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// How long all ranks may take to answer
+    /// How long to wait for all ranks to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     pub wait: u32,
 }
@@ -297,25 +297,25 @@ pub struct StacksArgs {
 pub struct CollectivesArgs {
     #[command(flatten)]
     pub of: JobArgs,
-    /// Only this rank's; may be given several times
+    /// Only this rank; may be given several times
     #[arg(long, value_name = "RANK", value_parser = rank)]
     pub rank: Vec<u32>,
-    /// So many calls of each rank [default: those around where ranks part, and all with --json]
+    /// Number of calls per rank [default: those around the divergence; all with --json]
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// Write a file a rank for PyTorch's analyser of its flight recorder: `torchfrtrace DIR --prefix nccl_trace_rank_`
+    /// Write one file per rank for PyTorch's flight recorder analyser: `torchfrtrace DIR --prefix nccl_trace_rank_`
     #[arg(long, value_name = "DIR")]
     pub flight_recorder: Option<PathBuf>,
-    /// Those that a recording holds, by its end or by --at
+    /// Read a recording, at its end or at --at
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
     pub at: Option<String>,
-    /// How long all ranks may take to answer
+    /// How long to wait for all ranks to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub wait: u32,
 }
@@ -351,14 +351,14 @@ pub struct DoctorArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// Pack that and the collector's log into a gzipped tar for who helps, without keys, tokens and your name
+    /// Pack that and the collector's log into a gzipped tar to send to others, without keys, tokens and your name
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// Print a whole file, with every setting and key as it is without one
+    /// Print a complete settings file with all defaults
     #[arg(long)]
     pub print: bool,
 }
@@ -368,7 +368,7 @@ pub struct KeygenArgs {
     /// Where to write it [default: ~/.config/xpu-top/key]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Make none: print the token that HTTP wants of who asks, which belongs to the key there is
+    /// Create no key: print the HTTP token that belongs to the existing key
     #[arg(long)]
     pub token: bool,
 }
@@ -418,7 +418,7 @@ fn length(text: &str) -> Result<Duration, String> {
     length.ok_or_else(|| "write a time like 90s, 10m or 1h30m".to_owned())
 }
 
-/// One that may have less than a second.
+/// A duration that may be shorter than a second.
 fn short_length(text: &str) -> Result<Duration, String> {
     let milliseconds = text.strip_suffix("ms").and_then(|number| number.trim().parse::<u64>().ok());
     let length = milliseconds.map(Duration::from_millis).or_else(|| time::duration(text));

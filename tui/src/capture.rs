@@ -108,11 +108,11 @@ impl Progress {
     }
 }
 
-/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 are here`
+/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 arrived`
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { first, last, ranks, agreed, whole } = self;
-        write!(f, "steps {first} to {last}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} are here")
+        write!(f, "steps {first} to {last}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived")
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes {
-            0 => write!(f, "no rank gave anything: there is no {}", self.path.display()),
+            0 => write!(f, "no rank sent anything: {} was not written", self.path.display()),
             bytes => write!(f, "{}: {}; {}", self.path.display(), self.summary, figure::bytes(bytes)),
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Taking<'a> {
                 break;
             }
             self.live.end_capture(self.tally.job().clone(), number);
-            (self.tell)(News::Word("a rank is past that step already: all are told a later one".to_owned()));
+            (self.tell)(News::Word("a rank has passed that step: all get a later one".to_owned()));
         }
         self.collect(arrivals).await?;
         self.watch(arrivals).await?;
@@ -307,8 +307,8 @@ impl<'a> Taking<'a> {
         if !self.plan.watch || self.hurried || self.tally.whole() == 0 || enough(self) {
             return Ok(());
         }
-        let word = "all that comes is here; the job is watched some seconds longer for who is slow in it";
-        (self.tell)(News::Word(format!("{word}{}", terminal::key_that_ends(", and Ctrl-C ends that"))));
+        let word = "everything has arrived; watching the job some seconds longer for slow ranks";
+        (self.tell)(News::Word(format!("{word}{}", terminal::key_that_ends(" (Ctrl-C skips that)"))));
         self.arrive(arrivals, self.deadline.min(self.began + WATCH), enough).await
     }
 
@@ -376,7 +376,7 @@ impl<'a> Taking<'a> {
         }
         let stands = self.tally.standstill(job, &findings).map(|found| found.evidence.to_string());
         if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
-            (self.tell)(News::Word("the job stands: what there is is taken".to_owned()));
+            (self.tell)(News::Word("the job hangs: capturing what there is".to_owned()));
             self.standstill = Some(evidence);
             // One that came to a stand after its last step has given all.
             if !self.tally.is_over() {

@@ -135,7 +135,7 @@ fn take(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let ranks = living(&mut following, &mut arrivals, &job).await;
-        anyhow::ensure!(!ranks.is_empty(), "no rank of {job} lives");
+        anyhow::ensure!(!ranks.is_empty(), "no rank of {job} is alive");
         let plan = Plan {
             steps,
             before: STEPS_BEFORE,

@@ -103,7 +103,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "metric",
-        means: "The quantity the heatmaps open with, by the names of `:metric`.",
+        means: "The quantity the heatmaps open with, as in `:metric`.",
         usual: "\"tflops\"",
         read: |value, config| {
             let all = Metric::ALL.map(|metric| (metric.word(), metric));
@@ -142,7 +142,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "ascii",
-        means: "Whether only plain ASCII is drawn; left out, what the locale can.",
+        means: "Whether only plain ASCII is drawn; default: by the locale.",
         usual: "false",
         read: |value, config| {
             config.wishes.ascii = Some(boolean(value)?);
@@ -151,7 +151,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "reduced_motion",
-        means: "Whether the screen changes by itself once a second at most.",
+        means: "Whether the screen updates at most once a second.",
         usual: "false",
         read: |value, config| {
             config.wishes.reduced_motion = Some(boolean(value)?);
@@ -160,7 +160,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "mouse",
-        means: "Whether the mouse is listened to. Then most terminals select text with Shift held.",
+        means: "Whether to capture the mouse; most terminals then select text with Shift.",
         usual: "true",
         read: |value, config| {
             config.mouse = boolean(value)?;
@@ -169,7 +169,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "keep_state",
-        means: "Whether the next screen begins with the view, quantity, order and filter of the last one.",
+        means: "Whether xpu-top starts with the view, quantity, order and filter of the last run.",
         usual: "false",
         read: |value, config| {
             config.keep_state = boolean(value)?;
@@ -178,7 +178,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "gpu_hour_price",
-        means: "What a GPU costs in an hour, \"2.50 EUR\": then lost GPU-hours are told in money too.",
+        means: "What a GPU costs in an hour, \"2.50 EUR\": lost GPU-hours are then also reported in money.",
         usual: "\"0\"",
         read: |value, config| {
             config.price = Some(price(value)?).filter(|price| !price.is_free());

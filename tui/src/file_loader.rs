@@ -1,4 +1,5 @@
-//! The captures and recordings of a folder. A thread of its own reads them, so that no file system holds up the screen.
+//! Lists and reads the captures and recordings of a folder on a separate thread, so that no file system blocks the
+//! screen.
 
 mod label;
 mod summary;

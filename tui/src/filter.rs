@@ -65,7 +65,7 @@ impl Filter {
     /// What is said of ranks that are left out because a figure of theirs is not known.
     pub fn unsure(&self, unknown: usize) -> String {
         let (ranks, out) = if unknown == 1 { ("rank has", "is") } else { ("ranks have", "are") };
-        format!("{unknown} {ranks} no figure that `{self}` asks for, and {out} left out")
+        format!("{unknown} {ranks} no figure that `{self}` needs, and {out} left out")
     }
 
     /// What decides, once the job's ranks are known that `0.9*median` and its like are of.

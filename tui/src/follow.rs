@@ -245,7 +245,7 @@ impl Following {
                 Some(Link::Up) if self.has_reported(endpoint) => return None,
                 Some(Link::Down { why }) => why.clone(),
                 Some(Link::Up | Link::Connecting) | None => {
-                    format!("{endpoint} has not answered yet; give it longer with --wait")
+                    format!("{endpoint} has not answered yet; allow more with --wait")
                 }
             };
             Some(UnreachableHost { host: endpoint.to_string(), why })

@@ -1,4 +1,4 @@
-//! Whose frames the screen shows: a live job's, its last minutes', or a file's.
+//! The source of the screen's frames: a live job, its last minutes, or a file.
 
 use std::{
     collections::BTreeSet,
@@ -173,7 +173,7 @@ impl FrameSource {
         // One that is under way is ended from the past too.
         let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_capturing();
         let (Some(capturer), Some(job)) = (self.capturer.as_mut().filter(may), job) else {
-            let why = "what is past cannot be captured; `xpu-top capture --before 64` has the last steps";
+            let why = "the past cannot be captured; `xpu-top capture --before 64` has the last steps";
             update(app, Action::Saved(Err(why.to_owned())));
             return;
         };

@@ -1,4 +1,4 @@
-//! What `:` understands: every action that has a key, by its name, and these, which take a word.
+//! The commands of `:`: every action that has a key, by its name, and these, which take an argument.
 //!
 //! Reading, completion, help and the docs follow the one table.
 #![forbid(unsafe_code)]
@@ -40,22 +40,22 @@ const fn prompt_command(
 }
 
 pub const PROMPT_COMMANDS: &[PromptCommand] = &[
-    prompt_command(&["metric"], "NAME", "this quantity on the heatmaps", metric),
-    prompt_command(&["theme"], "NAME", "other colours: dark, cividis, light, high-contrast, mono", theme),
+    prompt_command(&["metric"], "NAME", "show this quantity on the heatmaps", metric),
+    prompt_command(&["theme"], "NAME", "colours: dark, cividis, light, high-contrast, mono", theme),
     prompt_command(&["sort"], "COLUMN [reversed]", "sort the ranks by it, worst first", |text| {
         sort(text).map(Action::SortBy)
     }),
-    prompt_command(&["filter"], "[FILTER]", "only ranks that are so; all without one", |text| {
+    prompt_command(&["filter"], "[FILTER]", "only matching ranks; without one, all", |text| {
         let filter = Some(text).filter(|text| !text.is_empty()).map(Filter::read).transpose()?;
         Ok(Action::Filter(filter.map(Box::new)))
     }),
-    prompt_command(&["rank"], "[NUMBER]", "this rank alone", |text| {
+    prompt_command(&["rank"], "[NUMBER]", "show this rank", |text| {
         optional(text, Action::Inspect, || {
             let number = text.parse().map(Rank).map(Action::InspectRank);
             number.map_err(|_no_number| expected("a rank's number"))
         })
     }),
-    prompt_command(&["job"], "[NAME]", "this job; the next one without a name", |text| {
+    prompt_command(&["job"], "[NAME]", "show this job; without a name, the next", |text| {
         optional(text, Action::NextJob, || Ok(Action::ChooseJob(JobName::cleaned(text))))
     }),
     prompt_command(&["goto"], "TIME", "to a time: 02:14:07, +10m, -30s, 50%", |text| {
@@ -65,7 +65,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
             Ok(Action::GoTo(text.to_owned()))
         }
     }),
-    prompt_command(&["capture"], "[STEPS]", "capture so many steps of all ranks, or end that", |text| {
+    prompt_command(&["capture"], "[STEPS]", "capture this many steps of all ranks, or cancel", |text| {
         optional(text, Action::Capture, || {
             let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
             steps
@@ -76,7 +76,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
     prompt_command(
         &["write", "w"],
         "[FILE]",
-        "the screen as an SVG file; as text where its name ends so",
+        "save the screen as SVG, or as text if the name ends in .txt",
         |text| optional(text, Action::Save, || Ok(Action::SaveTo(text.into()))),
     ),
     prompt_command(&["quit", "q"], "", "quit", |text| nothing(text, Action::Quit)),

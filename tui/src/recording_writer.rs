@@ -1,4 +1,4 @@
-//! A recording that is written as frames come in.
+//! Writes frames to a recording as they arrive.
 
 use std::{
     collections::BTreeSet,

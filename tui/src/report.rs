@@ -45,7 +45,7 @@ pub fn text(app: &App) -> String {
         figure::counted(job_view.hosts, "host", "hosts")
     );
     if job_view.findings.is_empty() {
-        let _ = writeln!(text, "\nNothing is found to be wrong.");
+        let _ = writeln!(text, "\nNo findings.");
     }
     if let Some(bound) = job_view.bound.filter(|_| job_view.standstill().is_none()) {
         let _ = writeln!(text, "{bound}");
@@ -101,7 +101,7 @@ pub fn text(app: &App) -> String {
     for entry in app.log.entries().take(LOGGED) {
         let what = match entry.what {
             What::Came => "came".to_owned(),
-            What::Went(after) => format!("went after {}", figure::age(after)),
+            What::Went(after) => format!("gone after {}", figure::age(after)),
         };
         let _ = writeln!(text, "  {} {what}: {}", figure::clock(entry.at), entry.finding.evidence);
     }

@@ -146,8 +146,7 @@ fn zoom(app: &mut App, what: ZoomAction) {
     if app.maps.over_time {
         app.zoom.act(what, app.history.known());
     } else {
-        let text =
-            format!("{} shows the heatmaps over time, of which this shows a part", app.key("over-time"));
+        let text = format!("{} shows the heatmaps over time, which this zooms", app.key("over-time"));
         app.note = Some(Note::Failed(text));
     }
 }
@@ -300,7 +299,7 @@ fn fold(app: &mut App) {
     let kinds = app.kinds();
     app.fold = app.fold.next(&kinds);
     if app.fold == Fold::Hosts && kinds.is_empty() {
-        let text = "by host; the communicators tell of no groups: --groups tp4-dp2 does";
+        let text = "by host; the communicators show no groups: use --groups tp4-dp2";
         app.note = Some(Note::Done(text.to_owned()));
     }
 }
@@ -311,7 +310,7 @@ fn pin(app: &mut App) {
         None => Note::Failed("select a rank first: j and k do".to_owned()),
         Some(rank) if app.pinned == Some(rank) => {
             app.pinned = None;
-            Note::Done(format!("rank {rank} is pinned no more"))
+            Note::Done(format!("rank {rank} is unpinned"))
         }
         Some(rank) => {
             app.pinned = Some(rank);
@@ -325,6 +324,6 @@ fn show_metric(app: &mut App, metric: Metric) {
     if app.job_view.told().contains(&metric) {
         app.maps = app.maps.showing(metric);
     } else {
-        app.note = Some(Note::Failed(format!("no rank has told of {} yet", metric.title())));
+        app.note = Some(Note::Failed(format!("no rank has reported {} yet", metric.title())));
     }
 }

@@ -126,8 +126,8 @@ pub async fn watch(
     let mut source = FrameSource::new(options.live, options.capturer, options.cursor, &mut app)?;
     let (loader, mut read) = FileLoader::start(PathBuf::from("."));
     let mut signals = Signals::listen()?;
-    let mut screen =
-        Screen::take(options.look.depth).context("cannot use this terminal; `xpu-top status` needs none")?;
+    let mut screen = Screen::take(options.look.depth)
+        .context("cannot use this terminal; `xpu-top status` works without one")?;
     if options.config.mouse {
         screen.listen_to_mouse()?;
     }
@@ -196,7 +196,7 @@ pub async fn watch(
                 due = Due::Now;
             }
             panic = terminal::failed() => {
-                bail!("a part of it failed, and without it the screen would show what is not so: {panic}");
+                bail!("a part of xpu-top failed, and the screen would be wrong without it: {panic}");
             }
         }
     }
@@ -236,7 +236,7 @@ fn ask_stacks(app: &mut App, live: Option<&Live>, job: JobName, ranks: Vec<Rank>
         }
         Some(live) => live.stacks(job, ranks, reading == Reading::Natively),
         None => {
-            let why = "what is past has no processes that could be read".to_owned();
+            let why = "the past has no processes to read".to_owned();
             update(app, Action::NoStacks(why));
         }
     }

@@ -1,4 +1,5 @@
-//! Errors the driver tells of (Xid), heard on a thread of its own: the one that reads the GPU may be held by the very error.
+//! Errors that the driver reports (Xid), read on a separate thread: the error itself may block the one that reads the
+//! GPU.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -25,12 +26,12 @@ pub(super) fn listen(nvml: &Arc<Nvml>, uuid: DeviceUuid, slot: &Arc<Slot>) {
     let body = move || {
         // What a GPU of this kind, or this container, does not allow is not heard: it stays unknown.
         if let Err(error) = hear(&nvml, uuid, &slot) {
-            tracing::info!("errors of GPU {uuid} cannot be heard: {error}");
+            tracing::info!("errors of GPU {uuid} cannot be read: {error}");
             *lock(&slot.xids) = None;
         }
     };
     if let Err(error) = thread::Builder::new().name("gpu-errors".to_owned()).spawn(body) {
-        tracing::warn!("no thread to hear errors of GPU {uuid}: {error}");
+        tracing::warn!("no thread to read errors of GPU {uuid}: {error}");
     }
 }
 

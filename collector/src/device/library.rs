@@ -30,7 +30,7 @@ pub(super) fn open() -> Option<Arc<Nvml>> {
         }
         Err(error) => {
             if matches!(*library, Library::Unopened) {
-                tracing::info!("GPU health is not known: NVML cannot be opened ({error})");
+                tracing::info!("GPU health is unknown: NVML cannot be opened ({error})");
                 *library = Library::Missing;
             }
             None

@@ -1,4 +1,4 @@
-//! The user's own code that is told of an end, once an end and file, in a Python of its own.
+//! The user's plugins: run once per exit and file, each in its own Python process.
 
 use std::{
     fs, io,
@@ -112,7 +112,7 @@ fn trusted(file: &Path) -> Result<(), String> {
     const STICKY: u32 = 0o1000;
     let refused = |path: &Path, why: &str| Err(format!("not run: {} {why}", path.display()));
     if !file.is_absolute() {
-        return refused(file, "is no absolute path; write the whole path into XPU_TOP_EXIT_PLUGIN");
+        return refused(file, "is not an absolute path; write one into XPU_TOP_EXIT_PLUGIN");
     }
     let whole = fs::canonicalize(file).map_err(|error: io::Error| format!("cannot be read: {error}"))?;
     for path in whole.ancestors() {

@@ -1,4 +1,4 @@
-//! What the follower has heard: the job as every viewer folds it, and what each rank's details add up to.
+//! What the follower has received: the job as every viewer folds it, and the totals of each rank's details.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -1,4 +1,4 @@
-//! What was published for so long, in memory and in a file.
+//! One tier of published digests, in memory and in a file.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -48,8 +48,7 @@ pub(super) struct Which {
 /// The body of a request, or why it is none.
 pub(super) fn body<T>(read: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
     read.map(|Json(body)| body).map_err(|rejection| {
-        let next =
-            "send JSON with `Content-Type: application/json`; GET /openapi.json says what may be in it";
+        let next = "send JSON with `Content-Type: application/json`; GET /openapi.json describes it";
         Problem::new(rejection.status(), rejection.body_text(), next)
     })
 }
@@ -67,10 +66,10 @@ pub(super) fn find<'a>(known: &'a Known, name: Option<&str>) -> Result<&'a Job, 
         None => jobs.foremost(),
     };
     found.ok_or_else(|| {
-        let next = "GET /api/v1/jobs lists those that are heard here";
+        let next = "GET /api/v1/jobs lists the known jobs";
         let error = name.map_or_else(
-            || "no job is heard here".to_owned(),
-            |name| format!("no job {name:?} is heard here"),
+            || "no job is known here".to_owned(),
+            |name| format!("job {name:?} is not known here"),
         );
         Problem::new(StatusCode::NOT_FOUND, error, next)
     })
@@ -79,26 +78,18 @@ pub(super) fn find<'a>(known: &'a Known, name: Option<&str>) -> Result<&'a Job, 
 /// The ranks that are asked: those that are named, or all that have not ended.
 pub(super) fn chosen(job: &Job, named: &[u32], may_have_died: bool) -> Result<Vec<Rank>, Problem> {
     if named.len() > RANKS {
-        let next = "name none to ask all";
-        return Err(Problem::new(
-            StatusCode::BAD_REQUEST,
-            format!("more than {RANKS} ranks are named"),
-            next,
-        ));
+        let next = "name no rank to ask all";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, format!("more than {RANKS} ranks named"), next));
     }
     let can = |view: &RankView| view.is_alive() || (may_have_died && view.life() != Life::Ended);
     let able: Vec<_> = job.ranks().filter(|(_, view)| can(view)).map(|(rank, _)| rank).collect();
     let stranger = named.iter().find(|&&rank| !able.contains(&Rank(rank)));
     if let Some(rank) = stranger {
-        let error = format!("no rank {rank} of job {} lives here", job.name());
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            error,
-            "GET /api/v1/ranks lists those that are heard here",
-        ));
+        let error = format!("no rank {rank} of job {} runs here", job.name());
+        return Err(Problem::new(StatusCode::NOT_FOUND, error, "GET /api/v1/ranks lists the known ranks"));
     }
     if able.is_empty() {
-        let error = format!("no rank of job {} lives here", job.name());
+        let error = format!("no rank of job {} runs here", job.name());
         return Err(Problem::new(
             StatusCode::CONFLICT,
             error,
@@ -176,10 +167,10 @@ pub(super) async fn ranks(
     let found = seen(&app, move |known| {
         let job = find(known, name.as_deref())?;
         if let Some(rank) = rank.filter(|&rank| job.rank(rank).is_none()) {
-            let next = "GET /api/v1/ranks lists those that are heard here";
+            let next = "GET /api/v1/ranks lists the known ranks";
             return Err(Problem::new(
                 StatusCode::NOT_FOUND,
-                format!("no rank {rank} of it is heard here"),
+                format!("rank {rank} of it is not known here"),
                 next,
             ));
         }
@@ -278,7 +269,7 @@ pub(super) async fn read_stacks(
     // One reading at a time: it takes the ranks' hosts some milliseconds a rank.
     let _turn = app.stacks.try_lock().map_err(|_busy| {
         let next = "ask again in a few seconds";
-        Problem::new(StatusCode::CONFLICT, "stacks are being read already", next)
+        Problem::new(StatusCode::CONFLICT, "stacks are already being read", next)
     })?;
     let (upstream, of, wanted) = (app.follow.upstream.clone(), job.clone(), ranks.clone());
     let came = run_blocking(move || ask::stacks(&upstream, &of, &wanted, native)).await?;

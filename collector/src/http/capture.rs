@@ -171,7 +171,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
     .await?;
     let way = app.config.captures.clone().ok_or_else(|| {
         let next = "ask the collector of the ranks' host, or run `xpu-top capture`";
-        Problem::new(StatusCode::NOT_IMPLEMENTED, "nothing is captured from here", next)
+        Problem::new(StatusCode::NOT_IMPLEMENTED, "a relay captures nothing", next)
     })?;
     let program = program()?;
     let capture = app.captures.make(&way, &job, wanted.steps)?;
@@ -197,7 +197,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
 fn program() -> Result<PathBuf, Problem> {
     let here = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     here.map(|folder| folder.join("xpu-top")).filter(|path| path.is_file()).ok_or_else(|| {
-        let next = "install xpu-top whole, or run `xpu-top capture` elsewhere";
+        let next = "install xpu-top completely, or run `xpu-top capture` elsewhere";
         Problem::new(StatusCode::NOT_IMPLEMENTED, "xpu-top is not beside xpu-collector", next)
     })
 }
@@ -246,13 +246,13 @@ impl Captures {
     fn make(&self, way: &CaptureWay, job: &JobName, steps: u32) -> Result<Capture, Problem> {
         let mut captures = self.lock();
         if captures.values().any(|capture| capture.state == Phase::Recording) {
-            let next = "GET /api/v1/capture says how far it is; ask again when it is done";
-            return Err(Problem::new(StatusCode::CONFLICT, "a capture is being made already", next));
+            let next = "GET /api/v1/capture shows its progress; ask again when it is done";
+            return Err(Problem::new(StatusCode::CONFLICT, "a capture is already running", next));
         }
         let directory = &way.directory;
         fs::DirBuilder::new().mode(0o700).recursive(true).create(directory).map_err(|error| {
             let error = format!("cannot make {}: {error}", directory.display());
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, error, "make room there, and ask again")
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, error, "free space there, and ask again")
         })?;
         while captures.len() >= KEPT {
             if let Some((_, oldest)) = captures.pop_first() {
@@ -304,8 +304,8 @@ impl Captures {
     fn get(&self, id: &str) -> Result<Capture, Problem> {
         let capture = id.parse().ok().and_then(|id: u64| self.lock().get(&id).cloned());
         capture.ok_or_else(|| {
-            let next = format!("GET /api/v1/capture lists those there are; the last {KEPT} are kept");
-            Problem::new(StatusCode::NOT_FOUND, "there is no such capture", next)
+            let next = format!("GET /api/v1/capture lists the captures; the last {KEPT} are kept");
+            Problem::new(StatusCode::NOT_FOUND, "no such capture", next)
         })
     }
 }
@@ -325,12 +325,12 @@ pub(super) async fn file(
 ) -> Result<Response, Problem> {
     let capture = app.captures.get(&id)?;
     if capture.state == Phase::Recording {
-        let next = "ask again when GET /api/v1/capture says it is done";
-        return Err(Problem::new(StatusCode::CONFLICT, "it is being made still", next));
+        let next = "ask again when GET /api/v1/capture reports it done";
+        return Err(Problem::new(StatusCode::CONFLICT, "the capture is still running", next));
     }
     if capture.bytes.is_some_and(|bytes| bytes > LARGEST) {
         let next = "ask for fewer steps or ranks, or run `xpu-top capture`";
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "it is too large to be sent", next));
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the capture is too large to send", next));
     }
     let path = capture.path.clone();
     let read = run_blocking(move || fs::read(path)).await?;

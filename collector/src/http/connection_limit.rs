@@ -1,4 +1,4 @@
-//! So many places, in all and for one address; who has one may lose it to who comes later.
+//! A bounded number of places, in all and per address; a newcomer may take the place of the oldest holder.
 
 use std::{
     net::IpAddr,

@@ -28,17 +28,17 @@ impl Problem {
     }
 
     pub(super) fn unknown_path() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is nothing here", "GET / lists what there is")
+        Self::new(StatusCode::NOT_FOUND, "not found", "GET / lists all paths")
     }
 
     pub(super) fn unknown_method() -> Self {
-        let next = "GET / lists what there is, and with which method";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method", next)
+        let next = "GET / lists all paths and their methods";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", next)
     }
 
     pub(super) fn fault() -> Self {
         let next = "this is a fault of xpu-collector: please report it with its log";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out", next)
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error", next)
     }
 }
 

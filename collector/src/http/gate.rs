@@ -91,8 +91,8 @@ fn not_let_in(app: &App, request: &Request) -> Option<Problem> {
         Some(_) => None,
         // Without a token a web page in somebody's browser could ask in its reader's name.
         None => (!is_meant(request.headers())).then(|| {
-            let next = "ask at an address or at localhost; other names may be another's (DNS rebinding)";
-            Problem::new(StatusCode::FORBIDDEN, "this is not the host that was asked for", next)
+            let next = "use an address or localhost: other names are refused (DNS rebinding)";
+            Problem::new(StatusCode::FORBIDDEN, "wrong Host header", next)
         }),
     }
 }
@@ -104,12 +104,12 @@ fn is_of_this_host(request: &Request) -> bool {
 }
 
 fn no_token() -> Problem {
-    let next = "show `Authorization: Bearer TOKEN`; `xpu-top keygen --token` prints it where the key is";
-    Problem::new(StatusCode::UNAUTHORIZED, "a token is wanted", next)
+    let next = "send `Authorization: Bearer TOKEN`; `xpu-top keygen --token` prints the token on a host with the key";
+    Problem::new(StatusCode::UNAUTHORIZED, "missing or invalid bearer token", next)
 }
 
 fn too_late() -> Problem {
-    let error = format!("it took longer than {} s", ANSWER.as_secs());
+    let error = format!("the request took longer than {} s", ANSWER.as_secs());
     Problem::new(StatusCode::GATEWAY_TIMEOUT, error, "send the body at once, or ask for less")
 }
 

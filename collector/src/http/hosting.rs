@@ -62,12 +62,12 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Result<T, Pr
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.to_ascii_lowercase().starts_with("application/json") {
         let next = "send JSON with `Content-Type: application/json`";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this is not said to be JSON", next));
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the Content-Type is not JSON", next));
     }
     let text = if bytes.is_empty() { &b"{}"[..] } else { &bytes[..] };
     serde_json::from_slice(text).map_err(|error| {
         let next = "send a JSON object, as xpu-timer's own tools do";
-        Problem::new(StatusCode::BAD_REQUEST, format!("this is not what was asked for: {error}"), next)
+        Problem::new(StatusCode::BAD_REQUEST, format!("invalid request: {error}"), next)
     })
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn dump_kernel_trace(
     let after = Duration::from_secs(u64::try_from(dump.time).unwrap_or(0)).saturating_sub(since);
     if after > LATEST {
         let error = format!("dump_time is {} s from now", after.as_secs());
-        return Err(Problem::new(StatusCode::BAD_REQUEST, error, "begin within the hour"));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, error, "start within an hour"));
     }
     let ignored = dump.ignored();
     let count = if dump.count == 0 { OPERATIONS } else { dump.count };
@@ -133,7 +133,7 @@ pub(super) async fn dump_string_stacktrace(
         let job = find(known, None)?;
         let found = rank_meant(job, &wanted).ok_or_else(|| {
             let next = "name the pid or the rank of a process of the job; GET /api/v1/ranks lists them";
-            Problem::new(StatusCode::NOT_FOUND, "no rank is that process", next)
+            Problem::new(StatusCode::NOT_FOUND, "no rank is this process", next)
         })?;
         Ok((job.name().clone(), found))
     })

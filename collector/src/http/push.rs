@@ -24,7 +24,7 @@ pub struct Push {
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     #[error(
-        "{0} is no URL metrics can be sent to: write http://HOST:4318, and let an OpenTelemetry collector on this host send them on where TLS is wanted"
+        "metrics cannot be sent to the URL {0}: write http://HOST:4318; for TLS, let an OpenTelemetry collector on this host forward them"
     )]
     Url(String),
 }
@@ -58,9 +58,13 @@ pub(super) fn run(app: &App) {
             .send(&request.encode_to_vec()[..]);
         // Said when it begins and when it ends: a receiver that is down for a night is one line.
         match &sent {
-            Ok(_) if failing => tracing::info!("{} takes metrics again", push.url),
+            Ok(_) if failing => tracing::info!("{} accepts metrics again", push.url),
             Err(error) if !failing => {
-                tracing::warn!("{} takes no metrics: {error}; trying again every {:?}", push.url, push.every);
+                tracing::warn!(
+                    "{} does not accept metrics: {error}; trying again every {:?}",
+                    push.url,
+                    push.every
+                );
             }
             _ => {}
         }

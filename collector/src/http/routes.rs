@@ -1,4 +1,4 @@
-//! What there is, and who answers. The same is written down in `openapi.json`.
+//! The routes and their handlers. The same is written down in `openapi.json`.
 
 use std::sync::Arc;
 

@@ -72,7 +72,7 @@ impl fmt::Debug for Token {
 pub enum TokenError {
     #[error("cannot read the token {path}: {error}; check --token-file", path = path.display())]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("others can read the token {path}, or it is no file; run `chmod 600 {path}`", path = path.display())]
+    #[error("others can read the token {path}, or it is not a file; run `chmod 600 {path}`", path = path.display())]
     Open { path: PathBuf },
     #[error(
         "{path} holds no token: one line of 16 to 256 letters without blanks; make one with `openssl rand -hex 32`",

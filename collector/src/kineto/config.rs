@@ -1,4 +1,4 @@
-//! What a Kineto is told: lines of `KEY=VALUE`.
+//! The configuration sent to a Kineto: lines of `KEY=VALUE`.
 
 use std::{fmt::Write as _, time::Duration};
 

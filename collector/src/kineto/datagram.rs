@@ -38,7 +38,7 @@ pub(super) enum Message {
 /// Why bytes are none of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    #[error("it has no whole header")]
+    #[error("its header is incomplete")]
     Short,
     #[error("its header says {stated} bytes and {found} came")]
     Size { stated: u64, found: usize },

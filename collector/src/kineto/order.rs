@@ -1,4 +1,4 @@
-//! A trace that is wanted of one rank: told when its Kineto asks, seen to be written, given away.
+//! A trace requested from one rank: given when its Kineto polls, watched while it is written, handed over.
 
 use std::{
     fs::File,
@@ -139,15 +139,15 @@ impl Ordered {
     fn why_unfit(&self, unfit: &Unfit) -> String {
         match unfit {
             Unfit::TooLate if self.was_busy => {
-                "its profiler was at another trace all the while (torch.profiler in the program?): ask again when that has ended".to_owned()
+                "its profiler was busy with another trace (torch.profiler in the program?): ask again when that has ended".to_owned()
             }
-            Unfit::TooLate => "its Kineto asked too late what to do: give it longer, --start-in 15s".to_owned(),
-            Unfit::TooFar => "the steps are too far away: ask again when they are nearer".to_owned(),
+            Unfit::TooLate => "its Kineto polled too late: give it more time, --start-in 15s".to_owned(),
+            Unfit::TooFar => "the steps are too far ahead: ask again later".to_owned(),
             Unfit::NoCount => {
-                "nobody knows how far its Kineto has counted, so no step can be agreed on: ask with --duration".to_owned()
+                "its Kineto's step count is unknown, so no step can be agreed on: use --duration".to_owned()
             }
             Unfit::Path => format!(
-                "Kineto would not read the path {} as it is: set KINETO_ONDEMAND_TRACE_DIR to one of letters and digits",
+                "Kineto cannot read the path {}: set KINETO_ONDEMAND_TRACE_DIR to one of letters and digits",
                 self.place.told
             ),
         }
@@ -174,9 +174,7 @@ impl Ordered {
         } else if passed {
             self.refuse(self.why_unfit(&Unfit::TooLate));
         } else if self.is_over(known.now) {
-            self.refuse(
-                "it did not come to the steps in the time there was: give it longer with --wait".to_owned(),
-            );
+            self.refuse("it did not reach the steps in time: allow more with --wait".to_owned());
         }
     }
 
@@ -197,16 +195,14 @@ impl Ordered {
         if !known.lives {
             self.refuse("its process ended before it had written its trace".to_owned());
         } else if self.is_over(known.now) {
-            self.refuse(
-                "it did not write its trace in the time there was: give it longer with --wait".to_owned(),
-            );
+            self.refuse("it did not write its trace in time: allow more with --wait".to_owned());
         } else if is_begun {
             self.due = None;
         } else if self.is_done(known) {
             let due = *self.due.get_or_insert(known.now);
             if known.now.since(due) >= GRACE {
                 self.refuse(
-                    "its Kineto was told and wrote nothing: look at what the program says when it is started with KINETO_LOG_LEVEL=1"
+                    "its Kineto got the request and wrote nothing: start the program with KINETO_LOG_LEVEL=1 and read its output"
                         .to_owned(),
                 );
             }
@@ -344,7 +340,7 @@ mod tests {
         let (mut silent, mut client) = (ordered(), None);
         assert!(!silent.check(known(96, true, 1, &mut client)));
         assert!(silent.check(known(97, true, 2, &mut client)));
-        assert!(why(&silent).contains("asked too late"));
+        assert!(why(&silent).contains("polled too late"));
         let mut busy = ordered();
         assert_eq!(busy.tell(false, None, at(1)), None);
         assert!(busy.check(known(97, false, 2, &mut client)));

@@ -1,8 +1,8 @@
-//! The gauges of xpu-timer, by their own names, labels and units, so that what reads them goes on reading.
+//! The gauges of xpu-timer, by their own names, labels and units, so that existing readers continue to work.
 //!
-//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty seconds; as there, the
-//! time of a collective includes waiting for others. Its counts of garbage collections and data loaders are told where Python is
-//! recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+//! Latencies are whole microseconds, `FLOPS` is TFLOPS and `BANDWIDTH` Gbit/s on the bus, of the last ten to twenty
+//! seconds; as there, the time of a collective includes waiting for others. Its counts of garbage collections and data
+//! loaders are told where Python is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 
 use std::{collections::BTreeMap, env};
 
@@ -218,7 +218,7 @@ const COLLECTIVES: Five = [
     gauge("XPU_TIMER_COLL_KERNEL_BANDWIDTH", "Gbit/s on the bus"),
 ];
 
-const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a job that stands");
+const HANG: Metric = gauge("XPU_TIMER_COMMON_HANG", "1 for every living rank of a hung job");
 
 const DUMPING: Metric = gauge("XPU_TIMER_COMMON_START_DUMP", "1 while a capture asked for over HTTP is made");
 const DUMPED: Metric = gauge("XPU_TIMER_COMMON_END_DUMP", "1 when the last of them is done");

@@ -1,4 +1,4 @@
-//! One rank: its steps, products, collectives, GPU, and how well it is seen.
+//! One rank: its steps, GEMMs, collectives, GPU, and its coverage.
 
 use std::{collections::BTreeMap, time::Duration};
 

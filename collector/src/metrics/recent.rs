@@ -1,4 +1,4 @@
-//! What happened in the last ten to twenty seconds, for readers who want gauges of a window and not counters.
+//! What happened in the last ten to twenty seconds, for readers that need gauges over a window instead of counters.
 
 use std::{collections::BTreeMap, time::Duration};
 

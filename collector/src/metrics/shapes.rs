@@ -1,5 +1,5 @@
-//! One gauge family for each shape of a product, as the first xpu-timer named them. Only where it is asked for: each shape is a
-//! metric of its own, and a database is not made for that.
+//! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape is a metric of
+//! its own, and a database is not made for that.
 
 use xpu_shared::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, job::Job, unit::Moment};
 
@@ -86,7 +86,7 @@ fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &
     };
     // How many were launched is known from the second telling on.
     if seconds > 0.0 && cell.launched > 0 {
-        put("qps", "Products in a second", cell.launched as f64 / seconds);
+        put("qps", "GEMMs per second", cell.launched as f64 / seconds);
     }
     if cell.durations.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What the profilers of ranks are asked for by: who they are, and how far they have counted.
+//! The profilers of ranks: their identity and their step counts.
 
 use xpu_shared::{
     id::{JobName, Pid, Rank},

@@ -1,4 +1,4 @@
-//! The last NCCL calls of ranks, for who asks and when a job stands.
+//! The last NCCL calls of ranks, on request and when a job hangs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Jobs that stand, and the stacks of their ranks: of one standstill, a rank is read once, however many ask.
+//! Jobs that hang, and the stacks of their ranks: each rank is read once per hang, however many viewers ask.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

@@ -1,4 +1,4 @@
-//! What is told of a rank.
+//! What is published of a rank.
 
 use super::*;
 

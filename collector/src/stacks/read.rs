@@ -59,7 +59,7 @@ pub fn read(pid: Pid, natively: bool, to: &mut impl Write) -> io::Result<()> {
     });
     stacks.held_for_native = native.longest.map(Into::into);
     if process::state(pid).is_none() {
-        stacks.why = vec![format!("its process {pid} ended meanwhile")];
+        stacks.why = vec![format!("its process {pid} has ended")];
     }
     stacks.threads = joined(with_native(python, &native), tasks);
     with_native_alone(&mut stacks.threads, native);

@@ -86,9 +86,9 @@ impl Reader {
                 self.wanted.answer(stacks)
             }
             None if self.late => {
-                self.wanted.unread(format!("reading it took longer than {} s", LIMIT.as_secs()))
+                self.wanted.unread(format!("reading the request took longer than {} s", LIMIT.as_secs()))
             }
-            None => self.wanted.unread("the process that read it ended without a word".to_owned()),
+            None => self.wanted.unread("the process that read it ended without an answer".to_owned()),
         };
         (answer, self.child)
     }

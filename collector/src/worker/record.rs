@@ -44,7 +44,7 @@ impl Worker {
         let Some(page) = &self.ledger else {
             let why = match &self.no_ledger {
                 Some(why) => format!(
-                    "the record of rank {rank} cannot be read: {why}; its hook and the collector on its host must be of one version of xpu-top"
+                    "the record of rank {rank} cannot be read: {why}; its hook and its collector must be of the same xpu-top version"
                 ),
                 None => format!("rank {rank} keeps no record: its hook found no memory for one"),
             };

@@ -1,4 +1,4 @@
-//! When a rank last moved, and where it was found since.
+//! When a rank last made progress, and where its threads have been since.
 
 use xpu_shared::{
     frame::RankStacks,

@@ -1,4 +1,4 @@
-//! What a rank's collector says of it: a digest each second, and the last again to who comes later.
+//! A rank's published state: a digest each second, and the last one again for new viewers.
 
 use xpu_shared::{
     frame::{Advance, HookHealth, Progress, RankDigest},

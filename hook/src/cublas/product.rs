@@ -1,4 +1,4 @@
-//! What the arguments of a product come to: its shape, and what it is multiplied in.
+//! From the arguments of a GEMM call to its shape and compute type.
 
 use std::ffi::{c_int, c_uint};
 

@@ -1,4 +1,4 @@
-//! How long products were held up by communication, as far as a sample of it tells.
+//! Exposed communication: how long GEMMs were held up by it, estimated from a sample.
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 

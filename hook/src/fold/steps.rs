@@ -1,4 +1,4 @@
-//! Where steps end: as the program marks them, or where nobody does, as its operations repeat.
+//! Where steps end: by the program's marks, else by the period of its operations.
 
 mod detector;
 mod log;

@@ -1,4 +1,4 @@
-//! PyTorch is asked to tell of the steps of its optimizers, as soon as it is there.
+//! Registers with PyTorch for the steps of its optimizers, as soon as PyTorch is loaded.
 
 use std::{
     ffi::{CStr, c_int, c_void},

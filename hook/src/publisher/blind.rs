@@ -19,12 +19,12 @@ impl Publisher {
             (communicators.unknown(), "NCCL calls on communicators whose making was not seen"),
             (communicators.too_many(), "communicators more than can be watched at once"),
             (communicators.unshown(), "communicators more than the ledger can show"),
-            (cublaslt::unreadable(), "cuBLASLt products whose sizes are not on the host"),
+            (cublaslt::unreadable(), "cuBLASLt GEMMs whose sizes are not on the host"),
             (lost, "parts of CUDA graphs that could not be kept apart"),
             (unseen, "CUDA graphs that were not captured: what is in them is not counted"),
             (unnamed, "kernels whose names could not be asked for: that takes CUDA 12.3"),
-            (crowded, "launches of kernels too many to be told apart by name"),
-            (unplaced, "allocations too many to be told apart: more memory is held than shown"),
+            (crowded, "launches of kernels too many to count by name"),
+            (unplaced, "allocations too many to track: more memory is held than shown"),
             (unknown_frees, "frees of memory whose allocation was not seen"),
         ] {
             if count > 0 {

@@ -1,4 +1,4 @@
-//! ZeroMQ contexts for many hosts: one takes so many sockets and no more.
+//! ZeroMQ contexts for many hosts: each takes a limited number of sockets.
 
 use zmq::{Context, Socket};
 

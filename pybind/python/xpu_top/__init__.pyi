@@ -15,14 +15,13 @@ class Tracer:
         samples: Optional[SupportsIndex] = None,
         loss: Optional[SupportsFloat] = None,
     ) -> None:
-        """Mark the end of a training step: of the next one, or of number ``n``, counted from 1.
+        """Mark the end of the next training step, or of step number ``n``, counted from 1.
 
-        ``tokens`` and ``samples`` are what this rank worked through in it; ``loss`` is the last one known. A loss that
-        is a CUDA tensor is read as ``float(loss)`` would be, which waits for the GPU: give it where the program reads
-        it anyway.
+        ``tokens`` and ``samples`` are the rank's work in this step; ``loss`` is the last known loss. A CUDA tensor is
+        read with ``float(loss)``, which waits for the GPU: pass it where the program reads it anyway.
         """
     def span(self, name: str) -> AbstractContextManager[object]:
-        """A part of the program under a name, in captures: ``with tracer.span("data"): ...``."""
+        """Name a part of the program, for captures: ``with tracer.span("data"): ...``."""
     @property
     def source(self) -> Literal["preloaded", "packaged", "disabled", "missing"]:
-        """Where the marks go."""
+        """The receiver of the marks."""

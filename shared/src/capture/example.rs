@@ -1,4 +1,4 @@
-//! A capture of two steps, as ranks send it: a product, and a collective that ends on all ranks at once.
+//! A capture of two steps, as ranks send it: a GEMM, and a collective that ends on all ranks at once.
 
 use crate::{
     collective::Operation,

@@ -1,5 +1,5 @@
-//! Where a rank stands among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`, the first the fastest, as Megatron
-//! numbers them.
+//! The position of a rank among tensor, context, data and pipeline parallel groups: `tp4-cp2-dp4-pp2`, the first the
+//! fastest, as Megatron numbers them.
 
 use std::str::FromStr;
 
@@ -25,7 +25,7 @@ impl FromStr for Groups {
             let size =
                 size.ok_or_else(|| format!("`{item}`: write axes and their sizes like tp4-cp2-dp4-pp2"))?;
             if axes.iter().any(|(known, _)| known == name) {
-                return Err(format!("`{name}` stands there twice"));
+                return Err(format!("`{name}` is given twice"));
             }
             axes.push((name.to_owned(), size));
         }

@@ -1,4 +1,4 @@
-//! How fast products were in a job, and how fast they are on a GPU that does nothing else.
+//! How fast GEMMs were in a job, and how fast they are on an otherwise idle GPU.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ pub struct Total {
     pub alone_ns: u64,
     /// What part of `total_ns` was replayed.
     pub covered: Option<f64>,
-    /// What part of `replayed_ns` they take alone: 0.93 if the job's products run at 93 % of what this GPU does.
+    /// What part of `replayed_ns` they take alone: 0.93 if the job's GEMMs run at 93 % of what this GPU does.
     pub ratio: Option<f64>,
     pub stands_out: Option<StandsOut>,
 }

@@ -141,7 +141,7 @@ fn found(pair: [CommunicatorId; 2], sides: &[Vec<&Line<'_>>; 2], at: usize) -> D
         "{} called {}{} of communicator {} before any more of communicator {}, where {} called {} of communicator {} first",
         words(here),
         tell::call(&calls[0]),
-        if extra { ", as it never did before," } else { "" },
+        if extra { ", for the first time," } else { "" },
         pair[side],
         pair[1 - side],
         words(there),

@@ -154,19 +154,19 @@ fn without_partner(
     let mut told = vec![there];
     let last = last.map(|last| tell::one(lacks, last));
     let went = last.as_ref().map_or_else(
-        || format!("it has none of that rank in communicator {id}"),
-        |last| format!("its last was {}", tell::call(last)),
+        || format!("it has none with that rank in communicator {id}"),
+        |last| format!("its last call was {}", tell::call(last)),
     );
     let sentence = if extra {
         format!(
-            "rank {} called {}, as it never did before, and rank {} has no {answer} for it; {went}",
+            "rank {} called {}, for the first time, and rank {} has no {answer} for it; {went}",
             calls.rank,
             tell::call(&told[0]),
             lacks.rank
         )
     } else {
         format!(
-            "rank {} did not come to the {answer} for which rank {} called {}; {went}",
+            "rank {} did not call the {answer} for which rank {} called {}; {went}",
             lacks.rank,
             calls.rank,
             tell::call(&told[0]),

@@ -1,4 +1,4 @@
-//! Divergences in words.
+//! The sentence of a divergence.
 
 use std::collections::BTreeMap;
 
@@ -56,27 +56,32 @@ pub(super) fn parted(
         _ if earlier && matches!(kind, Parting::Extra | Parting::LeftOut) => format!(
             "{who} and {rest} are out of step by {more} since before {number}, where the record begins: {who} called {here}, {rest} {there}"
         ),
-        _ if undecided => format!("{who} and {rest} part at {number}: {who} called {here}, {rest} {there}"),
+        _ if undecided => {
+            format!("{who} and {rest} diverge at {number}: {who} called {here}, {rest} {there}")
+        }
         Parting::Extra => {
             let call = calls.first().map_or_else(|| "collective".to_owned(), |call| call.call.clone());
             let so = match by {
                 _ if never => format!("; {rest} never {}", if is_one { "does" } else { "do" }),
-                By::Novelty => format!("; it had not done so before, and {rest} did not"),
+                By::Novelty => format!("; it never had before, and {rest} did not"),
                 _ => format!("; {rest} did not"),
             };
             let next = if others.is_empty() { String::new() } else { format!(" and called {there}") };
             format!("{who} called {more} {call} more, {number}{}{so}{next}", at_site(site.as_deref()))
         }
         Parting::LeftOut => {
-            let instead =
-                if calls.is_empty() { "came no further".to_owned() } else { format!("called {here} there") };
+            let instead = if calls.is_empty() {
+                "called nothing more".to_owned()
+            } else {
+                format!("called {here} there")
+            };
             format!("{who} left out {there}, {number}, which {rest} called; it {instead}")
         }
         Parting::NotEntered => format!("{who} did not enter {there}, {number}, which {rest} called"),
         _ => {
             let new = match by {
-                By::Novelty if calls.iter().all(|call| call.new) => ", as it never did before,",
-                By::Novelty => ", as it never did after the calls before it,",
+                By::Novelty if calls.iter().all(|call| call.new) => ", for the first time,",
+                By::Novelty => ", for the first time after those calls,",
                 _ => "",
             };
             let never = match never {

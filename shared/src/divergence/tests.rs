@@ -358,7 +358,7 @@ fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
     let found = found(&records);
     is(&found, Parting::Extra, &[1]);
     assert!(
-        found.sentence.contains("(492 B of f32) at train.py:214 train, as it never did before,"),
+        found.sentence.contains("(492 B of f32) at train.py:214 train, for the first time,"),
         "{}",
         found.sentence
     );
@@ -385,7 +385,7 @@ fn a_step_that_one_rank_skips_is_its_own() {
         .into();
     let found = found(&records);
     assert_eq!(found.ranks, [Rank(1)], "{}", found.sentence);
-    assert!(found.sentence.contains("as it never did after the calls before it"), "{}", found.sentence);
+    assert!(found.sentence.contains("for the first time after those calls"), "{}", found.sentence);
 }
 
 /// On a GPU rank 0 was named, which has never received anything.
@@ -416,7 +416,7 @@ fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
     let found = found(&records);
     is(&found, Parting::Unmatched, &[2]);
     assert!(
-        found.sentence.starts_with("rank 2 did not come to the ")
+        found.sentence.starts_with("rank 2 did not call the ")
             && found.sentence.contains("(512 B of f32) at train.py:19"),
         "{}",
         found.sentence

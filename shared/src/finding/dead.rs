@@ -1,4 +1,4 @@
-//! Ranks whose process is gone: the one that ended first, why, and who followed.
+//! Ranks whose process is gone: the first to end, the cause, and the ranks that followed.
 
 use std::time::Duration;
 
@@ -74,14 +74,16 @@ pub(super) fn over(job: &Job) -> Option<Moment> {
 
 fn advice(class: Class) -> &'static str {
     match class {
-        Class::Exception => "look at its traceback and what it was given at that step",
-        Class::Signal => "look at these native frames; with `ulimit -c unlimited` the next one leaves a core",
+        Class::Exception => "look at its traceback and its input at that step",
+        Class::Signal => {
+            "look at these native frames; with `ulimit -c unlimited` the next crash leaves a core"
+        }
         Class::Oom => {
             "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
         }
         Class::ExitCode => "look at the end of its log: the program chose to exit",
         Class::CudaError => {
-            "run again with CUDA_LAUNCH_BLOCKING=1 to see which kernel it was, and look at the GPU's Xid errors"
+            "run again with CUDA_LAUNCH_BLOCKING=1 to see which kernel it was, and check the GPU for Xid errors"
         }
         Class::NcclError => "look at the peer it talked to, and at NCCL_DEBUG=INFO in its log",
         _ => "look for a signal, the OOM killer or a traceback in its log",

@@ -73,7 +73,7 @@ pub struct HeldClock {
 impl fmt::Display for HeldClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mhz, usual_mhz, reasons, temperature_c } = self;
-        write!(f, "its SM clock is {mhz:.0} MHz where {usual_mhz:.0} are usual")?;
+        write!(f, "its SM clock is {mhz:.0} MHz instead of {usual_mhz:.0}")?;
         if *reasons != Throttle(0) {
             write!(f, ", held down: {reasons}")?;
         }
@@ -116,13 +116,13 @@ impl Clocks {
                 "look at that host's power supply, which told the GPU to slow down (nvidia-smi -q -d PERFORMANCE,POWER)"
             }
             _ if held(Throttle::APPLICATION_CLOCKS.0) => {
-                "somebody set that GPU's clocks lower: nvidia-smi -q -d CLOCK shows them, nvidia-smi -rac and -rgc take that back"
+                "that GPU's clocks were set lower: nvidia-smi -q -d CLOCK shows them, nvidia-smi -rac and -rgc reset them"
             }
             Self::Held(_) => {
                 "look at that GPU's cooling, power supply and clock limits (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)"
             }
             Self::Well { .. } => {
-                "its clocks are as the others': look for other processes on its GPU (nvidia-smi), for kernels that run beside its GEMMs, and at their shapes (xpu-top status --rank)"
+                "its clocks match the others': look for other processes on its GPU (nvidia-smi), for kernels that run beside its GEMMs, and at their shapes (xpu-top status --rank)"
             }
             Self::Unknown => {
                 "look for other processes on its GPU (nvidia-smi), and at its clocks, power and temperature (nvidia-smi -q -d PERFORMANCE)"
@@ -181,7 +181,7 @@ fn errors(job: &Job, now: Moment) -> Option<Finding> {
         confidence: Confidence::Certain,
         since_s,
         evidence: Evidence::Xid(XidTold { rank: first, host: view.host().clone(), xid, ago_s: since_s }),
-        advice: "look at dmesg on that host, and take the GPU out if it comes again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
+        advice: "look at dmesg on that host, and replace the GPU if it happens again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost: None,
@@ -218,7 +218,7 @@ fn full(job: &Job) -> Option<Finding> {
         confidence: Confidence::Likely,
         since_s: readings(view).count() as f64,
         evidence,
-        advice: "expect failing allocations, or an allocator that frees and waits: a smaller batch, or other processes off this GPU (nvidia-smi)".to_owned(),
+        advice: "allocations may fail, or wait until memory is freed: use a smaller batch, or move other processes off this GPU (nvidia-smi)".to_owned(),
         collective: None,
         severity: Severity::Minor,
         cost: None,

@@ -1,4 +1,4 @@
-//! What a finding is told by: typed figures, of which documents have the numbers and people the sentence.
+//! The evidence of a finding: typed figures, from which JSON gets the numbers and people the sentence.
 
 pub mod cost;
 pub mod device;

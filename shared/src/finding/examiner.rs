@@ -1,5 +1,4 @@
-//! Looks for what is wrong, again and again: what one rank tells is worked out when it has told it, what all tell together when that
-//! is asked for.
+//! Computes findings repeatedly: the inputs of one rank when it has reported, the combination of all ranks on request.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! A job that makes no progress, and which rank keeps it from it. The first divergence is told: later ones follow from it.
+//! A job that makes no progress, and the rank that causes it. Only the first divergence is reported: later ones follow
+//! from it.
 
 mod divergence;
 mod kernel;
@@ -185,9 +186,9 @@ impl fmt::Display for Doing {
         match self {
             Self::Ended => f.write_str("it has ended"),
             Self::Gone => f.write_str("its process is gone"),
-            Self::Silent => f.write_str("it says nothing"),
+            Self::Silent => f.write_str("it reports nothing"),
             Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
-            Self::Outside => f.write_str("it is inside no CUDA or NCCL call"),
+            Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
         }
     }
 }

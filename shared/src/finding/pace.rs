@@ -1,4 +1,4 @@
-//! Steps that take longer than they did, or now and then much longer, whoever is to blame.
+//! Steps that take longer than before, or occasionally much longer, whichever rank causes it.
 
 mod late;
 
@@ -42,7 +42,7 @@ const LOST: f64 = 0.06;
 /// Pauses that took more than this share of what they take now, before, are none that began.
 const MUCH_AS_BEFORE: f64 = 0.5;
 
-/// The share of what is lost by which threads of who is to blame wait less: in all, and in either half.
+/// The share of the loss by which threads of the causing rank wait less: in all, and in either half.
 const MOST: f64 = 0.6;
 const HALF: f64 = 0.35;
 
@@ -150,7 +150,7 @@ fn throughput(samples: &[PaceSample]) -> f64 {
 struct Change {
     before: f64,
     after: f64,
-    /// Share of the change in arithmetic a step, and in what products run at.
+    /// Share of the change in FLOPs per step, and in the GEMM rate.
     work: f64,
     rate: f64,
     since_s: f64,
@@ -221,7 +221,7 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     } else if slower {
         "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
     } else {
-        "look at what changed then: data, evaluation, logging, the network, the file system; no rank alone is late"
+        "look at what changed then: data, evaluation, logging, the network, the file system; no single rank is late"
     };
     Finding {
         kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
@@ -338,7 +338,7 @@ fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
             pauses: hits,
             late: late.map(Late::told),
         }),
-        advice: "look for what runs now and then: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
+        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
         collective: None,
         severity: Severity::Slow,
         cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),

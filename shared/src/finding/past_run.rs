@@ -27,7 +27,7 @@ const UNHEARD: f64 = 3.0;
 /// The share of all steps to which it is known when something began.
 const BLUR: f64 = 0.02;
 
-/// What accounts for so much of what is lost is told as its cause, and ranks of which no more than one in so many differ are to blame.
+/// A change that explains this share of the loss is reported as its cause; ranks are named if no more than one in FEW differ.
 const EXPLAINS: f64 = 0.35;
 const FEW: usize = 5;
 
@@ -57,15 +57,15 @@ pub(super) fn slower(job: &Job, run: &Baseline, others: &[Finding]) -> Option<Fi
             let who = phrase::ranks(&finding.ranks);
             (
                 finding.ranks.clone(),
-                format!("{who} costs {:.0} % of the time: it is told apart", 100.0 * told),
+                format!("{who} costs {:.0} % of the time: see its own finding", 100.0 * told),
             )
         }
         None => cause(job, run, lost),
     };
     let when = match (most(|since| since.from_first), most(|since| since.throughout)) {
         (true, _) => "from the first step".to_owned(),
-        (false, true) => format!("as far back as is known, {since_s:.0} s"),
-        (false, false) => format!("since {since_s:.0} s"),
+        (false, true) => format!("for all of the {since_s:.0} s known"),
+        (false, false) => format!("for the last {since_s:.0} s"),
     };
     let gpu = if run.gpu.name.is_empty() { String::new() } else { format!(" on {}", run.gpu.name) };
     let evidence =
@@ -115,7 +115,7 @@ fn since(view: &RankView, than_ms: f64) -> Option<Since> {
     Some(Since { seconds: since, from_first: nearly(completed), throughout: nearly(steps) })
 }
 
-/// Who is to blame, and why, of what that run tells of the same ranks.
+/// The cause, by comparison with the same ranks of that run.
 fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
     let pairs: Vec<_> = job.ranks().filter_map(|(rank, view)| Some((rank, view, run.rank(rank)?))).collect();
     let changes = |of: &dyn Fn(&RankView, &Normal) -> Option<f64>| -> Vec<(Rank, f64)> {
@@ -136,7 +136,10 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
     let waited_for = changes(&|view, normal| Some(view.toll()?.cost - normal.cost_pct? / 100.0));
     let ranks = worst(&waited_for);
     if !ranks.is_empty() {
-        return (ranks.clone(), format!("the others wait for {}, and did not then", phrase::ranks(&ranks)));
+        return (
+            ranks.clone(),
+            format!("the others wait for {}; in that run they did not", phrase::ranks(&ranks)),
+        );
     }
     let slower = changes(&|view, normal| Some(1.0 - view.gemm_rate()?.0 / normal.gemm_tflops?));
     let ranks = worst(&slower);
@@ -145,24 +148,24 @@ fn cause(job: &Job, run: &Baseline, lost: f64) -> (Vec<Rank>, String) {
         Some((view.gemm_rate()?.0, normal.gemm_tflops?))
     };
     if let Some((now, then)) = ranks.first().and_then(|&rank| rates(rank)) {
-        let why = format!("GEMMs of {} run at {now:.1} TFLOPS, {then:.1} then", phrase::ranks(&ranks));
+        let why = format!("GEMMs of {} run at {now:.1} TFLOPS, {then:.1} in that run", phrase::ranks(&ranks));
         return (ranks, why);
     }
     let middle = |changes: Vec<(Rank, f64)>| median(changes.into_iter().map(|(_, change)| change).collect());
     if let Some(share) = middle(slower).filter(|share| *share > EXPLAINS * lost) {
         return (
             Vec::new(),
-            format!("GEMMs of all ranks run at {:.0} % fewer TFLOPS than then", 100.0 * share),
+            format!("GEMMs of all ranks run at {:.0} % fewer TFLOPS than in that run", 100.0 * share),
         );
     }
     let moved = changes(&|view, normal| Some(1.0 - job.meeting(view).0?.0 / normal.bus_gb_s?));
     if let Some(share) = middle(moved).filter(|share| *share > lost) {
         return (
             Vec::new(),
-            format!("collectives move {:.0} % fewer bytes a second than then", 100.0 * share),
+            format!("collectives move {:.0} % fewer bytes a second than in that run", 100.0 * share),
         );
     }
-    (Vec::new(), "no rank alone is later than then, and GEMMs run as fast".to_owned())
+    (Vec::new(), "no single rank is later than in that run, and GEMMs run as fast".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What lost GPU-hours cost in money, where somebody says what one costs.
+//! The price of lost GPU-hours, if one is set.
 
 use std::{fmt, str::FromStr};
 

@@ -1,5 +1,5 @@
-//! What a rank's own digests say of it, as far as findings are made of it. Nothing of that changes until it reports again, so it
-//! need not be worked out in the second in which all ranks are looked at.
+//! The inputs of findings from a rank's own digests. They do not change until the rank reports again, so this need not
+//! be worked out in the second in which all ranks are looked at.
 
 use super::{
     cohort::{ALIKE, LONG, PERSISTENT, RECENT},

@@ -52,7 +52,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
     let others: Vec<Rank> = others.collect();
     late.retain(|suspect| !others.contains(&suspect.member.rank));
-    // Who waits for the slow one in one communicator is late in the next: only the latest is to blame.
+    // Who waits for the slow one in one communicator is late in the next: only the latest causes it.
     let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
     late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
     let all = cohorts.iter().flatten().map(|member| member.view);

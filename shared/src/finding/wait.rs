@@ -1,4 +1,4 @@
-//! Communicators that stand still, and who waits in them for whom.
+//! Communicators without progress, and which ranks wait in them for which.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

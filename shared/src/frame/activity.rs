@@ -1,4 +1,4 @@
-//! What a rank does beside matrix products and collectives: graphs, named kernels, memory, waiting; and what it says of its own work.
+//! What a rank does beside GEMMs and collectives: graphs, named kernels, memory, waits; and the work it reports.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! When a rank last got on: collectors keep it, so that who comes late still knows since when a job stands.
+//! When a rank last made progress: collectors keep it, so that a new viewer knows since when a job hangs.
 
 use serde::{Deserialize, Serialize};
 

@@ -47,7 +47,7 @@ pub enum Ending {
     /// By `exit()`, or the end of `main`.
     Code(i32),
     Signal(FatalSignal),
-    /// By the kernel, for want of memory.
+    /// By the kernel, out of memory.
     OutOfMemory {
         /// The kernel's log names this process; else somebody of its control group, or its host, was killed so.
         certain: bool,
@@ -169,10 +169,10 @@ impl RankExit {
     pub fn sentence(&self) -> String {
         let mut text = match &self.ending {
             Ending::OutOfMemory { certain: true, told_by } => {
-                format!("was killed by the kernel for want of memory ({told_by})")
+                format!("was OOM-killed by the kernel ({told_by})")
             }
             Ending::OutOfMemory { certain: false, told_by } => {
-                format!("was killed, likely for want of memory ({told_by})")
+                format!("was killed, likely by the OOM killer ({told_by})")
             }
             Ending::Signal(signal) => signal.sentence(),
             Ending::Code(code) => match &self.exception {
@@ -181,7 +181,7 @@ impl RankExit {
             },
             Ending::Unnoted => match &self.exception {
                 Some(exception) => format!("raised {} and ended", exception.sentence()),
-                None => "ended without a word: SIGKILL, or a signal nobody noted".to_owned(),
+                None => "ended without a trace: SIGKILL, or an unrecorded signal".to_owned(),
             },
         };
         let shown = &self.frames()[self.frames().len().saturating_sub(NAMED)..];

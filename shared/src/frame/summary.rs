@@ -1,4 +1,4 @@
-//! Worker to collector: who a rank is and what it did.
+//! Worker to collector: the identity of a rank and its activity.
 
 use serde::{Deserialize, Serialize};
 

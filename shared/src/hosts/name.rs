@@ -1,4 +1,4 @@
-//! One name, with its ranges and its port, to the endpoints it stands for.
+//! One name, with its ranges and its port, to its endpoints.
 
 use std::net::Ipv6Addr;
 

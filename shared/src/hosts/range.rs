@@ -1,4 +1,4 @@
-//! `node[001-128,200]` to the names it stands for. Counts before it makes any.
+//! `node[001-128,200]` to names. Counts them before it makes any.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RangeError {

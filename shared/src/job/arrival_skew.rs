@@ -1,5 +1,5 @@
-//! How a rank comes to its collectives: late, on time, or early and waiting. A digest's collectives are judged once the other
-//! ranks had time to tell of them.
+//! Arrival skew: how late a rank enters its collectives, or how long it waits in them. A digest's collectives are
+//! judged once the other ranks had time to tell of them.
 
 use std::{collections::VecDeque, mem};
 

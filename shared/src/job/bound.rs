@@ -1,4 +1,4 @@
-//! What holds a job up as a whole, from what its ranks' digests tell: shares of the time that add up to all of it.
+//! What limits a job as a whole, from its ranks' digests: shares of the time that add up to all of it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a rank's time goes to while its job runs, as far as digests tell. Only a capture tells all of it.
+//! Where a rank's time goes in a running job, from digests. Only a capture has all of it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Every job that was heard of, and the hosts that told of them.
+//! Every known job, and the hosts that reported it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How a rank's steps followed each other over minutes: what a regression is told by.
+//! A rank's step times over minutes: the input of regressions.
 
 use std::collections::VecDeque;
 

@@ -281,7 +281,7 @@ fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
     assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
 }
 
-/// Who opens the screen in the night, on a job that has stood for hours, must not wait to be told.
+/// Who opens the screen in the night, on a job that has hung for hours, must not wait to be told.
 #[test]
 fn who_comes_late_knows_since_when_a_rank_stands() {
     let simulation = Simulation::new(3, 1, 2);
@@ -377,7 +377,7 @@ fn when_a_process_went_is_told_where_it_was_seen() {
         jobs.fold(&frame);
     }
     assert!(
-        found(&jobs).evidence.to_string().contains("exit and was last heard 8 s ago"),
+        found(&jobs).evidence.to_string().contains("exit; it last reported 8 s ago"),
         "{}",
         found(&jobs).evidence
     );

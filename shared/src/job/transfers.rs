@@ -1,4 +1,4 @@
-//! How fast bytes move in each communicator, over minutes: what a slow link is told by.
+//! Transfer rates of each communicator over minutes: the input of slow links.
 
 use std::collections::{BTreeMap, VecDeque};
 

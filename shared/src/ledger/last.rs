@@ -1,6 +1,7 @@
-//! The last words of a process: what it notes of its own end, in signal handlers too, for the collector to read when it is gone.
+//! The exit note of a process: how it ends, written in signal handlers too, for the collector to read when it is gone.
 //!
-//! Each part is claimed, written, then said to be there. Nothing here takes a lock, asks for memory or makes a system call.
+//! Each part is claimed, written, then said to be there. Nothing here takes a lock, asks for memory or makes a system
+//! call.
 
 mod bytes;
 mod fault;

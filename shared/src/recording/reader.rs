@@ -43,7 +43,7 @@ pub enum RecordingError {
     #[error("it is empty: nothing was recorded into it; record anew with `xpu-top record -o FILE`")]
     Empty,
     #[error(
-        "it is no recording of xpu-top: it does not begin with a recording's first bytes; `xpu-top record -o FILE` makes one"
+        "it is not a recording of xpu-top: it does not begin with a recording's first bytes; `xpu-top record -o FILE` makes one"
     )]
     Foreign,
     #[error(
@@ -51,7 +51,7 @@ pub enum RecordingError {
     )]
     Version { found: u16 },
     #[error(
-        "it holds no whole block of frames: the recorder was ended in its first second, or all of it is damaged; record anew"
+        "it has no complete block of frames: the recorder ended within a second, or the file is damaged; record again"
     )]
     NoBlocks,
 }

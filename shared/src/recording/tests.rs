@@ -149,9 +149,9 @@ fn what_is_no_recording_is_told_with_what_to_do() {
     let (bytes, _) = written(&arrivals(2), true);
     let why = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
     assert!(why(b"").contains("empty") && why(b"").contains("xpu-top record"));
-    assert!(why(b"hello").contains("no recording"));
-    assert!(why(&[0; 4096]).contains("no recording"));
-    assert!(why(&bytes[..15]).contains("no whole block"));
+    assert!(why(b"hello").contains("not a recording"));
+    assert!(why(&[0; 4096]).contains("not a recording"));
+    assert!(why(&bytes[..15]).contains("no complete block"));
     let mut newer = bytes.clone();
     newer[8] = 2;
     assert!(why(&newer).contains("version 2"));

@@ -1,4 +1,4 @@
-//! What a pretend rank says whole, once it is looked at: its products by shape, its collectives by size, its steps.
+//! The details of a simulated rank: its GEMMs by shape, its collectives by size, its steps.
 
 use super::{BUCKET, Simulation};
 use crate::{

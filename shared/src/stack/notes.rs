@@ -1,4 +1,4 @@
-//! What a reader of the tree should know: what could not be read, and who was held for it.
+//! What a reader of the tree should know: what could not be read, and which processes were stopped for it.
 
 use std::collections::BTreeMap;
 

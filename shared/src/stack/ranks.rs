@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn many_runs_are_cut_and_counted() {
-        let odd: Vec<_> = (0..5000).map(|n| 2 * n + 1).collect();
-        assert_eq!(ranks(&odd).brief(3), "1,3,5,… (5000 ranks)");
+        let spread: Vec<_> = (0..5000).map(|n| 2 * n + 1).collect();
+        assert_eq!(ranks(&spread).brief(3), "1,3,5,… (5000 ranks)");
         assert_eq!(ranks(&[1, 3, 4]).brief(2), "1,3-4");
         assert_eq!([ranks(&[6]).named(2), ranks(&[1, 3, 4]).named(2)], ["rank 6", "ranks 1,3-4"]);
     }

@@ -1,4 +1,4 @@
-//! The tree for a terminal: frames that ranks share stand under each other, and only where ranks part it branches.
+//! The tree for a terminal: frames that ranks share are one line each; it branches only where ranks differ.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a node of the tree stands for, and of which kind it is.
+//! The text of a tree node, and its kind.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! What one rank does beside products and collectives, and what watching it costs: only of ranks whose detail was asked for.
+//! What one rank does beside GEMMs and collectives, and what watching it costs: only of ranks whose detail was asked
+//! for.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! One rank in detail: its products and collectives by shape, its communicators, and the calls its threads are in.
+//! One rank in detail: its GEMMs and collectives by shape, its communicators, and the calls its threads are in.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! A frame: flags, a length of one byte or of eight, and so many bytes.
+//! A frame: flags, a length of one byte or of eight, and that many bytes.
 
 use super::Error;
 

@@ -1,7 +1,7 @@
-//! What the screen says of a job, worked out once per picture and not once per frame.
+//! The view model of a job: computed once per redraw, not once per frame received.
 //!
-//! Of ten thousand ranks a thousand report between two pictures. A rank's figures are worked out again only when it
-//! has reported; what takes all ranks (order, scales) only when the job's revision moved.
+//! Of ten thousand ranks a thousand report between two pictures. A rank's figures are worked out again only when it has
+//! reported; what takes all ranks (order, scales) only when the job's revision moved.
 
 mod list;
 mod reckon;

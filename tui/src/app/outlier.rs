@@ -1,4 +1,4 @@
-//! Who stands out by the figures alone, before any rule has named it.
+//! The rank that is an outlier by its figures alone, before a finding names it.
 
 use xpu_shared::id::Rank;
 

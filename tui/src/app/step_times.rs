@@ -1,4 +1,4 @@
-//! How long the job's steps took, while somebody looks on: a point for each second in which a rank completed one.
+//! Step times of the job since the screen was opened: one point per second with a completed step.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The part of the remembered past that the heatmaps over time show alone, and the one that a hand marks on them.
+//! The time range that the heatmaps over time are zoomed to, and the one being marked with the mouse.
 
 /// The first and the last column of the history.
 pub type Columns = (u64, u64);

@@ -15,19 +15,19 @@ use super::{UsageError, base_port, job};
 /// Which hosts, which job, which key.
 #[derive(Clone, Debug, Default, Args)]
 pub struct JobArgs {
-    /// File with one host a line: `host[:port]`, `node[001-128]`
+    /// File with one host per line: `host[:port]`, `node[001-128]`
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     pub job_hosts: Option<PathBuf>,
-    /// Hosts with commas between them: `a,node[1-8]` [default: this host]
+    /// Comma-separated hosts: `a,node[1-8]` [default: this host]
     #[arg(long, value_name = "LIST")]
     pub hosts: Option<String>,
-    /// The hosts of this Slurm job, as `squeue` has them
+    /// The hosts of this Slurm job, from `squeue`
     #[arg(long, value_name = "ID", conflicts_with_all = ["job_hosts", "hosts"])]
     pub slurm_job: Option<String>,
     /// The pods behind this headless Kubernetes service: all addresses of the name
     #[arg(long, value_name = "NAME", conflicts_with_all = ["job_hosts", "hosts", "slurm_job"])]
     pub k8s_service: Option<String>,
-    /// Reach the hosts through your own ssh, where their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
+    /// Reach the hosts through your ssh if their ports are closed: `--ssh`, or `--ssh='ssh -p 2222'`
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "ssh")]
     pub ssh: Option<String>,
     /// The job to show [default: the one with most ranks]

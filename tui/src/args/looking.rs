@@ -13,13 +13,13 @@ pub struct LookArgs {
     /// Colours: dark, cividis, light, high-contrast or mono [default: `XPU_TOP_THEME`, else dark]
     #[arg(long, value_name = "NAME")]
     theme: Option<Theme>,
-    /// So many colours: true, 256, 16 or none [default: none with `NO_COLOR`, else as many as the terminal says it has]
+    /// Number of colours: true, 256, 16 or none [default: none with `NO_COLOR`, else what the terminal supports]
     #[arg(long, value_name = "COLOURS")]
     color: Option<Depth>,
     /// Plain ASCII [default: where the locale has no UTF-8]
     #[arg(long)]
     ascii: bool,
-    /// Change the screen once a second at most
+    /// Update the screen at most once a second
     #[arg(long)]
     reduced_motion: bool,
 }

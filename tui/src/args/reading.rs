@@ -11,7 +11,7 @@ pub struct SelectArgs {
     /// How ranks are laid out, the fastest first, as Megatron numbers them: `tp4-cp2-dp4-pp2`
     #[arg(long, value_name = "AXES")]
     pub groups: Option<Groups>,
-    /// Only ranks of these places: `tp=0,pp=1`
+    /// Only ranks at these positions: `tp=0,pp=1`
     #[arg(long, value_name = "PLACES", requires = "groups")]
     pub only: Option<Only>,
 }
@@ -24,10 +24,10 @@ pub struct ReportArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// Write a page with plots, which needs no network; `-`: to standard output
+    /// Write a self-contained HTML page with plots; `-`: to standard output
     #[arg(long, value_name = "OUT")]
     pub html: Option<PathBuf>,
-    /// So many rows of each table
+    /// Number of rows per table
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub top: usize,
     #[command(flatten)]
@@ -39,22 +39,22 @@ pub struct ExportArgs {
     /// A file that `xpu-top capture` wrote
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write Perfetto's own form, for <https://ui.perfetto.dev>
+    /// Write a Perfetto trace, for <https://ui.perfetto.dev>
     #[arg(long, value_name = "OUT")]
     pub perfetto: Option<PathBuf>,
-    /// Write Chrome's JSON, compressed where the name ends with .gz
+    /// Write Chrome's JSON, compressed if the name ends in .gz
     #[arg(long, value_name = "OUT")]
     pub chrome: Option<PathBuf>,
-    /// Write a table for each kind of what happened, DIR/gemms.csv and so on
+    /// Write one table per kind of operation: DIR/gemms.csv and so on
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
-    /// The same as Parquet, DIR/gemms.parquet and so on
+    /// The same as Parquet: DIR/gemms.parquet and so on
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
     /// Write folded lines, for flame graphs: `rank 0;step 41;gemm;gemm 8192x8192x4096 microseconds`
     #[arg(long, value_name = "OUT")]
     pub folded: Option<PathBuf>,
-    /// Only these kinds of operations, and the steps they are in
+    /// Only these kinds of operations, and their steps
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub kind: Vec<ExportKind>,
     #[command(flatten)]
@@ -63,15 +63,15 @@ pub struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportKind {
-    /// Products
+    /// GEMMs
     Gemm,
-    /// What NCCL does, point to point and in groups too
+    /// NCCL operations, including point to point and groups
     Collective,
-    /// Kernels, by name and by CUPTI, and graphs
+    /// Kernels (by name and from CUPTI) and graphs
     Kernel,
     /// Copies and fills
     Copy,
-    /// Waiting calls and Python's functions
+    /// Waiting calls and Python functions
     Host,
 }
 
@@ -89,19 +89,19 @@ impl ExportKind {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// What it was before
+    /// The earlier capture
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// What it is now
+    /// The later capture
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// So many rows of text
+    /// Number of rows of text
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
-    /// End with 1 if steps take so much longer, `3%`, or a part of them: `exposed=10%`; parts are step, compute, exposed, memory and gap
+    /// Exit with 1 if steps take this much longer, `3%`, or a part of them: `exposed=10%`; parts are step, compute, exposed, memory and gap
     #[arg(long, value_name = "[PART=]PERCENT", value_parser = limit)]
     pub fail_on: Vec<Limit>,
     #[command(flatten)]
@@ -116,16 +116,16 @@ pub struct GemmReplayArgs {
     /// As a JSON document
     #[arg(long)]
     pub json: bool,
-    /// So many shapes, those that took the job longest
+    /// Number of shapes, by the time they took in the job
     #[arg(long, value_name = "N", default_value_t = 24)]
     pub top: usize,
     /// The GPU, as CUDA numbers them here
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub device: u32,
-    /// Time each shape so often [default: for a fifth of a second, 5 to 500 times]
+    /// Repetitions of each shape [default: a fifth of a second, 5 to 500 times]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub iterations: Option<u32>,
-    /// Also on a GPU that somebody works on: both are slowed down
+    /// Allow a GPU that is in use: both jobs slow down
     #[arg(long)]
     pub shared: bool,
     #[command(flatten)]

@@ -118,12 +118,11 @@ impl Tally {
                     CaptureOutcome::Agreed => state.agreed = true,
                     CaptureOutcome::TooLate => {
                         state.late = true;
-                        state.refused = Some(format!("it had completed step {} already", answer.completed));
+                        state.refused = Some(format!("it had already completed step {}", answer.completed));
                     }
                     CaptureOutcome::Busy => {
-                        state.refused = Some(
-                            "another capture is under way there; try again when it has ended".to_owned(),
-                        );
+                        state.refused =
+                            Some("another capture is running there; try again when it has ended".to_owned());
                     }
                     CaptureOutcome::Off => {
                         state.refused =
@@ -207,7 +206,7 @@ impl Tally {
                 Life::Died => Some("it died".to_owned()),
                 Life::Ended => Some("it ended".to_owned()),
                 _ if now.duration_since(heard) >= SILENCE => Some(format!(
-                    "nothing was heard of its host {host} any more; `xpu-top status` tells whether its collector is there"
+                    "its host {host} stopped reporting; `xpu-top status` shows whether its collector runs"
                 )),
                 _ => None,
             };
@@ -229,16 +228,15 @@ impl Tally {
             state.refused = Some(match (gone, state.expected, state.agreed) {
                 (Some(why), None, _) => format!("{why} before it had recorded all steps"),
                 (why, Some(expected), _) => {
-                    let why = why.unwrap_or_else(|| "the rest did not come in time".to_owned());
-                    format!("{came} of {expected} parts came: {why}")
+                    let why = why.unwrap_or_else(|| "the rest did not arrive in time".to_owned());
+                    format!("{came} of {expected} parts arrived: {why}")
                 }
                 (None, None, true) => {
-                    "it agreed and sent nothing in time: it may stand, or its steps take longer; \
-                                       give it longer with --wait"
+                    "it agreed and sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
                         .to_owned()
                 }
                 (None, None, false) => {
-                    "it did not answer; `xpu-top status` tells whether it is there".to_owned()
+                    "it did not answer; `xpu-top status` shows whether it runs".to_owned()
                 }
             });
         }
@@ -283,7 +281,7 @@ impl Tally {
     /// What is not as it should be; of a job that stands, what for.
     pub(super) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
         let mut all: Vec<_> =
-            standstill.iter().map(|evidence| format!("the job stands: {evidence}")).collect();
+            standstill.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
         all.extend(
             self.missing().into_iter().map(|missing| format!("rank {}: {}", missing.rank, missing.why)),
         );
@@ -293,7 +291,7 @@ impl Tally {
                 // Why is said once, for all.
                 CaptureEnd::TimeUp if standstill.is_some() => {}
                 CaptureEnd::TimeUp => {
-                    all.push(format!("rank {rank}: it did not come to the last step in time"));
+                    all.push(format!("rank {rank}: it did not reach the last step in time"));
                 }
                 CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step did")),
             }
@@ -302,7 +300,7 @@ impl Tally {
             }
             if account.dropped > 0 {
                 all.push(format!(
-                    "rank {rank}: {} operations found no room and were dropped",
+                    "rank {rank}: {} operations were dropped for lack of space",
                     account.dropped
                 ));
             }
@@ -311,7 +309,7 @@ impl Tally {
         let more = all.len().saturating_sub(NAMED);
         all.truncate(NAMED);
         if more > 0 {
-            all.push(format!("and {more} more; `xpu-top report` tells all"));
+            all.push(format!("and {more} more; `xpu-top report` lists all"));
         }
         all
     }

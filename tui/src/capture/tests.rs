@@ -104,14 +104,12 @@ fn who_is_past_the_step_is_told_a_later_one_once() {
     assert_eq!((outcome.whole, &outcome.complaints[..]), (1, &[][..]), "{outcome:?}");
     let [first, second] = orders[..] else { panic!("{orders:?}") };
     assert!(second.first.0 > first.first.0 + 50, "beyond what the rank said: {orders:?}");
-    assert!(
-        news.contains(&News::Word("a rank is past that step already: all are told a later one".to_owned()))
-    );
+    assert!(news.contains(&News::Word("a rank has passed that step: all get a later one".to_owned())));
 }
 
 #[test]
 fn who_is_always_past_it_is_missing() {
     let (outcome, orders, _) = take(|_| CaptureOutcome::TooLate);
     assert_eq!((outcome.whole, orders.len()), (0, 2));
-    assert!(outcome.complaints[0].starts_with("rank 0: it had completed step "), "{outcome:?}");
+    assert!(outcome.complaints[0].starts_with("rank 0: it had already completed step "), "{outcome:?}");
 }

@@ -73,7 +73,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
             let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
             progress.end();
             let Some(found) = found else {
-                eprintln!("xpu-top: nothing was found, and nothing is captured");
+                eprintln!("xpu-top: no finding in time: nothing was captured");
                 return Ok(ExitCode::from(Code::NoData as u8));
             };
             eprintln!("xpu-top: {found}");
@@ -143,7 +143,7 @@ fn tell_unseen(args: &CaptureArgs, following: &Following, job: &JobName) {
     let (known, of) = (view.ranks().len(), view.world_size());
     if known < of as usize {
         eprintln!(
-            "xpu-top: {known} of the {of} ranks of {job} are on the hosts that were asked: name the others too, with --hosts or --job-hosts"
+            "xpu-top: {known} of the {of} ranks of {job} run on the hosts asked: name the other hosts too, with --hosts or --job-hosts"
         );
     }
 }

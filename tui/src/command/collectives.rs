@@ -37,11 +37,14 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.replay {
         let (following, _) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
         let Some(job) = following.job() else {
-            eprintln!("xpu-top: {}: no job is in it by then", path.display());
+            eprintln!("xpu-top: {}: it has no job at that time", path.display());
             return Ok(ExitCode::from(Code::NoData as u8));
         };
         return told(job, args, || {
-            format!("{}: no records are in it by then: they are read where a job stands", path.display())
+            format!(
+                "{}: it has no records at that time: stacks and records are read when a job hangs",
+                path.display()
+            )
         });
     }
     let hosts = args.of.hosts()?;
@@ -65,7 +68,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
     tell_unreachable(&following, ": its ranks are not shown");
     let Some(job) = following.jobs().get(&name) else { return Ok(ExitCode::from(Code::NoData as u8)) };
     told(job, args, || {
-        "no rank has answered: its collector may be of a version without records, or be busy; try again, longer with --wait"
+        "no rank has answered: its collector may be too old for records, or busy; try again, with a longer --wait"
             .to_owned()
     })
 }
@@ -84,7 +87,7 @@ fn meant(following: &Following, named: Option<&JobName>) -> Result<Option<JobNam
         _ => {
             let names: Vec<_> = all.iter().map(|job| job.name().as_str()).collect();
             Err(UsageError::Value(format!(
-                "{} jobs are there: say which one with --job: {}",
+                "there are {} jobs: choose one with --job: {}",
                 names.len(),
                 names.join(", ")
             )))

@@ -16,11 +16,10 @@ pub fn config(args: &ConfigArgs, named: Option<&Path>) -> anyhow::Result<ExitCod
     Config::find(named).map_err(UsageError::from)?;
     match config::path(named) {
         Some(path) if path.exists() => print(&format!("{}: understood\n", path.display()))?,
-        Some(path) => print(&format!(
-            "no settings at {}; `xpu-top config --print` says what can be there\n",
-            path.display()
-        ))?,
-        None => print("no settings: there is no home to look in\n")?,
+        Some(path) => {
+            print(&format!("no settings at {}; `xpu-top config --print` lists all\n", path.display()))?
+        }
+        None => print("no settings: there is no home directory\n")?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -110,7 +110,7 @@ impl Outcome {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{name}: {} of {all} ranks {word}", host.followed);
             for (rank, why) in host.others.iter().take(NAMED) {
-                let _ = writeln!(text, "  rank {rank} did not follow: {why}");
+                let _ = writeln!(text, "  rank {rank} did not switch: {why}");
             }
             if host.others.len() > NAMED {
                 let _ = writeln!(text, "  and {} more", host.others.len() - NAMED);
@@ -129,13 +129,13 @@ fn refusal(view: &RankView, on: bool) -> Option<&'static str> {
     match (view.life(), enabled) {
         (_, Some(enabled)) if enabled == on => None,
         (Life::Silent, _) => {
-            Some("it says nothing; it follows when it runs again, if its collector still knows it")
+            Some("it does not answer; it switches when it runs again, if its collector still knows it")
         }
-        (_, None) => Some("nothing was heard of it yet; try again"),
+        (_, None) => Some("it has not reported yet; try again"),
         _ if on => {
-            Some("its hook stays off: it was turned off by a fault, or started with XPU_TOP_DISABLE=1")
+            Some("its hook stays off: a fault turned it off, or it was started with XPU_TOP_DISABLE=1")
         }
-        _ => Some("it has not said so in time; give it longer with --wait"),
+        _ => Some("it has not confirmed in time; allow more with --wait"),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
         assert!(!outcome.is_whole());
         let text = outcome.text(&"llama-70b".into(), false);
         assert!(
-            text.contains("gpu-002: 1 of 2 ranks off\n  rank 2 did not follow: it says nothing"),
+            text.contains("gpu-002: 1 of 2 ranks off\n  rank 2 did not switch: it does not answer"),
             "{text}"
         );
     }

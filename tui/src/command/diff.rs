@@ -26,15 +26,13 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let diff = Diff::of(&before, &after);
     print(&if args.json { serde_json::to_string_pretty(&diff)? + "\n" } else { text(&diff, args.top) })?;
     if diff.before.steps == 0 || diff.after.steps == 0 {
-        eprintln!("xpu-top: no step was recorded whole in one of the files: there is nothing to compare");
+        eprintln!("xpu-top: one of the files has no complete step: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     for (what, in_first) in told_apart(&before, &after) {
         let (with, without) =
             if in_first { ("the first", "the second") } else { ("the second", "the first") };
-        eprintln!(
-            "xpu-top: {what} are in {with} file and were not recorded in {without}: they are left out of the comparison"
-        );
+        eprintln!("xpu-top: {what} are only in {with} file, not in {without}: they are not compared");
     }
     let worse: Vec<_> = args.fail_on.iter().filter_map(|limit| exceeds(limit, &diff)).collect();
     for line in &worse {
@@ -68,7 +66,7 @@ fn text(diff: &Diff, top: usize) -> String {
         format!("{ranks}, {steps} of a rank")
     };
     let mut out = format!(
-        "before: {}; after: {}; times are ms of a step of a rank; ! changed by more than noise\n",
+        "before: {}; after: {}; times in ms per step and rank; ! changed by more than noise\n",
         side(&diff.before),
         side(&diff.after)
     );
@@ -77,8 +75,10 @@ fn text(diff: &Diff, top: usize) -> String {
     Table::new("the step and its parts", &head, &parts, usize::MAX, |row| line(row)).write(&mut out);
     if let Some(Culprit { rank, wait_ns }) = diff.culprit {
         let more = wait_ns / 1e6;
-        let _ =
-            writeln!(out, "rank {rank} is to blame: the others wait {more:.2} ms more in a step for it\n");
+        let _ = writeln!(
+            out,
+            "rank {rank} is the straggler: the others wait {more:.2} ms more per step for it\n"
+        );
     }
     Table::new("what changed most", &head, &others, top, |row| line(row)).write(&mut out);
     out

@@ -34,7 +34,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.bundle {
         let packed = bundle::write(path, &examination, args)?;
         eprintln!(
-            "{}: {packed} files, without keys, tokens and your name; look into it before you pass it on",
+            "{}: {packed} files, without keys, tokens and your name; check it before you share it",
             path.display()
         );
     }
@@ -68,8 +68,8 @@ impl Examination {
         let count = |state| self.checks.iter().filter(|check| check.state == state).count();
         let verdict = match (count(State::Fail), count(State::Warn)) {
             (0, 0) => "all is well\n".to_owned(),
-            (0, warnings) => format!("it works; {warnings} to know about\n"),
-            (failures, _) => format!("{failures} to mend before it works\n"),
+            (0, warnings) => format!("it works, with {warnings}\n"),
+            (failures, _) => format!("{failures} to fix before it works\n"),
         };
         text + &verdict
     }

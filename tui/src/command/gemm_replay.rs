@@ -41,7 +41,7 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let all = Products::of(&capture);
     let timed = all.iter().filter(|products| products.took.timed > 0).count();
     if timed == 0 {
-        eprintln!("xpu-top: nothing to replay: no product with a time is in a step that was recorded whole");
+        eprintln!("xpu-top: nothing to replay: no completely recorded step has a timed GEMM");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     let chosen = |place: usize| match place {

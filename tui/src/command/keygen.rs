@@ -22,8 +22,7 @@ pub fn keygen(args: &KeygenArgs) -> Result<ExitCode, UsageError> {
     Key::generate()?.write_new(&path)?;
     println!("{}", path.display());
     eprintln!(
-        "Hosts that share this file show their jobs to you and to nobody else. Copy it, mode 0600, to hosts that do \
-         not share your home."
+        "Hosts with this file show their jobs only to you. Copy it, mode 0600, to hosts that do not share your home."
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -125,7 +125,7 @@ impl Tracing<'_> {
         self.ask_how_they_stand().await?;
         let Some(plan) = self.plan() else {
             eprintln!(
-                "xpu-top: nobody knows how long a step takes, so none can be agreed on: ask for a time, --duration 500ms"
+                "xpu-top: the step time is unknown, so no steps can be agreed on: use --duration 500ms"
             );
             return Ok(ExitCode::from(NOT_ALL));
         };

@@ -40,7 +40,7 @@ pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<
         (None, several) => {
             let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
             Err(UsageError::Value(format!(
-                "{} jobs are there: say which one with --job: {}",
+                "there are {} jobs: choose one with --job: {}",
                 names.len(),
                 names.join(", ")
             )))
@@ -50,9 +50,9 @@ pub(super) fn the_job(following: &Following, named: Option<&JobName>) -> Result<
 
 pub(super) fn nobody(named: Option<&JobName>) -> String {
     match named {
-        Some(job) => format!("no rank of job {job} lives on these hosts; `xpu-top status` lists what does"),
+        Some(job) => format!("job {job} has no rank on these hosts; `xpu-top status` lists the jobs there"),
         None => {
-            "no job lives on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
+            "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
                 .to_owned()
         }
     }
@@ -75,7 +75,7 @@ pub(super) fn meant(
     let meant: Vec<_> = meant.into_iter().map(|rank| rank.rank).filter(|&rank| may(rank)).collect();
     if meant.is_empty() {
         return Err(UsageError::Value(format!(
-            "--filter {filter}: no rank of job {job} is so; `xpu-top status` lists their figures"
+            "--filter {filter}: no rank of job {job} matches; `xpu-top status` lists their figures"
         )));
     }
     Ok(meant)

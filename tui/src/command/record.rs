@@ -97,7 +97,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         // The next try may have its name.
         let _ = fs::remove_file(path);
         tell_unreachable(&following, "");
-        eprintln!("xpu-top: nothing was heard, and nothing recorded to {}", path.display());
+        eprintln!("xpu-top: no host reported: nothing was recorded to {}", path.display());
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     eprintln!("{}", told(path, &totals, &seen, following.jobs().lost_frames()));
@@ -138,7 +138,7 @@ fn told(path: &Path, totals: &Totals, seen: &Seen, lost: u64) -> String {
         totals.raw as f64 / totals.bytes.max(1) as f64,
         match lost {
             0 => "no frame was lost".to_owned(),
-            lost => format!("{} lost on the way", figure::counted(lost as usize, "frame was", "frames were")),
+            lost => format!("{} lost in transit", figure::counted(lost as usize, "frame was", "frames were")),
         },
     )
 }

@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     let runtime = match prepared {
         Ok(runtime) => runtime,
         Err(why) => {
-            warn(&format!("{why}; the job starts unwatched"));
+            warn(&format!("{why}; the job starts without xpu-top"));
             return Ok(become_it(&mut command, program));
         }
     };
@@ -65,7 +65,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, UsageError> {
     if !args.no_collector
         && let Err(why) = collector::ensure(&runtime, base, &key)
     {
-        warn(&format!("no collector: {why}; the job runs on and is not shown"));
+        warn(&format!("no collector: {why}; the job runs, but is not shown"));
     }
     Ok(become_it(&mut command, program))
 }
@@ -81,9 +81,13 @@ fn not_understood(names: impl Iterator<Item = String>) -> Option<String> {
     };
     let mut names: Vec<_> = names.filter(foreign).collect();
     names.sort_unstable();
-    let is = if names.len() == 1 { "is set and means" } else { "are set and mean" };
-    (!names.is_empty())
-        .then(|| format!("{} {is} nothing to xpu-top: docs/http.md says what does", names.join(", ")))
+    let is = if names.len() == 1 { "is" } else { "are" };
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} {is} set and ignored; docs/http.md lists the variables that have an effect",
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns only where it cannot.
@@ -120,7 +124,7 @@ fn announce(runtime: &RuntimeDir, base: BasePort, job: JobName) {
     }
     if let Err(why) = expected::announce(runtime, base, &this) {
         warn(&format!(
-            "cannot announce the job to its collector: {why}; if it loads for long, it may not be shown"
+            "cannot announce the job to its collector: {why}; if it takes long to load, it may not be shown"
         ));
     }
 }
@@ -197,7 +201,7 @@ fn ensure_key(named: Option<&Path>) -> CollectorKey<'_> {
     match find_or_make(named) {
         Ok(()) => named.map_or(CollectorKey::Usual, CollectorKey::Named),
         Err(why) => {
-            warn(&format!("no key: {why}; this job can be watched from this host alone"));
+            warn(&format!("no key: {why}; this job can be watched only from this host"));
             CollectorKey::None
         }
     }
@@ -233,6 +237,6 @@ mod tests {
         assert_eq!(said(&["PATH", "XPU_TOP_JOB", "XPU_TIMER_EXIT_HOOK_PLUGIN"]), None);
         assert_eq!(said(&["XPU_TIMER_HOST_TRACING_FUNC"]), None);
         let line = said(&["XPU_TIMER_PORT", "ATORCH_TIMER", "HOME"]).unwrap();
-        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and mean nothing"), "{line}");
+        assert!(line.starts_with("ATORCH_TIMER, XPU_TIMER_PORT are set and ignored"), "{line}");
     }
 }

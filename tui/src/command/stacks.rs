@@ -72,7 +72,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
 fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let (following, at) = past::followed(path, args.at.as_deref(), args.of.job.as_ref(), None)?;
     let Some(job) = following.job() else {
-        eprintln!("xpu-top: {}: no job is in it by then", path.display());
+        eprintln!("xpu-top: {}: it has no job at that time", path.display());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {
@@ -89,7 +89,7 @@ fn recorded(path: &Path, args: &StacksArgs) -> anyhow::Result<ExitCode> {
     }
     if gathered.came.is_empty() {
         eprintln!(
-            "xpu-top: {}: no stacks are in it by then: they are read where a job stands",
+            "xpu-top: {}: it has no stacks at that time: stacks and records are read when a job hangs",
             path.display()
         );
         return Ok(ExitCode::from(Code::NoData as u8));

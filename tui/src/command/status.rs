@@ -142,7 +142,7 @@ fn stands(following: &Following) -> bool {
     findings.iter().any(Finding::stops_the_job)
 }
 
-/// With a filter only the ranks that are so are listed; what is wrong, and the exit code, are the whole job's.
+/// With a filter only matching ranks are listed; what is wrong, and the exit code, are the whole job's.
 pub(super) fn print(status: &Status, filter: Option<&Filter>, json: bool) -> anyhow::Result<()> {
     let sifted = filter.map(|filter| {
         let (ranks, unknown) = filter.among(&status.ranks, &status.job);
@@ -179,8 +179,8 @@ impl fmt::Display for FilterStatus<'_> {
         write!(f, "of {} ranks are listed: {}", self.ranks, self.text)?;
         match self.unknown {
             0 => Ok(()),
-            1 => f.write_str("; 1 has no figure for that"),
-            unknown => write!(f, "; {unknown} have no figure for that"),
+            1 => f.write_str("; 1 has no such figure"),
+            unknown => write!(f, "; {unknown} have no such figure"),
         }
     }
 }

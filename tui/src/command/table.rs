@@ -39,7 +39,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         status.other_jobs.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
     if let (true, [first, ..]) = (status.ranks.is_empty(), &jobs[..]) {
         let (job, jobs) = (printable(status.job.as_str(), JobName::LONGEST), jobs.join(", "));
-        return writeln!(to, "there is no job named {job}; these are there: {jobs}; try --job {first}");
+        return writeln!(to, "there is no job named {job}; there are: {jobs}; try --job {first}");
     }
     if status.ranks.is_empty() {
         return writeln!(
@@ -110,7 +110,7 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
     write_blindness(to, status)?;
     writeln!(
         to,
-        "{} ranks seen, {} of timed collectives joined, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
+        "{} ranks seen, {} of timed collectives matched, {} records dropped, {} frames lost, {} untimed, overhead {:.3} %",
         coverage.ranks_seen,
         coverage.joined_pct.map_or_else(|| "none".to_owned(), |percent| format!("{percent:.0} %")),
         coverage.dropped_records,
@@ -122,12 +122,12 @@ fn write(to: &mut String, status: &Status, sifted: Option<Sifted<'_>>) -> std::f
         let hang: Vec<_> =
             status.other_jobs_hang.iter().map(|job| printable(job.as_str(), JobName::LONGEST)).collect();
         let first = printable(first.as_str(), JobName::LONGEST);
-        writeln!(to, "! another job makes no progress: {}; see it with --job {first}", hang.join(", "))?;
+        writeln!(to, "! another job makes no progress: {}; --job {first} shows it", hang.join(", "))?;
     }
     match &jobs[..] {
         [] => Ok(()),
-        [one] => writeln!(to, "there is another job: see it with --job {one}"),
-        [first, ..] => writeln!(to, "other jobs are there: {}: see one with --job {first}", jobs.join(", ")),
+        [one] => writeln!(to, "there is another job: --job {one} shows it"),
+        [first, ..] => writeln!(to, "other jobs: {}: --job {first} shows one", jobs.join(", ")),
     }
 }
 
@@ -162,8 +162,8 @@ fn work(status: &Status) -> String {
         status.loss.map(|loss| format!(", loss {loss:.4}")),
         match &status.loss_not_finite[..] {
             [] => None,
-            [rank] => Some(format!(", the loss of rank {rank} is no finite number")),
-            [rank, ..] => Some(format!(", the loss of rank {rank} and others is no finite number")),
+            [rank] => Some(format!(", the loss of rank {rank} is not finite")),
+            [rank, ..] => Some(format!(", the loss of rank {rank} and others is not finite")),
         },
         status.mfu.map(|share| format!(", MFU {:.1} %", share * 100.0)),
     ];
@@ -190,7 +190,7 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
         writeln!(to, "! {}", switched_off(coverage.ranks_off as usize))?;
     }
     for blind in &coverage.blind {
-        writeln!(to, "! a hook is blind: {}", printable(blind, 200))?;
+        writeln!(to, "! not observed: {}", printable(blind, 200))?;
     }
     if coverage.turned_away > 0 {
         writeln!(
@@ -205,7 +205,9 @@ fn write_blindness(to: &mut String, status: &Status) -> std::fmt::Result {
 /// Hooks that are off, in a sentence.
 pub(crate) fn switched_off(hooks: usize) -> String {
     let are = if hooks == 1 { "hook is" } else { "hooks are" };
-    format!("{hooks} {are} off: those ranks' figures are old; `xpu-top ctl --hook on` switches them on again")
+    format!(
+        "{hooks} {are} off: the figures of those ranks are old; `xpu-top ctl --hook on` switches them on again"
+    )
 }
 
 /// A second job of the same name, in a sentence.

@@ -8,7 +8,7 @@ use crate::keymap::{BINDINGS, Scope};
 pub fn sample() -> String {
     let mut text = String::from(
         "# Settings of xpu-top: ~/.config/xpu-top/config.toml, --config FILE or XPU_TOP_CONFIG.\n\
-         # Everything is as it is without this file; take away the # of what you change.\n",
+         # All values are defaults; remove the # of a line to change it.\n",
     );
     for setting in SETTINGS {
         let _ = write!(text, "\n# {}\n#{} = {}\n", setting.means, setting.name, setting.usual);

@@ -14,7 +14,7 @@ use xpu_shared::{
 const BLOCKS: usize = 4;
 
 /// The words of a file that is none of ours.
-const NONE_OF_OURS: &str = "it is no recording of xpu-top";
+const NONE_OF_OURS: &str = "it is not a recording of xpu-top";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {

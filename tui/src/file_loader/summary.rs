@@ -30,7 +30,7 @@ impl Summary {
         let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if bytes > LARGEST {
             return Err(format!(
-                "{} are too much to sum up here; `xpu-top report` does it, `--replay` shows it",
+                "{} are too much to summarize here; use `xpu-top report` or `--replay`",
                 figure::bytes(bytes)
             ));
         }
@@ -62,7 +62,7 @@ impl Summary {
         });
         let late = report.arrivals.iter().filter(|row| row.last > 0).take(ROWS).map(|row| {
             let said = format!(
-                "last to {} of {} collectives, costs {} ms a step",
+                "last into {} of {} collectives, costs {} ms a step",
                 figure::count(row.last),
                 figure::count(row.collectives),
                 figure::three(row.cost_per_step_ns as f64 / 1e6)
@@ -98,7 +98,7 @@ impl Summary {
         ];
         if !recording.is_closed() {
             about.push(
-                "it was not closed: who wrote it was ended, and its last second may be missing".to_owned(),
+                "it was not closed: its writer was killed, and the last second may be missing".to_owned(),
             );
         }
         about.extend(recording.damage().iter().take(ROWS).map(ToString::to_string));

@@ -130,7 +130,7 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     assert!(steps.closed && steps.job == "llama-70b");
     assert!(label("cut.xpurec").is_err() || !label("cut.xpurec").unwrap().closed);
     assert!(label("empty.xpucap").unwrap_err().contains("it is empty"));
-    assert!(label("renamed.xpucap").unwrap_err().contains("no recording of xpu-top"));
+    assert!(label("renamed.xpucap").unwrap_err().contains("not a recording of xpu-top"));
     // What has changed is read again.
     folder.put("empty.xpucap", &capture());
     assert!(listed(&mut reader)[2].1.is_ok());

@@ -79,8 +79,8 @@ pub const FIELDS: &[Field] = &[
     number(&["pid"], NONE, "its process id", |of| Some(f64::from(of.status.pid.0))),
     number(&["step"], NONE, "steps completed", |of| Some(of.status.step?.0 as f64)),
     number(&["step_ms"], MILLISECONDS, "step time", |of| of.status.step_ms_mean),
-    number(&["tflops", "gemm"], RATE, "rate of its products", |of| Some(of.status.gemm_tflops?.0)),
-    number(&["peak"], PERCENT, "what its products reach of the GPU's peak at its clock", |of| {
+    number(&["tflops", "gemm"], RATE, "rate of its GEMMs", |of| Some(of.status.gemm_tflops?.0)),
+    number(&["peak"], PERCENT, "share of the GPU's peak, in GEMMs, at its clock", |of| {
         of.status.gemm_peak_pct
     }),
     number(&["mfu"], PERCENT, "share of the GPU's peak, of all its time", |of| Some(of.status.mfu? * 100.0)),
@@ -93,18 +93,18 @@ pub const FIELDS: &[Field] = &[
     number(&["mem"], MEMORY, "memory of the GPU in use", |of| {
         Some(device(of)?.memory_used_bytes? as f64 / GIB)
     }),
-    number(&["mem_pct"], PERCENT, "the same as a share of what there is", |of| {
+    number(&["mem_pct"], PERCENT, "memory of the GPU in use, as a share", |of| {
         let device = device(of)?;
         let total = device.memory_total_bytes.filter(|&total| total > 0)?;
         Some(device.memory_used_bytes? as f64 / total as f64 * 100.0)
     }),
-    number(&["xid"], NONE, "errors the driver told of", |of| {
+    number(&["xid"], NONE, "errors the driver reported", |of| {
         Some(f64::from(of.status.device.as_ref()?.xids?))
     }),
     number(&["blocked"], PERCENT, "time held in calls that wait for the GPU", |of| of.status.blocked_pct),
-    number(&["exposed"], PERCENT, "time its products wait for NCCL", |of| of.status.exposed_pct),
+    number(&["exposed"], PERCENT, "time its GEMMs wait for NCCL", |of| of.status.exposed_pct),
     number(&["tokens"], PER_SECOND, "tokens a second", |of| of.status.tokens_per_s),
-    number(&["loss"], NONE, "the last loss it told of", |of| of.status.loss),
+    number(&["loss"], NONE, "the last loss it reported", |of| of.status.loss),
     number(&["overhead"], PERCENT, "time that timing takes", |of| of.status.overhead_pct),
 ];
 

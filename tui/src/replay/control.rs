@@ -54,7 +54,7 @@ pub fn control(app: &mut App, control: Control) -> Option<Effect> {
             Control::StepBack => Some(Effect::LookBack(STEP)),
             Control::Begin => Some(Effect::LookBack(Duration::MAX)),
             _ => {
-                app.note = Some(Note::Done("this is now: Space stops it, ← goes back".to_owned()));
+                app.note = Some(Note::Done("the screen is live: Space pauses it, ← goes back".to_owned()));
                 None
             }
         };
@@ -112,7 +112,8 @@ pub fn go_to(app: &mut App, text: &str) -> Option<Effect> {
         if let Some(by) = text.trim().strip_prefix('-').and_then(time::duration) {
             return Some(Effect::LookBack(by));
         }
-        app.note = Some(Note::Failed(format!("this is now: -30s goes back so far; {text} is of a replay")));
+        app.note =
+            Some(Note::Failed(format!("the screen is live: -30s goes back 30 s; {text} is for a replay")));
         return None;
     };
     if let Some(moment) = time::moment(text, playback.span) {

@@ -1,4 +1,4 @@
-//! Where frames go that have been shown: to take thousands of them down is long enough to be felt in a jump, so nobody waits for it.
+//! Drops shown frames on a separate thread: dropping thousands of them would delay a jump noticeably.
 
 use std::{
     mem,

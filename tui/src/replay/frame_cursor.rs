@@ -1,4 +1,4 @@
-//! A recording as a row of frames that is wound forwards and back.
+//! A cursor over the frames of a recording that moves forwards and back.
 
 mod reader;
 
@@ -106,7 +106,7 @@ impl FrameCursor {
             all.push(format!("and {rest} more places are damaged"));
         }
         if self.strange > 0 {
-            all.push(format!("{} frames are of a kind this program does not know", self.strange));
+            all.push(format!("{} frames are of an unknown kind", self.strange));
         }
         all
     }

@@ -1,4 +1,4 @@
-//! Moves an app along a cursor.
+//! Plays a recording: moves an app along a frame cursor.
 
 use std::{
     collections::BTreeSet,
@@ -124,8 +124,7 @@ impl Player {
             self.drop_thread.take(frame);
         }
         if let Some(Effect::AskStacks { .. }) = update(app, Action::Reach(to)) {
-            let why =
-                "a recording has no processes that could be read: these stacks were not asked for in time";
+            let why = "a recording has no processes to read; these stacks were not recorded";
             update(app, Action::NoStacks(why.to_owned()));
         }
         let complaints = self.cursor.complaints();

@@ -41,7 +41,7 @@ pub(super) fn to_rank(app: &mut App, rank: Rank) -> Option<Effect> {
         let rows = app.job_view.rows();
         let last =
             rows.last().map_or_else(String::new, |row| format!(": the last one is {}", row.status.rank));
-        app.note = Some(Note::Failed(format!("no rank {rank} was seen{last}")));
+        app.note = Some(Note::Failed(format!("rank {rank} was not seen{last}")));
         return None;
     }
     app.selected = Some(rank);

@@ -68,13 +68,13 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let title = Title { name: "In this folder", about: about.to_owned(), right };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let nothing = match &app.files.listing {
-        None => Some((Role::Muted, format!("{} the folder is being read", glyph::WAITING))),
+        None => Some((Role::Muted, format!("{} reading the folder", glyph::WAITING))),
         Some(listing) => match &listing.failure {
             Some(why) => Some((Role::Alarm, format!("{} {why}", glyph::ALARM))),
             None if files.is_empty() => Some((
                 Role::Muted,
                 format!(
-                    "There is no capture and no recording here. {capture} captures the next 3 steps of all ranks, with what was sampled of 20 before; {record} records what is seen until {record} is pressed again. Both write a new file to the folder xpu-top was started in.",
+                    "No captures or recordings here. {capture} captures the next 3 steps of all ranks, and what was sampled in 20 before; {record} starts and stops a recording. Both write a new file to the folder xpu-top was started in.",
                     capture = app.key("capture"),
                     record = app.key("record"),
                 ),
@@ -98,7 +98,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         Column::text("file", name, 0),
         Column::figure("size", 9, 2),
         Column::figure("written", 12, 1),
-        Column::text("what is in it", what, 0),
+        Column::text("its contents", what, 0),
         Column::text("job", 16, 4),
     ];
     let list = List { columns: &columns, sorted: None, selected: Some(app.files.at()), lines: files.len() };
@@ -135,7 +135,7 @@ fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
 fn contents(label: &Label) -> String {
     match &label.what {
         What::Capture { ranks, stood: true, .. } => {
-            format!("a job that stood, {}", figure::counted(*ranks, "rank", "ranks"))
+            format!("a job that hung, {}", figure::counted(*ranks, "rank", "ranks"))
         }
         What::Capture { first, last, ranks, missing, .. } => {
             let absent = if *missing > 0 {

@@ -61,7 +61,7 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         panel::draw(app.palette, breakpoint, Title { name: "Communicators", about, right }, area, buffer);
     if all.is_empty() {
         let text = format!(
-            "No communicator is seen yet. They appear with the first NCCL collective; NCCL that is linked statically or called by handle is not seen: {} says what a host's hooks are blind to.",
+            "No communicators yet. They appear with the first NCCL collective. NCCL that is linked statically or called by handle is not seen: {} lists what the hooks of a host miss.",
             app.key("hosts"),
         );
         let text = if filtered::is_empty(app) { filtered::nobody(app) } else { text };

@@ -33,7 +33,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let line = Line::styled(cut(&text, usize::from(area.width)), app.palette.of(role));
     buffer.set_line(area.x, area.y, &line, area.width);
     if area.height > 1 {
-        let why = format!("This terminal has {}x{}: give it more room.", area.width, area.height);
+        let why = format!("This terminal has {}x{}; make it larger.", area.width, area.height);
         let line = Line::styled(cut(&why, usize::from(area.width)), app.palette.of(Role::Muted));
         buffer.set_line(area.x, area.y + 1, &line, area.width);
     }

@@ -1,4 +1,4 @@
-//! What the filter leaves of a page's ranks, in words.
+//! Texts about the filter: how many ranks match.
 
 use super::prompt;
 use crate::{app::App, figure, filter::Filter};
@@ -20,7 +20,7 @@ pub(super) fn filter(app: &App) -> String {
 pub(super) fn nobody(app: &App) -> String {
     let filter = app.filter.as_ref().map_or("", Filter::text);
     let key = app.key("filter");
-    format!("No rank is as the filter says: {filter}. {key} changes it, and Esc while it is typed drops it.")
+    format!("No rank matches the filter {filter}. {key} edits it; Esc while editing drops it.")
 }
 
 /// Whether a filter leaves this list empty.

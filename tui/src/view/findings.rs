@@ -73,11 +73,11 @@ fn draw_list(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
     let inner = panel::draw(app.palette, breakpoint, Title { name: "Findings", about, right }, area, buffer);
     if findings.is_empty() {
         let line = if app.job_view.is_frozen() || app.job_view.heard < app.job_view.world_size as usize {
-            let text = "nothing is known to be wrong, but not all ranks are heard: no data is not health";
+            let text = "no findings, but not all ranks report: no data does not mean healthy";
             Line::styled(format!("{} {text}", glyph::STALE), app.palette.of(Role::Warning))
         } else {
             let heard = figure::counted(app.job_view.heard, "rank", "ranks");
-            let text = format!("{} nothing is known to cost the job time: {heard}", glyph::GOOD);
+            let text = format!("{} no findings: {heard}", glyph::GOOD);
             Line::styled(text, app.palette.of(Role::Good))
         };
         let also =
@@ -152,13 +152,13 @@ fn detail<'a>(app: &App, finding: &'a Finding, width: usize) -> Vec<Line<'a>> {
             figure::count(of.number),
             of.communicator,
         );
-        lines.push(entry(app, "stands at", Span::raw(text)));
+        lines.push(entry(app, "hangs at", Span::raw(text)));
     }
     let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
     let seen = app
         .log
         .since(finding)
-        .map_or_else(String::new, |at| format!("; here since {} UTC", figure::time_of_day(at)));
+        .map_or_else(String::new, |at| format!("; active since {} UTC", figure::time_of_day(at)));
     lines.push(entry(app, "since", Span::raw(format!("{}{seen}", figure::age(since)))));
     if let Some(cost) = &finding.cost {
         let text = format!("{cost}: {}", word(&finding.severity));
@@ -179,10 +179,10 @@ fn entry<'a>(app: &App, label: &'a str, value: Span<'a>) -> Line<'a> {
 
 fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
     let entries = app.log.entries();
-    let title = Title { name: "Came and went", about: "newest first, UTC".to_owned(), ..Title::default() };
+    let title = Title { name: "Past findings", about: "newest first, UTC".to_owned(), ..Title::default() };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     if entries.len() == 0 {
-        let line = Line::styled("nothing since this screen was opened", app.palette.of(Role::Muted));
+        let line = Line::styled("none since this screen was opened", app.palette.of(Role::Muted));
         buffer.set_line(inner.x, inner.y, &line, inner.width);
     }
     let width = usize::from(inner.width);
@@ -196,7 +196,7 @@ fn draw_log(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) 
 fn what(entry: &Entry) -> String {
     match entry.what {
         What::Came => "came".to_owned(),
-        What::Went(after) => format!("went after {}", figure::age(after)),
+        What::Went(after) => format!("gone after {}", figure::age(after)),
     }
 }
 

@@ -67,10 +67,8 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
     let shapes = app.products.shapes().len();
     let about = match breakpoint {
-        Breakpoint::Wide => {
-            "rates of what was timed since this page is open, counts and shares since the ranks started"
-        }
-        Breakpoint::Medium => "rates since this page is open",
+        Breakpoint::Wide => "rates since this page was opened, counts and shares since the ranks started",
+        Breakpoint::Medium => "rates since opening",
         _ => "",
     };
     let ranks = heard(app);
@@ -101,17 +99,18 @@ fn nothing(app: &App) -> Option<(Role, String)> {
     let waited = app.now.since(app.watched.since);
     Some(if app.products.heard > 0 {
         let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
-        let text = "No product is seen yet. They appear with the first cuBLAS or cuBLASLt GEMM. Kernels that a program brings itself (Triton, CUTLASS) and a cuBLAS that is linked statically are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
+        let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
     } else if app.playback().is_some() {
-        let text = "This recording holds no shapes at this time. Only details hold them: those of ranks that somebody looked at, those of all ranks from when r was pressed on, and all of `xpu-top record`.";
+        let text = "This recording has no shapes at this time. Shapes are recorded for ranks that were looked at, for all ranks after r was pressed, and always by `xpu-top record`.";
         (Role::Muted, text.to_owned())
     } else if app.job_view.ranks_off > 0 && app.job_view.ranks_off >= app.job_view.heard {
-        let text = "The hooks of this job are off, and nothing is counted. `xpu-top ctl --hook on` switches them on.";
+        let text =
+            "The hooks of this job are off: nothing is counted. `xpu-top ctl --hook on` switches them on.";
         (Role::Warning, format!("{} {text}", glyph::OFF))
     } else if waited > PATIENCE {
         let text = format!(
-            "{} {asked} were asked for their shapes {} ago, and none has answered. Are their hosts up (9)? A collector answers once a second; through a firewall port 18890 must be open.",
+            "{} {asked} were asked for their shapes {} ago; none answered. Check their hosts (9): a collector answers once a second, and a firewall must leave port 18890 open.",
             glyph::STALE,
             figure::age(waited)
         );

@@ -35,7 +35,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
     let mut lines = match incident.over {
         None => standstill(app, finding, width),
         Some(over) => {
-            let head = format!("{} IT WENT ON at {} UTC", glyph::GOOD, figure::time_of_day(over));
+            let head = format!("{} RESUMED at {} UTC", glyph::GOOD, figure::time_of_day(over));
             // What the finding says is no longer so.
             told(app, finding, (&head, "until then: "), app.palette.of(Role::Good), width)
         }
@@ -50,7 +50,7 @@ pub(super) fn incident(app: &App, width: usize) -> Vec<Line<'static>> {
 /// The same on a page that does not show the stacks, with the key that does.
 pub(super) fn banner(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let mut lines = standstill(app, finding, width);
-    lines.push(next(app, finding, "; s shows where every rank is", width));
+    lines.push(next(app, finding, "; s shows every rank's stack", width));
     lines
 }
 
@@ -61,7 +61,7 @@ fn next(app: &App, finding: &Finding, key: &str, width: usize) -> Line<'static> 
 
 fn standstill(app: &App, finding: &Finding, width: usize) -> Vec<Line<'static>> {
     let since = std::time::Duration::from_secs_f64(finding.since_s.max(0.0));
-    let what = if finding.kind == Kind::Exited { "A RANK IS GONE" } else { "THE JOB HANGS" };
+    let what = if finding.kind == Kind::Exited { "RANK EXITED" } else { "JOB HANGS" };
     let head = format!("{} {what}, {}", glyph::ALARM, figure::age(since));
     told(app, finding, (&head, ""), app.palette.of(Role::Alarm), width)
 }

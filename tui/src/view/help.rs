@@ -29,7 +29,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(WIDTH.min(area.width).saturating_sub(EDGES));
     let mut parts: Vec<_> = sifted(app).iter().map(|part| part.lines(width, palette)).collect();
     if parts.is_empty() {
-        parts.push(vec![Line::raw("No line has these words: Esc shows all again.")]);
+        parts.push(vec![Line::raw("No matching lines: Esc shows all.")]);
     }
     let lines: usize = parts.iter().map(Vec::len).sum();
     // Side by side only where one below the other has no room.
@@ -53,7 +53,7 @@ pub(super) fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
         0 => String::new(),
         below => format!(" {} below, {} ", figure::counted(below, "line", "lines"), keys(app, Motion::Down)),
     };
-    let hint = format!(" {} finds, Esc leads back ", app.key("filter"));
+    let hint = format!(" {} searches, Esc closes ", app.key("filter"));
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.of(Role::Accent))

@@ -41,9 +41,9 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let inner = panel::draw(app.palette, breakpoint, title(app), list, buffer);
     if hosts.is_empty() {
         let text = if app.is_past() {
-            "This recording has no frame of a host up to this time."
+            "This recording has no frames up to this time."
         } else {
-            "No host was named. `xpu-top --hosts 'gpu-[001-008]'` or `--job-hosts FILE` name them."
+            "No hosts given: use `xpu-top --hosts 'gpu-[001-008]'` or `--job-hosts FILE`."
         };
         panel::tell(app.palette, Role::Muted, text, inner, buffer);
         return;
@@ -70,7 +70,7 @@ fn title(app: &App) -> Title<'static> {
     let kinds = [
         (Health::Down, glyph::ALARM, "down"),
         (Health::Silent, glyph::STALE, "silent"),
-        (Health::Trouble, glyph::WARNING, "with something to look at"),
+        (Health::Trouble, glyph::WARNING, "with problems"),
         (Health::Connecting, glyph::WAITING, "connecting"),
     ];
     let told = kinds.into_iter().map(|(health, sign, word)| (count(health), sign, word));

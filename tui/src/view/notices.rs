@@ -153,7 +153,7 @@ fn other_jobs(app: &App) -> Option<Notice> {
 }
 
 fn blind(app: &App) -> Option<Notice> {
-    let text = format!("not everything can be seen: {}", app.job_view.blind.join("; "));
+    let text = format!("not observed: {}", app.job_view.blind.join("; "));
     (!app.job_view.blind.is_empty()).then_some(Notice::warning(text))
 }
 
@@ -161,7 +161,7 @@ fn blind(app: &App) -> Option<Notice> {
 fn laid_out(app: &App) -> Option<Notice> {
     let said = app.groups.as_ref()?.world_size();
     let has = app.job_view.world_size;
-    let text = format!("--groups is of {said} ranks and the job has {has}: it is left aside");
+    let text = format!("--groups covers {said} ranks, the job has {has}: ignored");
     (said != u64::from(has)).then_some(Notice::warning(text))
 }
 
@@ -196,8 +196,8 @@ pub(super) fn outlier_text(app: &App) -> Option<String> {
         _ => "moves data at",
     };
     let late = status.lateness_ms_p50.filter(|&late| late >= 1.0);
-    let late = late
-        .map_or_else(String::new, |ms| format!("; it comes {} ms late to a collective", figure::tenths(ms)));
+    let late =
+        late.map_or_else(String::new, |ms| format!("; it enters collectives {} ms late", figure::tenths(ms)));
     let others = match outlier.others {
         0 => String::new(),
         others => format!(" ({} more like it)", figure::counted(others, "rank", "ranks")),
@@ -241,7 +241,7 @@ fn losses(app: &App) -> Option<Notice> {
     .filter(|(count, _)| *count > 0)
     .map(|(count, what)| format!("{} {what}", figure::count(count)))
     .collect();
-    let text = format!("not everything was seen: {}", parts.join(", "));
+    let text = format!("lost: {}", parts.join(", "));
     (!parts.is_empty()).then_some(Notice::warning(text))
 }
 
@@ -249,15 +249,15 @@ fn calm(app: &App) -> Notice {
     let job_view = &app.job_view;
     let text = match job_view.scale(Metric::Gemm) {
         _ if job_view.is_over() => "the job has ended; these are its last figures".to_owned(),
-        _ if job_view.is_frozen() => "nothing is heard any more; these are the last figures".to_owned(),
+        _ if job_view.is_frozen() => "no more reports; these are the last figures".to_owned(),
         Some(scale) if job_view.rows().len() > 1 => format!(
-            "nothing stands out: {} within {} % of each other at GEMMs",
+            "no outliers: {} within {} % of each other in GEMMs",
             figure::counted(job_view.heard, "rank", "ranks"),
             figure::tenths(scale.spread() * 100.0),
         ),
-        Some(_) => "nothing stands out".to_owned(),
+        Some(_) => "no outliers".to_owned(),
         None => job_view.headline.age.map_or_else(
-            || "no GEMM was timed yet".to_owned(),
+            || "no GEMM timed yet".to_owned(),
             |age| format!("nothing new for {}", figure::age(age)),
         ),
     };

@@ -139,11 +139,11 @@ fn told(app: &App, prompt: &Prompt) -> (Line<'static>, &'static str) {
         }
         Kind::Time => (Line::styled(time::FORMS, muted), ""),
         Kind::Search if prompt.text().trim().is_empty() => {
-            (Line::styled("words of a line of this page, for example sort or stacks", muted), "Esc leaves")
+            (Line::styled("words to find on this page, for example sort or stacks", muted), "Esc leaves")
         }
         Kind::Search => {
             let found = figure::counted(help::found(app), "line", "lines");
-            (Line::raw(format!("{found} with these words")), "Enter keeps   Esc drops")
+            (Line::raw(format!("{found} matching")), "Enter keeps   Esc drops")
         }
     }
 }

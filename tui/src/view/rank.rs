@@ -59,7 +59,7 @@ fn nobody(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer) {
         filtered::nobody(app)
     } else {
         let list = app.key("overview");
-        format!("No rank is selected. {list} lists them, j and k select one, Enter shows it here.")
+        format!("No rank selected. {list} lists them, j and k select one, Enter shows it here.")
     };
     let inner =
         panel::draw(app.palette, breakpoint, Title { name: "Rank", ..Title::default() }, area, buffer);
@@ -223,7 +223,7 @@ fn progress(rank: &Inspection) -> Vec<String> {
         status.tokens_per_s.map(|rate| format!("{} tokens/s", figure::three(rate))),
         status.samples_per_s.map(|rate| format!("{} samples/s", figure::three(rate))),
         status.loss.map(|loss| format!("loss {loss:.4}")),
-        status.loss_not_finite.then(|| "loss is no finite number".to_owned()),
+        status.loss_not_finite.then(|| "loss is not finite".to_owned()),
         status.inside.first().map(|inside| format!("in {} for {:.0} s", inside.call, inside.for_s)),
     ];
     known.into_iter().flatten().collect()

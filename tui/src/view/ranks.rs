@@ -97,7 +97,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         .title_top(Line::styled(range, palette.of(Role::Muted)).right_aligned())
         .render(area, buffer);
     if shown.is_empty() && app.filter.is_some() {
-        let text = "no rank is as the filter says: / changes it, Esc drops it";
+        let text = "no rank matches the filter: / edits it, Esc drops it";
         buffer.set_stringn(inner.x, inner.y + 1, text, usize::from(inner.width), palette.of(Role::Muted));
     }
     // Of folded ranks, what they are folded into stands first.

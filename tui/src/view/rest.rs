@@ -160,32 +160,29 @@ fn advice(app: &App, standing: Standing) -> Vec<(String, Option<String>)> {
     let start = Some("xpu-top run -- torchrun --nproc-per-node 8 train.py".to_owned());
     let first = app.connections.down().next().map_or("HOST", |(endpoint, _)| endpoint.host.as_str());
     let say = |text: &str| (text.to_owned(), None);
-    let each = (format!("Look at every host's link, and why it is down: key {}.", app.key("hosts")), None);
+    let each = (format!("Key {} shows every host's link, and why it is down.", app.key("hosts")), None);
     match standing {
         Standing::Connecting => {
             vec![say("Wait a few seconds: an answer takes one round trip to the host."), each]
         }
         Standing::NoAnswer => vec![
-            ("Start the job under xpu-top; that starts the host's collector too:".to_owned(), start),
-            (
-                "See on the host itself what its collector lacks:".to_owned(),
-                Some(format!("ssh {first} xpu-top status")),
-            ),
+            ("Start the job under xpu-top; this also starts the host's collector:".to_owned(), start),
+            ("Check the collector on its own host:".to_owned(), Some(format!("ssh {first} xpu-top status"))),
             say(
-                "From elsewhere a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE.",
+                "From other hosts a collector answers only with its key: copy ~/.config/xpu-top/key, or set XPU_TOP_KEY_FILE.",
             ),
             each,
         ],
         Standing::NoJob => vec![
             ("Start the job under xpu-top; nothing in its code changes:".to_owned(), start),
-            say("If it already runs under xpu-top run: it appears with its first CUDA call."),
+            say("A job that already runs under xpu-top run appears with its first CUDA call."),
         ],
         Standing::OtherJobs | Standing::Running => {
             let names: Vec<_> = app.jobs.iter().map(|job| job.name().as_str()).collect();
             vec![
-                say(&format!("These jobs are there: {}. Tab shows them.", names.join(", "))),
+                say(&format!("There are: {}. Tab shows them.", names.join(", "))),
                 (
-                    "Start the one that was asked for under its name:".to_owned(),
+                    "Start the requested job under its name:".to_owned(),
                     Some("xpu-top run --job NAME -- torchrun --nproc-per-node 8 train.py".to_owned()),
                 ),
             ]

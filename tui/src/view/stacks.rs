@@ -61,7 +61,7 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
         name: "Stacks",
         about: match &state {
             StackState::Coming(came) if *came > 0 => {
-                format!("{came} of {expected} ranks, the others are being read{}", filtered::filter(app))
+                format!("{came} of {expected} ranks, reading the others{}", filtered::filter(app))
             }
             StackState::Here if app.filter.is_some() => {
                 format!("of {}{}", filtered::ranks(app), filtered::filter(app))
@@ -81,25 +81,34 @@ fn draw_tree(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer,
             return full(app, inner, buffer, hits);
         }
         StackState::Unasked => vec![
-            format!("{} No stacks were read yet.", glyph::HINT),
+            format!("{} No stacks read yet.", glyph::HINT),
             format!(
-                "{} has every rank's stacks read now; no process is stopped for it. Of a job that hangs they are read by themselves.",
+                "{} reads every rank's stacks now, without stopping a process. When a job hangs they are read automatically.",
                 app.key("read-stacks"),
             ),
         ],
         StackState::Coming(_) => vec![
-            format!("{} Reading the stacks of {}.", glyph::WAITING, figure::counted(expected, "rank", "ranks")),
-            "Each collector reads those of its own host; the tree grows as they come.".to_owned(),
+            format!(
+                "{} Reading the stacks of {}.",
+                glyph::WAITING,
+                figure::counted(expected, "rank", "ranks")
+            ),
+            "Each collector reads those of its own host; the tree grows as they arrive.".to_owned(),
         ],
         StackState::Silent => vec![
             format!("{} No collector sent stacks.", glyph::ALARM),
-            "Is the collector of this version, and does it still run on the hosts? `xpu-top status` says which answer.".to_owned(),
-            format!("{} asks again; {} shows each host with its link.", app.key("read-stacks"), app.key("hosts")),
+            "Check that the collectors run and have this version: `xpu-top status` shows which answer."
+                .to_owned(),
+            format!(
+                "{} asks again; {} shows each host with its link.",
+                app.key("read-stacks"),
+                app.key("hosts")
+            ),
         ],
         StackState::Refused(why) => vec![
             format!("{} Stacks cannot be read: {why}.", glyph::WARNING),
             format!(
-                "A recording holds those that were read while it was made: of a job that hangs, and whenever somebody asked. {} goes to where the next finding begins.",
+                "A recording has the stacks read while it was made: when the job hung, and on request. {} goes to the next finding.",
                 app.key("next-finding"),
             ),
         ],

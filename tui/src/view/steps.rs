@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     if app.job_view.steps.is_none() {
         let inner =
             panel::draw(app.palette, breakpoint, Title { name: "Steps", ..Title::default() }, below, buffer);
-        let text = "No step is known yet. `from xpu_top import Tracer; tracer = Tracer()` and `tracer.step()` in the training loop mark them. Where nobody marks them they are detected from collectives and graph launches that repeat, which takes some tens of steps; a job of one rank without graphs needs the mark.";
+        let text = "No steps yet. `from xpu_top import Tracer; tracer = Tracer()` and `tracer.step()` in the training loop mark them. Unmarked steps are detected from repeating collectives and graph launches, within some tens of steps; a job of one rank without graphs needs the mark.";
         panel::tell(app.palette, Role::Muted, text, inner, buffer);
         return;
     }
@@ -80,7 +80,7 @@ pub(super) fn beside(app: &App, area: Rect, buffer: &mut Buffer) {
     let inner =
         panel::draw(app.palette, Breakpoint::Wide, line::title(app, Breakpoint::Narrow), area, buffer);
     if app.job_view.steps.is_none() {
-        let text = format!("No step is known yet: {} says what marks them.", app.key("steps"));
+        let text = format!("No steps yet: {} shows how to mark them.", app.key("steps"));
         panel::tell(app.palette, Role::Muted, &text, inner, buffer);
         return;
     }
@@ -99,10 +99,10 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut Buffer
     let title = Title {
         name: "Ranks",
         about: match app.steps.order.by {
-            StepColumn::Late => "who keeps the others waiting".to_owned(),
-            StepColumn::StepTime => "by what a step takes them".to_owned(),
-            StepColumn::Gemm => "by how fast their products are".to_owned(),
-            StepColumn::Blocked => "by how little their threads wait for the GPU".to_owned(),
+            StepColumn::Late => "stragglers".to_owned(),
+            StepColumn::StepTime => "by step time".to_owned(),
+            StepColumn::Gemm => "by GEMM rate".to_owned(),
+            StepColumn::Blocked => "by least host wait".to_owned(),
         },
         right: figure::counted(lines.len(), "rank", "ranks"),
     };

@@ -1,4 +1,4 @@
-//! Who came last to collectives. No clock is needed for it: who is in one for the shortest time came last.
+//! Stragglers: who is last into collectives. No clock is needed: the last rank has the shortest duration.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Products, by shape.
+//! GEMMs by shape.
 
 use std::collections::BTreeMap;
 

@@ -88,7 +88,7 @@ impl Cause {
 impl fmt::Display for Straggler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, host, pct, error_pct, .. } = self;
-        write!(f, "rank {rank} ({host}) costs the others ")?;
+        write!(f, "rank {rank} ({host}) delays the others by ")?;
         // By the job's own clock it may be known to a digit.
         let of = |whole: f64| {
             let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
@@ -96,7 +96,7 @@ impl fmt::Display for Straggler {
             if least == most { String::new() } else { format!(" ({least} to {most})") }
         };
         match self.step_ms {
-            Some(step) => write!(f, "{:.1} ms of a step of {step:.1} ms{}", pct * step / 100.0, of(step))?,
+            Some(step) => write!(f, "{:.1} ms of a {step:.1} ms step{}", pct * step / 100.0, of(step))?,
             None => write!(f, "{pct:.0} % of the time{}", of(100.0))?,
         }
         write!(
@@ -108,7 +108,7 @@ impl fmt::Display for Straggler {
         match &self.cause {
             Cause::SlowGemms { tflops, usual_tflops, is_past, clocks } => {
                 let less = 100.0 * (1.0 - tflops / usual_tflops);
-                let whose = if *is_past { "its own past's" } else { "the others'" };
+                let whose = if *is_past { "its own earlier" } else { "the others'" };
                 write!(
                     f,
                     "its GEMMs run at {tflops:.1} TFLOPS, {less:.0} % below {whose} {usual_tflops:.1}"
@@ -132,17 +132,17 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SlowGemms { .. } => f.write_str("its GEMMs are slower"),
-            Self::MoreWork { times } => write!(f, "it does {times:.2} times their arithmetic"),
+            Self::MoreWork { times } => write!(f, "it does {times:.2} times their FLOPs"),
             Self::WaitsLess { pct, usual_pct } => write!(
                 f,
-                "its threads wait for the GPU {pct:.0} % of the time, the others' {usual_pct:.0} %: its GPU gets its work late"
+                "its threads wait for the GPU {pct:.0} % of the time, the others' {usual_pct:.0} %: work reaches its GPU late"
             ),
             Self::LacksCpu(lacks) => lacks.fmt(f),
             Self::MoreWaits { per_step, usual_per_step } => write!(
                 f,
                 "its threads wait for the GPU {per_step:.0} times a step, the others' {usual_per_step:.0} times"
             ),
-            Self::Unknown => f.write_str("the cause is not known"),
+            Self::Unknown => f.write_str("the cause is unknown"),
         }
     }
 }

@@ -23,7 +23,7 @@ impl fmt::Display for XidTold {
         let means = xid.means().map_or_else(String::new, |means| format!(" ({means})"));
         write!(
             f,
-            "the driver told of Xid {}{means} on the GPU of rank {rank} ({host}) {ago_s:.0} s ago",
+            "the driver reported Xid {}{means} on the GPU of rank {rank} ({host}) {ago_s:.0} s ago",
             xid.code
         )
     }

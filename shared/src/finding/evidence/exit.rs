@@ -1,4 +1,4 @@
-//! How a rank ended, and who followed.
+//! How a rank ended, and which ranks followed.
 
 use std::fmt;
 
@@ -32,15 +32,15 @@ impl fmt::Display for Exited {
         let step = self.step.map_or_else(|| "unknown".to_owned(), |step| step.to_string());
         write!(f, "rank {rank} ({host}, pid {pid}) ")?;
         if let Some(exit) = self.exit.as_ref().filter(|exit| exit.class() != Class::Dead) {
-            write!(f, "{}; that was {ago_s:.0} s ago, at step {step}", exit.sentence())?;
+            write!(f, "{}; {ago_s:.0} s ago, at step {step}", exit.sentence())?;
         } else if self.was_seen {
             write!(f, "ended without an orderly exit {ago_s:.0} s ago, at step {step}")?;
         } else {
-            write!(f, "ended without an orderly exit and was last heard {ago_s:.0} s ago, at step {step}")?;
+            write!(f, "ended without an orderly exit; it last reported {ago_s:.0} s ago, at step {step}")?;
         }
         if let Some(asked) = self.exit.as_ref().and_then(|exit| exit.asked.as_ref()) {
             let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
-            write!(f, "; process {}{name} had asked it to end", asked.by)?;
+            write!(f, "; process {}{name} had sent it SIGTERM", asked.by)?;
         }
         if followers.is_empty() {
             return Ok(());
@@ -48,8 +48,8 @@ impl fmt::Display for Exited {
         write!(f, "; {} followed", phrase::ranks(followers))?;
         match told {
             0 => Ok(()),
-            told if *told == followers.len() => f.write_str(", told to by SIGTERM"),
-            told => write!(f, ", {told} of them told to by SIGTERM"),
+            told if *told == followers.len() => f.write_str(", stopped by SIGTERM"),
+            told => write!(f, ", {told} of them stopped by SIGTERM"),
         }
     }
 }

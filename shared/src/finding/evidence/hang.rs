@@ -34,9 +34,9 @@ impl fmt::Display for Stopped {
         let step = step.map_or_else(String::new, |step| format!(" since step {step}"));
         write!(
             f,
-            "{} no longer run{}, and the process is there: rank {first} ({host}, pid {pid}) has said nothing{step}, and the job has stood for {stands_s:.0} s",
+            "{} {} stopped running without exiting: rank {first} ({host}, pid {pid}) has reported nothing{step}, and the job has hung for {stands_s:.0} s",
             phrase::ranks(ranks),
-            if ranks.len() == 1 { "s" } else { "" },
+            if ranks.len() == 1 { "has" } else { "have" },
         )
     }
 }
@@ -61,7 +61,7 @@ pub struct Parted {
 
 impl fmt::Display for Parted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the job has stood for {:.0} s", self.sentence, self.stands_s)
+        write!(f, "{}; the job has hung for {:.0} s", self.sentence, self.stands_s)
     }
 }
 
@@ -99,19 +99,21 @@ pub enum Missing {
 impl fmt::Display for Forming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { makes, inside, stands_s, missing } = self;
-        let (doing, done) = if *makes { ("making", "made") } else { ("ending", "ended") };
-        let waiting = format!("{} {done} a communicator for {stands_s:.0} s", counted(inside.len()));
+        let doing = if *makes { "creating" } else { "destroying" };
+        let have = if inside.len() == 1 { "has" } else { "have" };
+        let waiting =
+            format!("{} {have} been {doing} a communicator for {stands_s:.0} s", counted(inside.len()));
         match missing {
             Missing::Nobody => write!(f, "all ranks have been {doing} a communicator for {stands_s:.0} s"),
             Missing::Unseen(unseen) => {
                 write!(f, "{waiting}, and {} of the job were never seen", counted(*unseen))
             }
             Missing::Unknown => {
-                write!(f, "{}: {waiting}; who does not come is not known", phrase::ranks(inside))
+                write!(f, "{}: {waiting}; which rank is missing is unknown", phrase::ranks(inside))
             }
             Missing::Ranks { ranks, doing } => {
                 let first = ranks.first().copied().unwrap_or_default();
-                write!(f, "{} did not come: {waiting}; rank {first}: {doing}", phrase::ranks(ranks))
+                write!(f, "{} did not join: {waiting}; rank {first}: {doing}", phrase::ranks(ranks))
             }
         }
     }
@@ -151,7 +153,7 @@ impl fmt::Display for NotEntered {
             counted(*waiting)
         )?;
         match &ranks[..] {
-            [first, _, ..] => write!(f, "of rank {first}: {doing}"),
+            [first, _, ..] => write!(f, "rank {first}: {doing}"),
             _ => doing.fmt(f),
         }
     }
@@ -179,7 +181,7 @@ impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} wait for each other: some entered {}, others {}, and neither came to the other's",
+            "{} wait for each other: some entered {}, others {}, and neither group entered the other's",
             phrase::ranks(&self.ranks),
             phrase::collective(&self.here),
             phrase::collective(&self.there),
@@ -215,7 +217,7 @@ impl fmt::Display for Mismatch {
         });
         let (called, usual) = (called.collect::<Vec<_>>().join(", "), phrase::collective(&self.collective));
         match self.most {
-            None => write!(f, "the ranks do not mean the same by {usual}: {called}"),
+            None => write!(f, "the ranks disagree on {usual}: {called}"),
             Some(most) => write!(f, "{called} where {} called {usual}", counted(most)),
         }
     }
@@ -248,7 +250,7 @@ impl fmt::Display for OutOfStep {
         let Self { ranks, most, least, others, collective, stands_s } = self;
         write!(
             f,
-            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: numbers {} to {} were called by all, and none of them is known to have ended for {stands_s:.0} s",
+            "{} called {most} collectives of communicator {} where {} called {least}, and all wait for the GPU: all called numbers {} to {}, and none of these is known to have ended for {stands_s:.0} s",
             phrase::ranks(ranks),
             collective.communicator,
             counted(*others),
@@ -352,7 +354,7 @@ impl fmt::Display for InKernel {
         )?;
         match alike {
             0 => Ok(()),
-            alike => write!(f, "; nor have collectives of {alike} others like it"),
+            alike => write!(f, "; nor have those of {alike} similar communicators"),
         }
     }
 }
@@ -383,7 +385,7 @@ impl fmt::Display for Unmatched {
         let first = ranks.first().copied().unwrap_or_default();
         write!(
             f,
-            "{} called fewer sends and receives than the ranks with the same part: rank {first} {calls}, where most of {of} called {usual}; the job has stood for {stands_s:.0} s",
+            "{} called fewer sends and receives than ranks with the same role: rank {first} called {calls}, most of {of} called {usual}; the job has hung for {stands_s:.0} s",
             phrase::ranks(ranks),
         )
     }

@@ -38,13 +38,13 @@ impl fmt::Display for SlowLink {
         write!(f, "{:.0} % below the {usual_gb_s:.1} ", self.below_pct())?;
         match self.groups {
             None => f.write_str("it had before")?,
-            Some(groups) => write!(f, "that {groups} groups like it have at the median")?,
+            Some(groups) => write!(f, "median of {groups} similar groups")?,
         }
-        f.write_str(", once all are there")?;
+        f.write_str(", once all ranks have entered")?;
         if *slow > 1 {
             write!(f, "; so do {} others of {known}", slow - 1)?;
         }
-        self.passes.as_ref().map_or(Ok(()), |host| write!(f, "; all of them pass {host}"))
+        self.passes.as_ref().map_or(Ok(()), |host| write!(f, "; all of them go through {host}"))
     }
 }
 

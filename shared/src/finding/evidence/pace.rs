@@ -101,18 +101,21 @@ impl Regression {
 impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before_ms, after_ms, since_s, work_pct, rate_pct, .. } = self;
-        let mean = if self.is_mean { " at the mean, single ones much longer," } else { "" };
+        let mean = if self.is_mean { " on average, some much longer," } else { "" };
         let longer = self.longer_pct();
-        write!(f, "steps take {after_ms:.1} ms{mean} since {since_s:.0} s, {longer:.0} % more than the ")?;
+        write!(
+            f,
+            "steps have taken {after_ms:.1} ms{mean} for {since_s:.0} s, {longer:.0} % more than the "
+        )?;
         write!(f, "{before_ms:.1} ms before, with ")?;
         if work_pct.abs() < 3.0 {
             f.write_str("the same")?;
         } else {
             write!(f, "{work_pct:+.0} %")?;
         }
-        f.write_str(" arithmetic; products run at ")?;
+        f.write_str(" FLOPs; GEMMs run at ")?;
         if self.is_compute {
-            write!(f, "{rate_pct:.0} % less TFLOPS on all ranks")?;
+            write!(f, "{rate_pct:.0} % fewer TFLOPS on all ranks")?;
         } else {
             f.write_str("the same TFLOPS")?;
         }
@@ -196,8 +199,8 @@ impl fmt::Display for Pauses {
             return write!(f, "{late}");
         }
         match &ranks[..] {
-            [] => f.write_str("no rank alone is to blame"),
-            ranks => write!(f, "{} waited so much less than the others", phrase::ranks(ranks)),
+            [] => f.write_str("no single rank causes them"),
+            ranks => write!(f, "{} waited that much less than the others", phrase::ranks(ranks)),
         }
     }
 }

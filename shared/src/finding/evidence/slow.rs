@@ -39,7 +39,7 @@ impl Rates {
     fn against(&self) -> String {
         self.ranks.map_or_else(
             || "it had before".to_owned(),
-            |ranks| format!("that {} ranks with the same work have at the median", phrase::count(ranks)),
+            |ranks| format!("median of {} ranks with the same work", phrase::count(ranks)),
         )
     }
 
@@ -83,22 +83,20 @@ pub struct Arrival {
 impl fmt::Display for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.waiting {
-            None => f.write_str("how late it comes to collectives is not known")?,
+            None => f.write_str("its arrival skew is unknown")?,
             Some(Waiting { last_pct, loss: Loss { pct, ms_of_step }, is_cost }) => {
-                write!(f, "it comes last to {last_pct:.0} % of its collectives, which ")?;
+                write!(f, "it is last into {last_pct:.0} % of its collectives, which ")?;
                 match (is_cost, ms_of_step) {
-                    (true, Some((ms, step))) => write!(f, "costs {ms:.1} ms of a step of {step:.1} ms")?,
+                    (true, Some((ms, step))) => write!(f, "costs {ms:.1} ms of a {step:.1} ms step")?,
                     (true, None) => write!(f, "costs {pct:.1} % of the time")?,
                     (false, Some((ms, step))) => {
-                        write!(f, "adds up to {ms:.1} ms in a step of {step:.1} ms")?;
+                        write!(f, "adds up to {ms:.1} ms of a {step:.1} ms step")?;
                     }
                     (false, None) => write!(f, "adds up to {pct:.0} % of the time")?,
                 }
             }
         }
-        self.as_of_s.map_or(Ok(()), |age| {
-            write!(f, " (as of {age:.0} s ago: since then it has not got on, and nothing new is known)")
-        })
+        self.as_of_s.map_or(Ok(()), |age| write!(f, " (as of {age:.0} s ago: it has made no progress since)"))
     }
 }
 
@@ -167,7 +165,7 @@ impl fmt::Display for LateHost {
         };
         write!(
             f,
-            "{who} is what the others wait for: {arrival}, while its GEMMs run at {tflops:.1} TFLOPS, {compared} the {usual_tflops:.1} {}",
+            "{who} delays the others: {arrival}, while its GEMMs run at {tflops:.1} TFLOPS, {compared} the {usual_tflops:.1} {}",
             rates.against()
         )
     }
@@ -197,7 +195,7 @@ impl fmt::Display for MoreWork {
         let others = ranks.unwrap_or(0);
         write!(
             f,
-            "{who} does {times:.1}x the arithmetic of the {others} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1}), and {arrival}"
+            "{who} does {times:.1}x the FLOPs of the {others} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1}), and {arrival}"
         )
     }
 }

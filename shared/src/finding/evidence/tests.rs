@@ -133,14 +133,14 @@ fn all() -> Vec<Case> {
             slow(Clocks::Held(held.clone())),
             vec![
                 ("gemm_tflops", "at 400.2 TFLOPS"),
-                ("usual_gemm_tflops", "the 640.4 that"),
+                ("usual_gemm_tflops", "the 640.4 median"),
                 ("below_pct", "38 % below"),
-                ("ranks_compared", "that 8 ranks"),
+                ("ranks_compared", "of 8 ranks"),
                 ("sm_clock_mhz", "1200 MHz"),
-                ("usual_sm_clock_mhz", "1755 are usual"),
+                ("usual_sm_clock_mhz", "instead of 1755"),
                 ("temperature_c", "88 °C"),
                 ("last_pct", "98 % of its collectives"),
-                ("step_ms", "a step of 120.0 ms"),
+                ("step_ms", "a 120.0 ms step"),
                 ("as_of_s", "as of 12 s ago"),
             ],
         ),
@@ -150,16 +150,16 @@ fn all() -> Vec<Case> {
         ),
         (
             Evidence::LateHost(LateHost { who: who(), rates, arrival: arrival(false) }),
-            vec![("late_ms_per_step", "21.6 ms in a step"), ("step_ms", "a step of 120.0 ms")],
+            vec![("late_ms_per_step", "21.6 ms of a"), ("step_ms", "a 120.0 ms step")],
         ),
         (
             Evidence::MoreWork(MoreWork { who: who(), times: 1.5, rates, arrival: arrival(true) }),
-            vec![("times_usual_work", "1.5x the arithmetic"), ("ranks_compared", "of the 8 ranks")],
+            vec![("times_usual_work", "1.5x the FLOPs"), ("ranks_compared", "of the 8 ranks")],
         ),
         (
             straggler(Cause::Unknown),
             vec![
-                ("step_ms", "a step of 120.0 ms"),
+                ("step_ms", "a 120.0 ms step"),
                 ("collectives_last", "at 128 of"),
                 ("collectives_timed", "130 timed"),
             ],
@@ -173,7 +173,7 @@ fn all() -> Vec<Case> {
             }),
             vec![
                 ("gemm_tflops", "400.0 TFLOPS"),
-                ("below_pct", "38 % below its own past's"),
+                ("below_pct", "38 % below its own earlier"),
                 ("temperature_c", "88 °C"),
             ],
         ),
@@ -219,7 +219,7 @@ fn all() -> Vec<Case> {
                 day: "Fri 20 Nov".to_owned(),
                 gpu: " on NVIDIA H100".to_owned(),
                 when: "from the first step".to_owned(),
-                why: "no rank alone is later than then".to_owned(),
+                why: "no single rank is later than in that run".to_owned(),
             }),
             vec![
                 ("step_ms", "take 108.0 ms"),
@@ -240,11 +240,11 @@ fn all() -> Vec<Case> {
                 late: None,
             }),
             vec![
-                ("step_ms", "steps take 130.0 ms"),
+                ("step_ms", "have taken 130.0 ms"),
                 ("before_step_ms", "the 100.0 ms before"),
                 ("longer_pct", "30 % more"),
-                ("more_work_pct", "+5 % arithmetic"),
-                ("slower_gemms_pct", "21 % less TFLOPS"),
+                ("more_work_pct", "+5 % FLOPs"),
+                ("slower_gemms_pct", "21 % fewer TFLOPS"),
             ],
         ),
         (
@@ -264,7 +264,7 @@ fn all() -> Vec<Case> {
                 ("usual_bus_gb_s", "the 350.0"),
                 ("below_pct", "71 % below"),
                 ("communicator_ranks", "(2 ranks)"),
-                ("groups_compared", "that 7 groups"),
+                ("groups_compared", "of 7 similar groups"),
                 ("known_communicators", "others of 8"),
             ],
         ),
@@ -304,7 +304,7 @@ fn all() -> Vec<Case> {
                 step: Some(Step(20)),
                 stands_s,
             }),
-            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "stood for 12 s")],
+            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "hung for 12 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -316,7 +316,7 @@ fn all() -> Vec<Case> {
                     doing: Doing::Inside(Call::StreamSynchronize, 9.0),
                 },
             }),
-            vec![("ranks_waiting", "2 ranks made"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
+            vec![("ranks_waiting", "2 ranks have been"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
         ),
         (
             Evidence::Forming(Forming {
@@ -403,7 +403,7 @@ fn all() -> Vec<Case> {
                 stands_s,
                 alike: 2,
             }),
-            vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 others")],
+            vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 similar")],
         ),
         (
             Evidence::Parted(Parted {
@@ -411,11 +411,15 @@ fn all() -> Vec<Case> {
                 number: Some(91),
                 stands_s,
             }),
-            vec![("collective_number", "number 91"), ("stands_s", "has stood for")],
+            vec![("collective_number", "number 91"), ("stands_s", "has hung for")],
         ),
         (
             Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
-            vec![("calls", "rank 5 90"), ("usual_calls", "called 91"), ("ranks_compared", "of 4 called")],
+            vec![
+                ("calls", "rank 5 called 90"),
+                ("usual_calls", "called 91"),
+                ("ranks_compared", "most of 4"),
+            ],
         ),
     ]
 }

@@ -65,7 +65,7 @@ fn waiting(job: &Job, call: Call, patience: Duration) -> Option<Finding> {
             0 => Missing::Nobody,
             unseen => Missing::Unseen(unseen),
         };
-        let advice = "see that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO tells more)";
+        let advice = "check that all ranks start and reach each other (NCCL_SOCKET_IFNAME, firewalls; NCCL_DEBUG=INFO shows more)";
         return Some(finding(ranks_inside.clone(), Confidence::Likely, missing, advice));
     };
     if absent.len() >= inside.len() {

@@ -84,6 +84,6 @@ pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Optio
         collective: collective.clone(),
         stands_s: still.stands_for.as_secs_f64(),
     });
-    let advice = "look for a collective that only some ranks call, one left out or one too many: compare these ranks' code paths and stacks with the others'; or a kernel launched before does not end (dmesg for Xid errors)";
+    let advice = "look for a collective that only some ranks call: compare these ranks' code paths and stacks with the others'; or an earlier kernel does not end (dmesg for Xid errors)";
     Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
 }

@@ -31,7 +31,7 @@ pub(super) fn parted(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         }
         _ => (
             Class::Mismatch,
-            "look at what leads there on that rank and not on the others: `xpu-top collectives` shows the calls before it",
+            "look at the code path that only that rank takes: `xpu-top collectives` shows the calls before it",
         ),
     };
     let confidence = match by {

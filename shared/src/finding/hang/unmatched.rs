@@ -38,7 +38,7 @@ pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
         stands_s: stands.stands_for.as_secs_f64(),
     });
     let advice =
-        "look at which send or receive that rank leaves out: its neighbour in the pipeline waits for it";
+        "look for the send or receive that this rank leaves out: its neighbour in the pipeline waits for it";
     let confidence = if of > 2 { Confidence::Likely } else { Confidence::Guess };
     Some(finding(Class::Unmatched, ranks, confidence, stands, evidence, advice, None))
 }

@@ -1,4 +1,5 @@
-//! What ranks cost the job by coming last. The floor under all rules: what matters is told, whether or not its cause is known.
+//! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is reported, with
+//! or without a known cause.
 
 use super::super::{
     Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,

@@ -1,4 +1,4 @@
-//! What is said of slow ranks.
+//! The findings of slow ranks.
 
 use super::super::evidence::slow::{Arrival, LateHost, Loss, Named, Rates, SlowGemms, Waiting};
 use super::{Class, Evidence, Finding, Growth, Kind, Member, Rank, Severity, Suspect, cost};

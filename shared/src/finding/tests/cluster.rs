@@ -37,7 +37,7 @@ pub(super) enum Fault {
     Jitter { ms: f64 },
     /// All GPUs' rates differ by chance, by this share at most.
     Spread { share: f64 },
-    /// A stage's products run at this share of the others' rate, being of other shapes, and it is late to the communicator of all.
+    /// A stage's GEMMs run at this share of the others' rate, being of other shapes, and it is late to the communicator of all.
     SlowStage { stage: u32, share: f64, ms: f64 },
     /// Its products run beside kernels that wait for others, and take so many times longer; it is late for nobody.
     Crowded { rank: u32, factor: f64 },

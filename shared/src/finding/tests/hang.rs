@@ -271,7 +271,7 @@ fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
     }
 }
 
-/// Of two hosts each hears its own ranks alone: neither knows who is to blame, where all it knows wait, and both that they stand.
+/// Of two hosts each hears its own ranks alone: neither knows the cause, where all it knows wait, and both that they stand.
 #[test]
 fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
     let standing = |rank, digest: &mut RankDigest| {

@@ -1,5 +1,5 @@
-//! Faults really made: two ranks of DDP on one H100, of which rank 1 goes wrong (`tests/gpu/slow.py`), as a viewer heard them that came
-//! when the fault began and asked 20 s later.
+//! Faults really made: two ranks of DDP on one H100, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a
+//! viewer that connected when the fault began and asked 20 s later.
 
 use crate::{
     codec,

@@ -62,8 +62,7 @@ fn a_rank_with_more_work_is_named() {
     assert!(recall >= 0.95, "{recall}");
     let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.4, ms: 30.0 }]);
     let found = cluster.run(20).findings().remove(0);
-    for figure in ["1.4x the arithmetic of the 7 ranks", "same communicators", "no lower rate", "comes last"]
-    {
+    for figure in ["1.4x the FLOPs of the 7 ranks", "same communicators", "no lower rate", "is last into"] {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
     }
 }
@@ -91,7 +90,7 @@ fn a_slow_rank_comes_with_its_figures() {
     for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "which costs"] {
         assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
     }
-    assert!(found.advice.starts_with("its clocks are as the others'"), "{}", found.advice);
+    assert!(found.advice.starts_with("its clocks match the others'"), "{}", found.advice);
     assert_eq!(found.evidence.figures().get("ranks_compared"), Some(8.0));
 }
 
@@ -105,7 +104,7 @@ fn the_advice_follows_what_the_driver_told() {
         move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
     };
     let cases: [(&str, Change<'_>, Class, &str); 5] = [
-        ("well", &|_| {}, Class::Compute, "its clocks are as the others'"),
+        ("well", &|_| {}, Class::Compute, "its clocks match the others'"),
         (
             "silent",
             &|reading| reading.sm_clock = None,
@@ -114,7 +113,7 @@ fn the_advice_follows_what_the_driver_told() {
         ),
         ("hot", &held(Throttle::HARDWARE_THERMAL), Class::Clocks, "look at that GPU's cooling: fans"),
         ("braked", &held(Throttle::POWER_BRAKE), Class::Clocks, "look at that host's power supply"),
-        ("set", &held(Throttle::APPLICATION_CLOCKS), Class::Clocks, "somebody set that GPU's clocks lower"),
+        ("set", &held(Throttle::APPLICATION_CLOCKS), Class::Clocks, "that GPU's clocks were set lower"),
     ];
     for (case, change, class, advice) in cases {
         let simulation = Simulation { slow: vec![(Rank(5), 1.4)], ..Simulation::new(3, 1, 8) };
@@ -223,7 +222,7 @@ fn lateness_is_told_by_the_step() {
         cluster.exposed = Some(exposed);
         let found = cluster.run(15).findings().remove(0);
         let cost = found.cost.unwrap();
-        let figures = format!("costs {:.1} ms of a step of 111.1 ms", cost.ms_per_step.unwrap());
+        let figures = format!("costs {:.1} ms of a 111.1 ms step", cost.ms_per_step.unwrap());
         assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
         cost.ms_per_step.unwrap()
     };

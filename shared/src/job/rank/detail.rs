@@ -1,4 +1,4 @@
-//! The whole summary of a rank that somebody looks at.
+//! The complete summary of a watched rank.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What is known of a rank now, for whoever asks.
+//! What is known of a rank now.
 
 use std::time::Duration;
 

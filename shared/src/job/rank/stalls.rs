@@ -1,4 +1,5 @@
-//! How long a rank stood in its collectives before it went on: a checkpoint, an evaluation. What took long before may again.
+//! How long a rank waited in its collectives before it continued: a checkpoint, an evaluation. It may take as long
+//! again.
 
 use std::{cmp::Reverse, collections::VecDeque, time::Duration};
 

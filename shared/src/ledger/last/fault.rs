@@ -1,4 +1,4 @@
-//! A fatal signal: what its handler notes, and all that is needed to tell where it struck once the process is gone.
+//! A fatal signal: what its handler records to locate the fault once the process is gone.
 
 use super::{
     super::sync::{Acquire, AtomicU64, Relaxed, Release},

@@ -1,4 +1,4 @@
-//! What the screen says of one rank.
+//! The view model of one rank.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub(super) fn of(job: &Job, records: &[&RankRecord], last: Option<usize>, chosen
         Some(Divergence { sentence, passed: false, .. }) => format!("{sentence}\n"),
         Some(Divergence { sentence, .. }) => format!("{sentence}; the job went on after it\n"),
         None => {
-            format!("the calls of {} ranks do not part, as far as they are recorded\n", job.records().count())
+            format!("the recorded calls of {} ranks do not diverge\n", job.records().count())
         }
     };
     let mut shown: Vec<_> = records.to_vec();

@@ -32,14 +32,15 @@ pub(super) fn checks() -> Vec<Check> {
     vec![
         driver(find(&["libcuda.so.1"])),
         runtime(find(&CUDART)),
-        plain("cublas", find(&CUBLAS), "products are not seen"),
+        plain("cublas", find(&CUBLAS), "GEMMs are not seen"),
         nccl(find(&NCCL)),
         nvml(find(&["libnvidia-ml.so.1"])),
         cupti(find(&CUPTI)),
     ]
 }
 
-const NO_GPU: &str = "on a login node that is as it should be; where training runs, its libraries must be found by the program itself";
+const NO_GPU: &str =
+    "on a login node this is normal; where training runs, the program must find its libraries itself";
 
 fn driver(found: Option<PathBuf>) -> Check {
     match found {
@@ -47,7 +48,7 @@ fn driver(found: Option<PathBuf>) -> Check {
         None => Check::warn(
             "driver",
             "no libcuda.so.1 here: no NVIDIA driver, or a container without its GPUs",
-            "on a login node that is as it should be; a container is started with its GPUs by --gpus all",
+            "on a login node this is normal; a container is started with its GPUs by --gpus all",
         ),
     }
 }
@@ -60,7 +61,7 @@ fn plain(name: &'static str, found: Option<PathBuf>, without: &str) -> Check {
 }
 
 fn runtime(found: Option<PathBuf>) -> Check {
-    let Some(path) = found else { return plain("cudart", None, "nothing of CUDA is seen") };
+    let Some(path) = found else { return plain("cudart", None, "CUDA is not seen") };
     match number(&path, b"cudaRuntimeGetVersion\0") {
         Some(version) => Check::ok(
             "cudart",
@@ -78,8 +79,7 @@ fn nccl(found: Option<PathBuf>) -> Check {
     Check::ok(
         "nccl",
         format!(
-            "{version} at {}: collectives are seen by its public calls; not seen are programs that call it by a handle \
-             (vLLM's and CuPy's) or have it linked in",
+            "{version} at {}: collectives are seen through its public calls, but not those of programs that call it by handle (vLLM, CuPy) or link it statically",
             path.display()
         ),
     )
@@ -108,11 +108,11 @@ fn nvml(found: Option<PathBuf>) -> Check {
         Some(Err(code)) => Check::warn(
             "nvml",
             format!("{} answers with error {code}: no GPU's health is shown", path.display()),
-            "`nvidia-smi` says what is wrong; in a container its driver must fit the host's",
+            "`nvidia-smi` shows the cause; in a container the driver must match the host's",
         ),
         None => Check::warn(
             "nvml",
-            format!("{} is not what it says it is", path.display()),
+            format!("{} is not the library its name says", path.display()),
             "install the driver again",
         ),
     }

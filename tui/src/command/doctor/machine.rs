@@ -32,7 +32,7 @@ fn key(named: Option<&Path>) -> Check {
         Ok(None) => Check::warn(
             "key",
             format!("none yet at {place}"),
-            "`xpu-top run` makes one; without one jobs are seen from their own host alone",
+            "`xpu-top run` makes one; without a key, jobs are visible only on their own host",
         ),
         Err(error) => Check::fail("key", "it cannot be used", error.to_string()),
     }
@@ -48,7 +48,7 @@ fn runtime_dir() -> Check {
     };
     let path = located.dir.path();
     if let Err(error) = try_to_write(&path.join(".doctor")) {
-        let remedy = "make room there, or set XPU_TOP_RUNTIME_DIR";
+        let remedy = "free space there, or set XPU_TOP_RUNTIME_DIR";
         return Check::fail(name, format!("{}: {error}", path.display()), remedy);
     }
     used(name, &located)
@@ -62,7 +62,7 @@ fn used(name: &'static str, located: &Located) -> Check {
         Some(why) => Check::warn(
             name,
             format!("{shown}; {why}"),
-            "all commands of yours on this host find it; whose the other one is, and why, its owner or root can tell",
+            "all your commands on this host find it; ask the owner of the other one, or root, about it",
         ),
     }
 }
@@ -96,7 +96,7 @@ fn memory() -> Check {
         file >= 0 && libc::close(file) == 0
     };
     if made {
-        Check::ok("ledger", "pages that outlive their process can be made")
+        Check::ok("ledger", "memory pages can outlive their process")
     } else {
         Check::fail(
             "ledger",
@@ -106,19 +106,17 @@ fn memory() -> Check {
     }
 }
 
-/// How well it can be told that the kernel killed a rank for want of memory.
+/// How reliably OOM kills can be detected.
 fn kills() -> Check {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let counts = groups.lines().any(|line| line.starts_with("0::") || line.contains(":memory:"));
     match (fs::File::open("/dev/kmsg").is_ok(), counts) {
-        (true, _) => Check::ok("exits", "the kernel's log says who was killed for want of memory"),
-        (false, true) => {
-            Check::ok("exits", "control groups count who is killed for want of memory: likely, not certain")
-        }
+        (true, _) => Check::ok("exits", "the kernel's log shows OOM kills"),
+        (false, true) => Check::ok("exits", "control groups count OOM kills: likely, not certain"),
         (false, false) => Check::warn(
             "exits",
             "neither the kernel's log nor a control group can be read",
-            "a rank killed for want of memory is told as one that was killed; as root: sysctl kernel.dmesg_restrict=0",
+            "an OOM-killed rank is reported as killed; as root: sysctl kernel.dmesg_restrict=0",
         ),
     }
 }
@@ -133,14 +131,14 @@ fn clock() -> Check {
     let remedy =
         "start chrony or systemd-timesyncd; findings do not depend on it, times in logs and recordings do";
     if state < 0 {
-        return Check::warn("clock", "the kernel does not say whether it is set", remedy);
+        return Check::warn("clock", "the kernel does not report whether it is synchronized", remedy);
     }
     let error = i64::from(told.maxerror as i32);
     if told.status & libc::STA_UNSYNC != 0 {
-        Check::warn("clock", "it is set by nobody (no NTP)", remedy)
+        Check::warn("clock", "it is not synchronized (no NTP)", remedy)
     } else if error > FAR_OFF {
         Check::warn("clock", format!("it may be off by {} ms", error / 1000), remedy)
     } else {
-        Check::ok("clock", format!("set by NTP, at most {:.1} ms off", error as f64 / 1e3))
+        Check::ok("clock", format!("synchronized by NTP, at most {:.1} ms off", error as f64 / 1e3))
     }
 }

@@ -50,13 +50,13 @@ pub(super) fn check(base: BasePort, holder: &Holder) -> Check {
         Holder::Another { pid } => Check::warn(
             "ports",
             format!("another collector of yours (process {pid}) listens on {ports}"),
-            "a demo's, or one with another runtime directory or key: `xpu-top run` needs it to end, or another base port \
+            "a demo's, or one with another runtime directory or key: end it for `xpu-top run`, or use another base port \
              (XPU_TOP_BASE_PORT=19889, or --base-port)",
         ),
         Holder::Stranger(taken) => Check::fail(
             "ports",
             format!("{} taken by another program or user", list(taken)),
-            "choose another base port for the job and for who watches: XPU_TOP_BASE_PORT=19889, or --base-port",
+            "choose another base port for the job and its viewers: XPU_TOP_BASE_PORT=19889, or --base-port",
         ),
     }
 }

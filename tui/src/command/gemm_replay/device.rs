@@ -71,8 +71,7 @@ impl Gpu {
         let held = total.saturating_sub(free) as u64;
         if held > OTHERS && !shared {
             bail!(
-                "{:.1} GiB of the memory of GPU {number} are held: somebody works on it, and both would be slowed down; take another \
-                 --device, or --shared",
+                "{:.1} GiB of the memory of GPU {number} are in use: both jobs would slow down; use another --device, or --shared",
                 held as f64 / f64::from(1 << 30)
             );
         }

@@ -91,7 +91,7 @@ fn types(datatype: DataType) -> Result<(Type, Output, DataType), String> {
         DataType::Float8E4m3 | DataType::Float8E5m2 | DataType::Float4 => {
             Err("floats of 8 and 4 bits, with their scales, are multiplied by cublasLt alone".to_owned())
         }
-        other => Err(format!("cuBLAS has no product of {other}")),
+        other => Err(format!("cuBLAS has no GEMM of {other}")),
     }
 }
 

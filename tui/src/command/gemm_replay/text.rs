@@ -14,7 +14,7 @@ use crate::{
 pub(super) fn text(document: &Document, top: usize) -> String {
     let (gpu, of) = (&document.gpu, &document.standalone);
     let mut out = format!(
-        "{}: products of {} on GPU {} ({}), cuBLAS {}, each by itself\n",
+        "{}: GEMMs of {} on GPU {} ({}), cuBLAS {}, each by itself\n",
         document.job,
         counted(of.ranks.len(), "rank", "ranks"),
         gpu.device,
@@ -28,7 +28,7 @@ pub(super) fn text(document: &Document, top: usize) -> String {
     if of.ranks.len() > 1 {
         let mut ranks: Vec<_> = of.ranks.iter().collect();
         ranks.sort_by(|a, b| a.ratio.unwrap_or(1.0).total_cmp(&b.ratio.unwrap_or(1.0)));
-        let title = "by rank, the slowest first; speed: of what this GPU does alone";
+        let title = "by rank, the slowest first; speed: relative to this GPU alone";
         Table::new(title, &["rank", "host", "ms", "speed"], &ranks, top, |row| rank(row)).write(&mut out);
     }
     let mut whys: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -45,11 +45,11 @@ pub(super) fn text(document: &Document, top: usize) -> String {
     let covered = percent(of.total.covered.unwrap_or(0.0));
     let _ = writeln!(
         out,
-        "the job's products run at {} of what this GPU does alone ({covered} of their time was replayed)",
+        "the job's GEMMs run at {} of what this GPU reaches alone ({covered} of their time was replayed)",
         percent(ratio)
     );
     if let Some(StandsOut { rank, of_others }) = of.total.stands_out {
-        let _ = writeln!(out, "rank {rank} stands out: it does {} of what the others do", percent(of_others));
+        let _ = writeln!(out, "rank {rank} is an outlier: it reaches {} of the others", percent(of_others));
     }
     out
 }

@@ -107,7 +107,7 @@ impl Fetch {
         let lost: Vec<_> =
             self.under_way.iter().filter(|(_, fetch)| late(fetch)).map(|(&rank, _)| rank).collect();
         for rank in lost {
-            self.drop_file(rank, "its trace stopped coming: look whether its host can still be reached");
+            self.drop_file(rank, "its trace stopped arriving: check that its host is reachable");
         }
     }
 
@@ -160,10 +160,7 @@ impl Fetch {
     /// What is not here will not come.
     pub(super) fn give_up(&mut self) {
         for rank in self.under_way.keys().copied().collect::<Vec<_>>() {
-            self.drop_file(
-                rank,
-                "its trace was not fetched whole in the time there was: give it longer with --wait",
-            );
+            self.drop_file(rank, "its trace was not fetched completely in time: allow more with --wait");
         }
     }
 }

@@ -112,7 +112,7 @@ impl Manifest {
         let mut lines: Vec<_> = by_reason.iter().map(line).collect();
         if self.same_steps == Some(false) {
             lines.push(
-                "the traces are not of the same steps: the ranks do not call their optimizers equally often, or their clocks differ; manifest.json has the counts"
+                "the traces cover different steps: the ranks call their optimizers unequally often, or their clocks differ; manifest.json has the counts"
                     .to_owned(),
             );
         }

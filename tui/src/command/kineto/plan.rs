@@ -98,9 +98,7 @@ impl fmt::Display for Plan {
             KinetoWindow::Time { length, .. } => {
                 write!(f, "{}, in {lead:.0} s", figure::span(length))?;
                 if self.instead_of_steps {
-                    f.write_str(
-                        ", which is as long as those steps and one more: nobody counts steps for Kineto",
-                    )?;
+                    f.write_str(", the time of those steps and one more: no steps are counted for Kineto")?;
                 }
                 Ok(())
             }

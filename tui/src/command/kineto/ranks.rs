@@ -190,13 +190,13 @@ impl Ranks {
             Some(KinetoStanding::Refused { why }) => ("refused", Some(why)),
             Some(KinetoStanding::Written { .. }) => ("written", None),
             Some(KinetoStanding::Started) => {
-                ("started", Some("it had not written its trace when the time was up".to_owned()))
+                ("started", Some("it had not written its trace in time".to_owned()))
             }
             Some(KinetoStanding::Told) => {
-                ("told", Some("it was told and had not begun when the time was up".to_owned()))
+                ("told", Some("it got the request and had not begun in time".to_owned()))
             }
             Some(KinetoStanding::Idle | KinetoStanding::Busy | KinetoStanding::Asked) => {
-                ("asked", Some("its Kineto had not asked what to do when the time was up".to_owned()))
+                ("asked", Some("its Kineto had not polled in time".to_owned()))
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::args::UsageError;
 
 /// Why a recording is no capture.
 pub(crate) const NO_CAPTURE: &str =
-    "it is a recording, and no capture is in it; `xpu-top capture -o FILE` makes one";
+    "it is a recording without a capture; `xpu-top capture -o FILE` makes one";
 
 /// What a file holds of a capture. What of it could not be read is told, and the rest is gone on with.
 pub(in crate::command) fn read(path: &Path) -> Result<Capture, UsageError> {
@@ -45,7 +45,7 @@ pub(crate) fn open(path: &Path) -> Result<(Capture, Vec<String>), String> {
     if capture.is_empty() {
         return Err(NO_CAPTURE.to_owned());
     }
-    let unread = (unread > 0).then(|| format!("{unread} frames in it are of another version of xpu-top"));
+    let unread = (unread > 0).then(|| format!("{unread} frames are of another xpu-top version"));
     let damage = recording.damage().iter().map(ToString::to_string);
     Ok((capture, unread.into_iter().chain(damage).collect()))
 }

@@ -16,7 +16,7 @@ impl SelectArgs {
             groups.check(only).map_err(UsageError::Value)?;
             capture.ranks.retain(|&rank, _| groups.takes(only, rank));
             if capture.ranks.is_empty() {
-                return Err(UsageError::Value("--only: no such rank is in the file".to_owned()));
+                return Err(UsageError::Value("--only: the file has no such rank".to_owned()));
             }
         }
         Ok(Some(groups))

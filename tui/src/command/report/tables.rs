@@ -11,7 +11,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
     let arrivals: Vec<_> = report.arrivals.iter().filter(|row| row.last > 0).copied().collect();
     vec![
         Table::new(
-            "products by shape",
+            "GEMMs by shape",
             &["m x n x k", "count", "ms", "share", "p50 us", "p99 us", "TFLOPS"],
             &report.gemms,
             top,
@@ -35,7 +35,7 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             collective,
         ),
         Table::new(
-            "who came last to collectives; cost: a step would be so much shorter without",
+            "last into collectives; cost: how much shorter a step would be without",
             &["rank", "last", "of", "cost ms", "others waited ms"],
             &arrivals,
             top,

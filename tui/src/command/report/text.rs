@@ -48,18 +48,16 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
             milliseconds(gpu.unwrap_or(0)),
         ),
         (None, Some(gpu)) => format!(
-            "no collective ended on two ranks: clocks are not aligned; GPU times are within {:.3} ms of the host's",
+            "no collective ended on two ranks, so clocks are not aligned; GPU times are within {:.3} ms of the host's",
             milliseconds(gpu)
         ),
         (None, None) => "no GPU time was read".to_owned(),
     });
-    lines.extend(report.standstill.iter().map(|evidence| format!("the job stood: {evidence}")));
+    lines.extend(report.standstill.iter().map(|evidence| format!("the job hung: {evidence}")));
     lines.extend(unreached(report));
     lines.extend(beyond(report));
     if !report.closed {
-        lines.push(
-            "the file was not closed: who wrote it was ended, and what came later is missing".to_owned(),
-        );
+        lines.push("the file was not closed: its writer was killed, and the end is missing".to_owned());
     }
     let missing = report.missing.iter().map(|missing| (missing.rank, format!("missing: {}", missing.why)));
     lines.extend(by_ranks(missing));
@@ -71,7 +69,7 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
     if unseen > 0 && !report.ranks.is_empty() {
         let whose = if unseen == report.ranks.len() { String::new() } else { format!(" of {unseen} ranks") };
         lines.push(format!(
-            "compute{whose} is products, graphs and kernels asked for by name: other kernels are in the gap"
+            "compute{whose} is GEMMs, graphs and kernels asked for by name; other kernels count as gap"
         ));
     }
     lines
@@ -146,7 +144,7 @@ pub(super) fn breakdown(report: &Report, top: usize) -> Table {
         let name = format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank));
         if whole == 0 {
             // Nothing is known of its time, which is not none.
-            return vec![name + " not recorded whole"];
+            return vec![name + " not recorded completely"];
         }
         cells(name, &rank.summary, whole as f64)
     })

@@ -35,7 +35,7 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
             fs::read_to_string(runtime.lock(base)).is_ok_and(|said| said == RuntimeDir::WITHOUT_KEY);
         if without && !matches!(key, CollectorKey::None) {
             warn(
-                "a collector without a key runs here already: this job can be watched from this host alone; \
+                "a collector without a key runs here already: this job can be watched only from this host; \
                  to change that, end xpu-collector and start the job again",
             );
         }
@@ -117,7 +117,7 @@ fn read_answer(answer: OwnedFd, runtime: &RuntimeDir) -> anyhow::Result<()> {
     File::from(answer).take(LONGEST_LINE).read_to_string(&mut line)?;
     match line.trim() {
         "ready" => Ok(()),
-        "" => bail!("it ended before it served; see its log in {}", runtime.path().display()),
+        "" => bail!("it ended before serving; see its log in {}", runtime.path().display()),
         why => bail!("{why}"),
     }
 }

@@ -35,18 +35,12 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         Opened::Here(path, summary) => (path, Some(summary)),
     };
     let name = path.display().to_string();
-    let title = Title { name: &name, about: "Esc closes it".to_owned(), ..Title::default() };
+    let title = Title { name: &name, about: "Esc closes".to_owned(), ..Title::default() };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let width = usize::from(inner.width);
     match read {
         None => {
-            panel::tell(
-                app.palette,
-                Role::Muted,
-                &format!("{} it is being read", glyph::WAITING),
-                inner,
-                buffer,
-            );
+            panel::tell(app.palette, Role::Muted, &format!("{} reading it", glyph::WAITING), inner, buffer);
         }
         Some(Err(why)) => {
             panel::tell(app.palette, Role::Alarm, &format!("{} {why}", glyph::ALARM), inner, buffer);

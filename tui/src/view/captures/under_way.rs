@@ -45,22 +45,21 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
 
 fn capture(app: &App) -> (Role, String) {
     match &app.capture {
-        Standing::None if app.is_past() => (Role::Muted, "what is past cannot be captured".to_owned()),
+        Standing::None if app.is_past() => (Role::Muted, "the past cannot be captured".to_owned()),
         Standing::None => {
-            let text = format!(
-                "none; c captures {STEPS} steps of all ranks, and what was sampled of {STEPS_BEFORE} before"
-            );
+            let text =
+                format!("none; c captures {STEPS} steps of all ranks, with samples of {STEPS_BEFORE} before");
             (Role::Muted, text)
         }
         Standing::Beginning => {
-            (Role::Accent, format!("{} the hosts are asked what lives there; c ends it", glyph::WAITING))
+            (Role::Accent, format!("{} asking the hosts for ranks; c cancels", glyph::WAITING))
         }
         Standing::UnderWay(progress) => {
             let Progress { first, last, ranks, agreed, whole } = progress;
             let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             let text = format!(
-                "{bar} steps {} to {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} are here; c ends it",
+                "{bar} steps {} to {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived; c cancels",
                 figure::count(first.0),
                 figure::count(last.0)
             );
@@ -81,7 +80,7 @@ fn recording(app: &App) -> (Role, String) {
     match (&standing.file, &standing.failure) {
         (Some(file), _) => {
             let text = format!(
-                "{} {}, {}, {} frames; {} ends it",
+                "{} {}, {}, {} frames; {} stops it",
                 glyph::GOOD,
                 file.path.display(),
                 figure::bytes(file.bytes),
@@ -93,7 +92,7 @@ fn recording(app: &App) -> (Role, String) {
         (None, Some(why)) => (Role::Alarm, format!("{} {why}", glyph::ALARM)),
         (None, None) if app.is_replay() => (Role::Muted, "this is a recording".to_owned()),
         (None, None) => {
-            (Role::Muted, format!("none; {} records what is seen, and what is in memory", app.key("record")))
+            (Role::Muted, format!("none; {} records from now on, and what is in memory", app.key("record")))
         }
     }
 }
@@ -102,7 +101,7 @@ fn memory(app: &App) -> (Role, String) {
     match app.recording.kept {
         Some((first, bytes)) => {
             let text = format!(
-                "the last {} in {}; ← goes back into them, r writes them to a file",
+                "the last {} in {}; ← goes back, r writes them to a file",
                 figure::age(app.now.since(first)),
                 figure::bytes(bytes as u64)
             );

@@ -152,25 +152,24 @@ fn unknown(app: &App, of: &Communicator) -> String {
     if seen < size {
         let hosts = app.key("hosts");
         return format!(
-            "Not known: it takes all its ranks, and {} of {} are seen. {hosts} says which hosts are not heard.",
+            "Unknown: it takes all its ranks, and {} of {} are seen. {hosts} shows which hosts are silent.",
             figure::count(seen as u64),
             figure::count(size as u64),
         );
     }
     if app.job_view.is_stale() {
-        return format!("Nothing is heard of its ranks: {} says why.", app.key("hosts"));
+        return format!("Its ranks do not report: {} shows why.", app.key("hosts"));
     }
     if let Some(age) = app.job_view.headline.age {
-        return format!("Nothing new for {}: no rank gets on.", figure::age(age));
+        return format!("Nothing new for {}: no rank makes progress.", figure::age(age));
     }
-    "Not known yet: it takes a timed collective of all its ranks, which comes within seconds of training."
-        .to_owned()
+    "Unknown yet: it takes a timed collective of all its ranks, within seconds of training.".to_owned()
 }
 
 fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buffer: &mut Buffer) {
     let title = Title {
         name: "Traffic",
-        about: "timed ones: GB/s of the transfer, µs with waiting".to_owned(),
+        about: "timed: GB/s of the transfer, µs with waiting".to_owned(),
         ..Title::default()
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
@@ -178,7 +177,7 @@ fn traffic(app: &App, breakpoint: Breakpoint, of: &Communicator, area: Rect, buf
     let mut lines = vec![Line::styled(head, app.palette.of(Role::Muted))];
     if of.traffic.is_empty() {
         let text = app.job_view.headline.age.map_or_else(
-            || "nothing of it was timed yet".to_owned(),
+            || "nothing timed yet".to_owned(),
             |age| format!("nothing new for {}", figure::age(age)),
         );
         lines = vec![Line::styled(text, app.palette.of(Role::Muted))];

@@ -51,7 +51,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, product: &Product, area: R
 fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
     let about = match product.basis {
         Basis::Watched => "TFLOPS by rank, slowest first",
-        Basis::Started => "TFLOPS by rank since its start: none was timed since",
+        Basis::Started => "TFLOPS by rank since its start: none timed since",
     };
     let title = Title {
         name: "Ranks",
@@ -119,7 +119,7 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, product: &Product, area: Re
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let (Some(from), Some(to)) = (durations.quantile(0.0), durations.max()) else {
-        let text = "none was timed since this page is open; a rarer shape takes longer";
+        let text = "none timed since this page was opened; rare shapes take longer";
         panel::tell(app.palette, Role::Muted, text, inner, buffer);
         return;
     };

@@ -46,7 +46,7 @@ fn told(app: &App) -> Vec<String> {
         format!("{} to {} UTC, {}", at(first), at(last + 1), figure::age(length))
     };
     if let Some(marked) = app.zoom.marked() {
-        return vec![said(marked), "let go to see it alone".to_owned()];
+        return vec![said(marked), "release to zoom in".to_owned()];
     }
     app.zoom
         .only(app.history.known())

@@ -20,15 +20,15 @@ const LINES: usize = 3;
 
 /// What the mouse does.
 const MOUSE: [(&str, &str); 9] = [
-    ("click", "a rank, a line: select it; once more: what Enter does"),
-    ("", "a word of the last line: what its key does"),
-    ("", "a head of a table: sort by it, and once more the other way round"),
-    ("", "a map's title: the next quantities"),
-    ("", "a finding above the maps: all of them"),
-    ("", "on one rank's page a communicator, or the worst rank of a figure: go there"),
+    ("click", "a rank, a line: select it; again: same as Enter"),
+    ("", "a word of the last line: same as its key"),
+    ("", "a table header: sort by it; again: reverse"),
+    ("", "a map's title: next quantities"),
+    ("", "a finding above the maps: all findings"),
+    ("", "on a rank's page, a communicator or the worst rank: go there"),
     ("wheel", "through the list"),
-    ("drag", "along a replay's line of time: that moment"),
-    ("", "over moments of the heatmaps over time: those alone, finer; Esc shows all"),
+    ("drag", "on a replay's timeline: go to that time"),
+    ("", "drag over heatmaps over time: zoom in; Esc shows all"),
 ];
 
 /// What belongs together, under one head.
@@ -110,9 +110,9 @@ pub(super) fn parts(app: &App) -> Vec<Part> {
     let signs = [
         (glyph::LOW, Role::Warning, "5 % or more below the median rank"),
         (glyph::WARNING, Role::Warning, "late by more than 5 % of a step, or slow"),
-        (glyph::STALE, Role::Warning, "nothing heard for 5 s"),
-        (glyph::ALARM, Role::Alarm, "ended without saying so, or unreachable"),
-        (glyph::UNKNOWN, Role::Muted, "not known"),
+        (glyph::STALE, Role::Warning, "no report for 5 s"),
+        (glyph::ALARM, Role::Alarm, "died or unreachable"),
+        (glyph::UNKNOWN, Role::Muted, "unknown"),
     ];
     let signs = signs.map(|(sign, role, meaning)| Entry { left: sign.to_owned(), meaning, role });
     let last =

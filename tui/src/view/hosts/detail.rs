@@ -54,7 +54,7 @@ pub(super) fn worst(host: &Host) -> Cell {
     let ended = host.ranks.len() - host.living - host.died;
     let said = [
         host.why().map(str::to_owned),
-        (host.health == Health::Silent).then(|| "its collector says nothing".to_owned()),
+        (host.health == Health::Silent).then(|| "collector is silent".to_owned()),
         (host.gpus.xids > 0).then(|| format!("{} Xid errors", host.gpus.xids)),
         host.gpus.held.first().map(|(rank, word)| match host.gpus.held.len() {
             1 => format!("rank {rank}: {word}"),
@@ -65,7 +65,7 @@ pub(super) fn worst(host: &Host) -> Cell {
         (host.off > 0).then(|| format!("{} not observed", ranks(host.off))),
         host.blind.first().cloned(),
         host.differs.then(|| "another version".to_owned()),
-        (host.lost_frames > 0).then(|| format!("{} frames lost on the way", figure::count(host.lost_frames))),
+        (host.lost_frames > 0).then(|| format!("{} frames lost in transit", figure::count(host.lost_frames))),
         (host.dropped_records > 0)
             .then(|| format!("{} records dropped", figure::count(host.dropped_records))),
         (host.untimed > 0).then(|| format!("{} not timed", figure::count(host.untimed))),
@@ -99,7 +99,7 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
     put("collector", if host.differs { Role::Warning } else { Role::Text }, &collector(app, host), 2);
     let lost = host.lost_frames + host.dropped_records + host.untimed;
     let losses = format!(
-        "{} frames lost on the way, {} records dropped by hooks, {} operations not timed",
+        "{} frames lost in transit, {} records dropped by hooks, {} operations not timed",
         figure::count(host.lost_frames),
         figure::count(host.dropped_records),
         figure::count(host.untimed)
@@ -149,10 +149,9 @@ fn lines(app: &App, host: &Host, width: usize) -> Vec<Line<'static>> {
 }
 
 fn link(host: &Host) -> String {
-    let heard = host.age.map_or_else(
-        || "nothing heard of it yet".to_owned(),
-        |age| format!("heard {} ago", figure::age(age)),
-    );
+    let heard = host
+        .age
+        .map_or_else(|| "not reported yet".to_owned(), |age| format!("heard {} ago", figure::age(age)));
     let way = host
         .endpoint
         .as_ref()
@@ -166,10 +165,11 @@ fn link(host: &Host) -> String {
 }
 
 fn collector(app: &App, host: &Host) -> String {
-    let Some(of) = &host.collector else { return "it has not told of itself".to_owned() };
+    let Some(of) = &host.collector else { return "version unknown".to_owned() };
     let usual = app.hosts.version.as_deref().filter(|_| host.differs);
-    let usual = usual
-        .map_or_else(String::new, |usual| format!(", most have {usual}: install one version on all hosts"));
+    let usual = usual.map_or_else(String::new, |usual| {
+        format!(", most have {usual}: install the same version on all hosts")
+    });
     let port =
         if of.base == BasePort::DEFAULT { String::new() } else { format!(", base port {}", of.base.0) };
     format!("{}{usual}, started {}{port}", of.version, figure::clock(of.started))
@@ -178,7 +178,7 @@ fn collector(app: &App, host: &Host) -> String {
 fn gpus(host: &Host) -> String {
     let gpus = &host.gpus;
     if gpus.read == 0 {
-        return "no driver tells of them (NVML): doctor on that host says why".to_owned();
+        return "NVML reports no GPUs: doctor on that host shows why".to_owned();
     }
     let hottest = gpus.hottest.map(|(degrees, rank)| format!("hottest {degrees} °C (rank {rank})"));
     let watts = |watts: f64| figure::count(watts.round() as u64);
@@ -193,7 +193,7 @@ fn gpus(host: &Host) -> String {
         held => format!("{held} held down: {word}"),
     });
     let xids = (gpus.xids > 0).then(|| format!("{} Xid errors", gpus.xids));
-    let known = [Some(format!("{} told of", gpus.read)), hottest, power, held, xids];
+    let known = [Some(format!("{} reported", gpus.read)), hottest, power, held, xids];
     known.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

@@ -30,7 +30,7 @@ pub(super) fn title(rank: &Inspection) -> Title<'static> {
 pub(super) fn draw(app: &App, rank: &Inspection, area: Rect, buffer: &mut Buffer, hits: &mut Hits) {
     let muted = app.palette.of(Role::Muted);
     if rank.memberships.is_empty() {
-        let text = cut("it has told of none: NCCL was not called yet", usize::from(area.width));
+        let text = cut("none: NCCL was not called yet", usize::from(area.width));
         buffer.set_line(area.x, area.y, &Line::styled(text, muted), area.width);
         return;
     }

@@ -45,7 +45,7 @@ pub(super) fn lines(app: &App, rank: &Inspection) -> Vec<Line<'static>> {
 
 /// Why nothing is known of it.
 fn untold(rank: &Inspection) -> &'static str {
-    if rank.is_new { "nothing is told of it yet" } else { "no driver tells of it" }
+    if rank.is_new { "no reports yet" } else { "no driver reports it" }
 }
 
 /// On one line: what is news first.
@@ -74,7 +74,7 @@ fn unread(app: &App, rank: &Inspection) -> &'static str {
     let row = &app.job_view.rows()[rank.row];
     match row.life {
         Life::Ended | Life::Died => "the rank has ended",
-        Life::Alive if !row.is_heard() => "its host is not heard",
+        Life::Alive if !row.is_heard() => "its host does not report",
         Life::Alive | Life::Silent => "its driver does not answer",
     }
 }

@@ -90,7 +90,7 @@ impl Table {
     ) {
         let palette = app.palette;
         if self.rows.is_empty() {
-            let text = "nothing is timed yet: figures come with its first steps";
+            let text = "nothing timed yet: figures come with its first steps";
             buffer.set_line(area.x, area.y, &Line::styled(text, palette.of(Role::Muted)), area.width);
             return;
         }

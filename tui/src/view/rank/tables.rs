@@ -104,17 +104,15 @@ fn awaited(app: &App, rank: &Inspection) -> String {
     let row = &app.job_view.rows()[rank.row];
     let asked = app.now.since(app.watched.since);
     match row.life {
-        Life::Ended | Life::Died => "it ended, and nobody had asked it before".to_owned(),
+        Life::Ended | Life::Died => "it ended before its shapes were requested".to_owned(),
         // Summaries come of ranks somebody looks at.
-        _ if app.is_past() => "nothing of it is recorded up to here: nobody looked at it".to_owned(),
+        _ if app.is_past() => "not recorded up to here: nobody looked at it".to_owned(),
         _ if !row.is_heard() => {
-            format!("not heard for {}: {} says how its host does", figure::age(row.age), app.key("hosts"))
+            format!("no report for {}: {} shows its host", figure::age(row.age), app.key("hosts"))
         }
-        _ if asked >= PATIENCE => format!(
-            "asked {} ago, and it has not answered: {} says how its host does",
-            figure::age(asked),
-            app.key("hosts")
-        ),
+        _ if asked >= PATIENCE => {
+            format!("asked {} ago, no answer yet: {} shows its host", figure::age(asked), app.key("hosts"))
+        }
         _ => "waiting for its next summary, one a second".to_owned(),
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn lines(app: &App, rank: &Inspection, width: usize) -> Vec<Line<'sta
         }));
     }
     if rank.blind.is_empty() {
-        known.push(("blind to", "nothing it knows of".to_owned(), Role::Muted));
+        known.push(("blind to", "none known".to_owned(), Role::Muted));
     }
     known.extend(
         rank.blind.iter().map(|text| ("blind to", format!("{} {text}", glyph::WARNING), Role::Warning)),

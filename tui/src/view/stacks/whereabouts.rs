@@ -55,7 +55,7 @@ pub(in crate::view) fn table(
     let palette = app.palette;
     if shown.groups.is_empty() {
         let text = if shown.size > 0 {
-            "none of the ranks that are meant is in it"
+            "none of the selected ranks is in it"
         } else {
             "no communicator is seen yet"
         };

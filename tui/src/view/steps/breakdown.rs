@@ -108,7 +108,7 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             pieces: whole(one.products, Role::Accent),
             share: one.products,
             least: false,
-            means: "by those that are timed".to_owned(),
+            means: "by timed ranks".to_owned(),
         },
         Part {
             label: "NCCL",
@@ -116,8 +116,8 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
             share: one.collectives,
             least: false,
             means: match one.waiting {
-                Some(waiting) => format!("{} is waiting for ranks", percent(waiting)),
-                None => "waiting for ranks is in it".to_owned(),
+                Some(waiting) => format!("{} waits for stragglers", percent(waiting)),
+                None => "includes waiting for stragglers".to_owned(),
             },
         },
         Part {

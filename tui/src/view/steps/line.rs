@@ -65,9 +65,9 @@ pub(super) fn plot(app: &App, told: usize, inner: Rect, buffer: &mut Buffer) {
         Rect { x: inner.x + FIGURES, width: inner.width - FIGURES, height: inner.height - 1 - told, ..inner };
     if points.len() < 2 {
         let text = if app.job_view.is_stale() {
-            "nothing is heard of the job: the line goes on when it is"
+            "no reports from the job: the line continues when it reports"
         } else {
-            "the line begins now: a point for each second in which a step is completed"
+            "the line begins now: one point per second with a completed step"
         };
         panel::tell(app.palette, Role::Muted, text, plot, buffer);
         return;
@@ -122,7 +122,7 @@ pub(super) fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
         Some(StepClock::Host) => format!("{who}, timed on the host"),
         None => who,
     };
-    let key = "columns: the rank in the middle; lines above them: the slowest";
+    let key = "columns: median rank; lines above: slowest";
     let about = match breakpoint {
         Breakpoint::Wide if who.is_empty() => key.to_owned(),
         Breakpoint::Wide => format!("{who}; {key}"),

@@ -1,0 +1,72 @@
+"""Private words that must not come back: names say what a thing is in the terms of docs/glossary.md.
+
+Run by `make lint`. Prints each place, and ends with 1 if there is one.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The history of what was, and this list.
+EXCLUDED = {"CHANGELOG.md", "docs/measurements-log.md", "tests/words.py"}
+BINARY = {".bin", ".cast", ".lock", ".png", ".svg", ".xpurec"}
+
+# Parts of names (`a_b`, `aB`) and words of sentences.
+WORDS = """
+beat beats bore course errand errands librarian portrait portraits projector projectors punctuality reel rhythm road
+roads shelf sieve spoken stretch stretches survey tape theatre wings
+""".split()
+NAMES = "is_at_it last_words LastWords off_the_door".split()
+
+# Not as a name in code; as a word of a sentence ("no room for it", "an odd number") they are plain English.
+IN_CODE = "room Room rooms ways Ways odd Odd volume Volume".split()
+
+# Phrases for which the field has a term.
+PHRASES = [
+    "ranks that are so",
+    "for want of memory",
+    "products run at",
+    "to blame",
+    "has stood for",
+    "come to a standstill",
+]
+
+ORDINARY = re.compile(r"\bof course\b|[hH]eartbeat|next-odd")
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+RUST_TEXT = re.compile(r'//.*|"(?:[^"\\]|\\.)*"|\'[a-z_]+\b(?!\')')
+
+
+def faults(path: str, line: str):
+    """What is wrong in one line."""
+    rest = ORDINARY.sub("", line)
+    parts = {part.lower() for part in PART.findall(rest)}
+    yield from (word for word in WORDS if word in parts)
+    yield from (name for name in NAMES if re.search(rf"(?<!\w){name}(?!\w)", rest))
+    yield from (phrase for phrase in PHRASES if phrase in rest)
+    if path.endswith(".rs"):
+        code = RUST_TEXT.sub("", rest)
+        yield from (name for name in IN_CODE if re.search(rf"(?<!\w){name}(?!\w)", code))
+
+
+def main() -> int:
+    """The number of faults, as an exit code."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = 0
+    for path in filter(None, listed.split("\0")):
+        file = ROOT / path
+        if path in EXCLUDED or file.suffix in BINARY or not file.is_file():
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            for word in faults(path, line):
+                print(f"{path}:{number}: `{word}`: {line.strip()[:100]}")
+                found += 1
+    if found:
+        print(f"{found} private words: docs/glossary.md has the terms", file=sys.stderr)
+    return min(found, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
