@@ -9,14 +9,15 @@ use std::{
 
 use clap::Parser;
 use xpu_collector::{
-    CaptureWay, Config, HttpConfig, KeyWay, KinetoName, OpenError, Pages, Push, PushError, RelayConfig,
-    Token, TokenError, choose_address,
+    CaptureWay, Config, HangsConfig, HttpConfig, KeyWay, KinetoName, OpenError, Pages, Push, PushError,
+    RelayConfig, Token, TokenError, choose_address,
 };
 use xpu_net::key::{Key, KeyError};
 use xpu_shared::{
     baseline,
-    endpoint::{BasePort, RuntimeDir, host_name},
+    endpoint::{BasePort, RuntimeDir, host_name, variable},
     finding::Price,
+    hangs,
     hosts::Hosts,
     id::HostName,
     peak::Peaks,
@@ -58,6 +59,15 @@ pub(crate) struct Args {
     /// Keep no baselines
     #[arg(long, conflicts_with = "runs_dir")]
     no_runs: bool,
+    /// Where to keep what is known of a hang, or of a rank that ended badly [default: ~/.local/state/xpu-top/hangs]
+    #[arg(long, value_name = "DIR")]
+    hangs_dir: Option<PathBuf>,
+    /// Keep no hangs
+    #[arg(long, conflicts_with = "hangs_dir")]
+    no_hangs: bool,
+    /// Command line to run once per hang or bad end, for jobs started without one; see `xpu-top run --help`
+    #[arg(long, value_name = "CMD", env = variable::ON_HANG)]
+    on_hang: Option<String>,
     /// Forward between viewers and the collectors of other hosts, given with --hosts or --job-hosts
     #[arg(long, conflicts_with_all = ["runtime_dir", "idle_exit"])]
     pub(crate) relay: bool,
@@ -255,6 +265,14 @@ impl Args {
             idle_exit: (self.idle_exit > 0).then(|| Duration::from_secs(self.idle_exit)),
             runs: self.runs(),
         })
+    }
+
+    /// `None` of a relay: the collectors behind it do that.
+    pub(crate) fn hangs(&self) -> Option<HangsConfig> {
+        let usual = || hangs::folder(|name| std::env::var_os(name));
+        let folder = self.hangs_dir.clone().or_else(usual).filter(|_| !self.no_hangs);
+        let config = HangsConfig { folder, host: self.host(), on_hang: self.on_hang.clone() };
+        (!self.relay).then_some(config)
     }
 
     fn runs(&self) -> Option<PathBuf> {

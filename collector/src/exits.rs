@@ -23,10 +23,11 @@ use xpu_shared::{
     ledger::FaultReading,
 };
 
-use child_task::ChildTask;
+pub(crate) use child_task::ChildTask;
 pub use crash::read as read_crash;
 pub(crate) use memory::MemoryKills;
 use plugin::Plugin;
+pub(crate) use plugin::report;
 pub(crate) use status::{ExitStatus, ExitWatch};
 pub(crate) use surroundings::Surroundings;
 

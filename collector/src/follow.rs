@@ -8,7 +8,7 @@ mod known;
 use std::{
     fmt,
     hash::{BuildHasher as _, Hasher as _, RandomState},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     thread,
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 
 pub(crate) use known::Known;
 
-use crate::metrics::Pages;
+use crate::{hangs::Wishes, metrics::Pages};
 
 /// Who has not looked for so long has gone: longer than anybody's scrape interval.
 const LOOKS: Duration = Duration::from_mins(5);
@@ -57,6 +57,10 @@ pub struct Upstream {
     pub control: String,
     /// What the follower calls itself begins with this: its questions do not keep a collector alive.
     pub name: Vec<u8>,
+    /// Set while somebody within this process has something to finish: a collector does not end meanwhile because it is idle.
+    pub held: Arc<AtomicBool>,
+    /// What jobs want run when they hang.
+    pub(crate) wishes: Wishes,
 }
 
 impl Upstream {
@@ -64,7 +68,14 @@ impl Upstream {
     pub fn within(context: Context) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         let name = [random().to_be_bytes(), random().to_be_bytes()].concat();
-        Self { context, data: "inproc://data".to_owned(), control: "inproc://control".to_owned(), name }
+        Self {
+            context,
+            data: "inproc://data".to_owned(),
+            control: "inproc://control".to_owned(),
+            name,
+            held: Arc::default(),
+            wishes: Wishes::default(),
+        }
     }
 }
 
@@ -155,7 +166,7 @@ impl Follow {
 
     /// Hears until nobody looks any more.
     fn follow(&self, session: u32) -> zmq::Result<()> {
-        let Upstream { context, data: data_at, control: control_at, name } = &self.upstream;
+        let Upstream { context, data: data_at, control: control_at, name, .. } = &self.upstream;
         let data = socket::subscriber(context, None)?;
         data.connect(data_at)?;
         let control = socket::control_client(context, None)?;

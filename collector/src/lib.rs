@@ -21,6 +21,7 @@ mod digest;
 mod envelope;
 mod exits;
 mod follow;
+mod hangs;
 mod history;
 mod http;
 mod kineto;
@@ -39,6 +40,7 @@ mod worker;
 
 pub use exits::read_crash;
 pub use follow::Upstream;
+pub use hangs::{Hangs, HangsConfig};
 pub use http::{
     CaptureWay, HttpConfig, HttpError, KeyWay, Push, PushError, Server, Token, TokenError, serve,
 };

@@ -13,7 +13,8 @@ use std::{
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 use xpu_collector::{
-    Collector, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash, read_stacks, serve,
+    Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
+    read_stacks, serve,
 };
 use xpu_shared::{id::Pid, unit::Moment};
 
@@ -49,8 +50,10 @@ fn main() -> ExitCode {
     match opened {
         Ok((http, mut serving)) => {
             let _pages = http.and_then(|config| pages(serving.upstream(), config));
+            let hangs = args.hangs().and_then(|config| hangs(serving.upstream(), config));
             announce(args.ready_fd, "ready");
             let served = serving.serve().inspect_err(|error| tracing::error!("libzmq: {error}"));
+            drop(hangs);
             drop(serving);
             // A thread may be inside of the driver's library: its destructors must not run beneath it.
             // SAFETY: ends the process; all that outlives it was put away just now.
@@ -102,6 +105,11 @@ fn open(args: &Args) -> Result<Serving, ConfigError> {
 /// A job is watched as well without pages: what is wrong with them is said and ends nothing.
 fn pages(upstream: Upstream, config: HttpConfig) -> Option<Server> {
     serve(upstream, config).inspect_err(|error| tracing::error!("no pages: {error}")).ok()
+}
+
+/// Likewise.
+fn hangs(upstream: Upstream, config: HangsConfig) -> Option<Hangs> {
+    Hangs::start(upstream, config).inspect_err(|error| tracing::error!("no hang is kept: {error}")).ok()
 }
 
 fn print_token(args: &Args) -> ExitCode {

@@ -96,12 +96,14 @@ impl Runs {
 }
 
 fn file_name(baseline: &Baseline, host: &HostName) -> String {
-    let fit = |text: &str| -> String {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        text.chars().map(|c| if fits(c) { c } else { '_' }).take(LONGEST).collect()
-    };
     let (job, host) = (fit(baseline.job.as_str()), fit(host.as_str()));
     format!("{job}-{}-{}-{host}.json", baseline.world_size, baseline.began.0 / 1_000_000_000)
+}
+
+/// What a name is in the name of a file.
+pub(crate) fn fit(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.chars().map(|c| if fits(c) { c } else { '_' }).take(LONGEST).collect()
 }
 
 /// Under another name first: whoever reads meanwhile finds a whole file.

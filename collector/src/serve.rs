@@ -169,7 +169,8 @@ impl Collector {
     }
 
     fn is_idle(&mut self, now: Moment) -> bool {
-        if self.roster.living() > 0 || self.exits.is_busy() || self.busy > now {
+        let is_held = self.sockets.front.upstream.held.load(Relaxed);
+        if self.roster.living() > 0 || self.exits.is_busy() || is_held || self.busy > now {
             self.busy = now;
         }
         let Some(limit) = self.config.idle_exit.filter(|&limit| now.since(self.busy) >= limit) else {
@@ -435,6 +436,9 @@ impl Collector {
             Body::Detail(detail) => topic::detail(&detail.job, detail.rank),
             Body::Event(event) => {
                 note(event);
+                if let Event::Joined(info) = event {
+                    self.sockets.front.upstream.wishes.note(info);
+                }
                 topic::events(event.job())
             }
             Body::Exit(exit) => topic::events(&exit.job),

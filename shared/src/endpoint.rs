@@ -109,6 +109,8 @@ pub mod variable {
     pub const EXIT_PLUGIN: &str = "XPU_TOP_EXIT_PLUGIN";
     /// xpu-timer's for the same.
     pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
+    /// Command line that is run once for a hang, and once for a rank that ends badly.
+    pub const ON_HANG: &str = "XPU_TOP_ON_HANG";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
 }

@@ -27,6 +27,7 @@ pub mod finding;
 pub mod frame;
 pub mod functions;
 pub mod gemm;
+pub mod hangs;
 pub mod histogram;
 pub mod hosts;
 pub mod id;

@@ -41,7 +41,7 @@ pub struct CommandLine {
     #[command(flatten)]
     pub look: LookArgs,
     /// Show a recording instead of a running job
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// Start at this time: `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -117,6 +117,10 @@ pub struct RunArgs {
     /// Leave `KINETO_USE_DAEMON` and `KINETO_CONFIG` as they are: `xpu-top kineto` then has no profiler to ask
     #[arg(long)]
     pub no_kineto: bool,
+    /// Command line to run once per hang or bad end, through `sh -c` on one host, for a minute at most; the status or the exit
+    /// report is on its standard input as JSON [default: `XPU_TOP_ON_HANG`]
+    #[arg(long, value_name = "CMD")]
+    pub on_hang: Option<String>,
     /// Command to start
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -142,7 +146,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub now: bool,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "wait"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -283,7 +287,7 @@ pub struct StacksArgs {
     #[command(flatten)]
     pub form: StacksForm,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
@@ -310,7 +314,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "DIR")]
     pub flight_recorder: Option<PathBuf>,
     /// Read a recording, at its end or at --at
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
+    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["job_hosts", "hosts", "slurm_job", "k8s_service"])]
     pub replay: Option<PathBuf>,
     /// `02:14:07` (UTC), `+10m`, `-30s` (before the end), `50%`
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]

@@ -62,7 +62,7 @@ fn replay(path: &Path, line: &CommandLine) -> anyhow::Result<ExitCode> {
     let begin = match &line.at {
         Some(text) => Some(time::moment_within(text, cursor.span()).map_err(UsageError::Value)?),
         // What it was taken for; Space plays what led to it.
-        None if Label::is_capture(path) => Some(cursor.span().1),
+        None if path.is_dir() || Label::is_capture(path) => Some(cursor.span().1),
         None => None,
     };
     let (nobody, arrivals) = tokio::sync::mpsc::channel(1);

@@ -10,6 +10,7 @@
 mod control;
 mod drop_thread;
 mod frame_cursor;
+pub mod kept;
 mod playback;
 mod player;
 mod search;

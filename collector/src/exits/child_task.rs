@@ -8,14 +8,17 @@ use std::{
         unix::process::CommandExt as _,
     },
     process::{Child, Command, ExitStatus, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// What is kept of what it says.
 const MOST: usize = 1 << 20;
 
+/// Of that, so much goes to the log.
+const LOGGED: usize = 16 << 10;
+
 #[derive(Debug)]
-pub(super) struct ChildTask {
+pub(crate) struct ChildTask {
     child: Child,
     pipe: PipeReader,
     said: Vec<u8>,
@@ -24,15 +27,34 @@ pub(super) struct ChildTask {
 }
 
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     pub(super) said: Vec<u8>,
     /// `None` if it was killed at its deadline.
     pub(super) status: Option<ExitStatus>,
 }
 
+impl Outcome {
+    /// What it said, by lines, and how it ended, of a program that may take so long.
+    pub(crate) fn log(&self, name: &str, limit: Duration) {
+        let said = String::from_utf8_lossy(&self.said[..self.said.len().min(LOGGED)]).into_owned();
+        for line in said.lines() {
+            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            tracing::info!("{name}: {line}");
+        }
+        if self.said.len() > LOGGED {
+            tracing::info!("{name}: ({} bytes more)", self.said.len() - LOGGED);
+        }
+        match self.status {
+            None => tracing::warn!("{name}: killed after {} s", limit.as_secs()),
+            Some(status) if !status.success() => tracing::warn!("{name}: {status}"),
+            Some(_) => tracing::info!("{name}: done"),
+        }
+    }
+}
+
 impl ChildTask {
     /// In a process group of its own: with it ends what it started.
-    pub(super) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command, input: &[u8], deadline: Instant) -> io::Result<Self> {
         let (pipe, end) = io::pipe()?;
         // SAFETY: changes the flags of a descriptor this process owns.
         if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
@@ -46,7 +68,7 @@ impl ChildTask {
     }
 
     /// Takes what it said; `Some` once it is over, or was killed. Never waits.
-    pub(super) fn turn(&mut self, now: Instant) -> Option<Outcome> {
+    pub(crate) fn turn(&mut self, now: Instant) -> Option<Outcome> {
         let has_ended = self.has_ended();
         let mut piece = [0; 1 << 13];
         while let Ok(count @ 1..) = self.pipe.read(&mut piece) {
@@ -62,7 +84,7 @@ impl ChildTask {
     }
 
     /// Whether it is gone. One that was killed may take its time: in an uninterruptible sleep, for a disk or a network.
-    pub(super) fn is_gone(&mut self) -> bool {
+    pub(crate) fn is_gone(&mut self) -> bool {
         self.reap();
         self.is_reaped
     }
@@ -117,8 +139,6 @@ fn readable(bytes: &[u8]) -> io::Result<Stdio> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn over(script: &str, input: &[u8], limit: Duration) -> Outcome {

@@ -8,10 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use xpu_shared::{
     endpoint,
     frame::{Ending, RankExit},
+    id::HostName,
     status::ExitStatus,
 };
 
@@ -22,9 +23,6 @@ use super::{
 
 /// How long a plugin may take.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// Of what it says, so much goes to the log.
-const LOGGED: usize = 16 << 10;
 
 const SOURCE: &str = include_str!("plugin.py");
 
@@ -53,20 +51,25 @@ pub(super) fn of(departure: &Departure) -> Vec<Plugin> {
     surroundings.plugins.iter().map(one).collect()
 }
 
-fn document(Departure { report, surroundings, .. }: &Departure) -> serde_json::Value {
+fn document(Departure { report, surroundings, .. }: &Departure) -> Value {
     let or_unknown = |text: &str| if text.is_empty() { UNKNOWN.to_owned() } else { text.to_owned() };
-    let RankExit { job, rank, pid, at, step, exception, ending, .. } = report;
+    let RankExit { job, rank, at, exception, ending, .. } = report;
     json!({
-        "report": {
-            "job": job, "rank": rank, "pid": pid, "host": endpoint::host_name(), "step": step,
-            "exit": ExitStatus::from(report),
-        },
+        "report": self::report(report, &endpoint::host_name()),
         "infos": {
             "time": at.0 / 1_000_000_000, "rank": rank, "ip": or_unknown(&surroundings.pod_ip),
             "pod_name": or_unknown(&surroundings.pod_name), "job_name": job,
         },
         "exception": exception,
         "signal": match ending { Ending::Signal(signal) => Some(signal), _ => None },
+    })
+}
+
+/// How a rank ended, as a document.
+pub(crate) fn report(exit: &RankExit, host: &HostName) -> Value {
+    let RankExit { job, rank, pid, step, .. } = exit;
+    json!({
+        "job": job, "rank": rank, "pid": pid, "host": host, "step": step, "exit": ExitStatus::from(exit),
     })
 }
 
@@ -87,22 +90,8 @@ impl Plugin {
             .map_err(|error| format!("cannot start Python: {error}"))
     }
 
-    /// What it said, by lines, and how it ended.
     pub(super) fn log(&self, outcome: &Outcome) {
-        let name = self.name();
-        let said = String::from_utf8_lossy(&outcome.said[..outcome.said.len().min(LOGGED)]).into_owned();
-        for line in said.lines() {
-            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            tracing::info!("exit plugin {name}: {line}");
-        }
-        if outcome.said.len() > LOGGED {
-            tracing::info!("exit plugin {name}: ({} bytes more)", outcome.said.len() - LOGGED);
-        }
-        match outcome.status {
-            None => tracing::warn!("exit plugin {name}: killed after {} s", LIMIT.as_secs()),
-            Some(status) if !status.success() => tracing::warn!("exit plugin {name}: {status}"),
-            Some(_) => tracing::info!("exit plugin {name}: done"),
-        }
+        outcome.log(&format!("exit plugin {}", self.name()), LIMIT);
     }
 }
 

@@ -69,6 +69,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Bytes of its header, which stands before the others.
+    pub fn header_bytes(&self) -> usize {
+        HEADER
+    }
+
     /// The byte after the block.
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(HEADER as u64 + u64::from(self.stored))

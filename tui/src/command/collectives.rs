@@ -16,7 +16,7 @@ use xpu_shared::{
 };
 
 use super::{
-    living::{LOOK, nobody, take_until, tell_unreachable},
+    living::{LOOK, nobody, take_until, tell_kept, tell_unreachable},
     past,
     stacks::print,
 };
@@ -62,6 +62,7 @@ pub fn collectives(args: &CollectivesArgs) -> anyhow::Result<ExitCode> {
     let Some(name) = meant(&following, args.of.job.as_ref())? else {
         tell_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        tell_kept("collectives", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     runtime.block_on(gather(&mut following, &mut arrivals, &live, &name, args.wait));

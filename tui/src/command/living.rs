@@ -10,7 +10,14 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{args::UsageError, arrival::Arrivals, filter::Filter, follow::Following, live::Live};
+use crate::{
+    args::{UsageError, quoted},
+    arrival::Arrivals,
+    filter::Filter,
+    follow::Following,
+    live::Live,
+    replay::kept,
+};
 
 /// How long hosts may take to say what lives there.
 pub(super) const LOOK: Duration = Duration::from_secs(5);
@@ -55,6 +62,14 @@ pub(super) fn nobody(named: Option<&JobName>) -> String {
             "no job runs on these hosts: name them with --job-hosts or --hosts, or start one under `xpu-top run`"
                 .to_owned()
         }
+    }
+}
+
+/// Says, where nobody is left to ask, what a collector of this machine kept of it.
+pub(super) fn tell_kept(command: &str, named: Option<&JobName>) {
+    if let Some(folder) = kept::newest(named) {
+        let folder = quoted(&folder.to_string_lossy());
+        eprintln!("xpu-top: of what hung before, this was kept: xpu-top {command} --replay {folder}");
     }
 }
 

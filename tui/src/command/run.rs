@@ -171,6 +171,9 @@ fn prepare(
     if !args.no_kineto {
         command.envs(kineto::variables(runtime));
     }
+    if let Some(line) = &args.on_hang {
+        command.env(variable::ON_HANG, line);
+    }
     if let Some(key_file) = &args.way.key_file {
         command.env(variable::KEY_FILE, std::path::absolute(key_file)?);
     }

@@ -22,7 +22,7 @@ use xpu_shared::{
 };
 
 use super::{
-    living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job},
+    living::{LOOK, meant, nobody, take_until, tell_kept, tell_unreachable, the_job},
     past,
 };
 use crate::{
@@ -56,6 +56,7 @@ pub fn stacks(args: &StacksArgs) -> anyhow::Result<ExitCode> {
     let Some(job) = the_job(&following, args.of.job.as_ref())? else {
         tell_unreachable(&following, ": its ranks are not shown");
         eprintln!("xpu-top: {}", nobody(args.of.job.as_ref()));
+        tell_kept("stacks", args.of.job.as_ref());
         return Ok(ExitCode::from(Code::NoData as u8));
     };
     let ranks = match &args.filter {

@@ -27,6 +27,7 @@ use crate::{
     filter::Filter,
     follow::Following,
     live::{self, Live},
+    replay::kept,
 };
 
 /// How long to wait for hosts and ranks unless told otherwise.
@@ -64,7 +65,9 @@ pub fn status(args: &StatusArgs, price: Option<Price>) -> anyhow::Result<ExitCod
     let mut status = following.status(now);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
-    if let Some(command) = next(&status, &args.of).filter(|_| !args.json) {
+    if !args.json
+        && let Some(command) = next(&status, &args.of).or_else(|| next_of_kept(&status, args))
+    {
         put(&command)?;
     }
     Ok(ExitCode::from(status.exit_code() as u8))
@@ -77,7 +80,12 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
     if status.ranks.iter().all(|rank| rank.state == RankState::Exited) {
         return None;
     }
-    let named = standstill.kind == Kind::Hang && standstill.ranks.len() <= NAMED;
+    // One that left in an orderly way, and whom the others wait for, has none either.
+    let has_stack =
+        |named: &Rank| status.ranks.iter().any(|one| one.rank == *named && one.state != RankState::Exited);
+    let named = standstill.kind == Kind::Hang
+        && standstill.ranks.len() <= NAMED
+        && standstill.ranks.iter().all(has_stack);
     let ranks = if named { &standstill.ranks[..] } else { &[] };
     let mut words = vec!["xpu-top stacks".to_owned()];
     words.extend(ranks.iter().map(|rank| format!("--rank {rank}")));
@@ -85,6 +93,22 @@ fn next(status: &Status, of: &JobArgs) -> Option<String> {
         words.push(format!("--job {}", quoted(status.job.as_str())));
     }
     Some(format!("next: {}{}\n", words.join(" "), of.line()))
+}
+
+/// The same where nobody is left to ask: what a collector of this machine kept.
+fn next_of_kept(status: &Status, args: &StatusArgs) -> Option<String> {
+    if status.ranks.iter().any(|rank| rank.state != RankState::Exited) {
+        return None;
+    }
+    let named = if status.ranks.is_empty() { args.of.job.as_ref() } else { Some(&status.job) };
+    let folder = kept::newest(named)?;
+    let command = if status.ranks.is_empty() { "xpu-top status" } else { "xpu-top stacks" };
+    let has_stacks = || {
+        let (following, _) = past::followed(&folder, None, None, None).ok()?;
+        following.job()?.stacks().find(|stacks| !stacks.threads.is_empty()).map(|_| ())
+    };
+    (status.ranks.is_empty() || has_stacks().is_some())
+        .then(|| format!("next: {command} --replay {}\n", quoted(&folder.to_string_lossy())))
 }
 
 /// The same of a recording.
@@ -96,6 +120,20 @@ fn recorded(path: &Path, args: &StatusArgs, price: Option<Price>) -> anyhow::Res
     let mut status = following.status(at);
     status.price(price);
     print(&status, args.filter.as_ref(), args.json)?;
+    let stands = status.findings.iter().any(Finding::stops_the_job);
+    let job = following
+        .job()
+        .filter(|job| stands && !args.json && job.stacks().any(|stacks| !stacks.threads.is_empty()));
+    if let Some(job) = job {
+        let path = quoted(&path.to_string_lossy());
+        let at = args.at.as_ref().map_or_else(String::new, |at| format!(" --at {}", quoted(at)));
+        let name = if status.other_jobs.is_empty() {
+            String::new()
+        } else {
+            format!(" --job {}", quoted(job.name().as_str()))
+        };
+        put(&format!("next: xpu-top stacks --replay {path}{at}{name}\n"))?;
+    }
     Ok(ExitCode::from(status.exit_code() as u8))
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use super::kept;
 use reader::{Frames, Reader};
 
 use xpu_shared::{
@@ -51,12 +52,13 @@ pub struct ReplayError {
 }
 
 impl FrameCursor {
+    /// A file, or a folder that a collector keeps of a hang.
+    ///
     /// # Errors
     /// Where the file cannot be read, or holds nothing to show.
     pub fn open_file(path: &Path) -> Result<Self, ReplayError> {
-        Recording::open_file(path)
-            .map(Self::new)
-            .map_err(|error| ReplayError { path: path.to_owned(), error })
+        let opened = if path.is_dir() { kept::open(path) } else { Recording::open_file(path) };
+        opened.map(Self::new).map_err(|error| ReplayError { path: path.to_owned(), error })
     }
 
     pub fn new(recording: Recording) -> Self {

@@ -37,7 +37,7 @@ impl Node {
             .arg(format!("--bind={address}"))
             .arg(format!("--base-port={}", base.0))
             .arg(format!("--host-name=node-{}", node + 1))
-            .args(["--idle-exit=0", "--no-runs"])
+            .args(["--idle-exit=0", "--no-runs", "--no-hangs"])
             .arg("--runtime-dir")
             .arg(&runtime);
         let socket = RuntimeDir::at(runtime).socket(base)?;

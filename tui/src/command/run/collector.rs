@@ -51,6 +51,8 @@ pub(super) fn ensure(runtime: &RuntimeDir, base: BasePort, key: &CollectorKey<'_
         .arg(runtime.path())
         .arg(format!("--ready-fd={}", ready.as_raw_fd()))
         .env_remove("LD_PRELOAD")
+        // It serves other jobs as well: what this one wants is read of its ranks.
+        .env_remove(endpoint::variable::ON_HANG)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);

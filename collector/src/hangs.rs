@@ -1,0 +1,375 @@
+//! Keeps what is known of a job on disk when it hangs, or when one of its ranks ends badly: who comes in the morning finds the job, and this
+//! collector, gone. And runs the program that the user wants told.
+//!
+//! A viewer within the process, as [`crate::follow`] is, on a thread of its own: it hears what any viewer could hear, so neither a slow disk nor a
+//! user's program can hold the poll loop up. What lies on disk is an ordinary recording.
+//!
+//! ```text
+//! digests, exits ─▶ Incident ──History, Stacks, Records──▶ IncidentRecording ─▶ Folder
+//!                                                            └──▶ Action: the user's program
+//! ```
+
+mod action;
+mod folder;
+mod incident;
+mod recording;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use xpu_net::socket;
+use xpu_shared::{
+    codec,
+    frame::{Body, Frame, RankRecord, Request, topic},
+    id::{HostName, JobName, Rank},
+    job::{Job, Jobs},
+    status::Status,
+    unit::{Moment, Nanoseconds},
+};
+use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
+
+use crate::{
+    exits,
+    follow::{Upstream, request},
+};
+pub(crate) use action::Wishes;
+use action::{Action, Actions, Wish};
+use folder::Folder;
+use incident::{Cause, Incident};
+
+/// The minutes before that are kept.
+const BEFORE: Duration = Duration::from_mins(10);
+
+/// How often a snapshot is asked for, which tells of new jobs and of ends.
+const ASK: Duration = Duration::from_secs(2);
+
+/// How often jobs are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Frames taken from a socket before the other has its turn.
+const TURN: usize = 1024;
+
+/// Jobs that are looked after.
+const JOBS: usize = 256;
+
+/// A job that no snapshot has told of for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_mins(1);
+
+/// Wait before sockets are opened again after libzmq refused.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How long the end of the collector waits for what is not on disk yet.
+const END: Duration = Duration::from_secs(3);
+
+/// What is kept where, and who is told.
+#[derive(Clone, Debug)]
+pub struct HangsConfig {
+    /// Where folders are kept; `None`: nowhere.
+    pub folder: Option<PathBuf>,
+    pub host: HostName,
+    /// What is run for jobs that do not say themselves.
+    pub on_hang: Option<String>,
+}
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Hangs {
+    ended: Arc<AtomicBool>,
+    over: Receiver<()>,
+}
+
+impl Hangs {
+    pub fn start(upstream: Upstream, config: HangsConfig) -> io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (over_tx, over) = mpsc::channel();
+        let mut keeper = Keeper::new(upstream, config, Arc::clone(&ended));
+        thread::Builder::new().name("hangs".to_owned()).spawn(move || {
+            keeper.run();
+            drop(keeper);
+            let _ = over_tx.send(());
+        })?;
+        Ok(Self { ended, over })
+    }
+}
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        self.ended.store(true, Relaxed);
+        // A disk that does not answer is not waited for.
+        let _ = self.over.recv_timeout(END);
+    }
+}
+
+struct Keeper {
+    upstream: Upstream,
+    folder: Option<Folder>,
+    host: HostName,
+    on_hang: Option<String>,
+    ended: Arc<AtomicBool>,
+    jobs: Jobs,
+    /// When a snapshot last told of each job that is heard.
+    heard: BTreeMap<JobName, Instant>,
+    incidents: BTreeMap<JobName, Incident>,
+    actions: Actions,
+    /// Whether it was said that nothing can be written.
+    has_complained: bool,
+}
+
+impl Keeper {
+    fn new(upstream: Upstream, config: HangsConfig, ended: Arc<AtomicBool>) -> Self {
+        let HangsConfig { folder, host, on_hang } = config;
+        Self {
+            upstream,
+            folder: folder.map(Folder::new),
+            host,
+            on_hang,
+            ended,
+            jobs: Jobs::default(),
+            heard: BTreeMap::new(),
+            incidents: BTreeMap::new(),
+            actions: Actions::default(),
+            has_complained: false,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    fn run(&mut self) {
+        while !self.has_ended() {
+            if let Err(error) = self.follow() {
+                tracing::error!("no hang is kept: libzmq: {error}; trying again in {RETRY:?}");
+                let retry = Instant::now() + RETRY;
+                while Instant::now() < retry && !self.has_ended() {
+                    thread::sleep(LOOK / 10);
+                }
+            }
+        }
+        for name in self.incidents.keys().cloned().collect::<Vec<_>>() {
+            if self.incidents[&name].is_lost_otherwise() {
+                self.write(&name, Instant::now());
+            }
+        }
+    }
+
+    /// Hears until the collector ends.
+    fn follow(&mut self) -> zmq::Result<()> {
+        let Upstream { context, data: data_at, control: control_at, name, .. } = self.upstream.clone();
+        let data = socket::subscriber(&context, None)?;
+        data.connect(&data_at)?;
+        let control = socket::control_client(&context, None)?;
+        control.set_identity(&[&name[..], b"hangs"].concat())?;
+        control.connect(&control_at)?;
+        self.heard.clear();
+        let (mut asked, mut looked): (Option<Instant>, Option<Instant>) = (None, None);
+        while !self.has_ended() {
+            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+                asked = Some(Instant::now());
+                let _ = control.send(request(Request::Snapshot), DONTWAIT);
+            }
+            let mut items: [PollItem<'_>; 2] = [&data, &control].map(|socket| socket.as_poll_item(POLLIN));
+            match zmq::poll(&mut items, (LOOK / 4).as_millis() as i64) {
+                Ok(_) | Err(zmq::Error::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+            self.receive(&control, &data)?;
+            self.receive(&data, &data)?;
+            self.actions.turn(Instant::now());
+            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                self.look(&control, &data)?;
+                let is_busy = self.actions.is_busy() || self.incidents.values().any(|one| !one.is_settled());
+                self.upstream.held.store(is_busy, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: &Socket, data: &Socket) -> zmq::Result<()> {
+        for _ in 0..TURN {
+            let mut parts = match socket.recv_multipart(DONTWAIT) {
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => break,
+                parts => parts?,
+            };
+            // An answer has no topic.
+            let Ok(frame) = codec::decode(&parts.pop().unwrap_or_default()) else { continue };
+            self.take(&frame, data)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, frame: &Frame, data: &Socket) -> zmq::Result<()> {
+        if let Body::Snapshot(snapshot) = &frame.body {
+            for job in &snapshot.jobs {
+                self.hear(&job.job, data)?;
+            }
+        }
+        let (now, instant) = (Moment::now(), Instant::now());
+        for incident in self.incidents.values_mut() {
+            if incident.recording.take(frame, now) {
+                incident.hear(instant);
+            }
+        }
+        if !matches!(frame.body, Body::History(_)) {
+            self.jobs.fold(frame);
+        }
+        Ok(())
+    }
+
+    /// From now on what is published of a job is heard.
+    fn hear(&mut self, name: &JobName, data: &Socket) -> zmq::Result<()> {
+        if self.heard.len() >= JOBS && !self.heard.contains_key(name) {
+            return Ok(());
+        }
+        if self.heard.insert(name.clone(), Instant::now()).is_none() {
+            for topic in [topic::overview(name), topic::events(name)] {
+                data.set_subscribe(topic.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at every job, and does what is due.
+    fn look(&mut self, control: &Socket, data: &Socket) -> zmq::Result<()> {
+        let (now, instant) = (Moment::now(), Instant::now());
+        let gone = self.heard.iter().filter(|(_, heard)| heard.elapsed() >= FORGOTTEN);
+        let gone: Vec<_> = gone.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            for topic in [topic::overview(&name), topic::events(&name)] {
+                data.set_unsubscribe(topic.as_bytes())?;
+            }
+            self.heard.remove(&name);
+        }
+        let Self { jobs, heard, .. } = self;
+        jobs.forget(|job, _| !heard.contains_key(job));
+        self.incidents.retain(|name, one| self.jobs.get(name).is_some_and(|job| !one.is_over(job, instant)));
+        for name in self.heard.keys().cloned().collect::<Vec<_>>() {
+            self.look_at(&name, (now, instant), control);
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, name: &JobName, (now, instant): (Moment, Instant), control: &Socket) {
+        let Some(job) = self.jobs.get(name) else { return };
+        let cause = incident::cause(job, now);
+        if let Some(cause) = cause
+            && !self.incidents.contains_key(name)
+        {
+            self.incidents.insert(name.clone(), Incident::new(job, cause, now, instant));
+        }
+        let Some(incident) = self.incidents.get_mut(name) else { return };
+        if incident.look(cause, instant) {
+            incident.recording.take_known(job);
+            ask(control, job, incident.cause);
+        }
+        if incident.is_to_be_written(instant) {
+            self.write(name, instant);
+        }
+        let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get_mut(name)) else { return };
+        if incident.is_to_be_told(job, instant) {
+            self.tell(name, now);
+        }
+    }
+
+    fn write(&mut self, name: &JobName, instant: Instant) {
+        let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get_mut(name)) else { return };
+        incident.was_written(instant);
+        let Some(folder) = &self.folder else { return };
+        let place = incident.place.clone();
+        let place = place.unwrap_or_else(|| folder.place(name, incident.found, &self.host));
+        let status = Status::of(&self.jobs, job, Moment::now());
+        let written = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(|status| {
+            folder.write(&place, &incident.recording.recording(&self.host, incident.found)?, &status)
+        });
+        match written {
+            Ok(()) => {
+                self.has_complained = false;
+                if incident.place.is_none() {
+                    tracing::warn!("{name}: what is known of it is kept in {}", place.display());
+                }
+                if let Err(error) = folder.prune(&place) {
+                    tracing::warn!("old hangs are not removed: {}: {error}", folder.path().display());
+                }
+                incident.place = Some(place);
+            }
+            Err(error) if !self.has_complained => {
+                self.has_complained = true;
+                tracing::warn!("{name}: what is known of it is not kept: {}: {error}", place.display());
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Has the user's program told, if this is the host whose part that is.
+    fn tell(&mut self, name: &JobName, now: Moment) {
+        let (Some(job), Some(incident)) = (self.jobs.get(name), self.incidents.get(name)) else { return };
+        let usual = || self.on_hang.as_deref().map(Wish::usual);
+        let Some(wish) = self.upstream.wishes.of(name).or_else(usual) else { return };
+        // A hang is seen on every host; the end of a rank on its own.
+        let is_its_part = incident.cause == Cause::End || job.rank(Rank(0)).is_some();
+        let is_first = || self.folder.as_ref().is_none_or(|folder| folder.claim(name, incident.since));
+        if !is_its_part {
+            return;
+        }
+        if !is_first() {
+            tracing::info!(
+                "{name}: on-hang: another host of the job has run it, or this one within a minute"
+            );
+            return;
+        }
+        let document = document(&self.jobs, job, incident.cause, (&self.host, now));
+        let document = document.map(|value| format!("{value:#}\n").into_bytes());
+        let place = incident.place.as_deref();
+        let action = document.and_then(|it| Action::new(&wish, (name, incident.cause), it, place));
+        if let Some(action) = action {
+            self.actions.take(action);
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Whatever ended this: nothing is to be finished any more.
+        self.upstream.held.store(false, Relaxed);
+    }
+}
+
+/// Asks for what there is to know of a job. One that hangs was read by the collector itself; of ranks that go on, no thread is held.
+fn ask(control: &Socket, job: &Job, cause: Cause) {
+    let length = Nanoseconds(BEFORE.as_nanos() as u64);
+    let (name, most) = (job.name().clone(), RankRecord::share(job.world_size()) as u32);
+    // Of one whose hook is off nothing is read unasked.
+    let ranks = job.ranks().filter(|(_, view)| view.latest().is_some_and(|digest| digest.enabled));
+    let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
+    let mut all = vec![
+        Request::History { length },
+        Request::Records { job: name.clone(), ranks: Vec::new(), most },
+        Request::Snapshot,
+    ];
+    if !ranks.is_empty() {
+        all.push(Request::Stacks { job: name, ranks, kept: true, natively: cause == Cause::Hang });
+    }
+    for one in all {
+        let _ = control.send(request(one), DONTWAIT);
+    }
+}
+
+/// What the program reads: the job's status, or how a rank ended.
+fn document(jobs: &Jobs, job: &Job, cause: Cause, (host, now): (&HostName, Moment)) -> Option<Value> {
+    match cause {
+        Cause::Hang => serde_json::to_value(Status::of(jobs, job, now)).ok(),
+        Cause::End => Some(exits::report(incident::first_end(job, now)?, host)),
+    }
+}

@@ -1,0 +1,241 @@
+//! The user's program that is told of a hang, or of an end: `XPU_TOP_ON_HANG` in the job's environment, or `--on-hang` of the collector.
+//!
+//! The line goes to `sh -c` as the user wrote it, so that it may be a pipe. Nothing that comes from the job is ever a part of it: the document
+//! stands on standard input, and the rest in variables.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    env,
+    fs::{self, File},
+    io::Read as _,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    endpoint::{user_id, variable},
+    frame::RankInfo,
+    id::{JobName, Pid, Rank},
+    process,
+};
+
+use super::incident::Cause;
+use crate::exits::ChildTask;
+
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Programs at the same time, and those that wait for their turn.
+const AT_ONCE: usize = 4;
+const WAITING: usize = 64;
+
+/// Jobs of which it is known.
+const JOBS: usize = 256;
+
+/// Of an environment, so much is read.
+const MOST: u64 = 1 << 20;
+
+/// What is to be run, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    line: String,
+    folder: PathBuf,
+}
+
+impl Wish {
+    /// What is run for jobs that do not say themselves.
+    pub(super) fn usual(line: &str) -> Self {
+        Self { line: line.to_owned(), folder: PathBuf::from("/") }
+    }
+
+    /// What the job asks for that this process is a rank of.
+    fn of(pid: Pid, job: &JobName) -> Option<Self> {
+        if process::owner(pid) != Some(user_id()) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
+            let _ = file.take(MOST).read_to_end(&mut bytes);
+        }
+        let value = |name: &str| {
+            let entries = bytes.split(|&byte| byte == 0);
+            let mut values =
+                entries.filter_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+            values.next().map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        // In a container of its own, the number is another process's here.
+        let is_it = value(variable::JOB).is_none_or(|name| JobName::cleaned(&name) == *job);
+        let line = value(variable::ON_HANG).filter(|_| is_it)?;
+        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+        Some(Self { line, folder })
+    }
+}
+
+/// What each job asks for: read as its ranks join, for one may be gone a moment later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, (Rank, Option<Wish>)>>>);
+
+impl Wishes {
+    /// Takes what a rank asks for that has joined; of a job's ranks here, the lowest counts.
+    pub(crate) fn note(&self, info: &RankInfo) {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.get(&info.job).is_some_and(|(lowest, _)| *lowest < info.rank) {
+            return;
+        }
+        if jobs.len() >= JOBS && !jobs.contains_key(&info.job) {
+            jobs.pop_first();
+        }
+        jobs.insert(info.job.clone(), (info.rank, Wish::of(info.pid, &info.job)));
+    }
+
+    pub(super) fn of(&self, job: &JobName) -> Option<Wish> {
+        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.get(job)?.1.clone()
+    }
+}
+
+/// One run of a program.
+#[derive(Debug)]
+pub(super) struct Action {
+    wish: Wish,
+    job: JobName,
+    cause: Cause,
+    document: Vec<u8>,
+    place: Option<PathBuf>,
+}
+
+impl Action {
+    /// `None` if the job wants none: an empty line.
+    pub(super) fn new(
+        wish: &Wish,
+        (job, cause): (&JobName, Cause),
+        document: Vec<u8>,
+        place: Option<&Path>,
+    ) -> Option<Self> {
+        let new =
+            Self { wish: wish.clone(), job: job.clone(), cause, document, place: place.map(Path::to_owned) };
+        (!new.wish.line.trim().is_empty()).then_some(new)
+    }
+
+    fn start(&self, now: Instant) -> std::io::Result<ChildTask> {
+        let folder = Some(&self.wish.folder).filter(|folder| folder.is_dir());
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&self.wish.line).current_dir(folder.map_or(Path::new("/"), |folder| folder));
+        command.env(variable::JOB, self.job.as_str());
+        command.env("XPU_TOP_EVENT", if self.cause == Cause::Hang { "hang" } else { "exit" });
+        if let Some(place) = &self.place {
+            command.env("XPU_TOP_HANG_DIR", place);
+        }
+        // What it starts is not watched, and does not start another.
+        for (name, _) in env::vars_os().filter(|(name, _)| name.as_bytes() == variable::ON_HANG.as_bytes()) {
+            command.env_remove(name);
+        }
+        ChildTask::start(&mut command, &self.document, now + LIMIT)
+    }
+
+    fn name(&self) -> String {
+        format!("{}: on-hang", self.job)
+    }
+}
+
+/// Those that run, and those that wait.
+#[derive(Debug, Default)]
+pub(super) struct Actions {
+    waiting: VecDeque<Action>,
+    running: Vec<(ChildTask, Action)>,
+    /// Killed, and not gone yet.
+    dying: Vec<ChildTask>,
+}
+
+impl Actions {
+    pub(super) fn take(&mut self, action: Action) {
+        if self.waiting.len() < WAITING {
+            self.waiting.push_back(action);
+        } else {
+            tracing::warn!("{}: {WAITING} wait already; this one is left out", action.name());
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        !self.waiting.is_empty() || !self.running.is_empty()
+    }
+
+    /// Ends what is over, starts what waits. Never waits.
+    pub(super) fn turn(&mut self, now: Instant) {
+        self.dying.retain_mut(|task| !task.is_gone());
+        for (mut task, action) in std::mem::take(&mut self.running) {
+            match task.turn(now) {
+                Some(outcome) => {
+                    outcome.log(&action.name(), LIMIT);
+                    self.dying.extend((!task.is_gone()).then_some(task));
+                }
+                None => self.running.push((task, action)),
+            }
+        }
+        while self.running.len() + self.dying.len() < AT_ONCE
+            && let Some(action) = self.waiting.pop_front()
+        {
+            let name = action.name();
+            match action.start(now) {
+                Ok(task) => {
+                    tracing::info!("{name}: runs {:?}", action.wish.line);
+                    self.running.push((task, action));
+                }
+                Err(error) => tracing::warn!("{name}: cannot start /bin/sh: {error}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action(line: &str) -> Option<Action> {
+        let wish = Wish { line: line.to_owned(), folder: PathBuf::from("/none/there") };
+        Action::new(&wish, (&"a".into(), Cause::Hang), b"{\"it\": \"$(touch no) `touch no`\"}".to_vec(), None)
+    }
+
+    fn done(mut actions: Actions) {
+        while actions.is_busy() {
+            actions.turn(Instant::now());
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_document_is_read_and_never_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = dir.path().join("told");
+        let mut actions = Actions::default();
+        let line = format!("cat > '{}'; echo $XPU_TOP_EVENT $XPU_TOP_JOB >> '{0}'", told.display());
+        actions.take(action(&line).unwrap());
+        done(actions);
+        let said = fs::read_to_string(told).unwrap();
+        assert_eq!(said, "{\"it\": \"$(touch no) `touch no`\"}hang a\n");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(action(" ").is_none(), "a job that wants none");
+    }
+
+    #[test]
+    fn a_job_says_what_it_wants() {
+        let mut sleeper = Command::new("sleep");
+        sleeper.arg("600").current_dir("/tmp").env(variable::JOB, "train").env(variable::ON_HANG, "mail x");
+        let mut sleeper = sleeper.spawn().unwrap();
+        let of = |job: &str, pid: u32| Wish::of(Pid(pid), &job.into()).map(|wish| (wish.line, wish.folder));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let its_own = Some(("mail x".to_owned(), PathBuf::from("/tmp")));
+        // Until it has become what it is to be.
+        while of("train", sleeper.id()) != its_own {
+            assert!(Instant::now() < deadline, "{:?}", of("train", sleeper.id()));
+            std::thread::yield_now();
+        }
+        assert_eq!(of("other", sleeper.id()), None, "it is none of that job");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(of("train", sleeper.id()), None);
+    }
+}

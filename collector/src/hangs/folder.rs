@@ -1,0 +1,227 @@
+//! The folders that are kept: each whole under its name or not there, few enough for a home, and their owner's alone.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use xpu_shared::{
+    hangs::{RECORDING, STATUS},
+    id::{HostName, JobName},
+    unit::Moment,
+};
+
+use crate::runs::fit;
+
+/// Folders and bytes that are kept, over all jobs and over all hosts that share a home; the oldest go first.
+const FOLDERS: usize = 256;
+const BYTES: u64 = 256 << 20;
+
+/// What a collector left behind that was ended while it wrote.
+const LEFT: Duration = Duration::from_hours(1);
+
+/// Begin of the name of a mark that something was told of, and how long it stays.
+const TOLD: &str = ".told-";
+const TOLD_FOR: Duration = Duration::from_hours(24);
+
+/// What begins within so long of each other, on all hosts of a job, is one hang.
+const ONE: u64 = 60_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The folder of what befell a job then, as it is seen from this host.
+    pub(super) fn place(&self, job: &JobName, at: Moment, host: &HostName) -> PathBuf {
+        let job = fit(job.as_str());
+        // A name that begins with a dot is one that is not finished.
+        let job = job.strip_prefix('.').map_or_else(|| job.clone(), |rest| format!("_{rest}"));
+        self.0.join(format!("{job}-{}-{}", stamp(at), fit(host.as_str())))
+    }
+
+    /// Writes both files. The folder appears whole; in one that is there, each file is replaced whole.
+    pub(super) fn write(&self, place: &Path, recording: &[u8], status: &[u8]) -> io::Result<()> {
+        private().recursive(true).create(&self.0)?;
+        let files = [(RECORDING, recording), (STATUS, status)];
+        if place.is_dir() {
+            for (name, bytes) in files {
+                let new = place.join(format!(".{name}.new"));
+                let written = put(&new, bytes).and_then(|()| fs::rename(&new, place.join(name)));
+                written.inspect_err(|_| drop(fs::remove_file(&new)))?;
+            }
+            return Ok(());
+        }
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        let new = self.0.join(format!(".{name}.{}.new", std::process::id()));
+        remove(&new);
+        let written = private().create(&new).and_then(|()| {
+            files.iter().try_for_each(|(name, bytes)| put(&new.join(name), bytes))?;
+            fs::rename(&new, place)
+        });
+        written.inspect_err(|_| remove(&new))
+    }
+
+    /// Removes the oldest, but never `newest`.
+    pub(super) fn prune(&self, newest: &Path) -> io::Result<()> {
+        let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.0)?.flatten() {
+            // Of another host that shares this home, and gone meanwhile.
+            let Ok((about, modified)) =
+                entry.metadata().and_then(|about| Ok((about.clone(), about.modified()?)))
+            else {
+                continue;
+            };
+            let path = entry.path();
+            let age = modified.elapsed().unwrap_or_default();
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if is_hidden && about.is_dir() && age > LEFT {
+                remove(&path);
+            } else if is_hidden && about.is_file() && age > TOLD_FOR {
+                let _ = fs::remove_file(&path);
+            } else if !is_hidden && about.is_dir() && path != newest {
+                let length = |name| fs::symlink_metadata(path.join(name)).map_or(0, |file| file.len());
+                kept.push((modified, length(RECORDING) + length(STATUS), path));
+            }
+        }
+        kept.sort_by(|a, b| b.cmp(a));
+        let length = |name| fs::symlink_metadata(newest.join(name)).map_or(0, |file| file.len());
+        let mut bytes = length(RECORDING) + length(STATUS);
+        for (at, (_, length, path)) in kept.iter().enumerate() {
+            bytes += length;
+            if at + 1 >= FOLDERS || bytes > BYTES {
+                remove(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has told of this yet, who keeps folders here: of the hosts that share a home, one does.
+    pub(super) fn claim(&self, job: &JobName, since: Moment) -> bool {
+        let time = since.0 / ONE;
+        let mark = |time: u64| self.0.join(format!("{TOLD}{}-{time}", fit(job.as_str())));
+        if mark(time.saturating_sub(1)).exists() || mark(time + 1).exists() {
+            return false;
+        }
+        let _ = private().recursive(true).create(&self.0);
+        // Where no mark can be made, it is told once too often and not never.
+        !put(&mark(time), b"").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+    }
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// A new file, on disk when this returns.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Nothing but what was written here: a folder in which somebody put something of their own stays.
+fn remove(folder: &Path) {
+    for name in [RECORDING, STATUS] {
+        let _ = fs::remove_file(folder.join(name));
+        let _ = fs::remove_file(folder.join(format!(".{name}.new")));
+    }
+    let _ = fs::remove_dir(folder);
+}
+
+/// The moment in UTC: `20270115T080000Z`.
+fn stamp(moment: Moment) -> String {
+    let seconds = (moment.0 / 1_000_000_000).cast_signed();
+    // SAFETY: a `tm` is plain data, for which zeros are valid.
+    let mut time: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: reads one number and writes the one `tm`; both outlive the call.
+    unsafe { libc::gmtime_r(&raw const seconds, &raw mut time) };
+    let libc::tm { tm_year, tm_mon, tm_mday, tm_hour, tm_min, tm_sec, .. } = time;
+    format!("{:04}{:02}{tm_mday:02}T{tm_hour:02}{tm_min:02}{tm_sec:02}Z", tm_year + 1900, tm_mon + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const AT: Moment = Moment(1_800_000_000_000_000_000);
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_is_whole_its_owners_alone_and_named_by_no_one_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().join("a/hangs"));
+        let place = folder.place(&"../a b".into(), AT, &"node/1".into());
+        assert_eq!(place, dir.path().join("a/hangs/_._a_b-20270115T080000Z-node_1"));
+        folder.write(&place, b"frames", b"{}").unwrap();
+        assert_eq!(
+            (mode(folder.path()), mode(&place), mode(&place.join(RECORDING)), mode(&place.join(STATUS))),
+            (0o700, 0o700, 0o600, 0o600)
+        );
+        folder.write(&place, b"more frames", b"{}").unwrap();
+        assert_eq!(fs::read(place.join(RECORDING)).unwrap(), b"more frames");
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 2, "nothing is left behind");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nor beside it");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("hangs"), "a file").unwrap();
+        let folder = Folder::new(dir.path().join("hangs"));
+        folder.write(&folder.place(&"a".into(), AT, &"b".into()), b"", b"").unwrap_err();
+        assert_eq!(fs::read(dir.path().join("hangs")).unwrap(), b"a file");
+        assert!(folder.claim(&"a".into(), AT), "it is told all the same");
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_what_somebody_put_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().to_owned());
+        let places: Vec<_> = (0..FOLDERS as u64 + 3)
+            .map(|hour| folder.place(&"a".into(), AT.after(Duration::from_hours(hour)), &"b".into()))
+            .collect();
+        for (age, place) in places.iter().rev().enumerate() {
+            folder.write(place, b"1", b"2").unwrap();
+            if *place == places[1] {
+                fs::write(place.join("notes"), "mine").unwrap();
+            }
+            let long_ago = SystemTime::now() - Duration::from_mins(age as u64);
+            fs::File::open(place).unwrap().set_modified(long_ago).unwrap();
+        }
+        let newest = &places[places.len() - 1];
+        folder.prune(newest).unwrap();
+        let there: Vec<_> = places.iter().map(|place| place.exists()).collect();
+        assert_eq!(there[..4], [false, true, false, true]);
+        assert_eq!(fs::read_dir(&places[1]).unwrap().count(), 1);
+        assert!(newest.exists());
+    }
+
+    #[test]
+    fn one_host_tells_of_what_began_on_several_at_the_same_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().join("hangs"));
+        let job = JobName::from("a");
+        assert!(folder.claim(&job, AT));
+        let later = |seconds| AT.after(Duration::from_secs(seconds));
+        assert!(!folder.claim(&job, AT) && !folder.claim(&job, later(59)) && !folder.claim(&job, later(61)));
+        assert!(folder.claim(&job, later(180)) && folder.claim(&"b".into(), AT));
+    }
+}

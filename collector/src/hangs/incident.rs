@@ -1,0 +1,198 @@
+//! One hang, or one end with those that follow from it: what brought it about, what is known of it so far, and what is due.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use xpu_shared::{
+    finding,
+    frame::{Ending, RankExit},
+    id::{Pid, Rank},
+    job::Job,
+    unit::Moment,
+};
+
+use super::recording::IncidentRecording;
+
+/// Looks in a row that find a job hung, a second apart: an end is certain at once.
+const LOOKS: u32 = 2;
+
+/// How long the minutes before are waited for.
+const PAST: Duration = Duration::from_secs(3);
+
+/// How long stacks and records are waited for: a collector gives up on a rank after some seconds. Then those that came are all.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// So long after the last news, who ended first and who followed is known.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Between two times that a folder is written, and how often it is.
+const AGAIN: Duration = Duration::from_secs(2);
+const WRITES: u32 = 16;
+
+/// A job that hangs again so soon is in the same hang.
+const OVER: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Hang,
+    /// A rank ended badly.
+    End,
+}
+
+/// Why a job is worth keeping now, if it is.
+pub(super) fn cause(job: &Job, now: Moment) -> Option<Cause> {
+    let mut exits = job.ranks().filter_map(|(_, view)| view.exit()).peekable();
+    if exits.peek().is_some() {
+        return exits.any(|exit| !was_ended(exit)).then_some(Cause::End);
+    }
+    let standstill: Vec<_> = finding::standstill(job, now).into_iter().collect();
+    // How one ended that is gone is told soon.
+    let is_hang = || standstill.iter().all(|found| found.kind == finding::Kind::Hang);
+    (job.living() > 0 && finding::stands(job, &standstill) && is_hang()).then_some(Cause::Hang)
+}
+
+/// Whether somebody wanted it to end: `scancel`, a launcher, Ctrl-C.
+fn was_ended(exit: &RankExit) -> bool {
+    const INTERRUPT: i32 = 2;
+    exit.was_asked_to_end()
+        || matches!(&exit.ending, Ending::Signal(signal) if signal.number == INTERRUPT)
+        || exit.exception.as_ref().is_some_and(|exception| exception.kind == "KeyboardInterrupt")
+}
+
+/// The end that the others followed.
+pub(super) fn first_end(job: &Job, now: Moment) -> Option<&RankExit> {
+    let named = finding::standstill(job, now).filter(|found| found.kind == finding::Kind::Exited);
+    let named = named.into_iter().flat_map(|found| found.ranks).find_map(|rank| job.rank(rank)?.exit());
+    let exits = job.ranks().filter_map(|(_, view)| view.exit()).filter(|exit| !was_ended(exit));
+    named.filter(|exit| !was_ended(exit)).or_else(|| exits.min_by_key(|exit| exit.at))
+}
+
+#[derive(Debug)]
+pub(super) struct Incident {
+    pub(super) cause: Cause,
+    /// When the job last moved.
+    pub(super) since: Moment,
+    /// When it was found.
+    pub(super) found: Moment,
+    pub(super) recording: IncidentRecording,
+    /// Who the ranks were: under the same name, others are another run.
+    processes: Vec<(Rank, Pid)>,
+    looks: u32,
+    /// When what there is to know was asked for.
+    asked: Option<Instant>,
+    /// When something new came.
+    news: Instant,
+    is_new: bool,
+    written: Option<Instant>,
+    writes: u32,
+    /// Where it lies.
+    pub(super) place: Option<PathBuf>,
+    has_acted: bool,
+    /// Since when the job goes on.
+    over: Option<Instant>,
+}
+
+impl Incident {
+    pub(super) fn new(job: &Job, cause: Cause, now: Moment, instant: Instant) -> Self {
+        let moved = job.ranks().map(|(_, view)| view.stands_for()).min();
+        Self {
+            cause,
+            since: Moment(now.0.saturating_sub(moved.unwrap_or_default().as_nanos() as u64)),
+            found: now,
+            recording: IncidentRecording::of(job.name().clone()),
+            processes: job.ranks().map(|(rank, view)| (rank, view.pid())).collect(),
+            looks: 0,
+            asked: None,
+            news: instant,
+            is_new: true,
+            written: None,
+            writes: 0,
+            place: None,
+            has_acted: false,
+            over: None,
+        }
+    }
+
+    /// What a look found; `true` if what there is to know is to be asked for now.
+    pub(super) fn look(&mut self, cause: Option<Cause>, instant: Instant) -> bool {
+        let Some(cause) = cause else {
+            self.over.get_or_insert(instant);
+            return false;
+        };
+        self.over = None;
+        self.looks += 1;
+        let has_turned = cause == Cause::End && self.cause == Cause::Hang;
+        if has_turned {
+            self.cause = Cause::End;
+            self.hear(instant);
+        }
+        let is_sure = self.cause == Cause::End || self.looks >= LOOKS;
+        if is_sure && (self.asked.is_none() || has_turned) {
+            self.asked = Some(instant);
+            return true;
+        }
+        false
+    }
+
+    /// Something came that is not yet on disk.
+    pub(super) fn hear(&mut self, instant: Instant) {
+        (self.news, self.is_new) = (instant, true);
+    }
+
+    /// Whether it is one, and all there is to know has come.
+    fn is_whole(&self, job: &Job, instant: Instant) -> bool {
+        let Some(asked) = self.asked else { return false };
+        let has_stacks = match self.cause {
+            Cause::Hang => job.without_stacks().next().is_none(),
+            // Of those that go on, no native frames are read.
+            Cause::End => job
+                .ranks()
+                .filter(|(_, view)| view.is_alive())
+                .all(|(rank, _)| job.stacks().any(|stacks| stacks.rank == rank)),
+        };
+        let came = has_stacks && job.without_records().next().is_none();
+        (came && self.recording.has_past) || instant.duration_since(asked) >= PATIENCE
+    }
+
+    pub(super) fn is_to_be_written(&self, instant: Instant) -> bool {
+        let Some(asked) = self.asked else { return false };
+        let has_past = self.recording.has_past || instant.duration_since(asked) >= PAST;
+        let again = self.written.is_none_or(|written| instant.duration_since(written) >= AGAIN);
+        has_past && again && self.is_new && self.writes < WRITES
+    }
+
+    /// The same when there is no time left.
+    pub(super) fn is_lost_otherwise(&self) -> bool {
+        self.asked.is_some() && self.is_new
+    }
+
+    pub(super) fn was_written(&mut self, instant: Instant) {
+        (self.written, self.is_new) = (Some(instant), false);
+        self.writes += 1;
+    }
+
+    /// Whether the user's program is to be told now, which it is once.
+    pub(super) fn is_to_be_told(&mut self, job: &Job, instant: Instant) -> bool {
+        let is_quiet = instant.duration_since(self.news) >= QUIET
+            || self.asked.is_some_and(|asked| instant.duration_since(asked) >= PATIENCE + QUIET);
+        let is_due = !self.has_acted && is_quiet && self.is_whole(job, instant) && self.written.is_some();
+        self.has_acted |= is_due;
+        is_due
+    }
+
+    /// Whether nothing more comes of it for now.
+    pub(super) fn is_settled(&self) -> bool {
+        (self.has_acted || self.asked.is_none()) && (!self.is_new || self.writes >= WRITES)
+    }
+
+    pub(super) fn is_over(&self, job: &Job, instant: Instant) -> bool {
+        let is_another = |&(rank, pid)| job.rank(rank).is_some_and(|view| view.pid() != pid);
+        if self.processes.iter().any(is_another) {
+            return true;
+        }
+        let Some(over) = self.over else { return false };
+        self.asked.is_none() || instant.duration_since(over) >= OVER
+    }
+}

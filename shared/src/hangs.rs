@@ -1,0 +1,17 @@
+//! Where a collector keeps what it knew of a job that hung, or of which a rank ended badly: one folder each, for `--replay` to read when the
+//! job and the collector are gone.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use crate::baseline;
+
+/// The recording in such a folder.
+pub const RECORDING: &str = "recording.xpurec";
+
+/// The status of the job, as `xpu-top status --json` has it.
+pub const STATUS: &str = "status.json";
+
+/// Where the folders are: `~/.local/state/xpu-top/hangs`, by these variables.
+pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    Some(baseline::folder(variable)?.with_file_name("hangs"))
+}

@@ -1,0 +1,331 @@
+//! Jobs that hang, and ranks that end badly, in real processes under the real hook and collector: what is known is on disk when all of them
+//! are gone, and the user's program is told once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use xpu_shared::endpoint::{BasePort, RuntimeDir};
+use xpu_tests::{
+    built,
+    host::Host,
+    place::Place,
+    port,
+    program::{Outcome, Program, run, until},
+    pty::Terminal,
+};
+
+/// From the start of the ranks to the folder, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All train together until rank 1 does this in its sixtieth step.
+fn script(odd: &str) -> String {
+    format!(
+        "
+comm = communicator()
+def odd():
+    {odd}
+for at in range(100000):
+    if (RANK, at) == (1, 60): odd()
+    ok(gemm_ex(256, 256, 256))
+    ok(all_reduce(comm, 1000))
+    sync()
+    step()
+    time.sleep(0.02)
+"
+    )
+}
+
+const STUCK: &str = "time.sleep(10000)";
+const RAISES: &str = "raise ValueError('bad \\x1b[2J loss')";
+
+/// Looks again and again, for longer than [`until`] does.
+#[track_caller]
+fn at_last<T>(what: &str, log: impl Fn() -> String, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited for {what}: {}", log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn folders(place: &Place) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place.path("state/xpu-top/hangs")).into_iter().flatten().flatten();
+    let finished = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    let mut all: Vec<_> = finished.map(|entry| entry.path()).collect();
+    all.sort();
+    all
+}
+
+fn kept_status(folder: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(folder.join("status.json")).ok()?).ok()
+}
+
+/// A line for the job's environment that notes what it is told, and that it was.
+fn notes(place: &Place) -> String {
+    let (told, runs) = (place.path("told"), place.path("runs"));
+    format!(
+        "cat > '{}'; echo \"$XPU_TOP_EVENT $XPU_TOP_HANG_DIR\" | tee -a '{}'",
+        told.display(),
+        runs.display()
+    )
+}
+
+fn runs(place: &Place) -> Vec<String> {
+    let runs = fs::read_to_string(place.path("runs")).unwrap_or_default();
+    runs.lines().map(str::to_owned).collect()
+}
+
+fn told(place: &Place) -> Value {
+    serde_json::from_slice(&fs::read(place.path("told")).unwrap()).unwrap()
+}
+
+/// `xpu-top` with this line and nobody to ask.
+fn xpu_top(place: &Place, line: &str) -> Command {
+    let mut command = place.command(built::artifact("xpu-top"));
+    command.env("HOME", place.path("")).env_remove("XDG_CONFIG_HOME").args(line.split_whitespace());
+    command
+}
+
+/// What a `next:` advises, done.
+#[track_caller]
+fn follow(place: &Place, said: &Outcome) -> Outcome {
+    let line = said.stdout.lines().find_map(|line| line.strip_prefix("next: xpu-top "));
+    run(&mut xpu_top(place, line.unwrap_or_else(|| panic!("nothing is advised: {said:?}"))))
+}
+
+#[test]
+fn a_hang_is_there_when_the_job_and_its_collector_are_gone() {
+    let mut host = Host::new();
+    let line = notes(&host.place);
+    let set = [("XPU_TOP_ON_HANG", line.as_str())];
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &set, &script(STUCK))).collect();
+    let log = || host.collector_log();
+    let folder = at_last("a folder with stacks", log, || {
+        let folder = folders(&host.place).pop()?;
+        kept_status(&folder)?["stacks"].is_object().then_some(folder)
+    });
+    at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
+
+    assert_eq!(runs(&host.place), [format!("hang {}", folder.display())]);
+    let document = told(&host.place);
+    let found = &document["findings"][0];
+    assert_eq!((&found["kind"], &found["ranks"]), (&"hang".into(), &serde_json::json!([1])), "{document:#}");
+    assert!(document["stacks"].is_object() && document["ranks"].as_array().map(Vec::len) == Some(2));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(&folder), mode(&folder.join("status.json")), mode(&folder.join("recording.xpurec"))),
+        (0o700, 0o600, 0o600)
+    );
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("train-20") && name.ends_with("Z-sim"), "{name}");
+
+    host.end_collector();
+    drop(ranks);
+    let of = |line: &str| run(&mut xpu_top(&host.place, &format!("{line} --replay {}", folder.display())));
+    let stacks = of("stacks");
+    assert!(stacks.status.success() && stacks.stdout.contains("odd"), "{stacks:?}");
+    let collectives = of("collectives");
+    assert!(
+        collectives.status.success() && collectives.stdout.starts_with("rank 1 did not enter AllReduce"),
+        "{collectives:?}"
+    );
+    let status = of("status --json");
+    assert_eq!(status.status.code(), Some(2), "{status:?}");
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    assert_eq!(status["findings"][0]["ranks"], serde_json::json!([1]), "{status:#}");
+    assert_eq!(status["divergence"]["ranks"], serde_json::json!([1]), "{status:#}");
+    // The minutes before are there as well.
+    let before = of("status --json --at +1s");
+    let before: Value = serde_json::from_str(&before.stdout).unwrap();
+    assert_eq!(
+        (&before["findings"], &before["world_size"]),
+        (&serde_json::json!([]), &2.into()),
+        "{before:#}"
+    );
+
+    let screen = xpu_top(&host.place, &format!("--replay {}", folder.display()));
+    let screen = Terminal::start(screen, 120, 40);
+    screen.shows("REPLAY").shows("rank 1 did not enter");
+    screen.keys("4").shows("odd");
+    screen.keys("q");
+
+    // Whoever asks on the next morning is led there, by commands that do not refuse.
+    let nobody = host.ask("status");
+    assert_eq!(nobody.status.code(), Some(3), "{nobody:?}");
+    let again = follow(&host.place, &nobody);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    let stacks = follow(&host.place, &again);
+    assert!(stacks.status.success() && stacks.stdout.contains("odd"), "{stacks:?}");
+    let nobody = host.ask("stacks");
+    assert!(nobody.stderr.contains(&format!("xpu-top stacks --replay {}", folder.display())), "{nobody:?}");
+}
+
+#[test]
+fn a_rank_that_ends_badly_is_kept_and_told_of_once() {
+    let host = Host::new();
+    let line = notes(&host.place);
+    let set = [("XPU_TOP_ON_HANG", line.as_str())];
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &set, &script(RAISES))).collect();
+    let log = || host.collector_log();
+    at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
+    let report = told(&host.place);
+    assert_eq!(
+        (&report["job"], &report["rank"], &report["host"], &report["exit"]["class"]),
+        (&"train".into(), &1.into(), &"sim".into(), &"exception".into()),
+        "{report:#}"
+    );
+    assert!(!report.to_string().contains('\u{1b}') && !report.to_string().contains("u001b"), "{report}");
+    // The rank that waits for it ends as well, as a watchdog would have it.
+    ranks[0].signal("ABRT");
+    let folder = folders(&host.place).pop().unwrap();
+    at_last("its end to be kept too", log, || {
+        kept_status(&folder)?["ranks"][0]["exit"].is_object().then_some(())
+    });
+    let status = run(&mut xpu_top(&host.place, &format!("status --json --replay {}", folder.display())));
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let found = &status["findings"][0];
+    assert_eq!((&found["kind"], &found["ranks"]), (&"exited".into(), &serde_json::json!([1])), "{status:#}");
+    // Once another job's end has been told of, that of the second rank would have been.
+    let ends = "
+for at in range(60):
+    ok(gemm_ex(256, 256, 256))
+    sync()
+    step()
+    time.sleep(0.02)
+os._exit(3)";
+    let _other = host.alone_under("python3", &[set[0], ("XPU_TOP_JOB", "other")], ends);
+    at_last("the other job's program", log, || log().contains("other: on-hang: done").then_some(()));
+    let of_it = format!("exit {}", folder.display());
+    assert_eq!((runs(&host.place).len(), &runs(&host.place)[0]), (2, &of_it), "{}", log());
+    assert_eq!(folders(&host.place).len(), 2);
+    // All have ended, and the collector is asked: the stacks it kept are what there is.
+    let outcome = until("the collector to know", || {
+        let outcome = host.ask("status --now");
+        (!outcome.stdout.contains("waiting")).then_some(outcome)
+    });
+    assert!(
+        !outcome.stdout.contains("next:") || follow(&host.place, &outcome).status.success(),
+        "{outcome:?}"
+    );
+}
+
+/// `scancel`, a launcher, Ctrl-C: nobody is called out of bed for it.
+#[test]
+fn a_job_that_somebody_ends_leaves_nothing() {
+    let host = Host::new();
+    let line = notes(&host.place);
+    let set = [("XPU_TOP_ON_HANG", line.as_str())];
+    let trains = |host: &Host| (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect();
+    let runs_on = |host: &Host| {
+        until("it to train", || (host.status()["steps"]["min"].as_u64()? >= 1).then_some(()));
+    };
+    let ranks: Vec<Program> = trains(&host);
+    runs_on(&host);
+    let log = || host.collector_log();
+    ranks[1].signal("INT");
+    at_last("one to end", log, || log().contains("train: rank 1 was ended by SIGINT").then_some(()));
+    ranks[0].signal("TERM");
+    at_last("both to end", log, || log().contains("train: rank 0 was ended by SIGTERM").then_some(()));
+    drop(ranks);
+    // Another run of the same job, which ends badly: what is kept and told is of it alone.
+    let ranks: Vec<Program> = trains(&host);
+    runs_on(&host);
+    ranks[1].signal("SEGV");
+    at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
+    assert_eq!((told(&host.place)["exit"]["signal"].clone(), runs(&host.place).len()), ("SIGSEGV".into(), 1));
+    assert_eq!(folders(&host.place).len(), 1);
+}
+
+#[test]
+fn where_nothing_can_be_written_one_line_says_so_and_all_else_goes_on() {
+    let host = Host::new();
+    fs::write(host.place.path("state"), "a file in its place").unwrap();
+    let line = notes(&host.place);
+    let set = [("XPU_TOP_ON_HANG", line.as_str())];
+    let ranks: Vec<_> = (0..2).map(|rank| host.rank_where(rank, &set, &script(RAISES))).collect();
+    let log = || host.collector_log();
+    at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));
+    ranks[0].signal("ABRT");
+    at_last("the other end", log, || log().contains("train: rank 0 was ended").then_some(()));
+    assert_eq!(runs(&host.place), ["exit "]);
+    assert_eq!(host.status()["findings"][0]["kind"], "exited");
+    assert_eq!(log().matches("what is known of it is not kept").count(), 1, "{}", log());
+}
+
+/// A rank of each host, and one home: both keep what they know, one tells, and both are played together.
+#[test]
+fn of_two_hosts_one_tells_and_both_are_played() {
+    let host = Host::new();
+    let line = notes(&host.place);
+    let base = BasePort::new(port::free_base()).unwrap();
+    let runtime = host.place.path("other");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let socket = RuntimeDir::at(&runtime).socket(base).unwrap();
+    let mut other = host.place.command(built::artifact("xpu-collector"));
+    other.args(["--no-key", "--host-name", "other", "--base-port", &base.0.to_string(), "--runtime-dir"]);
+    let other = Program::start(other.arg(&runtime).env("HOME", host.place.path("")));
+    until("the other collector to listen", || socket.exists().then_some(()));
+    let its = [("XPU_TOP_ON_HANG", line.as_str()), ("XPU_TOP_SOCKET", socket.to_str().unwrap())];
+    let _ranks = [host.rank_where(0, &its[..1], &script(RAISES)), host.rank_where(1, &its, &script(RAISES))];
+    let log = || format!("{}\n--\n{}", host.collector_log(), other.said());
+    at_last("the other host to tell", log, || other.said().contains("train: on-hang: done").then_some(()));
+    at_last("this host to leave it at that", log, || {
+        host.collector_log().contains("on-hang: another host of the job has run it").then_some(())
+    });
+    assert_eq!(runs(&host.place).len(), 1);
+    let folders = folders(&host.place);
+    assert_eq!(folders.len(), 2, "{folders:?}");
+    for folder in folders {
+        let status = run(&mut xpu_top(&host.place, &format!("status --json --replay {}", folder.display())));
+        let status: Value = serde_json::from_str(&status.stdout).unwrap();
+        let hosts: Vec<_> = status["ranks"].as_array().unwrap().iter().map(|rank| &rank["host"]).collect();
+        assert_eq!(hosts, ["sim", "other"]);
+        let found = &status["findings"][0];
+        assert_eq!(
+            (&found["kind"], &found["ranks"]),
+            (&"exited".into(), &serde_json::json!([1])),
+            "{status:#}"
+        );
+    }
+}
+
+#[test]
+fn run_hands_the_line_on_to_the_job() {
+    let place = Place::new();
+    let mut command = xpu_top(&place, "run --no-collector --on-hang");
+    command.args(["curl -d @- 'http://a'", "--", "sh", "-c", "echo $XPU_TOP_ON_HANG"]);
+    let outcome = run(&mut command);
+    assert_eq!(outcome.stdout, "curl -d @- 'http://a'\n", "{outcome:?}");
+}
+
+/// Of whom the others wait for, and who ended in an orderly way, there are no stacks: those of the others are shown.
+#[test]
+fn what_status_advises_of_a_rank_that_left_is_not_refused() {
+    let host = Host::new();
+    let _ranks: Vec<_> = (0..2).map(|rank| host.rank_of(rank, 2, &script("os._exit(0)"))).collect();
+    let status = at_last(
+        "the hang",
+        || host.collector_log(),
+        || {
+            let status = host.ask("status --now");
+            status.stdout.contains("it has ended").then_some(status)
+        },
+    );
+    let stacks = follow(&host.place, &status);
+    assert!(
+        stacks.status.success() && stacks.stdout.contains("cudaStreamSynchronize"),
+        "{status:?} {stacks:?}"
+    );
+}
