@@ -83,7 +83,7 @@ fn whoever_is_killed_the_files_open() {
             }
             // Killed before its first block was written; or no rank had anything to give yet, which was said.
             Some(64) => assert!(
-                matches!(victim, Victim::Capturer) || ended.stdout.contains("no rank gave anything"),
+                matches!(victim, Victim::Capturer) || ended.stdout.contains("no rank sent anything"),
                 "{victim:?} {ended:?} {report:?}"
             ),
             code => panic!("{number} {victim:?}: {code:?} {report:?}"),

@@ -158,7 +158,7 @@ fn what_is_under_way_has_its_bar_and_its_file() {
     screen
         .shows("▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱ steps 16,712 to 16,714")
         .shows("40 of 64 arrived")
-        .shows("4,812 frames; r ends it");
+        .shows("4,812 frames; r stops it");
     screen.shows("the last 9 m in 8.6 MiB");
     golden_at_both("captures-under-way", &mut lab);
     let done = Outcome {
