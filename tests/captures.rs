@@ -233,7 +233,7 @@ fn what_cannot_be_captured_is_said_with_what_to_do() {
     let first = job.begin_capture("--wait 25");
     let second = job.host.ask(&format!("capture --steps 2 -o {}", job.host.place.path("d.bin").display()));
     assert_eq!(second.status.code(), Some(3), "{second:?}");
-    assert!(second.stderr.contains("rank 0: another capture is under way there"), "{second:?}");
+    assert!(second.stderr.contains("rank 0: another capture is running there"), "{second:?}");
     first.signal("INT");
     let interrupted = first.end();
     assert_eq!(interrupted.status.code(), Some(1), "{interrupted:?}");

@@ -56,7 +56,12 @@ const TABLE: [(Page, State, &str, By); 36] = [
     (Gemms, Full, "gemms", By::Others),
     (Collectives, Empty, "collectives-none", By::Others),
     (Collectives, Loading, "collectives-connecting", By::This(|| connecting("4"), CONNECTING)),
-    (Collectives, Error, "collectives-partly", By::This(partly, &["4 of 8 are seen", "Unknown: it takes all"])),
+    (
+        Collectives,
+        Error,
+        "collectives-partly",
+        By::This(partly, &["4 of 8 are seen", "Unknown: it takes all"]),
+    ),
     (Collectives, Full, "collectives-slow", By::Others),
     (Steps, Empty, "steps-none", By::Others),
     (Steps, Loading, "steps-begin", By::Others),
