@@ -23,7 +23,7 @@ pub enum Target {
     Do(Action),
     /// A rank: the first click selects it, the next one shows it alone.
     Rank(Rank),
-    /// The worst of some rows of the job_view.
+    /// The worst of some rows of the job view.
     Worst(Vec<usize>, Metric),
     /// Ranks in their places on a map.
     Map(Box<Grid>, Metric),

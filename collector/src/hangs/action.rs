@@ -76,24 +76,32 @@ impl Wish {
 
 /// What each job asks for: read as its ranks join, for one may be gone a moment later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, (Rank, Option<Wish>)>>>);
+pub(crate) struct Wishes(Arc<Mutex<BTreeMap<JobName, Asked>>>);
+
+/// By the lowest rank of the job that is here.
+#[derive(Clone, Debug)]
+struct Asked {
+    by: Rank,
+    wish: Option<Wish>,
+}
 
 impl Wishes {
     /// Takes what a rank asks for that has joined; of a job's ranks here, the lowest counts.
     pub(crate) fn note(&self, info: &RankInfo) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.get(&info.job).is_some_and(|(lowest, _)| *lowest < info.rank) {
+        if jobs.get(&info.job).is_some_and(|asked| asked.by < info.rank) {
             return;
         }
         if jobs.len() >= JOBS && !jobs.contains_key(&info.job) {
             jobs.pop_first();
         }
-        jobs.insert(info.job.clone(), (info.rank, Wish::of(info.pid, &info.job)));
+        let asked = Asked { by: info.rank, wish: Wish::of(info.pid, &info.job) };
+        jobs.insert(info.job.clone(), asked);
     }
 
     pub(super) fn of(&self, job: &JobName) -> Option<Wish> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.get(job)?.1.clone()
+        jobs.get(job)?.wish.clone()
     }
 }
 
@@ -123,7 +131,10 @@ impl Action {
     fn start(&self, now: Instant) -> std::io::Result<ChildTask> {
         let folder = Some(&self.wish.folder).filter(|folder| folder.is_dir());
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.wish.line).current_dir(folder.map_or(Path::new("/"), |folder| folder));
+        command
+            .arg("-c")
+            .arg(&self.wish.line)
+            .current_dir(folder.map_or_else(|| Path::new("/"), PathBuf::as_path));
         command.env(variable::JOB, self.job.as_str());
         command.env("XPU_TOP_EVENT", if self.cause == Cause::Hang { "hang" } else { "exit" });
         if let Some(place) = &self.place {

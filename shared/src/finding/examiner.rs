@@ -49,7 +49,7 @@ impl Examiner {
         let ranks = job.ranks().zip(profiles).map(|((rank, view), (_, profile))| (rank, view, profile));
         let cohorts = cohort::of(ranks);
         let growth = if stands { None } else { pace::growth(job) };
-        // NCCL's threads that lack the CPU move bytes slower: the link is not to blame.
+        // NCCL's own threads move bytes slower without a core: the link is not the cause.
         let lacks_cpu = growth.and_then(|growth| cpu_wait::ranks(job, growth.since_s));
         let mut link = link::slow(job).filter(|_| !stands && lacks_cpu.is_none());
         let mut slow = slow::ranks(&cohorts, stands || link.is_some(), growth.as_ref());

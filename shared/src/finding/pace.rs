@@ -57,7 +57,7 @@ pub(super) fn changes(job: &Job) -> Option<Finding> {
     pauses(job, &asked).or_else(|| Some(regression(job, &mean()?)))
 }
 
-/// That steps take longer for good, whoever is to blame.
+/// Whether, and by how much, steps take longer for good, whichever rank is the cause.
 pub(super) fn growth(job: &Job) -> Option<Growth> {
     let asked = asked(job);
     let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
@@ -210,8 +210,11 @@ fn regression(job: &Job, growth: &Growth) -> Finding {
     let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
     // Whoever lacks the CPU launches late for that reason.
     let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
-    let ranks =
-        lacks_cpu.as_ref().map(|lacks| &lacks.ranks).or(late.as_ref().map(|late| &late.ranks)).cloned();
+    let ranks = lacks_cpu
+        .as_ref()
+        .map(|lacks| &lacks.ranks)
+        .or_else(|| late.as_ref().map(|late| &late.ranks))
+        .cloned();
     let advice = if lacks_cpu.is_some() {
         cpu_wait::ADVICE
     } else if late.is_some() {

@@ -20,7 +20,7 @@ pub enum Fold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
     pub name: String,
-    /// By their indices among the rows of the job_view.
+    /// By their indices among the rows of the job view.
     pub rows: Vec<usize>,
     /// The worst of them.
     pub worst: usize,

@@ -34,7 +34,7 @@ const WAITS: u8 = 2;
 #[derive(Debug, Default)]
 pub struct History {
     job: JobName,
-    /// In the order of the job_view's rows.
+    /// In the order of the job view's rows.
     tracks: Vec<Track>,
     /// Column `n` has its place at `n % COLUMNS`.
     moments: Vec<Column>,

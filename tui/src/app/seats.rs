@@ -12,7 +12,7 @@ use crate::widget::grid::Shape;
 /// One place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// By its index among the rows of the job_view.
+    /// By its index among the rows of the job view.
     Seen(usize),
     Unseen(Rank),
 }
@@ -33,7 +33,7 @@ struct Group {
 
 #[derive(Debug)]
 enum Of {
-    /// Rows of the job_view.
+    /// Rows of the job view.
     Host(HostName, Vec<usize>),
     /// Nobody has seen these ranks, so nobody knows their hosts. They are cut into pieces as large as a host, as it most likely is.
     Hole(Range<u32>),

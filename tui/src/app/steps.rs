@@ -32,7 +32,7 @@ pub struct Steps {
     pub spans: Vec<(String, Nanoseconds)>,
     /// Watched ranks of which single steps are known.
     pub heard: usize,
-    /// Rows of the job_view as they are listed.
+    /// Rows of the job view as they are listed.
     pub lines: Vec<usize>,
     /// The job and the second all but the lines is of.
     made: Option<(JobName, u64)>,

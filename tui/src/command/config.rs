@@ -17,7 +17,7 @@ pub fn config(args: &ConfigArgs, named: Option<&Path>) -> anyhow::Result<ExitCod
     match config::path(named) {
         Some(path) if path.exists() => print(&format!("{}: understood\n", path.display()))?,
         Some(path) => {
-            print(&format!("no settings at {}; `xpu-top config --print` lists all\n", path.display()))?
+            print(&format!("no settings at {}; `xpu-top config --print` lists all\n", path.display()))?;
         }
         None => print("no settings: there is no home directory\n")?,
     }

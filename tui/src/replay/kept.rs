@@ -94,7 +94,7 @@ pub fn newest(job: Option<&JobName>) -> Option<PathBuf> {
             let recording = Recording::open_file(&folder.join(RECORDING)).ok()?;
             let header = recording.header();
             let is_of_it = job.is_none_or(|job| job.as_str() == header.job);
-            is_of_it.then(|| (Reverse(header.made), folder))
+            is_of_it.then_some((Reverse(header.made), folder))
         })
         .collect();
     all.sort();

@@ -142,7 +142,7 @@ impl Past {
         }
     }
 
-    /// The rows of the job_view that some rows of the map stand for.
+    /// The rows of the job view that some rows of the map stand for.
     fn members(&self, app: &App, rows: Range<usize>) -> Vec<usize> {
         let parts = rows.start * self.frame.fold..rows.end * self.frame.fold;
         let job_view = &app.job_view;
