@@ -86,7 +86,7 @@ arguments.add_argument("--at-once", type=int, default=1)
 arguments.add_argument("--seconds", type=float, default=36, help="of training before status is asked")
 arguments.add_argument("--start", type=float, default=120, help="seconds that a program may take to its first step")
 arguments.add_argument("--capture", action="store_true", help="three steps of each program too")
-arguments.add_argument("names", nargs="*")
+arguments.add_argument("names", nargs="*", metavar="NAME", help="of programs; all without one")
 
 
 taken, taking = set(), threading.Lock()
@@ -263,6 +263,8 @@ def main():
     import torch
 
     has_gpu = torch.cuda.is_available()
+    if unknown := [name for name in given.names if name not in ZOO]:
+        arguments.error(f"no program is called {', '.join(unknown)}; there are: {', '.join(ZOO)}")
     names = given.names or [name for name in ZOO if has_gpu or name not in NEEDS_GPU]
     print("| program | step: own / shown | ms a step: own / shown | source | ranks agree | findings | captured |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
