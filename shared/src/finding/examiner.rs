@@ -57,7 +57,10 @@ impl Examiner {
             // What several ranks take of it is not known.
             slow = slow::ranks(&cohorts, stands || link.is_some(), None);
         }
-        if let (Some(link), Some(growth)) = (&mut link, growth.filter(|_| slow.is_empty())) {
+        if let (Some(link), Some(growth)) = (&mut link, growth)
+            && slow.is_empty()
+            && growth.began_with(link.since_s)
+        {
             (link.cost, link.since_s) = (Some(growth.cost(job.ranks().len())), growth.since_s);
         }
         // What a slow rank takes of all steps is told with it.

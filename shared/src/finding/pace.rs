@@ -46,6 +46,12 @@ const MUCH_AS_BEFORE: f64 = 0.5;
 const MOST: f64 = 0.6;
 const HALF: f64 = 0.35;
 
+/// What is wrong for so many times as long as steps are longer, and seconds, may be why; likewise the other way round.
+const EARLIER: f64 = 1.5;
+const EARLIER_S: f64 = 10.0;
+const LATER: f64 = 2.0;
+const LATER_S: f64 = 15.0;
+
 pub(super) fn changes(job: &Job) -> Option<Finding> {
     let asked = asked(job);
     // Where steps changed for good, those before are no measure for those after.
@@ -106,6 +112,12 @@ impl Growth {
     /// Who has more to do takes longer: longer sequences, a larger batch.
     fn matters(&self) -> bool {
         self.work <= 0.5 * self.longer()
+    }
+
+    /// Whether what is wrong for so many seconds may be why: both began together, as far as is known. How long a rank has been slow is known
+    /// to half of that, and to some seconds.
+    pub(super) fn began_with(&self, since_s: f64) -> bool {
+        since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
 
     /// What a job of so many ranks loses by it.
@@ -370,4 +382,27 @@ fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
     let mut ranks = less(0, WINDOW, MOST);
     ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
     if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps that became longer ten minutes ago are no cost of what began just now, and the other way round.
+    #[test]
+    fn only_what_began_together_costs_what_steps_are_longer_by() {
+        let growth = |since_s| Growth {
+            measure: Measure::Median,
+            before: 0.1,
+            after: 0.15,
+            since_s,
+            work: 0.0,
+            rate: 0.0,
+            error: 0.0,
+        };
+        assert!(
+            growth(20.0).began_with(20.0) && growth(66.0).began_with(31.0) && growth(20.0).began_with(3.0)
+        );
+        assert!(!growth(600.0).began_with(20.0) && !growth(20.0).began_with(300.0));
+    }
 }

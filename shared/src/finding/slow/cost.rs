@@ -38,10 +38,6 @@ const WIDTH: f64 = 2.0;
 /// Who waited for others for so much of what they wait for it passes on what is not its own.
 const PASSED_ON: f64 = 0.5;
 
-/// A rank that is slow since no longer than this multiple of the time since which steps are longer, and so many seconds, is why they are.
-const TOGETHER: f64 = 1.5;
-const SETTLES_S: f64 = 10.0;
-
 /// Rates of equal GPUs differ by up to this share.
 const APART: f64 = 0.03;
 
@@ -196,18 +192,18 @@ pub(super) fn of(
     growth: Option<&Growth>,
 ) -> (Option<Cost>, f64) {
     let all: Vec<_> = cohorts.iter().flatten().collect();
-    // Steps have become longer since it began: that is what it costs, whatever was timed.
-    if let Some(growth) = growth.filter(|growth| since_s < TOGETHER * growth.since_s + SETTLES_S) {
-        return (Some(growth.cost(all.len())), growth.since_s);
-    }
     // Who is named with it is no measure for it.
     let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
     let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
     let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+    let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
+    let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
+    let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
+    // Steps became longer when it began: that is what it costs, whatever was timed.
+    if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
+        return (Some(growth.cost(all.len())), growth.since_s);
+    }
     let Some((member, lost)) = most else { return (None, since_s) };
-    let remembered = member.toll.filter(|_| since_s <= LOOKED_BACK);
-    let since = remembered.map_or(0.0, |toll| member.view.heard().since(toll.since).as_secs_f64());
-    let since_s = since_s.max(since);
     let step = member.toll.and_then(|toll| toll.step);
     (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
 }
