@@ -11,12 +11,18 @@ use crate::{
 const LOOKED_BACK: usize = 28;
 const LEAST: usize = 3;
 
+/// Digests of a host are taken at one moment: what all its ranks tell is told once, and takes so many to be known.
+const LEAST_OF_A_HOST: usize = 8;
+
 /// A digest is slow whose steps, at the usual pace, account for less than this share of its time.
 const SLOW: f64 = 0.5;
 
 /// Collectives that the others have queued at least, and the share of theirs that a late rank has at most.
 const QUEUED: f64 = 2.0;
 const FEWER: f64 = 0.5;
+
+/// And so many fewer: a digest may come just before or after a few are launched.
+const APART: f64 = 4.0;
 
 /// Whose threads are found in a call that waits for the GPU more often than this is not late itself.
 const WAITS: f64 = 0.3;
@@ -32,6 +38,7 @@ pub(super) struct Late {
 /// What a rank's slow digests found.
 struct Found {
     rank: Rank,
+    digests: usize,
     queued: f64,
     waits: f64,
 }
@@ -52,9 +59,22 @@ pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
     let late: Vec<_> = found
         .iter()
         .filter_map(|one| Some((one, others(one.rank)?)))
-        .filter(|(one, usual)| *usual >= QUEUED && one.queued < FEWER * usual && one.waits <= WAITS)
+        .filter(|(one, usual)| {
+            *usual >= QUEUED
+                && one.queued < FEWER * usual
+                && usual - one.queued >= APART
+                && one.waits <= WAITS
+        })
         .collect();
-    let (_, others_queued) = *late.first()?;
+    let (first, others_queued) = *late.first()?;
+    let of_one_host =
+        |rank: Rank| job.rank(rank).map(RankView::host) == job.rank(first.rank).map(RankView::host);
+    let here = living.iter().filter(|(rank, _)| of_one_host(*rank)).count();
+    let is_one_host =
+        late.len() > 1 && late.len() * 2 > here && late.iter().all(|(one, _)| of_one_host(one.rank));
+    if is_one_host && here < living.len() && late.iter().any(|(one, _)| one.digests < LEAST_OF_A_HOST) {
+        return None;
+    }
     let ranks: Vec<_> = late.iter().map(|(one, _)| one.rank).collect();
     let queued = median(late.iter().map(|(one, _)| one.queued).collect())?;
     (ranks.len() <= (living.len() / 5).max(1)).then_some(Late { ranks, queued, others_queued })
@@ -67,5 +87,10 @@ fn find(rank: Rank, view: &RankView, pace: f64) -> Option<Found> {
         return None;
     }
     let waits = slow.iter().filter(|one| one.waits).count() as f64 / slow.len() as f64;
-    Some(Found { rank, queued: median(slow.iter().map(|one| f64::from(one.queued)).collect())?, waits })
+    Some(Found {
+        rank,
+        digests: slow.len(),
+        queued: median(slow.iter().map(|one| f64::from(one.queued)).collect())?,
+        waits,
+    })
 }
