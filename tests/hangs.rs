@@ -226,7 +226,13 @@ fn a_job_that_somebody_ends_leaves_nothing() {
     let host = Host::new();
     let line = notes(&host.place);
     let set = [("XPU_TOP_ON_HANG", line.as_str())];
-    let trains = |host: &Host| (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect();
+    // Ranks of one run meet in a folder of their own.
+    let trains = |host: &Host, run: &str| {
+        let meets = host.place.path(run);
+        fs::create_dir(&meets).unwrap();
+        let set = [set[0], ("RENDEZVOUS", meets.to_str().unwrap())];
+        (0..2).map(|rank| host.rank_where(rank, &set, &script("pass"))).collect()
+    };
     // Of the run before there are figures too: it is known by its processes.
     let runs_on = |ranks: &[Program]| {
         until("it to train", || {
@@ -237,7 +243,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
             ranks.iter().all(trains).then_some(())
         });
     };
-    let ranks: Vec<Program> = trains(&host);
+    let ranks: Vec<Program> = trains(&host, "first");
     runs_on(&ranks);
     let log = || host.collector_log();
     ranks[1].signal("INT");
@@ -246,7 +252,7 @@ fn a_job_that_somebody_ends_leaves_nothing() {
     at_last("both to end", log, || log().contains("train: rank 0 was ended by SIGTERM").then_some(()));
     drop(ranks);
     // Another run of the same job, which ends badly: what is kept and told is of it alone.
-    let ranks: Vec<Program> = trains(&host);
+    let ranks: Vec<Program> = trains(&host, "second");
     runs_on(&ranks);
     ranks[1].signal("SEGV");
     at_last("the program to be done", log, || log().contains("train: on-hang: done").then_some(()));

@@ -442,7 +442,7 @@ impl Collector {
                 topic::events(event.job())
             }
             Body::Exit(exit) => topic::events(&exit.job),
-            Body::Cpu(cpu) => topic::overview(&cpu.job),
+            Body::Cpu(cpu) => topic::events(&cpu.job),
             Body::Record(record) => topic::events(&record.job),
             _ => return,
         };

@@ -96,7 +96,7 @@ pub enum Body {
     Event(Event),
     /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank ended, and not well.
     Exit(RankExit),
-    /// Collector to viewers, topic `<job>/o`, once a second while there are any: ranks that wait for the CPU.
+    /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
     Cpu(HostCpu),
     /// Collector to viewer: a request was not carried out, and what to do.
     Refusal(String),

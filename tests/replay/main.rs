@@ -250,8 +250,9 @@ fn time_passes_at_its_speed_ends_and_loops() {
 #[test]
 fn a_capture_shows_at_its_end_what_was_live() {
     let begun = || Lab::recorded(Simulation::new(7, 2, 8));
-    ends_alike(begun().run(100), "stands out");
-    ends_alike(begun().run(40).slow_down(Rank(5), 1.4).run(60), "rank 5 ");
+    ends_alike(begun().run(100), "no outliers");
+    // The minute that is recorded has steps from before it became slow.
+    ends_alike(begun().run(80).slow_down(Rank(5), 1.4).run(30), "rank 5 ");
     ends_alike(begun().run(80).hang(Rank(3)).run(20), "rank 3 ");
 }
 
