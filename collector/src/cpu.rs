@@ -6,7 +6,8 @@ mod quota;
 use std::{collections::BTreeMap, fs};
 
 use xpu_shared::{
-    id::Pid,
+    frame::RankCpu,
+    id::{Pid, Rank},
     process,
     unit::{Moment, Nanoseconds},
 };
@@ -22,16 +23,6 @@ const FOLLOWED: usize = 16;
 
 /// A thread is busy that ran, or waited to, for this share of the time.
 const BUSY: f64 = 0.01;
-
-/// What a process waited for since it was read before.
-#[derive(Debug, PartialEq)]
-pub(crate) struct CpuReading {
-    pub interval: Nanoseconds,
-    pub waited: Nanoseconds,
-    pub thread: String,
-    pub throttled: Option<Nanoseconds>,
-    pub stopped: bool,
-}
 
 /// The processes that are read.
 #[derive(Debug, Default)]
@@ -56,10 +47,10 @@ struct Thread {
 }
 
 impl Cpus {
-    /// What it waited for since the last time; `None` at the first, and of a process that is gone.
-    pub(crate) fn read(&mut self, pid: Pid, now: Moment) -> Option<CpuReading> {
+    /// What the rank's process waited for since the last time; `None` at the first, and of a process that is gone.
+    pub(crate) fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<RankCpu> {
         let known = self.0.entry(pid).or_insert_with(|| Process::new(pid, now));
-        let reading = known.read(pid, now);
+        let reading = known.read(rank, pid, now);
         if reading.is_none() && known.at < now {
             self.0.remove(&pid);
         }
@@ -81,7 +72,7 @@ impl Process {
         Self { at: now, readings, threads: main, all, all_at: now, quota: Quota::of(pid) }
     }
 
-    fn read(&mut self, pid: Pid, now: Moment) -> Option<CpuReading> {
+    fn read(&mut self, rank: Rank, pid: Pid, now: Moment) -> Option<RankCpu> {
         let interval = now.since(self.at);
         if interval.is_zero() {
             return None;
@@ -101,7 +92,9 @@ impl Process {
         self.at = now;
         let (waited, id) = longest.unwrap_or((0, 0));
         let name = fs::read_to_string(format!("/proc/{pid}/task/{id}/comm")).unwrap_or_default();
-        Some(CpuReading {
+        Some(RankCpu {
+            rank,
+            pid,
             interval: interval.into(),
             waited: Nanoseconds(waited),
             thread: name.trim_end().to_owned(),
@@ -173,8 +166,8 @@ mod tests {
             scope.spawn(spin);
             let (mut cpus, until) = (Cpus::default(), Instant::now() + Duration::from_secs(30));
             let found = loop {
-                let reading = cpus.read(pid, Moment::now());
-                let share = |one: &CpuReading| one.waited.seconds() / one.interval.seconds();
+                let reading = cpus.read(Rank(0), pid, Moment::now());
+                let share = |one: &RankCpu| one.waited.seconds() / one.interval.seconds();
                 if reading.as_ref().is_some_and(|one| (0.3..1.0).contains(&share(one))) {
                     break reading;
                 }
@@ -193,8 +186,8 @@ mod tests {
     fn a_process_that_is_gone_is_forgotten() {
         let mut cpus = Cpus::default();
         let gone = Pid(u32::MAX >> 1);
-        assert_eq!(cpus.read(gone, Moment(1)), None);
-        assert_eq!(cpus.read(gone, Moment(2)), None);
+        assert_eq!(cpus.read(Rank(0), gone, Moment(1)), None);
+        assert_eq!(cpus.read(Rank(0), gone, Moment(2)), None);
         assert!(cpus.0.is_empty());
     }
 }

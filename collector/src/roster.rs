@@ -21,7 +21,7 @@ use xpu_shared::{
     unit::Moment,
 };
 
-use crate::{cpu::CpuReading, exits::Departure, worker::Worker};
+use crate::{exits::Departure, worker::Worker};
 
 /// Ranks remembered in all; a host has tens. Beyond it, ended ones are forgotten first, then newcomers turned away.
 const PLACES: usize = 4096;
@@ -285,16 +285,10 @@ impl Roster {
     }
 
     /// Whose process waits for the CPU, one for each job that has any.
-    pub(crate) fn cpu(&self, mut read: impl FnMut(Pid) -> Option<CpuReading>) -> Vec<HostCpu> {
+    pub(crate) fn cpu(&self, mut read: impl FnMut(Rank, Pid) -> Option<RankCpu>) -> Vec<HostCpu> {
         let mut told: Vec<HostCpu> = Vec::new();
         for (place, worker) in self.places.iter().filter(|(_, worker)| worker.is_there()) {
-            let pid = worker.info.pid;
-            let Some(reading) = read(pid) else { continue };
-            let CpuReading { interval, waited, thread, throttled, stopped } = reading;
-            let cpu = RankCpu { rank: place.rank, pid, interval, waited, thread, throttled, stopped };
-            if !cpu.is_notable() {
-                continue;
-            }
+            let Some(cpu) = read(place.rank, worker.info.pid).filter(RankCpu::is_notable) else { continue };
             match told.last_mut().filter(|last| last.job == place.job) {
                 Some(last) => last.ranks.push(cpu),
                 None => told.push(HostCpu { job: place.job.clone(), ranks: vec![cpu] }),

@@ -134,7 +134,7 @@ impl Collector {
                 self.roster.take_devices(|uuid| self.devices.reading(uuid, now));
                 self.devices.forget(now);
                 self.past.tend(now);
-                for cpu in self.roster.cpu(|pid| self.cpu.read(pid, now)) {
+                for cpu in self.roster.cpu(|rank, pid| self.cpu.read(rank, pid, now)) {
                     self.publish(Body::Cpu(cpu), now);
                 }
                 self.cpu.forget(now);
