@@ -175,7 +175,7 @@ for number in sorted(set(of[0]) & set(of[1])):
 ";
     let outcome = run(Command::new("python3").args(["-c", script]).arg(folder));
     assert_eq!(
-        outcome.stdout, "nccl:all_reduce [[2000]] [[123]] ['Float'] log_metrics scheduled\n",
+        outcome.stdout, "nccl:all_reduce [[2000]] [[123]] ['Float'] log_metrics started\n",
         "{outcome:?}"
     );
 }
@@ -184,6 +184,29 @@ for number in sorted(set(of[0]) & set(of[1])):
 fn one_call_too_many_of_eight_ranks() {
     let words = ["rank 1 called one AllReduce (492 B of f32) more", "log_metrics", "the 7 others never do"];
     named(8, &one_too_many(), "mismatch", "extra", &words);
+}
+
+/// A product that takes hours, launched before the collective.
+#[test]
+fn a_kernel_without_end_before_a_collective() {
+    let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));
+    for world in [2, 8] {
+        let job = Job::of(world, &script);
+        let (hang, _) = job.hang();
+        let evidence = hang["evidence"].as_str().unwrap_or_default();
+        let named = (&hang["class"], &hang["ranks"]);
+        assert_eq!(named, (&"not_started".into(), &serde_json::json!([1])), "{evidence}");
+        assert!(evidence.contains("its GPU has not started it"), "{evidence}");
+        assert!(hang["since_s"].as_f64().is_some_and(|since| since <= SOON), "{hang:#}");
+        let states = |rank: usize| -> Value {
+            let asked = job.host.ask(&format!("collectives --json --rank {rank}"));
+            let document: Value = serde_json::from_str(&asked.stdout).expect("a document");
+            let calls = document["ranks"][0]["calls"].as_array().expect("calls");
+            calls.iter().rev().take(2).map(|call| call["state"].clone()).collect()
+        };
+        assert_eq!(states(0), serde_json::json!(["queued", "begun"]));
+        assert_eq!(states(1), serde_json::json!(["queued", "queued"]));
+    }
 }
 
 #[test]

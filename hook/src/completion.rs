@@ -6,21 +6,21 @@
 use std::{
     cell::UnsafeCell,
     ffi::c_int,
-    ptr,
     sync::atomic::{
         AtomicBool, AtomicU8,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
+use cudarc::runtime::sys::cudaStream_t;
 use xpu_shared::id::CommunicatorId;
 
 use crate::{
     communicator::SLOTS,
+    event::{Event, Passed},
     lane::Lane,
     observer::Observer,
-    runtime::{self, NO_TIMING, NOT_READY, SUCCESS},
+    runtime,
 };
 
 /// Events of one communicator that may be under way: one may wait behind a long queue.
@@ -63,9 +63,7 @@ struct Mark {
 /// An event, and where in the life of its communicator it was recorded last.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    event: cudaEvent_t,
-    /// The device whose context the event belongs to; `None` until it is made.
-    device: Option<c_int>,
+    event: Event,
     communicator: CommunicatorId,
     sequence: u64,
 }
@@ -73,8 +71,6 @@ struct Place {
 // SAFETY: `place` is touched by the thread that made the state TAKEN, and by the hook's own thread while it is UNDER_WAY. NCCL
 // allows one thread at a time on a communicator, but graphs that use it may be launched by others.
 unsafe impl Sync for Mark {}
-// SAFETY: event handles may be used from any thread (CUDA runtime API documentation).
-unsafe impl Send for Mark {}
 
 impl Completions {
     pub(crate) fn new() -> Self {
@@ -108,20 +104,19 @@ impl Completions {
             for mark in witness.marks.iter().filter(|mark| mark.state.load(Acquire) == UNDER_WAY) {
                 // SAFETY: it is under way, and so this thread's.
                 let place = unsafe { *mark.place.get() };
-                make_current(place.device);
-                // SAFETY: a live event, whose device is current.
-                match unsafe { runtime::cudaEventQuery(place.event) } {
-                    Some(NOT_READY) => {
+                make_current(place.event.device());
+                match place.event.passed() {
+                    Passed::NotYet => {
                         waits = true;
                         continue;
                     }
-                    Some(SUCCESS) => {
+                    Passed::Yes => {
                         let slot = observer.communicators.slot(index);
                         if let Some(line) = slot.line(observer.ledger()) {
                             line.complete(place.communicator, place.sequence);
                         }
                     }
-                    _ => {}
+                    Passed::Failed => {}
                 }
                 mark.state.store(FREE, Release);
             }
@@ -139,8 +134,7 @@ pub(crate) fn spacing(budget: Option<f64>, price: f64, communicators: usize) -> 
 
 impl Witness {
     fn new() -> Self {
-        let place =
-            Place { event: ptr::null_mut(), device: None, communicator: CommunicatorId(0), sequence: 0 };
+        let place = Place { event: Event::UNMADE, communicator: CommunicatorId(0), sequence: 0 };
         let mark = |_| Mark { state: AtomicU8::new(FREE), place: UnsafeCell::new(place) };
         Self { wanted: AtomicBool::new(false), marks: std::array::from_fn(mark) }
     }
@@ -156,7 +150,7 @@ impl Witness {
         let Some(mark) = self.marks.iter().find(|mark| mark.take()) else { return };
         // SAFETY: it was free, and this thread took it.
         let place = unsafe { &mut *mark.place.get() };
-        let recorded = place.record(stream);
+        let recorded = place.event.record(stream);
         (place.communicator, place.sequence) = (communicator, sequence);
         lane.counters.marks.add(u64::from(recorded));
         mark.state.store(if recorded { UNDER_WAY } else { FREE }, Release);
@@ -171,33 +165,6 @@ impl Mark {
     /// Takes it for this thread, if nobody has it.
     fn take(&self) -> bool {
         self.state.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok()
-    }
-}
-
-impl Place {
-    /// Whether its event is on the stream now.
-    fn record(&mut self, stream: cudaStream_t) -> bool {
-        let Some(event) = self.event_on(runtime::current_device()) else { return false };
-        // SAFETY: a live event of the current device; the stream is the one the program launched on.
-        let recorded = unsafe { runtime::cudaEventRecord(event, stream) } == Some(SUCCESS);
-        if !recorded {
-            runtime::forget_error();
-        }
-        recorded
-    }
-
-    /// Its event, made if there is none. One of another device, whose communicator is gone, is given up.
-    fn event_on(&mut self, device: Option<c_int>) -> Option<cudaEvent_t> {
-        let device = device?;
-        if self.device != Some(device) {
-            if self.device.take().is_some() {
-                // SAFETY: the event is live, was reached, and nobody else has it.
-                unsafe { runtime::cudaEventDestroy(self.event) };
-            }
-            self.event = runtime::make_event(NO_TIMING)?;
-            self.device = Some(device);
-        }
-        Some(self.event)
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Fold {
     kernels: KernelTally,
     exposed: Exposed,
     waiting: VecDeque<Waiting>,
-    /// Events that show what is done are under way.
+    /// Events that show what the GPU has come to, or what is done, are under way.
     marks_wait: bool,
     samples: Vec<Sample>,
     /// What empty pairs of events read since they were taken last.
@@ -165,7 +165,8 @@ impl Fold {
         self.exposed.settle(waits);
         let waiting = self.waiting.iter().filter_map(|waiting| waiting.record.at());
         self.capture.settle(self.device, waiting);
-        self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device));
+        let queued = observer.queue.gather(observer, |device| self.make_current(device));
+        self.marks_wait = observer.completions.gather(observer, |device| self.make_current(device)) || queued;
         self.name_device();
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Governor {
     bill: Bill,
     /// When the next events are wanted that show what is done.
     marks_due: u64,
+    /// Collectives launched by then.
+    launched: (u64, u64),
 }
 
 /// What was done as of the last look, and what it cost.
@@ -64,7 +66,13 @@ struct Bill {
 
 impl Governor {
     pub(crate) fn new(now: u64) -> Self {
-        Self { plan: Plan::new(now), gaps: VecDeque::new(), bill: Bill::default(), marks_due: now }
+        Self {
+            plan: Plan::new(now),
+            gaps: VecDeque::new(),
+            bill: Bill::default(),
+            marks_due: now,
+            launched: (now, 0),
+        }
     }
 
     /// Takes in what empty pairs of events read.
@@ -92,12 +100,26 @@ impl Governor {
             self.marks_due = now + completion::spacing(budget, price as f64 / 2.0, communicators);
             observer.completions.want(observer);
         }
+        self.count_launches(observer, now, |per_second| {
+            observer.queue.govern(budget, per_second, price as f64 / 2.0);
+        });
         let Some(budget) = budget else { return };
         let waits = observer.lanes().map(|lane| lane.counters.waits.get()).sum();
         let done =
             Done { pairs: self.bill.pairs, counting: self.bill.counting, waits, chances: chances(observer) };
         if self.plan.look(now, budget, price as f64, &done) {
             self.apply(observer);
+        }
+    }
+
+    /// Once a second gives how many collectives are launched in one.
+    fn count_launches(&mut self, observer: &Observer, now: u64, to: impl FnOnce(f64)) {
+        let (since, before) = self.launched;
+        let passed = now.saturating_sub(since) as f64 * 1e-9;
+        if passed >= 1.0 {
+            let all = observer.lanes().map(|lane| lane.counters.collectives.get()).sum();
+            self.launched = (now, all);
+            to(all.saturating_sub(before) as f64 / passed);
         }
     }
 

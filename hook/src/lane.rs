@@ -93,7 +93,7 @@ pub(crate) struct Counters {
     pub(crate) timed: Count,
     /// Empty pairs of events.
     pub(crate) gaps: Count,
-    /// Single events that show what is done.
+    /// Single events that show what the GPU has come to, or what is done.
     pub(crate) marks: Count,
     /// Launched inside graphs: beside those above.
     pub(crate) replayed: Replayed,

@@ -31,6 +31,7 @@ use crate::{
     lane::{Lane, monotonic},
     memory,
     optimizer::{Optimizer, Optimizers},
+    queued::Queue,
     record::Record,
     runtime, switch,
     work::Working,
@@ -86,6 +87,7 @@ pub(crate) struct Observer {
     pub(crate) allocations: Allocations,
     pub(crate) graphs: Graphs,
     pub(crate) completions: Completions,
+    pub(crate) queue: Queue,
     pub(crate) exposure: Exposure,
     page: LedgerPage,
     /// Calls that were not observed because no lane was free, or no memory for one.

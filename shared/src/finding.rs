@@ -156,6 +156,8 @@ pub enum Class {
     Finalize,
     /// A rank called fewer sends and receives than those that do the same.
     Unmatched,
+    /// All launched it, and the GPU of some has not come to it: what they launched before does not end.
+    NotStarted,
     /// All launched it, and it does not end.
     InKernel,
     /// It ended on others and not on these.

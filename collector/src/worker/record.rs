@@ -13,6 +13,9 @@ use xpu_shared::{
 use super::Worker;
 use crate::digest::Known;
 
+/// Who has not asked its events for so long does not know whether the GPU has come to them: its thread may be held in a call of CUDA.
+const ASKED: Duration = Duration::from_secs(3);
+
 /// What was read so lately is sent again, however many ask.
 const LATELY: Duration = Duration::from_millis(500);
 
@@ -50,7 +53,7 @@ impl Worker {
             };
             return RankRecord { read_at: now, ..RankRecord::unread(job, rank, pid, why) };
         };
-        let mut reading = Reading::new(page.ledger(), &self.communicators);
+        let mut reading = Reading::new(page.ledger(), &self.communicators, now);
         let (calls, made) = page.ledger().record.read(most);
         let calls = calls.into_iter().map(|call| reading.call(call)).collect();
         let Reading { communicators, sites, .. } = reading;
@@ -61,6 +64,8 @@ impl Worker {
 /// A record in the making.
 struct Reading<'a> {
     ledger: &'a Ledger,
+    /// Its events were asked lately.
+    asks: bool,
     lines: Vec<CommunicatorReading>,
     communicators: Vec<RecordedCommunicator>,
     sites: Vec<CallSite>,
@@ -68,7 +73,8 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(ledger: &'a Ledger, known: &[Known]) -> Self {
+    fn new(ledger: &'a Ledger, known: &[Known], now: Moment) -> Self {
+        let asks = now.since(ledger.record.asked_at()) < ASKED;
         let lines = ledger.read().communicators;
         let of_line = |line: &CommunicatorReading| {
             let name = known.iter().find(|known| known.is_of(line)).map(|known| known.state.name.clone());
@@ -90,7 +96,7 @@ impl<'a> Reading<'a> {
             closed: true,
         });
         let communicators = open.into_iter().chain(closed).collect();
-        Self { ledger, lines, communicators, sites: Vec::new(), places: BTreeMap::new() }
+        Self { ledger, asks, lines, communicators, sites: Vec::new(), places: BTreeMap::new() }
     }
 
     fn communicator(&mut self, id: CommunicatorId, member: u32) -> usize {
@@ -128,6 +134,8 @@ impl<'a> Reading<'a> {
             () if call.refused => CallState::Refused,
             () if call.captured => CallState::Captured,
             () if ended => CallState::Done,
+            () if call.begun && call.enqueued => CallState::Begun,
+            () if call.queued && call.enqueued && self.asks => CallState::Queued,
             // Those of graphs are launched when the call has returned, which is not noted for each.
             () if call.enqueued || call.replays > 0 => CallState::Enqueued,
             () => CallState::Entered,

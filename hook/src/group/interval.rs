@@ -47,10 +47,13 @@ impl Interval {
         self.share.collectives > 0
     }
 
-    /// Starts timing it if it is its communicator's turn.
+    /// Before it is launched: starts timing it if it is its communicator's turn.
     pub(super) fn start(&mut self, lane: &Lane) {
         let slot = lane.observer().communicators.slot(self.communicator());
         let timeable = slot.size() > 1 && !self.share.is_one_sided();
+        if timeable && self.is_collective() {
+            lane.observer().queue.join(lane, self.first.ticket, slot.next(true), self.first.stream);
+        }
         self.chosen = if timeable { slot.choose(self.is_collective()) } else { None };
         if self.chosen.is_some() {
             self.at = monotonic();

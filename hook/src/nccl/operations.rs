@@ -101,6 +101,9 @@ fn begin(
     lane.entered(Call::Collective, now);
     let mut timing = Timing::Not;
     let timeable = slot.size() > 1 && message.observed && message.captured.is_none();
+    if timeable && operation.is_collective() {
+        observer.queue.join(lane, message.ticket, slot.next(true), stream);
+    }
     let chosen = if timeable { slot.choose(operation.is_collective()) } else { None };
     if chosen.is_some() {
         timing = lane.start_timing(stream);
@@ -121,7 +124,7 @@ fn end(lane: &Lane, ticket: Ticket, result: c_int) {
     if queued {
         let queue = |group: &mut Group| group.queue(message, lane.ring.slots()).then_some(group.first());
         match if result == 0 { lane.group(queue).flatten() } else { None } {
-            Some(first) => ledger.record.queue(message.ticket, first),
+            Some(first) => ledger.record.group(message.ticket, first),
             None => message.refused(lane),
         }
         return;

@@ -32,7 +32,9 @@ use crate::{
     lane::monotonic,
     memory,
     optimizer::{self, Optimizers},
-    publisher, rate, steps, switch, thread,
+    publisher,
+    queued::Queue,
+    rate, steps, switch, thread,
     work::Working,
 };
 
@@ -96,6 +98,7 @@ impl Observer {
             allocations: Allocations::new()?,
             graphs: Graphs::new()?,
             completions: Completions::new(),
+            queue: Queue::new(),
             exposure: Exposure::new()?,
             page: LedgerPage::create().ok()?,
             no_lane: [const { Stripe(AtomicU64::new(0)) }; STRIPES],

@@ -5,6 +5,7 @@ mod divergence;
 mod kernel;
 mod life;
 mod mismatch;
+mod not_started;
 mod recorded;
 mod stopped;
 mod unmatched;
@@ -78,7 +79,10 @@ fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
     if divergence::someone_works(still) {
         return None;
     }
-    divergence::not_entered(still).or_else(|| unmatched::sends(job, still)).or_else(|| kernel::longest(still))
+    not_started::ranks(job, still)
+        .or_else(|| divergence::not_entered(still))
+        .or_else(|| unmatched::sends(job, still))
+        .or_else(|| kernel::longest(still))
 }
 
 /// Who waits for whom is known once all stand; ranks stand one after the other, and hosts tell of it at their own times.

@@ -147,4 +147,8 @@ pub enum CallState {
     Refused,
     /// It went into a CUDA graph, and was not launched.
     Captured,
+    /// It, or its group, is launched, and its stream has not come to it.
+    Queued,
+    /// Its stream has come to it. It may have ended.
+    Begun,
 }

@@ -30,7 +30,9 @@ const ADDRESS: u64 = (1 << 48) - 1;
 // The lower bits of the last word: what became of the call.
 const ENQUEUED: u64 = 1;
 const REFUSED: u64 = 2;
-const BECAME: u64 = ENQUEUED | REFUSED;
+// There is an event in front of it on its stream; and the stream has come to it.
+const QUEUED: u64 = 4;
+const BEGUN: u64 = 8;
 
 const GROUP_AT: u32 = 16;
 const GROUP: u64 = (CALLS as u64 * 2 - 1) << GROUP_AT;
@@ -79,6 +81,8 @@ pub enum How {
 pub struct Record {
     /// Calls so far: the ticket of the next.
     next: AtomicU64,
+    /// When the events in front of calls were last asked.
+    asked: AtomicU64,
     calls: [Line; CALLS],
     pub pairs: Pairs,
     pub sites: Sites,
@@ -131,31 +135,53 @@ impl Record {
 
     /// The call went into the group whose first call is `first`.
     #[inline]
-    pub fn queue(&self, ticket: u64, first: u64) {
-        self.change(ticket, (first % CALLS as u64 + 1) << GROUP_AT);
+    pub fn group(&self, ticket: u64, first: u64) {
+        self.change(ticket, |word| word | (first % CALLS as u64 + 1) << GROUP_AT);
     }
 
     #[inline]
     pub fn enqueued(&self, ticket: u64) {
-        self.change(ticket, ENQUEUED);
+        self.change(ticket, |word| word | ENQUEUED);
     }
 
     /// NCCL did not take it.
     pub fn refused(&self, ticket: u64) {
-        self.change(ticket, REFUSED);
+        self.change(ticket, |word| word | REFUSED);
     }
 
-    /// Nothing where the place has become another call's.
+    /// Its stream, or its group's, has an event in front of it.
+    pub fn queued(&self, ticket: u64) {
+        self.change(ticket, |word| word | QUEUED);
+    }
+
+    /// The stream has come to that event.
+    pub fn begun(&self, ticket: u64) {
+        self.change(ticket, |word| word | BEGUN);
+    }
+
+    /// All events in front of calls were asked at `now`.
+    pub fn asked(&self, now: Moment) {
+        self.asked.store(now.0, Relaxed);
+    }
+
+    pub fn asked_at(&self) -> Moment {
+        Moment(self.asked.load(Relaxed))
+    }
+
+    /// Whether it has will not be known.
+    pub fn not_queued(&self, ticket: u64) {
+        self.change(ticket, |word| word & !QUEUED);
+    }
+
+    /// Nothing where the place has become another call's. The launching thread and the hook's own may change it at once.
     #[inline]
-    fn change(&self, ticket: u64, more: u64) {
+    fn change(&self, ticket: u64, to: impl Fn(u64) -> u64) {
         if ticket == NO_TICKET {
             return;
         }
         let word = &self.calls[ticket as usize % CALLS].0[7];
-        let before = word.load(Relaxed);
-        if before & 0xff << LAP_AT == lap(ticket) && before & BECAME == 0 {
-            word.store(before | more, Relaxed);
-        }
+        let ours = |word: u64| word & 0xff << LAP_AT == lap(ticket);
+        let _ = word.fetch_update(Relaxed, Relaxed, |word| Some(to(word)).filter(|_| ours(word)));
     }
 
     /// The calls that are kept, oldest first, at most the last `most`; and how many there were in all.
@@ -198,6 +224,8 @@ impl Record {
             captured: what & CAPTURED != 0,
             enqueued: became & ENQUEUED != 0,
             refused: became & REFUSED != 0,
+            queued: became & QUEUED != 0,
+            begun: became & BEGUN != 0,
             returns_to: site >> 16,
             site: (site & 0xffff) as u16,
         })
@@ -226,6 +254,9 @@ pub struct CallReading {
     pub captured: bool,
     pub enqueued: bool,
     pub refused: bool,
+    /// There is an event in front of it, or of its group, on its stream; and the stream has come to it.
+    pub queued: bool,
+    pub begun: bool,
     pub returns_to: u64,
     pub site: u16,
 }
@@ -262,21 +293,27 @@ mod tests {
         let record = record();
         let first = record.enter(&call(8));
         let second = record.enter(&Calling { peer: -1, number: None, how: How::Captured, ..call(0) });
-        record.queue(first, first);
-        record.queue(second, first);
+        record.group(first, first);
+        record.group(second, first);
+        record.queued(first);
         record.enqueued(first);
-        record.refused(first);
+        record.begun(first);
+        record.queued(second);
+        record.not_queued(second);
+        record.refused(second);
         let (calls, all) = record.read(CALLS);
         assert_eq!((all, calls.len()), (2, 2));
         let one = &calls[0];
         assert_eq!((one.ticket, one.group, one.enqueued, one.refused), (0, Some(0), true, false));
+        assert_eq!((one.queued, one.begun), (true, true));
         assert_eq!((one.communicator, one.member, one.number), (CommunicatorId(u64::MAX - 1), 3, Some(8)));
         assert_eq!((one.operation, one.datatype), (Operation::Broadcast, DataType::Float32));
         assert_eq!((one.peer, one.bytes, one.stream, one.at.0), (Some(5), 1 << 33, 0x7fff_1234_5670, 77));
         assert_eq!((one.returns_to, one.site, one.captured), (0x7fff_0000_1111, 9, false));
         let other = &calls[1];
         assert_eq!((other.peer, other.number, other.captured, other.enqueued), (None, None, true, false));
-        assert_eq!(other.group, Some(0));
+        assert_eq!((other.group, other.refused), (Some(0), true));
+        assert_eq!((other.queued, other.begun), (false, false));
     }
 
     #[test]
@@ -293,7 +330,7 @@ mod tests {
         assert!(calls.iter().all(|call| !call.refused));
         assert_eq!(record.read(3).0.len(), 3);
         let launch = record.enter(&Calling { how: How::Replayed(12), ..call(9) });
-        record.queue(launch, launch - 1);
+        record.group(launch, launch - 1);
         let last = record.read(1).0.remove(0);
         assert_eq!((last.replays, last.bytes, last.group), (12, 0, Some(launch - 1)));
     }

@@ -332,6 +332,42 @@ impl Told for Partial {
     }
 }
 
+/// A collective that GPUs have not come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotStarted {
+    /// Whose GPUs, and on how many other ranks it has started.
+    pub ranks: Vec<Rank>,
+    pub started: usize,
+    pub collective: Standstill,
+    pub stands_s: f64,
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, started, collective, stands_s } = self;
+        let gpus = if ranks.len() == 1 { "its GPU has" } else { "their GPUs have" };
+        let others = if *started == 1 {
+            "the GPU of 1 other rank has"
+        } else {
+            &format!("the GPUs of {started} other ranks have")
+        };
+        write!(
+            f,
+            "{} launched {}, and {gpus} not started it: work launched before it does not end; {others}, and the job has hung for {stands_s:.0} s",
+            phrase::ranks(ranks),
+            phrase::collective(collective),
+        )
+    }
+}
+
+impl Told for NotStarted {
+    fn figures(&self, to: &mut Figures) {
+        to.count("ranks_started", self.started as u64);
+        to.put("stands_s", self.stands_s);
+        numbers(&self.collective, to);
+    }
+}
+
 /// All launched it, and it does not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InKernel {

@@ -396,6 +396,15 @@ fn all() -> Vec<Case> {
             vec![("ranks_done", "ended on 7 ranks"), ("stands_s", "for 12 s")],
         ),
         (
+            Evidence::NotStarted(NotStarted {
+                ranks: ranks.clone(),
+                started: 7,
+                collective: collective(),
+                stands_s,
+            }),
+            vec![("ranks_started", "GPUs of 7 other ranks have"), ("stands_s", "has hung for 12 s")],
+        ),
+        (
             Evidence::InKernel(InKernel {
                 ranks: ranks.clone(),
                 launched: 8,
@@ -436,7 +445,7 @@ fn every_kind_says_its_figures_in_its_sentence() {
             assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
         }
     }
-    assert_eq!(kinds.len(), 22, "every kind has its turn: {kinds:?}");
+    assert_eq!(kinds.len(), 23, "every kind has its turn: {kinds:?}");
 }
 
 #[test]

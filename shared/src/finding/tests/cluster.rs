@@ -3,7 +3,7 @@
 use crate::{
     collective::Operation,
     finding::{Finding, examine},
-    frame::{Body, CommunicatorState, Inside, Life, RankDigest},
+    frame::{Body, CommunicatorState, Frame, Inside, Life, RankDigest},
     id::{CommunicatorId, Rank},
     job::{Job, Jobs},
     ledger::Call,
@@ -120,6 +120,13 @@ impl Cluster {
             }
         }
         self
+    }
+
+    /// What else is said of it now.
+    pub(super) fn fold(&mut self, bodies: impl IntoIterator<Item = Body>) {
+        for body in bodies {
+            self.jobs.fold(&Frame { host: "host".into(), number: 0, now: self.now(), lost: 0, body });
+        }
     }
 
     pub(super) fn job(&self) -> &Job {

@@ -1,12 +1,16 @@
 use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
 use crate::{
     collective::Operation,
+    datatype::DataType,
     finding::{Class, Confidence, Finding, Kind, stands},
-    frame::{CommunicatorState, Life, RankDigest},
+    frame::{
+        Body, CallState, CommunicatorState, Life, RankDigest, RankRecord, RecordedCall, RecordedCommunicator,
+    },
     id::{CommunicatorId, Rank},
-    job::Jobs,
+    job::{Job, Jobs, RankView},
     ledger::Call,
     status::{ExitCode, RankState, RankStatus, Status},
+    unit::Moment,
 };
 
 /// The second in which progress stops, and the one by which the reason is named.
@@ -198,6 +202,94 @@ fn a_collective_that_does_not_end_is_in_the_kernel() {
     let finding = found(Layout::Data, |_, digest| wait(digest, 0, 1));
     assert_eq!(finding.class, Class::InKernel);
     assert_eq!(finding.confidence, Confidence::Likely);
+}
+
+/// All have launched one more in the communicator of all, and wait for the GPU; their events say this of it, and of the stage's last.
+fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
+    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| wait(digest, 0, 1));
+    cluster.run(STALL + BUDGET);
+    let records: Vec<_> = cluster
+        .job()
+        .ranks()
+        .map(|(rank, view)| record(cluster.job(), rank, view, cluster.now(), states(rank.0)))
+        .collect();
+    cluster.fold(records.into_iter().map(Body::Record));
+    cluster.run(1).findings()
+}
+
+fn record(job: &Job, rank: Rank, view: &RankView, now: Moment, states: [Option<CallState>; 2]) -> RankRecord {
+    let lines = &view.latest().unwrap().communicators;
+    let communicator = |line: &CommunicatorState| RecordedCommunicator {
+        id: line.id,
+        name: line.name.clone(),
+        member: line.rank,
+        size: line.size,
+        closed: false,
+    };
+    let call = |(place, (line, state)): (usize, (&CommunicatorState, Option<CallState>))| {
+        Some(RecordedCall {
+            order: 1000 + place as u64,
+            communicator: place as u16,
+            number: Some(line.entered - 1),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float32,
+            reduction: Some(0),
+            peer: None,
+            bytes: 64 << 20,
+            replays: 0,
+            group: None,
+            stream: 1,
+            entered: Moment(now.0 - 12_000_000_000),
+            state: state?,
+            site: None,
+        })
+    };
+    RankRecord {
+        read_at: now,
+        made: 1000,
+        communicators: lines.iter().map(communicator).collect(),
+        calls: lines.iter().zip(states).enumerate().filter_map(call).collect(),
+        ..RankRecord::unread(job.name().clone(), rank, view.pid(), String::new())
+    }
+}
+
+#[test]
+fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
+    use CallState::{Begun, Queued};
+    for ranks in [2, 8, 64] {
+        let found =
+            launched(Layout::Data, ranks, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
+        let [finding] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!((finding.class, &finding.ranks), (Class::NotStarted, &only(1)));
+        let told = finding.evidence.to_string();
+        assert!(
+            told.contains("its GPU has not started it") && told.contains(&(ranks - 1).to_string()),
+            "{told}"
+        );
+        assert_eq!(finding.collective.as_ref().unwrap().number, STALL * 36);
+    }
+}
+
+/// Or where nobody knows, of all or of the one.
+#[test]
+fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
+    for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
+        let found = launched(Layout::Data, 8, |rank| [Some(states[usize::from(rank == 1)]), None]);
+        assert_eq!((found[0].class, found[0].ranks.len()), (Class::InKernel, 8), "{states:?}");
+    }
+}
+
+/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started either.
+#[test]
+fn a_gpu_that_waits_for_another_is_not_named() {
+    use CallState::{Begun, Queued};
+    let found = launched(Layout::Pipeline { stages: 2 }, 8, |rank| match rank {
+        0 => [Some(Queued), Some(Begun)],
+        1 => [Some(Queued), Some(Queued)],
+        2 | 3 => [Some(Queued), Some(Begun)],
+        _ => [Some(Begun), None],
+    });
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
 }
 
 #[test]

@@ -156,6 +156,11 @@ fn entry(record: &RankRecord, call: &RecordedCall, done: &BTreeMap<CommunicatorI
     let sizes = |count: u64| Value::List(vec![Value::List(vec![Value::number(count)])]);
     let types = || Value::List(vec![Value::text(datatype(call.datatype))]);
     let ended = call.state == CallState::Done || done.get(&one.id).is_some_and(|&last| number <= last);
+    let state = match call.state {
+        _ if ended => "completed",
+        CallState::Begun => "started",
+        _ => "scheduled",
+    };
     let frames = record.site(call).map_or(&[][..], |site| &site.frames);
     let frame = |frame: &StackFrame| {
         Value::Map(vec![
@@ -181,7 +186,7 @@ fn entry(record: &RankRecord, call: &RecordedCall, done: &BTreeMap<CommunicatorI
         ("input_dtypes", types()),
         ("output_sizes", sizes(output)),
         ("output_dtypes", types()),
-        ("state", Value::text(if ended { "completed" } else { "scheduled" })),
+        ("state", Value::text(state)),
         ("time_discovered_started_ns", Value::None),
         ("time_discovered_completed_ns", Value::None),
         ("retired", Value::Bool(ended)),

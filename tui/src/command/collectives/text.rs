@@ -132,6 +132,8 @@ fn row(record: &RankRecord, call: &RecordedCall) -> [String; COLUMNS.len()] {
         CallState::Done => "done",
         CallState::Refused => "refused",
         CallState::Captured => "captured",
+        CallState::Queued => "queued",
+        CallState::Begun => "begun",
     };
     let site = record.site(call).map_or_else(String::new, |site| match site.place() {
         Some(place) => place,
