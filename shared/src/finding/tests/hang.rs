@@ -204,9 +204,11 @@ fn a_collective_that_does_not_end_is_in_the_kernel() {
     assert_eq!(finding.confidence, Confidence::Likely);
 }
 
-/// All have launched one more in the communicator of all, and wait for the GPU; their events say this of it, and of the stage's last.
+/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their events say this of the two.
 fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
-    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| wait(digest, 0, 1));
+    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
+        (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
+    });
     cluster.run(STALL + BUDGET);
     let records: Vec<_> = cluster
         .job()
