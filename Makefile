@@ -68,6 +68,7 @@ lint: $(BIN)/ruff
 	$(BIN)/ruff check pybind tests tui
 	$(BIN)/ruff format --check pybind tests tui
 	$(BIN)/python tests/words.py
+	CARGO="$(CARGO)" $(BIN)/python tests/arrows.py
 
 # Known vulnerabilities (RustSec) want the network: where there is none, that is said, and the rest is checked.
 deny:
@@ -81,7 +82,7 @@ bench: build
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --test-threads 1 --no-fail-fast bench::
 
 scenarios:
-	$(CARGO) run --release -p xpu-shared --example scenarios
+	$(CARGO) run --release -p xpu-model --example scenarios
 
 hazards: build packaged-hook
 	$(CARGO) nextest run --release -p xpu-tests --test hazards --run-ignored only --no-capture hazard_table

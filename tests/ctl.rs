@@ -3,11 +3,11 @@
 use std::fs;
 
 use serde_json::Value;
-use xpu_shared::{id::Pid, ledger::LedgerPage};
 use xpu_tests::{
     host::{BASE, Host},
     program::{Program, run, until},
 };
+use xpu_wire::{id::Pid, ledger::LedgerPage};
 
 const TRAINS: &str = "
 comm, done = communicator(), 0

@@ -9,16 +9,16 @@ use std::{
 };
 
 use serde_json::Value;
-use xpu_shared::{
-    capture::Capture,
-    codec,
-    frame::{CapturedLabel, CapturedSpan, FunctionKind, Tracing},
-    recording::{Kind, Recording},
-};
+use xpu_analysis::capture::Capture;
+use xpu_recording::{Kind, Recording};
 use xpu_tests::{
     built,
     host::Host,
     program::{Program, run, until},
+};
+use xpu_wire::{
+    codec,
+    frame::{CapturedLabel, CapturedSpan, FunctionKind, Tracing},
 };
 
 const ASKED: &str = "__main__@Trainer@work,__main__@Trainer@inherited,__main__@Trainer@fixed,__main__@Trainer@build,\

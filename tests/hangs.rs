@@ -12,7 +12,6 @@ use std::{
 };
 
 use serde_json::Value;
-use xpu_shared::endpoint::{BasePort, RuntimeDir};
 use xpu_tests::{
     built,
     host::Host,
@@ -21,6 +20,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
     pty::Terminal,
 };
+use xpu_wire::endpoint::{BasePort, RuntimeDir};
 
 /// From the start of the ranks to the folder, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
-use xpu_shared::recording::Recording;
+use xpu_recording::Recording;
 use xpu_tests::{
     host::{BASE, Host},
     program::{Program, run, until},

@@ -3,7 +3,14 @@
 
 use std::{fs, path::Path};
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, Writer};
+use xpu_tests::place::Place;
+use xpu_top::{
+    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError},
+    command::{diff::diff, export::export, report::report},
+    replay::FrameCursor,
+};
+use xpu_wire::{
     codec,
     collective::Operation,
     datatype::DataType,
@@ -13,14 +20,7 @@ use xpu_shared::{
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
-    recording::{Header, Packer, Writer},
     unit::{Moment, Nanoseconds},
-};
-use xpu_tests::place::Place;
-use xpu_top::{
-    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError},
-    command::{diff::diff, export::export, report::report},
-    replay::FrameCursor,
 };
 
 const MS: u64 = 1_000_000;

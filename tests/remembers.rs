@@ -14,14 +14,6 @@ use std::{
 
 use serde_json::Value;
 use xpu_net::socket;
-use xpu_shared::{
-    codec,
-    endpoint::{BasePort, RuntimeDir},
-    frame::{Body, CollectiveSample, Frame, HookHealth, RankDigest, RankInfo, Summary},
-    id::{Pid, Rank},
-    simulation::Simulation,
-    unit::{Moment, Nanoseconds},
-};
 use xpu_tests::{
     built,
     host::{Host, TRAINS},
@@ -29,6 +21,14 @@ use xpu_tests::{
     place::Place,
     port,
     program::{Outcome, Program, run, until},
+};
+use xpu_wire::{
+    codec,
+    endpoint::{BasePort, RuntimeDir},
+    frame::{Body, CollectiveSample, Frame, HookHealth, RankDigest, RankInfo, Summary},
+    id::{Pid, Rank},
+    simulation::Simulation,
+    unit::{Moment, Nanoseconds},
 };
 use zmq::{Context, DONTWAIT, Socket};
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, CaptureOrder, Command, Frame},
     id::Step,

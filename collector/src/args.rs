@@ -12,22 +12,18 @@ use xpu_collector::{
     CaptureWay, Config, HangsConfig, HttpConfig, KeyWay, KinetoName, OpenError, Pages, Push, PushError,
     RelayConfig, Token, TokenError, choose_address,
 };
+use xpu_model::{baseline, finding::Price, hangs, hosts::Hosts, peak::Peaks};
 use xpu_net::key::{Key, KeyError};
-use xpu_shared::{
-    baseline,
+use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, host_name, variable},
-    finding::Price,
-    hangs,
-    hosts::Hosts,
     id::HostName,
-    peak::Peaks,
 };
 
 /// Serves the training ranks of this host to `xpu-top`. `xpu-top run` starts it.
 ///
 /// With --relay it serves no ranks: it forwards for other hosts, and `xpu-top` connects to it alone.
 #[derive(Debug, Parser)]
-#[command(version = xpu_shared::build(), about)]
+#[command(version = xpu_wire::build(), about)]
 pub(crate) struct Args {
     /// Address to listen on [default: 127.0.0.1; 0.0.0.0 with a key]
     #[arg(long, value_name = "ADDRESS")]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xpu_shared::id::Pid;
+use xpu_wire::id::Pid;
 
 const ROOT: &str = "/sys/fs/cgroup";
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::{text, unit::Moment};
+use xpu_wire::{text, unit::Moment};
 
 /// At most one line of each kind in this time.
 const QUIET: Duration = Duration::from_secs(10);

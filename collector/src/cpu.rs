@@ -5,14 +5,13 @@ mod quota;
 
 use std::{collections::BTreeMap, fs};
 
-use xpu_shared::{
+use quota::Quota;
+use xpu_wire::{
     frame::RankCpu,
     id::{Pid, Rank},
     process,
     unit::{Moment, Nanoseconds},
 };
-
-use quota::Quota;
 
 /// All threads of a process are read at one reading of so many, at the others those that were busy then.
 const ALL_EVERY: u32 = 10;

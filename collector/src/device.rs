@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{DeviceReading, Xid},
     id::DeviceUuid,
     unit::Moment,

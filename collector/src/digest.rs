@@ -2,7 +2,7 @@
 //!
 //! A digest covers what came in since the one before it, exactly once: none or two summaries may lie between two.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{
         CollectiveSample, CommunicatorState, Inside, Launches, Life, RankDigest, RankInfo, Summary, TimedBy,
         Work,
@@ -182,7 +182,7 @@ pub(crate) fn empty(info: &RankInfo, now: Moment) -> RankDigest {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{collective::Operation, id::Sequence};
+    use xpu_wire::{collective::Operation, id::Sequence};
 
     use super::*;
 

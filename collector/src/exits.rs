@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Ending, RankExit},
     ledger::FaultReading,
 };

@@ -17,7 +17,7 @@ use xpu_net::{
     recall::{self, Recall},
     socket,
 };
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::host_name,
     frame::{Body, Frame, Request},

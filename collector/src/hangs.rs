@@ -28,13 +28,15 @@ use std::{
 };
 
 use serde_json::Value;
+use xpu_model::{
+    job::{Job, Jobs},
+    status::Status,
+};
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, RankRecord, Request, topic},
     id::{HostName, JobName, Rank},
-    job::{Job, Jobs},
-    status::Status,
     unit::{Moment, Nanoseconds},
 };
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};

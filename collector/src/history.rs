@@ -14,7 +14,7 @@ use std::{
 
 use thin::Thinner;
 use tier::{Extent, Tier};
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, History},
     id::JobName,

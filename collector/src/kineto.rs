@@ -24,7 +24,10 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use clients::Clients;
+use datagram::Message;
+use order::{Known, Ordered};
+use xpu_wire::{
     endpoint::user_id,
     frame::{Body, KinetoOrder, KinetoRank, KinetoStanding, KinetoWish},
     id::{JobName, Pid, Rank},
@@ -33,9 +36,6 @@ use xpu_shared::{
 };
 
 use crate::{address::Address, complaint::Complaints, roster::Roster};
-use clients::Clients;
-use datagram::Message;
-use order::{Known, Ordered};
 pub use socket::KinetoName;
 use socket::{Received, Socket};
 use trace::Place;

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
+use xpu_model::peak::Peaks;
 use xpu_net::{key::Key, socket};
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError},
     id::HostName,
-    peak::Peaks,
 };
 use zmq::{Context, Socket};
 

@@ -16,7 +16,7 @@ use xpu_collector::{
     Collector, Hangs, HangsConfig, HttpConfig, Relay, Server, Upstream, prepare_memory, read_crash,
     read_stacks, serve,
 };
-use xpu_shared::{id::Pid, unit::Moment};
+use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::args::{Args, ConfigError};
 

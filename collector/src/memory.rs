@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 /// How often. It takes milliseconds where much was freed.
 const EVERY: Duration = Duration::from_mins(1);

@@ -17,11 +17,11 @@ mod tally;
 
 use std::{collections::HashMap, sync::Arc};
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Price},
     peak::Peaks,
-    unit::Moment,
 };
+use xpu_wire::unit::Moment;
 
 pub(crate) use compat::{Dump, Pod};
 pub(crate) use ladder::Spread;

@@ -20,7 +20,7 @@ use xpu_net::{
     key::Key,
     recall, socket,
 };
-use xpu_shared::{
+use xpu_wire::{
     VERSION, codec,
     endpoint::{BasePort, Endpoint},
     frame::{Body, Frame, RelaySnapshot, Request},

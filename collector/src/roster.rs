@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_model::peak::Peaks;
+use xpu_wire::{
     frame::{
         Body, Command, DeviceReading, Event, HostCpu, HostDigest, JobSnapshot, Life, RankCpu, RankDetail,
         RankExit, RankInfo, RankRecord, RankSnapshot, Summary,
     },
     id::{DeviceUuid, JobName, Pid, Rank},
-    peak::Peaks,
     unit::Moment,
 };
 

@@ -1,6 +1,6 @@
 use std::process::id;
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     frame::{
         CollectiveSample, CommunicatorState, Inside, Launches, Progress, RankDigest, RankStacks, StepSource,

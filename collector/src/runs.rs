@@ -11,11 +11,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use xpu_shared::{
+use xpu_model::{
     baseline::{Baseline, Measure},
+    job::Jobs,
+};
+use xpu_wire::{
     frame::{Body, Frame},
     id::{HostName, JobName},
-    job::Jobs,
     unit::Moment,
 };
 
@@ -141,7 +143,7 @@ fn prune(folder: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use xpu_shared::simulation::Simulation;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 
@@ -173,7 +175,7 @@ mod tests {
             unreachable!()
         };
         for rank in &snapshot.jobs[0].ranks {
-            let event = Body::Event(xpu_shared::frame::Event::Joined(rank.info.clone()));
+            let event = Body::Event(xpu_wire::frame::Event::Joined(rank.info.clone()));
             runs.take(&Frame { body: event, ..simulation.digests(seconds.start).remove(0) });
         }
         for second in seconds {

@@ -6,8 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
-    VERSION, codec, expected,
+use xpu_model::expected;
+use xpu_wire::{
+    VERSION, codec,
     frame::{Body, Event, Frame, HostSnapshot, KinetoWish, Request, topic},
     id::{JobName, Rank},
     unit::Moment,
@@ -288,7 +289,7 @@ impl Collector {
                     return Some(self.nobody(&job));
                 }
                 for identity in identities {
-                    self.tell(&identity, xpu_shared::frame::Command::Enable(on), now);
+                    self.tell(&identity, xpu_wire::frame::Command::Enable(on), now);
                 }
                 None
             }
@@ -300,13 +301,13 @@ impl Collector {
                 }
                 self.captures.asked(order.number, viewer);
                 for identity in identities {
-                    self.tell(&identity, xpu_shared::frame::Command::Capture(order), now);
+                    self.tell(&identity, xpu_wire::frame::Command::Capture(order), now);
                 }
                 None
             }
             Request::EndCapture { job, number } => {
                 for identity in self.roster.identities(&job) {
-                    self.tell(&identity, xpu_shared::frame::Command::EndCapture(number), now);
+                    self.tell(&identity, xpu_wire::frame::Command::EndCapture(number), now);
                 }
                 None
             }
@@ -423,7 +424,7 @@ impl Collector {
         }
     }
 
-    fn tell(&mut self, to: &Identity, command: xpu_shared::frame::Command, now: Moment) {
+    fn tell(&mut self, to: &Identity, command: xpu_wire::frame::Command, now: Moment) {
         let bytes = self.encode(CONTROL, Body::Command(command), now);
         self.counting.sent(&tell(&self.sockets.workers, to, &bytes));
     }

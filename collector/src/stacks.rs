@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Inside, RankStacks},
     id::{JobName, Pid, Rank},
     unit::Moment,

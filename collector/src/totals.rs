@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use xpu_shared::{
+use xpu_model::peak::Peaks;
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, GemmTotals, GraphTotals, KernelTotals, Summary},
     gemm::GemmShape,
     histogram::Histogram,
     id::CommunicatorId,
-    peak::Peaks,
     unit::Nanoseconds,
 };
 
@@ -125,7 +125,7 @@ fn insert<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, V>, key: K, count: V)
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::gemm::ComputeType;
+    use xpu_wire::gemm::ComputeType;
 
     use super::*;
 

@@ -8,7 +8,7 @@ mod word;
 
 use std::{collections::VecDeque, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     endpoint::user_id,
     frame::{
         Advance, CommunicatorState, DeviceReading, Life, Progress, RankDetail, RankDigest, RankExit,

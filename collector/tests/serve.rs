@@ -12,10 +12,10 @@ use std::{
 
 use lab::{Lab, until};
 use xpu_collector::{Collector, OpenError};
+use xpu_model::expected::{self, Expected};
 use xpu_net::key::Key;
-use xpu_shared::{
+use xpu_wire::{
     codec,
-    expected::{self, Expected},
     frame::{Body, Command, Event, Life, RankStacks, Request},
     id::{Pid, Rank},
     unit::Moment,
@@ -130,7 +130,7 @@ fn garbage_on_every_socket_harms_nothing() {
     let lab = Lab::started(None);
     let garbage: Vec<Vec<u8>> = {
         let mut all: Vec<Vec<u8>> = vec![vec![], vec![0; 3], vec![0xff; 4096], b"xput".to_vec()];
-        let good = codec::encode(&xpu_shared::frame::Frame {
+        let good = codec::encode(&xpu_wire::frame::Frame {
             host: "x".into(),
             number: 0,
             now: Moment(0),
@@ -179,7 +179,7 @@ fn garbage_on_every_socket_harms_nothing() {
 fn a_request_with_a_delimiter_is_answered_with_one() {
     let lab = Lab::started(None);
     let viewer = lab.viewer(None);
-    let frame = xpu_shared::frame::Frame {
+    let frame = xpu_wire::frame::Frame {
         host: "v".into(),
         number: 0,
         now: Moment(0),

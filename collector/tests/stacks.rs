@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, RankStacks, Reading, ThreadStack},
     id::Pid,

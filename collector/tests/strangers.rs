@@ -20,7 +20,7 @@ use std::{
 
 use lab::{Lab, Viewer, Worker, until};
 use xpu_net::key::Key;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::user_id,
     frame::{Body, Request},
@@ -130,10 +130,10 @@ fn routes_without_end_harm_nothing() {
     let mut worker = lab.worker("a", 0);
     worker.hello();
     let (viewer, other) = (lab.viewer(None), lab.viewer(None));
-    let request = codec::encode(&xpu_shared::frame::Frame {
+    let request = codec::encode(&xpu_wire::frame::Frame {
         host: "x".into(),
         number: 0,
-        now: xpu_shared::unit::Moment(0),
+        now: xpu_wire::unit::Moment(0),
         lost: 0,
         body: Body::Request(Request::Snapshot),
     });

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use xpu_shared::{frame::StepSource, sampling::Rate};
+use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::{
     budget,

@@ -1,6 +1,6 @@
 //! What a lane counts of copies, and of the time its thread was held.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{BlockingCall, Direction},
     ledger::Call,
 };

@@ -27,7 +27,7 @@ use crate::{
     symbol::{self, Name},
 };
 
-/// [`xpu_shared::endpoint::variable::DLSYM`] and `DISABLE`, as the C library wants them.
+/// [`xpu_wire::endpoint::variable::DLSYM`] and `DISABLE`, as the C library wants them.
 const VARIABLE: &CStr = c"XPU_TOP_DLSYM";
 const DISABLE: &CStr = c"XPU_TOP_DISABLE";
 
@@ -218,7 +218,7 @@ unsafe extern "C" fn follow(handle: *mut c_void, name: *const c_char, caller: us
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::endpoint::variable;
+    use xpu_wire::endpoint::variable;
 
     use super::*;
 

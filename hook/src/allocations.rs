@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use xpu_shared::sampling;
+use xpu_wire::sampling;
 
 use crate::memory;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use xpu_shared::sampling::Rate;
+use xpu_wire::sampling::Rate;
 
 use crate::rate;
 

@@ -16,10 +16,10 @@ use std::{
     },
 };
 
-use xpu_shared::ledger::Record;
+use layout::Layout;
+use xpu_wire::ledger::Record;
 
 use crate::{functions::api::Python, peek, symbol};
-use layout::Layout;
 
 /// Frames that tell one site from another, innermost first: PyTorch puts two or three of its own between the program and NCCL.
 const FRAMES: usize = 5;

@@ -17,7 +17,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use xpu_shared::{
+use activity::Activity;
+use base::Bases;
+use xpu_wire::{
     frame::{CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepSource},
     id::Step,
     unit::Nanoseconds,
@@ -33,8 +35,6 @@ use crate::{
     switch,
     timer::TimerId,
 };
-use activity::Activity;
-use base::Bases;
 pub(crate) use parts::Part;
 use past::Past;
 use under_way::{Kept, Span, UnderWay};

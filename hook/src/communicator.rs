@@ -10,14 +10,14 @@ use std::sync::atomic::{
 };
 
 use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
-use xpu_shared::{id::CommunicatorId, ledger::Ledger};
+use slot::{BUSY, NO_LINE};
+use xpu_wire::{id::CommunicatorId, ledger::Ledger};
 
 use crate::{
     memory,
     nccl::{Identity, Pending},
     sync,
 };
-use slot::{BUSY, NO_LINE};
 
 pub(crate) use name::Name;
 pub(crate) use slot::{Lineage, Slot};
@@ -200,7 +200,7 @@ impl Communicators {
 mod tests {
     use std::ptr;
 
-    use xpu_shared::ledger::LedgerPage;
+    use xpu_wire::ledger::LedgerPage;
 
     use super::*;
 
@@ -291,7 +291,7 @@ mod tests {
         }
         assert_eq!(known.find(handle(64 + SLOTS * 8)), None);
         assert_eq!((known.too_many(), known.open().count()), (10, SLOTS));
-        assert_eq!(known.unshown(), (SLOTS - xpu_shared::ledger::COMMUNICATORS) as u64);
+        assert_eq!(known.unshown(), (SLOTS - xpu_wire::ledger::COMMUNICATORS) as u64);
     }
 
     #[test]

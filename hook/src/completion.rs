@@ -13,7 +13,7 @@ use std::{
 };
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::id::CommunicatorId;
+use xpu_wire::id::CommunicatorId;
 
 use crate::{
     communicator::SLOTS,

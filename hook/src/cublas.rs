@@ -6,7 +6,9 @@ mod signature;
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{cublas::sys::cublasHandle_t, runtime::sys::cudaStream_t};
-use xpu_shared::{
+use product::{Groups, Numbers, product};
+use signature::products;
+use xpu_wire::{
     datatype::DataType::{Complex64, Complex128, Float16, Float32, Float64},
     gemm::ComputeType,
 };
@@ -16,8 +18,6 @@ use crate::{
     interpose::interpose,
     symbol::{Library, foreign},
 };
-use product::{Groups, Numbers, product};
-use signature::products;
 
 pub(crate) static CUBLAS: Library = Library::new("cuBLAS", c"cublasCreate_v2").in_files("libcublas");
 

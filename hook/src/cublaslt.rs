@@ -11,7 +11,7 @@ use cudarc::{
     cublaslt::sys::{cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t},
     runtime::sys::cudaStream_t,
 };
-use xpu_shared::{
+use xpu_wire::{
     datatype::DataType,
     gemm::{ComputeType, GemmShape},
 };

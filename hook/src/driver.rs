@@ -11,7 +11,7 @@ pub mod wait;
 use std::ffi::{CStr, c_char, c_int};
 
 use cudarc::driver::sys::{CUfunction, CUkernel};
-use xpu_shared::id::DeviceUuid;
+use xpu_wire::id::DeviceUuid;
 
 use crate::symbol::{Library, foreign};
 

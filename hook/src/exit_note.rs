@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{endpoint::variable, error_name, ledger::ExitNote, unit::Moment};
+use xpu_wire::{endpoint::variable, error_name, ledger::ExitNote, unit::Moment};
 
 use crate::{
     addresses, functions,

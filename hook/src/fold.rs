@@ -8,7 +8,12 @@ mod totals;
 
 use std::{collections::VecDeque, ffi::c_int};
 
-use xpu_shared::{
+use exposed::Exposed;
+use graphs::GraphTally;
+use kernels::KernelTally;
+use steps::{Mark, Steps};
+use totals::Totals;
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, GemmTotals, TimedBy},
@@ -29,11 +34,6 @@ use crate::{
     runtime::{self, RELAXED},
     timer::{Elapsed, TimerId},
 };
-use exposed::Exposed;
-use graphs::GraphTally;
-use kernels::KernelTally;
-use steps::{Mark, Steps};
-use totals::Totals;
 
 /// Totals of one kind in one message: while a message is made each takes up to 20 KiB.
 const TOTALS_AT_ONCE: usize = 128;

@@ -27,16 +27,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
-    endpoint::variable,
-    frame::{CapturedLabel, FunctionKind, Tracing},
-    functions::Asked,
-};
-
 use api::Python;
 pub(crate) use api::look_for_python;
 use serve::{ATTACHED, Said};
 pub(crate) use tally::totals;
+use xpu_wire::{
+    endpoint::variable,
+    frame::{CapturedLabel, FunctionKind, Tracing},
+    functions::Asked,
+};
 
 /// Watched without being asked for.
 const BUILT_IN: [&str; 1] = ["torch.utils.data.dataloader@_BaseDataLoaderIter@__next__"];

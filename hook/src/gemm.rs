@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::gemm::GemmShape;
+use xpu_wire::gemm::GemmShape;
 
 use crate::{
     graphs::CaptureId,

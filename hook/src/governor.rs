@@ -8,7 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use xpu_shared::unit::Nanoseconds;
+use plan::{Done, Plan, ROUND, Subject};
+use xpu_wire::unit::Nanoseconds;
 
 use crate::{
     budget, completion,
@@ -16,7 +17,6 @@ use crate::{
     observer::Observer,
     rate::{self, Class},
 };
-use plan::{Done, Plan, ROUND, Subject};
 
 /// Nanoseconds that a pair of events takes of its launching thread, and that one event takes of the GPU, until that was
 /// measured. Twice and once what an H200 and its host take, or nearly.

@@ -5,7 +5,7 @@
 
 use std::{env, path::PathBuf};
 
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{self, BasePort, RuntimeDir, variable},
     frame::RankInfo,
     id::{CommunicatorId, DeviceIndex, HostName, JobName, Pid, Rank},
@@ -108,7 +108,7 @@ fn of_this_process(ledger: Option<u32>) -> RankInfo {
         pid: Pid(std::process::id()),
         started: started(),
         program: program(),
-        version: xpu_shared::VERSION.to_owned(),
+        version: xpu_wire::VERSION.to_owned(),
         ledger,
     }
 }

@@ -13,7 +13,9 @@ use std::{
 };
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{
+use step_clock::StepClock;
+use tenant::Tenant;
+use xpu_wire::{
     ledger::{Call, ThreadLine},
     unit::Moment,
 };
@@ -32,8 +34,6 @@ use crate::{
     sync,
     timer::{TimerId, Timers},
 };
-use step_clock::StepClock;
-use tenant::Tenant;
 
 /// Of so many timed operations one has its own cost measured; a clock read on each would cost as much as it measures.
 const MEASURED_ONE_IN: u64 = 16;

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{collective::Operation, gemm::GemmShape, sampling::priority};
+use xpu_wire::{collective::Operation, gemm::GemmShape, sampling::priority};
 
 use crate::{
     lane::{Lane, monotonic},

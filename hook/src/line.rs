@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::zmtp::Dealer;
-
 use socket::{Received, Socket};
+use xpu_wire::zmtp::Dealer;
 
 /// Messages queued before more are dropped: a minute of summaries. What is captured waits elsewhere.
 const QUEUE: usize = 64;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{
+use xpu_wire::{
     frame::StepSource,
     id::Step,
     ledger::{KinetoCount, Ledger, LedgerPage},

@@ -1,7 +1,7 @@
 //! What a call that waited for the GPU proves: collectives enqueued before it are done.
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::id::CommunicatorId;
+use xpu_wire::id::CommunicatorId;
 
 use crate::{
     communicator::{Communicators, Slot},

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches, StepSource},
     ledger::Call,

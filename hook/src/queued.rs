@@ -13,7 +13,7 @@ use std::{
 };
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::sampling::Rate;
+use xpu_wire::sampling::Rate;
 
 use crate::{
     event::{Event, Passed},

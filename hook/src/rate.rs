@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering::Relaxed};
 
-use xpu_shared::sampling::Rate;
+use xpu_wire::sampling::Rate;
 
 /// Operations that are sampled alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! A record from a launching thread to the hook's own thread: a small value copied into a ring.
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{BlockingCall, CapturedLabel, Direction, StepSource},

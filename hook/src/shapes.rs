@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use xpu_shared::{gemm::GemmShape, sampling};
+use xpu_wire::{gemm::GemmShape, sampling};
 
 /// Shapes told apart at once; two that meet in one place take it from each other, and ask too often. What they ask for is
 /// bounded elsewhere.
@@ -84,7 +84,7 @@ impl Hasher for Mixer {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{datatype::DataType, gemm::ComputeType};
+    use xpu_wire::{datatype::DataType, gemm::ComputeType};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{CapturedLabel, FunctionKind, SpanTotals},
     unit::Nanoseconds,
 };
@@ -68,7 +68,7 @@ pub(crate) fn label(number: u16) -> CapturedLabel {
 
 fn number(name: &CStr) -> u16 {
     let name = name.to_string_lossy();
-    let name: String = xpu_shared::text::clean(&name).chars().take(LONGEST).collect();
+    let name: String = xpu_wire::text::clean(&name).chars().take(LONGEST).collect();
     for (number, place) in KNOWN.iter().enumerate() {
         if known(place).is_none() {
             let named = Named { name: name.clone(), count: AtomicU64::new(0), took: AtomicU64::new(0) };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use xpu_shared::{frame::StepSource, sampling::Rate};
+use xpu_wire::{frame::StepSource, sampling::Rate};
 
 use crate::budget;
 

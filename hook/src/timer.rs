@@ -5,14 +5,14 @@ mod free;
 use std::{cell::UnsafeCell, ffi::c_int, ptr};
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
-use xpu_shared::unit::Nanoseconds;
+use free::Free;
+use xpu_wire::unit::Nanoseconds;
 
 use crate::{
     memory,
     runtime::{self, NOT_READY, SUCCESS},
     sync,
 };
-use free::Free;
 
 /// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
 /// a hundred.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use xpu_shared::frame::Work;
+use xpu_wire::frame::Work;
 
 /// Totals since the process began, added to by whichever thread marks steps.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::zmtp::Dealer;
+use xpu_wire::zmtp::Dealer;
 
 const LARGEST: usize = 8 << 20;
 

@@ -15,8 +15,7 @@ use zmq::{DONTWAIT, Socket};
 pub use contexts::Contexts;
 pub use probe::{Found, Prober, Way};
 
-use crate::socket;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::{Endpoint, host_name},
     frame::{Body, Frame, JobSnapshot, Life, RelayedHost, Request},
@@ -24,6 +23,8 @@ use xpu_shared::{
     link::Link,
     unit::Moment,
 };
+
+use crate::socket;
 
 /// How often a host is asked for its snapshot.
 const ASK: Duration = Duration::from_secs(2);

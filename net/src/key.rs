@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xpu_shared::endpoint::variable;
+use xpu_wire::endpoint::variable;
 
 /// Forty characters of Z85 are 32 bytes; the file holds two such keys.
 const HALF: usize = 40;
@@ -89,7 +89,7 @@ impl Key {
         // Written aside and linked into place: all ranks of a job may make the key at once on a shared home, and none
         // may read another's half.
         let aside =
-            path.with_extension(format!("{}-{}", xpu_shared::endpoint::host_name(), std::process::id()));
+            path.with_extension(format!("{}-{}", xpu_wire::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);
         let mut file =
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(at)?;

@@ -1,5 +1,5 @@
 //! How collector and screen reach each other over ZeroMQ: [`socket`] sets the sockets up, [`key`] encrypts them, [`connection`] is the
-//! way to one host, [`recall`] puts the past of many in order. Apart from `xpu-shared`, which the hook links: libzmq never enters a training process.
+//! way to one host, [`recall`] puts the past of many in order. Apart from `xpu-wire`, which the hook links: libzmq never enters a training process.
 
 pub mod connection;
 pub mod key;

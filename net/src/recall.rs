@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, History, Packed},
     id::HostName,
@@ -101,7 +101,7 @@ impl Recall {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::simulation::Simulation;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 
@@ -136,10 +136,10 @@ mod tests {
         let mut recall = Recall::begin(now);
         assert!(!recall.is_over(false, now) && recall.is_over(true, now));
         assert!(recall.is_over(false, now + PATIENCE));
-        let body = Body::Relay(xpu_shared::frame::RelaySnapshot {
+        let body = Body::Relay(xpu_wire::frame::RelaySnapshot {
             version: String::new(),
             started: Moment(1),
-            base: xpu_shared::endpoint::BasePort::DEFAULT,
+            base: xpu_wire::endpoint::BasePort::DEFAULT,
             hosts: Vec::new(),
         });
         recall.hear(&Frame { host: "relay".into(), number: 0, now: Moment(1), lost: 0, body }, now);

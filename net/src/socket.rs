@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
+use xpu_wire::{codec, endpoint::user_id};
 use zmq::{Context, Socket, SocketType};
 
 use crate::key::Key;
-use xpu_shared::{codec, endpoint::user_id};
 
 /// Messages a worker queues for its collector before it drops, and a collector for each of its workers: a minute each at the usual
 /// rate. What is captured waits in the worker.

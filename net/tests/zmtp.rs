@@ -1,4 +1,4 @@
-//! [`xpu_shared::zmtp`] against libzmq, over Unix sockets: libzmq binds and it connects, and the other way round.
+//! [`xpu_wire::zmtp`] against libzmq, over Unix sockets: libzmq binds and it connects, and the other way round.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 use xpu_net::socket;
-use xpu_shared::zmtp::{Dealer, Error};
+use xpu_wire::zmtp::{Dealer, Error};
 use zmq::{Context, DONTWAIT, Socket, SocketType};
 
 const DEADLINE: Duration = Duration::from_secs(30);

@@ -12,7 +12,8 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_tests::{built, place::Place};
+use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Event, Frame, Life, RankInfo, Summary, topic},
@@ -20,7 +21,6 @@ use xpu_shared::{
     simulation::Simulation,
     unit::Moment,
 };
-use xpu_tests::{built, place::Place};
 use zmq::{Context, DONTWAIT, Socket};
 
 const BASE: BasePort = BasePort(29_820);

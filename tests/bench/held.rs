@@ -5,11 +5,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use xpu_shared::{
+use xpu_tests::built;
+use xpu_wire::{
     codec,
     frame::{Body, RankStacks},
 };
-use xpu_tests::built;
 
 use crate::table::{Row, Table};
 

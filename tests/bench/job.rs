@@ -8,12 +8,12 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::endpoint::BasePort;
 use xpu_tests::{
     built,
     place::Place,
     program::{Program, until},
 };
+use xpu_wire::endpoint::BasePort;
 
 use crate::table::{Row, Table};
 

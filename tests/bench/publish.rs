@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     datatype::DataType,
     frame::{Body, Frame, GemmTotals, Summary},

@@ -6,18 +6,18 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_tests::{
+    built, past,
+    place::Place,
+    program::{Program, until},
+};
+use xpu_wire::{
     codec,
     endpoint::RuntimeDir,
     frame::{Body, Frame, RankInfo, Request},
     id::{Pid, Rank},
     simulation::Simulation,
     unit::Moment,
-};
-use xpu_tests::{
-    built, past,
-    place::Place,
-    program::{Program, until},
 };
 
 use crate::{

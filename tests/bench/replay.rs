@@ -8,11 +8,7 @@ use std::{
 };
 
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_shared::{
-    recording::{Header, Packer, Writer},
-    simulation::Simulation,
-    unit::Moment,
-};
+use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
     app::App,
@@ -20,6 +16,7 @@ use xpu_top::{
     replay::{FrameCursor, Of, Playback, Player, Search},
     view,
 };
+use xpu_wire::{simulation::Simulation, unit::Moment};
 
 use crate::table::{Row, Table};
 

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{frame::Frame, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::{action::Action, app::App, arrival::Arrival, palette::Depth, terminal::Pen, update::update};
+use xpu_wire::{frame::Frame, simulation::Simulation};
 
 use crate::table::{Row, Table};
 

@@ -10,7 +10,9 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_tests::{Lab, built, place::Place, program::Program};
+use xpu_top::{action::Action, arrival::Arrival, update::update};
+use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankInfo, Summary},
@@ -18,8 +20,6 @@ use xpu_shared::{
     simulation::Simulation,
     unit::Moment,
 };
-use xpu_tests::{Lab, built, place::Place, program::Program};
-use xpu_top::{action::Action, arrival::Arrival, update::update};
 use zmq::{Context, DONTWAIT};
 
 use crate::{

@@ -1,7 +1,7 @@
 //! What the collector hears of programs that are left as they are.
 
-use xpu_shared::frame::Launches;
 use xpu_tests::{built, listener::Speaker};
+use xpu_wire::frame::Launches;
 
 use crate::{hazard::Hazard, stand_in::LINKED};
 

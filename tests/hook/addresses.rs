@@ -1,6 +1,6 @@
 //! Functions asked for by address: what is called through them counts as if it had been linked.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Copies, Direction},
     id::Rank,
 };

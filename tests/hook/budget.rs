@@ -1,7 +1,7 @@
 //! What the hook takes of a program's time, and that it keeps within what it may take.
 
-use xpu_shared::{frame::Summary, sampling::Rate};
 use xpu_tests::program::until;
+use xpu_wire::{frame::Summary, sampling::Rate};
 
 use crate::Job;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_tests::program::until;
+use xpu_wire::{
     frame::{CommunicatorState, Summary},
     id::CommunicatorId,
 };
-use xpu_tests::program::until;
 
 use crate::Job;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::Launches,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{collective::Operation, datatype::DataType};
+use xpu_wire::{collective::Operation, datatype::DataType};
 
 use crate::Job;
 

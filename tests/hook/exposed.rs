@@ -1,7 +1,7 @@
 //! How long products were held up by communication, where it is known by construction.
 
-use xpu_shared::{sampling::Rate, unit::Nanoseconds};
 use xpu_tests::listener::Speaker;
+use xpu_wire::{sampling::Rate, unit::Nanoseconds};
 
 use crate::Job;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_tests::listener::Speaker;
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{Copies, Direction, GraphTotals},
 };
-use xpu_tests::listener::Speaker;
 
 use crate::{Job, shape};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::frame::KernelTotals;
 use xpu_tests::{built, listener::Speaker, place::Place};
+use xpu_wire::frame::KernelTotals;
 
 use crate::Job;
 

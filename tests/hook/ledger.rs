@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_tests::program::until;
+use xpu_wire::{
     collective::Operation,
     id::{Pid, Step},
     ledger::{Call, Reading},
 };
-use xpu_tests::program::until;
 
 use crate::{Job, reads};
 

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
-    frame::{self, Launches},
-    id::Step,
-    ledger::LedgerPage,
-};
 use xpu_tests::{
     listener::{Listener, Speaker},
     place::Place,
     program::{Program, until},
+};
+use xpu_wire::{
+    frame::{self, Launches},
+    id::Step,
+    ledger::LedgerPage,
 };
 
 use crate::{Job, command};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::collective::Operation;
 use xpu_tests::{
     built,
     place::Place,
     program::{Program, run},
 };
+use xpu_wire::collective::Operation;
 
 use crate::{Job, command};
 

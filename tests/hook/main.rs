@@ -21,16 +21,16 @@ mod unmarked;
 
 use std::process::Command;
 
-use xpu_shared::{
-    datatype::DataType,
-    gemm::{ComputeType, GemmShape},
-    id::Pid,
-    ledger::{LedgerPage, Reading},
-};
 use xpu_tests::{
     listener::{Listener, Speaker},
     place::Place,
     program::{Program, until},
+};
+use xpu_wire::{
+    datatype::DataType,
+    gemm::{ComputeType, GemmShape},
+    id::Pid,
+    ledger::{LedgerPage, Reading},
 };
 
 /// Ranks that run the same script, and who listens to them.

@@ -1,6 +1,6 @@
 //! Memory held, copies, and the time threads were held.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{BlockingCall, Copies, Direction},
     ledger::Call,
 };

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
-    datatype::DataType,
-    gemm::{ComputeType, GemmShape},
-};
 use xpu_tests::{
     built,
     listener::{Listener, Speaker},
     place::Place,
     program::{run, until},
+};
+use xpu_wire::{
+    datatype::DataType,
+    gemm::{ComputeType, GemmShape},
 };
 
 use crate::Job;

@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use xpu_shared::{
+use xpu_tests::program::until;
+use xpu_wire::{
     collective::Operation::{AllReduce, Broadcast, Recv, Send},
     datatype::DataType,
     ledger::{CALLS, CallReading, LedgerPage},
 };
-use xpu_tests::program::until;
 
 use crate::Job;
 

@@ -1,14 +1,14 @@
 //! What steps carry, and who marks them.
 
-use xpu_shared::{
-    frame::{StepSource, Steps, TimedBy, Work},
-    histogram::Histogram,
-};
 use xpu_tests::{
     built,
     listener::Listener,
     place::Place,
     program::{Program, until},
+};
+use xpu_wire::{
+    frame::{StepSource, Steps, TimedBy, Work},
+    histogram::Histogram,
 };
 
 use crate::Job;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     sampling::Rate,

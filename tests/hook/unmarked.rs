@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_tests::program::until;
+use xpu_wire::{
     frame::{StepSource, Steps, TimedBy},
     unit::Moment,
 };
-use xpu_tests::program::until;
 
 use crate::Job;
 

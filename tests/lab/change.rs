@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Body, Frame, RankDigest},
     id::{Rank, Sequence, Step},
     unit::Nanoseconds,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::BasePort,
     frame::{Body, Frame, RankDetail, Request, Summary, topic},

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! # use xpu_tests::Lab;
-//! # use xpu_shared::simulation::Simulation;
+//! # use xpu_wire::simulation::Simulation;
 //! let mut lab = Lab::new(Simulation::new(1, 2, 4));
 //! assert!(lab.keys("jj").screen(80, 24).text().contains("2 hosts"));
 //! ```
@@ -29,16 +29,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use change::Change;
+use core_time::on_core;
 use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_shared::{
-    endpoint::BasePort,
-    frame::{Body, Frame},
-    id::Rank,
-    recording::{Header, Packer, Writer},
-    simulation::Simulation,
-    unit::Moment,
-};
+use standstill::Standstill;
+use xpu_recording::{Header, Packer, Writer};
 use xpu_top::{
     action::{Action, Effect},
     app::App,
@@ -50,10 +46,13 @@ use xpu_top::{
     update::update,
     view,
 };
-
-use change::Change;
-use core_time::on_core;
-use standstill::Standstill;
+use xpu_wire::{
+    endpoint::BasePort,
+    frame::{Body, Frame},
+    id::Rank,
+    simulation::Simulation,
+    unit::Moment,
+};
 
 /// Seconds a job has been running when it is first seen.
 const BEFORE: u64 = 1_800;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     collective::Operation,
     frame::{Body, CollectiveTotals, Command, Frame, GemmTotals, Launches, RankInfo, Summary},

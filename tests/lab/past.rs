@@ -2,10 +2,10 @@
 
 use std::{fs::File, path::Path, time::Duration};
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, Writer};
+use xpu_wire::{
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankDigest},
-    recording::{Header, Packer, Writer},
     sampling::priority,
     unit::Moment,
 };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use xpu_shared::endpoint::variable;
+use xpu_wire::endpoint::variable;
 
 use crate::built;
 

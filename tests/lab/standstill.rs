@@ -1,6 +1,6 @@
 //! A job that stands: all ranks but one have entered the next collective, and wait in it.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Body, Frame, Inside, RankStacks, Reading, StackFrame, TaskState, ThreadStack},
     id::{JobName, Pid, Rank},
     ledger::Call,

@@ -12,7 +12,7 @@
     reason = "a mutant fails as it likes: loom finds it, or an assertion"
 )]
 
-use xpu_shared::{collective, id, ledger, unit};
+use xpu_wire::{collective, id, ledger, unit};
 
 /// As written: what a mutant does not replace.
 mod real {
@@ -36,7 +36,7 @@ macro_rules! variant {
                 pub(crate) use crate::real::*;
                 $($replaced)*
             }
-            #[path = "shared/src/ledger/communicator.rs"]
+            #[path = "shared/wire/src/ledger/communicator.rs"]
             mod communicator;
             #[path = "hook/src/timer/free.rs"]
             mod free;
@@ -48,7 +48,7 @@ macro_rules! variant {
             mod ring;
             #[path = "hook/src/lane/tenant.rs"]
             mod tenant;
-            #[path = "shared/src/ledger/thread.rs"]
+            #[path = "shared/wire/src/ledger/thread.rs"]
             mod thread;
         }
     };

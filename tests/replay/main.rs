@@ -5,12 +5,7 @@ mod recorder;
 use std::time::{Duration, Instant};
 
 use ratatui::{buffer::Buffer, layout::Rect};
-use xpu_shared::{
-    id::Rank,
-    recording::{Media, Recording},
-    simulation::Simulation,
-    unit::Moment,
-};
+use xpu_recording::{Media, Recording};
 use xpu_tests::{Lab, program::until};
 use xpu_top::{
     app::App,
@@ -20,6 +15,7 @@ use xpu_top::{
     update::update,
     view,
 };
+use xpu_wire::{id::Rank, simulation::Simulation, unit::Moment};
 
 const WIDTH: u16 = 132;
 

@@ -10,16 +10,12 @@ use std::{
 };
 
 use serde_json::Value;
-use xpu_shared::{
-    codec,
-    frame::Body,
-    recording::{Kind, Recording},
-    unit::Moment,
-};
+use xpu_recording::{Kind, Recording};
 use xpu_tests::{
     host::Host,
     program::{Program, run, until},
 };
+use xpu_wire::{codec, frame::Body, unit::Moment};
 
 /// Two ranks that do the same until one is told not to.
 const STEPS: &str = "

@@ -1,6 +1,6 @@
 //! Every kind of job and of trouble, drawn from a seed.
 
-use xpu_shared::finding::{Class, Kind};
+use xpu_model::finding::{Class, Kind};
 
 use crate::{
     chance::Chance,

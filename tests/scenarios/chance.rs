@@ -1,6 +1,6 @@
 //! Chance that is the same for the same seed.
 
-use xpu_shared::sampling;
+use xpu_wire::sampling;
 
 /// Draws by key: what one subject draws does not depend on how often others drew.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The frames that collectors would send of a pretend job: once a second a host, of what each hook summed up last, with the
 //! samples that fit.
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     frame::{
         Body, CollectiveSample, CommunicatorState, Frame, HostDigest, Inside, Launches, Life, RankDigest,

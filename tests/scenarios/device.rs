@@ -1,6 +1,6 @@
 //! What the driver's library says of a pretend GPU.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{DeviceReading, Throttle, Xid},
     id::DeviceUuid,
 };

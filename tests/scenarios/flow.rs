@@ -1,6 +1,6 @@
 //! When what happens in a pretend job: operation by operation, who waits for whom, without frames.
 
-use xpu_shared::collective::Operation;
+use xpu_wire::collective::Operation;
 
 use crate::{
     chance::Chance,

@@ -1,6 +1,6 @@
 //! What a pretend job does: who belongs together, and the operations of a step.
 
-use xpu_shared::collective::Operation;
+use xpu_wire::collective::Operation;
 
 /// How work is spread over ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

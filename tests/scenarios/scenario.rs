@@ -1,6 +1,6 @@
 //! One pretend job with what befalls it, and what must be said of it.
 
-use xpu_shared::finding::{Class, Finding, Kind};
+use xpu_model::finding::{Class, Finding, Kind};
 
 use crate::{fault::Trouble, program::Layout};
 

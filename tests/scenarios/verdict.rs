@@ -1,6 +1,6 @@
 //! A scenario played through the job and its findings, and what they said.
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Kind},
     job::Jobs,
 };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use xpu_shared::{id::Step, simulation::Simulation, unit::Moment};
 use xpu_tests::Lab;
 use xpu_top::{
     action::{Action, Effect},
@@ -12,6 +11,7 @@ use xpu_top::{
     recorder::{Standing as Recording, Written},
     update::update,
 };
+use xpu_wire::{id::Step, simulation::Simulation, unit::Moment};
 
 use crate::{golden, golden_at_both};
 

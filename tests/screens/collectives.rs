@@ -1,6 +1,7 @@
 //! Communicators.
 
-use xpu_shared::{
+use xpu_tests::Lab;
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{
@@ -11,7 +12,6 @@ use xpu_shared::{
     simulation::Simulation,
     unit::Moment,
 };
-use xpu_tests::Lab;
 
 use crate::{golden_at_both, one_slow};
 

@@ -1,8 +1,8 @@
 //! `:`: what is done by name.
 
-use xpu_shared::simulation::Simulation;
 use xpu_tests::Lab;
 use xpu_top::{action::Effect, keymap::Scope};
+use xpu_wire::simulation::Simulation;
 
 use crate::{golden_at_both, one_slow};
 

@@ -3,16 +3,16 @@
 use std::{path::Path, time::Duration};
 
 use expect_test::expect_file;
-use xpu_shared::{
-    id::{Rank, Step},
-    simulation::Simulation,
-};
 use xpu_tests::{Lab, film::Film};
 use xpu_top::{
     action::Action,
     capture::{Outcome, Progress},
     capturer::Standing,
     update::update,
+};
+use xpu_wire::{
+    id::{Rank, Step},
+    simulation::Simulation,
 };
 
 /// What a page can carry without anybody waiting for it.

@@ -1,8 +1,8 @@
 //! `/`: which ranks are listed.
 
-use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::{action::Effect, palette::Depth};
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::{golden, golden_at_both, in_fours, one_of_a_thousand, one_slow, one_slow_at};
 

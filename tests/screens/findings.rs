@@ -1,8 +1,8 @@
 //! What is and was wrong.
 
-use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::palette::Depth;
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::{golden_at_both, one_slow};
 

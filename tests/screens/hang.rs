@@ -1,16 +1,16 @@
 //! A job that stands, and the stacks.
 
-use xpu_shared::{
-    frame::{Body, Frame},
-    id::Rank,
-    simulation::Simulation,
-    unit::Moment,
-};
 use xpu_tests::Lab;
 use xpu_top::{
     action::{Effect, Reading},
     palette::Depth,
     replay::{Of, Playback},
+};
+use xpu_wire::{
+    frame::{Body, Frame},
+    id::Rank,
+    simulation::Simulation,
+    unit::Moment,
 };
 
 use crate::{golden, golden_at_both};
@@ -153,8 +153,8 @@ fn what_cannot_be_read_is_said_with_the_ranks() {
     lab.read_stacks(0..8);
     let refused = (4..8).map(|rank| {
         let why = "Python frames: ptrace is not allowed (kernel.yama.ptrace_scope is 1): run the collector as the job's parent, or with CAP_SYS_PTRACE".to_owned();
-        let pid = xpu_shared::id::Pid(4000 + rank);
-        let mut stacks = xpu_shared::frame::RankStacks::unread(job.clone(), Rank(rank), pid, why);
+        let pid = xpu_wire::id::Pid(4000 + rank);
+        let mut stacks = xpu_wire::frame::RankStacks::unread(job.clone(), Rank(rank), pid, why);
         (stacks.state, stacks.read_at) = (Some('S'), frame.now);
         Frame { body: Body::Stacks(stacks), ..frame.clone() }
     });

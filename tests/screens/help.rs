@@ -1,8 +1,8 @@
 //! The help page.
 
-use xpu_shared::simulation::Simulation;
 use xpu_tests::{Lab, Screen};
 use xpu_top::keymap::{BINDINGS, Key};
+use xpu_wire::simulation::Simulation;
 
 use crate::{golden, golden_at_both, one_slow};
 

@@ -1,11 +1,11 @@
 //! Hosts.
 
-use xpu_shared::{
+use xpu_tests::Lab;
+use xpu_top::{arrival::Link, palette::Depth};
+use xpu_wire::{
     frame::{Body, Throttle},
     simulation::Simulation,
 };
-use xpu_tests::Lab;
-use xpu_top::{arrival::Link, palette::Depth};
 
 use crate::{golden, golden_at_both};
 

@@ -1,16 +1,16 @@
 //! The same screens for other eyes and other terminals.
 
 use ratatui::buffer::Cell;
-use xpu_shared::{
-    frame::Frame,
-    id::{HostName, Rank},
-    simulation::Simulation,
-};
 use xpu_tests::{Lab, Screen};
 use xpu_top::{
     glyph::Letters,
     look::Look,
     palette::{Depth, Theme},
+};
+use xpu_wire::{
+    frame::Frame,
+    id::{HostName, Rank},
+    simulation::Simulation,
 };
 
 use crate::{golden, one_slow_at};

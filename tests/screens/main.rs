@@ -23,13 +23,13 @@ mod steps;
 
 use expect_test::expect_file;
 use ratatui::style::Color;
-use xpu_shared::{
+use xpu_tests::{Lab, Screen};
+use xpu_top::{action::Effect, arrival::Link, look::Look, palette::Depth};
+use xpu_wire::{
     frame::{Body, Event, Frame, Life, Xid},
     id::{CommunicatorId, Pid, Rank},
     simulation::Simulation,
 };
-use xpu_tests::{Lab, Screen};
-use xpu_top::{action::Effect, arrival::Link, look::Look, palette::Depth};
 
 /// Compares the screen with its picture.
 #[track_caller]

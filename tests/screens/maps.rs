@@ -1,8 +1,8 @@
 //! The heatmaps' quantities take turns.
 
-use xpu_shared::{frame::Body, id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::palette::Depth;
+use xpu_wire::{frame::Body, id::Rank, simulation::Simulation};
 
 use crate::{golden, golden_at_both, one_of_a_thousand, one_slow, one_slow_at};
 

@@ -1,7 +1,6 @@
 //! All of it by mouse alone.
 
 use crossterm::event::{MouseButton, MouseEventKind};
-use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::Lab;
 use xpu_top::{
     action::Effect,
@@ -9,6 +8,7 @@ use xpu_top::{
     palette::Depth,
     replay::{Of, Playback},
 };
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 use crate::{golden_at_both, in_fours, one_slow};
 
@@ -110,7 +110,7 @@ fn find_outlier(lab: &mut Lab) -> (u16, u16) {
 fn a_click_on_the_bar_of_time_goes_there_and_a_drag_moves_along() {
     let mut lab = Lab::new(Simulation::new(7, 1, 8));
     let end = lab.now();
-    let begin = xpu_shared::unit::Moment(end.0 - 100_000_000_000);
+    let begin = xpu_wire::unit::Moment(end.0 - 100_000_000_000);
     lab.app().replay(Playback::new(Of::File, (begin, end)));
     let screen = lab.screen(132, 40).text();
     let bar = screen.lines().nth(38).expect("the line of time").to_owned();

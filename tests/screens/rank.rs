@@ -1,6 +1,8 @@
 //! One rank alone.
 
-use xpu_shared::{
+use xpu_tests::Lab;
+use xpu_top::{action::Effect, keymap::Scope};
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{
@@ -12,8 +14,6 @@ use xpu_shared::{
     id::{CommunicatorId, Rank},
     unit::Nanoseconds,
 };
-use xpu_tests::Lab;
-use xpu_top::{action::Effect, keymap::Scope};
 
 use crate::{golden, golden_at_both, one_slow};
 

@@ -1,13 +1,13 @@
 //! Steps: how long they take, since when, and what they are made of.
 
-use xpu_shared::{
+use xpu_tests::Lab;
+use xpu_wire::{
     frame::{Body, Frame, RankDetail, SpanTotals, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Rank, Step},
     simulation::Simulation,
     unit::{Moment, Nanoseconds},
 };
-use xpu_tests::Lab;
 
 use crate::{golden, golden_at_both, one_slow};
 

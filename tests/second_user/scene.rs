@@ -14,13 +14,13 @@ use std::{
 };
 
 use tempfile::TempDir;
-use xpu_shared::endpoint::user_id;
 use xpu_tests::{
     built,
     port::free_base,
     program::{Program, until},
     skip::skipped,
 };
+use xpu_wire::endpoint::user_id;
 
 /// A program that makes steps, and what it ends with.
 pub(crate) const PROGRAM: &str = "keeps_in_step";

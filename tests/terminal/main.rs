@@ -6,8 +6,8 @@ mod views;
 
 use std::{fs, process::Command};
 
-use xpu_shared::{id::Rank, simulation::Simulation};
 use xpu_tests::{Lab, built, place::Place, pty::Terminal};
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 /// A place with a recording in it: two hosts with four ranks each, of which one becomes slow and then does not come.
 struct Fixture {

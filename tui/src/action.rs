@@ -5,7 +5,7 @@ mod name;
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     frame::Frame,
     id::{CommunicatorId, JobName, Rank},
     unit::Moment,

@@ -56,13 +56,15 @@ pub use steps::{StepColumn, Steps};
 pub use watched::Watched;
 pub(crate) use watched::sample;
 pub use whereabouts::{Group, Whereabouts};
-use xpu_shared::{
+use xpu_analysis::capture::Groups;
+use xpu_model::{
     baseline::Runs,
-    capture::Groups,
     finding::{Log, Price},
-    id::{HostName, JobName, Rank},
     job::{Job, Jobs},
     peak::Peaks,
+};
+use xpu_wire::{
+    id::{HostName, JobName, Rank},
     unit::Moment,
 };
 pub use zoom::{Columns, Zoom, ZoomAction};

@@ -8,11 +8,11 @@ mod reading;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use xpu_analysis::capture::Groups;
+use xpu_model::finding::{Kind, PRICE, Price};
 use xpu_net::key::KeyError;
-use xpu_shared::{
-    capture::Groups,
+use xpu_wire::{
     endpoint::BasePort,
-    finding::{Kind, PRICE, Price},
     frame::CaptureOrder,
     id::{JobName, Rank},
 };
@@ -34,7 +34,7 @@ pub use reading::{DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, Repor
 ///
 /// Start the workers under `xpu-top run`, then watch them from anywhere with `xpu-top --job-hosts FILE`.
 #[derive(Debug, Parser)]
-#[command(name = "xpu-top", version = xpu_shared::build(), args_conflicts_with_subcommands = true)]
+#[command(name = "xpu-top", version = xpu_wire::build(), args_conflicts_with_subcommands = true)]
 pub struct CommandLine {
     #[command(flatten)]
     pub watch: JobArgs,

@@ -1,8 +1,8 @@
 //! What comes in from outside, whoever it comes from: a live job or a recording.
 
 use tokio::sync::mpsc;
-pub use xpu_shared::{endpoint::Endpoint, link::Link};
-use xpu_shared::{frame::Frame, id::HostName};
+pub use xpu_wire::{endpoint::Endpoint, link::Link};
+use xpu_wire::{frame::Frame, id::HostName};
 
 /// Arrivals that may wait for the screen: a source that finds the queue full drops and counts.
 pub const QUEUE: usize = 4096;

@@ -15,16 +15,20 @@ use std::{
 };
 
 use anyhow::Context as _;
+use appointment::Again;
+use tally::Tally;
 use tokio::{
     select,
     time::{Instant, interval, timeout_at},
 };
-use xpu_shared::{
+use xpu_model::{
     finding,
+    job::{Job, RankView},
+};
+use xpu_recording::Header;
+use xpu_wire::{
     frame::{Body, CaptureOrder, CaptureSheet, Frame},
     id::{HostName, JobName, Rank, Step},
-    job::{Job, RankView},
-    recording::Header,
     unit::{Moment, Nanoseconds},
 };
 
@@ -38,8 +42,6 @@ use crate::{
     recording_writer::RecordingWriter,
     terminal,
 };
-use appointment::Again;
-use tally::Tally;
 
 const FOLLOWER_ENDED: &str = "the follower ended";
 

@@ -8,11 +8,11 @@ use std::{
 };
 
 use tokio::time::{Instant, timeout_at};
+use xpu_model::finding;
 use xpu_net::key::Key;
-use xpu_shared::{
-    finding,
+use xpu_recording::SealedBlock;
+use xpu_wire::{
     id::{JobName, Rank},
-    recording::SealedBlock,
     unit::Moment,
 };
 
@@ -158,6 +158,6 @@ async fn living(following: &mut Following, arrivals: &mut Arrivals, job: &JobNam
             Ok(None) | Err(_) => break,
         }
     }
-    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_shared::job::Job::ranks);
+    let ranks = following.jobs().get(job).into_iter().flat_map(xpu_model::job::Job::ranks);
     ranks.filter(|(_, view)| view.is_alive()).map(|(rank, _)| rank).collect()
 }

@@ -13,8 +13,7 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
-
-use xpu_shared::finding::Price;
+use xpu_model::finding::Price;
 
 use crate::{
     app::{Metric, Page, Sort},

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::unit::{Moment, Nanoseconds};
+use xpu_wire::unit::{Moment, Nanoseconds};
 
 /// `18,204`.
 pub fn count(number: u64) -> String {

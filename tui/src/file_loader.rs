@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::sync::mpsc as queue;
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use crate::{
     action::Action,
@@ -139,7 +139,7 @@ impl FolderReader {
         &self,
         file: &Path,
         ending: &str,
-        write: impl FnOnce(&xpu_shared::capture::Capture, &mut io::BufWriter<fs::File>) -> anyhow::Result<()>,
+        write: impl FnOnce(&xpu_analysis::capture::Capture, &mut io::BufWriter<fs::File>) -> anyhow::Result<()>,
     ) -> Result<PathBuf, String> {
         let out = file.with_extension(ending);
         let (capture, _) = report::open(&self.folder.join(file))

@@ -13,10 +13,8 @@ mod reader;
 use std::{fmt, str::FromStr};
 
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{
-    id::JobName,
-    status::{RankState, RankStatus},
-};
+use xpu_model::status::{RankState, RankStatus};
+use xpu_wire::id::JobName;
 
 pub use completion::complete;
 use expression::Expression;

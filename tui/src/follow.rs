@@ -7,14 +7,16 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_model::{
     baseline::Runs,
     finding::{self, Episode, Examiner, Log},
+    job::{Clock, Job, Jobs},
+    status::{Status, UnreachableHost},
+};
+use xpu_recording::{Packer, Ring, SealedBlock};
+use xpu_wire::{
     frame::{Body, Frame, HostDigest, JobSnapshot, Life},
     id::{HostName, JobName, Rank},
-    job::{Clock, Job, Jobs},
-    recording::{Packer, Ring, SealedBlock},
-    status::{Status, UnreachableHost},
     unit::Moment,
 };
 
@@ -296,7 +298,7 @@ impl Following {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{
+    use xpu_wire::{
         endpoint::BasePort,
         frame::{RelaySnapshot, RelayedHost},
         simulation::Simulation,
@@ -383,7 +385,7 @@ mod tests {
         let status = following.status(Moment(0));
         let unreachable = &status.coverage.hosts_unreachable;
         assert_eq!((unreachable.len(), unreachable[0].why.as_str()), (2, "gone"));
-        assert_eq!(status.exit_code(), xpu_shared::status::ExitCode::NoData);
+        assert_eq!(status.exit_code(), xpu_model::status::ExitCode::NoData);
     }
 
     /// Ranks of other jobs are not waited for.
@@ -400,6 +402,6 @@ mod tests {
         let following = Following::new([], Some("gone".into()));
         let status = following.status(Moment(0));
         assert_eq!((status.job.as_str(), status.ranks.len()), ("gone", 0));
-        assert_eq!(status.exit_code(), xpu_shared::status::ExitCode::NoData);
+        assert_eq!(status.exit_code(), xpu_model::status::ExitCode::NoData);
     }
 }

@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_model::job::Job;
+use xpu_recording::Header;
+use xpu_wire::{
     id::{JobName, Rank},
-    job::Job,
-    recording::Header,
     unit::Moment,
 };
 

@@ -3,7 +3,7 @@
 
 mod ascii;
 
-use xpu_shared::{finding::Kind, stack::Class, status::RankState};
+use xpu_model::{finding::Kind, stack::Class, status::RankState};
 
 use crate::palette::Role;
 pub(crate) use ascii::spell;

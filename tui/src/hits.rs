@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
-use xpu_shared::id::Rank;
+use xpu_wire::id::Rank;
 
 use crate::{
     action::{Action, Motion},

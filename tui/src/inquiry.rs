@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
-    finding::Finding,
+use xpu_model::{finding::Finding, job::Job};
+use xpu_wire::{
     id::{JobName, Rank},
-    job::Job,
     unit::Moment,
 };
 

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use outbox::Outbox;
 use tokio::sync::mpsc as queue;
 use xpu_net::{
     connection::{Connection, Contexts, Prober},
@@ -19,7 +20,7 @@ use xpu_net::{
     recall::{self, Recall},
     socket,
 };
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::BasePort,
     frame::{Body, CaptureOrder, Frame, KinetoWish, RankRecord, Request, topic},
@@ -31,7 +32,6 @@ use crate::{
     arrival::{Arrival, Arrivals, Endpoint, Link, QUEUE},
     follow::LATELY,
 };
-use outbox::Outbox;
 
 /// How often the connections are looked after. Frames of the SUB are passed on as they come.
 const SWEEP: Duration = Duration::from_millis(40);

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path, process::ExitCode};
 
 use clap::Parser as _;
-use xpu_shared::status::ExitCode as Code;
+use xpu_model::status::ExitCode as Code;
 use xpu_top::{
     args::{Command, CommandLine, PastRun, UsageError},
     capturer::{Capturer, Targets},

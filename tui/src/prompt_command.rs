@@ -5,7 +5,7 @@
 
 mod completion;
 
-use xpu_shared::id::{JobName, Rank};
+use xpu_wire::id::{JobName, Rank};
 
 use crate::{
     action::Action,
@@ -84,7 +84,7 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
 ];
 
 /// Steps of a capture that are asked for here.
-const MOST_STEPS: u32 = xpu_shared::frame::CaptureOrder::STEPS;
+const MOST_STEPS: u32 = xpu_wire::frame::CaptureOrder::STEPS;
 
 /// What was meant.
 pub fn read(text: &str) -> Result<Action, Fault> {

@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, Recording, RecordingError, Ring, SealedBlock, Writer};
+use xpu_wire::{
     codec,
     frame::{Body, Frame},
     id::{HostName, Rank},
-    recording::{Header, Packer, Recording, RecordingError, Ring, SealedBlock, Writer},
     unit::Moment,
 };
 

@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, SealedBlock, Totals, Writer};
+use xpu_wire::{
     frame::{Body, Frame},
     id::{HostName, JobName, Rank},
-    recording::{Header, Packer, SealedBlock, Totals, Writer},
     unit::Moment,
 };
 
@@ -83,7 +83,7 @@ pub(crate) fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
         job: job.map_or_else(String::new, ToString::to_string),
         hosts: hosts.iter().map(ToString::to_string).collect(),
         made: Moment::now(),
-        by: xpu_shared::VERSION.to_owned(),
+        by: xpu_wire::VERSION.to_owned(),
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn header(job: Option<&JobName>, hosts: &[Endpoint]) -> Header {
 mod tests {
     use std::{env, process};
 
-    use xpu_shared::simulation::Simulation;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 

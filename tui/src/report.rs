@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use xpu_shared::{
+use xpu_model::{
     finding::{Confidence, Kind, What},
     job::Job,
     stack,
@@ -126,7 +126,7 @@ pub fn sure(confidence: Confidence) -> &'static str {
 
 /// The call that holds the ranks, and for how long.
 pub fn in_call(group: &Group) -> String {
-    use xpu_shared::frame::Life;
+    use xpu_wire::frame::Life;
     match (group.life, group.call) {
         (Life::Died, _) => "its process is gone".to_owned(),
         (Life::Ended, _) => "it has ended".to_owned(),

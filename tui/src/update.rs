@@ -9,7 +9,7 @@ mod save;
 mod sort;
 mod watch;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Body, Frame, History},
     unit::Moment,
 };

@@ -11,11 +11,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use crossterm::event::{Event, KeyEventKind, MouseEventKind};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use xpu_shared::{
-    baseline::Runs,
-    capture::Groups,
+use xpu_analysis::capture::Groups;
+use xpu_model::{baseline::Runs, peak::Peaks};
+use xpu_wire::{
     id::{JobName, Rank},
-    peak::Peaks,
     unit::Moment,
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use xpu_shared::{id::Pid, unit::Nanoseconds};
+use xpu_wire::{id::Pid, unit::Nanoseconds};
 
 use crate::cgroup::Files;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nvml_wrapper::{Nvml, bitmasks::event::EventTypes, enums::event::XidError, error::NvmlError};
-use xpu_shared::{frame::Xid, id::DeviceUuid, unit::Moment};
+use xpu_wire::{frame::Xid, id::DeviceUuid, unit::Moment};
 
 use super::{Slot, Xids, gpu, lock};
 

@@ -14,7 +14,7 @@ use nvml_wrapper::{
     },
     error::NvmlError,
 };
-use xpu_shared::{
+use xpu_wire::{
     frame::{DeviceReading, Throttle},
     id::DeviceUuid,
     unit::Moment,

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, RankExit, StackFrame},
     ledger::{FaultReading, REGISTERS},

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{id::Pid, unit::Moment};
+use xpu_wire::{id::Pid, unit::Moment};
 
 use crate::cgroup::Files;
 

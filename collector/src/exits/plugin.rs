@@ -9,11 +9,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xpu_shared::{
+use xpu_model::status::ExitStatus;
+use xpu_wire::{
     endpoint,
     frame::{Ending, RankExit},
     id::HostName,
-    status::ExitStatus,
 };
 
 use super::{

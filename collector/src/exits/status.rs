@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use xpu_shared::id::Pid;
+use xpu_wire::id::Pid;
 
 /// A process's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use xpu_shared::{endpoint::variable, id::Pid};
+use xpu_wire::{endpoint::variable, id::Pid};
 
 /// Of an environment, so much is read.
 const MOST: u64 = 1 << 20;

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_model::job::{Clock, Jobs};
+use xpu_wire::{
     frame::{Body, Event, Frame, topic},
     id::{HostName, JobName, Rank},
-    job::{Clock, Jobs},
     unit::Moment,
 };
 
@@ -177,7 +177,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::simulation::Simulation;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{user_id, variable},
     frame::RankInfo,
     id::{JobName, Pid, Rank},

@@ -8,8 +8,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use xpu_shared::{
-    hangs::{RECORDING, STATUS},
+use xpu_model::hangs::{RECORDING, STATUS};
+use xpu_wire::{
     id::{HostName, JobName},
     unit::Moment,
 };

@@ -5,11 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{
-    finding,
+use xpu_model::{finding, job::Job};
+use xpu_wire::{
     frame::{Ending, RankExit},
     id::{Pid, Rank},
-    job::Job,
     unit::Moment,
 };
 

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_model::job::Job;
+use xpu_recording::{Header, Packer, Ring, Writer};
+use xpu_wire::{
     VERSION, codec,
     frame::{Body, Event, Frame, HostSnapshot, RankInfo},
     id::{HostName, JobName, Rank},
-    job::Job,
-    recording::{Header, Packer, Ring, Writer},
     unit::Moment,
 };
 

@@ -1,11 +1,10 @@
 use std::fs::{self, OpenOptions};
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Finding},
-    id::Rank,
     job::Jobs,
-    simulation::Simulation,
 };
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 use super::*;
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Body, CollectiveSample, Frame, HostDigest, RankDigest},
     id::{CommunicatorId, JobName, Rank},
     sampling,
@@ -152,8 +152,9 @@ impl Thinned {
 
 #[cfg(test)]
 mod tests {
+    use xpu_wire::{id::Sequence, simulation::Simulation};
+
     use super::*;
-    use xpu_shared::{id::Sequence, simulation::Simulation};
 
     /// Digests of so many seconds, with `each` collectives timed of every hundred, and what is left of them.
     fn thinned(seconds: u64, each: u64) -> Vec<RankDigest> {

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, Recording, Ring, SealedBlock, Writer};
+use xpu_wire::{
     VERSION, codec,
     frame::{Body, Frame},
-    recording::{Header, Packer, Recording, Ring, SealedBlock, Writer},
     unit::Moment,
 };
 

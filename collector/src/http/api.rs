@@ -11,13 +11,15 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use xpu_shared::{
+use xpu_model::{
     finding,
-    frame::{Life, RankStacks},
-    id::{HostName, JobName, Rank},
     job::{Job, RankView},
     stack,
     status::{Status, rank_status},
+};
+use xpu_wire::{
+    frame::{Life, RankStacks},
+    id::{HostName, JobName, Rank},
     unit::Moment,
 };
 

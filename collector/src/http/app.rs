@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::{sync::Mutex as Turn, task::spawn_blocking};
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use super::{HttpConfig, capture::Captures, error::Problem, gate::Pace};
 use crate::{

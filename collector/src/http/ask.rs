@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use xpu_net::socket;
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, RankStacks, Request},
     id::{HostName, JobName, Rank},

@@ -24,19 +24,18 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{BasePort, variable},
     frame::CaptureOrder,
     id::{JobName, Rank},
 };
-
-use crate::metrics::Dump;
 
 use super::{
     api::{Answer, body, chosen, find, seen},
     app::{App, run_blocking},
     error::Problem,
 };
+use crate::metrics::Dump;
 
 /// Captures kept: beyond, the oldest is removed.
 const KEPT: usize = 16;

@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use tokio::time::timeout;
-use xpu_shared::endpoint::host_name;
+use xpu_wire::endpoint::host_name;
 
 use super::{app::App, door::Peer, error::Problem};
 

@@ -14,7 +14,8 @@ use axum::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
-use xpu_shared::{endpoint::host_name, frame::CaptureOrder, id::Rank, job::Job, stack};
+use xpu_model::{job::Job, stack};
+use xpu_wire::{endpoint::host_name, frame::CaptureOrder, id::Rank};
 
 use super::{
     api::{Answer, find, read_stacks, seen},

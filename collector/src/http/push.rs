@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use prost::Message as _;
-use xpu_shared::{endpoint::host_name, unit::Moment};
+use xpu_wire::{endpoint::host_name, unit::Moment};
 
 use super::app::App;
 use crate::metrics;

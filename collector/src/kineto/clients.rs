@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     id::Pid,
     unit::{Moment, Nanoseconds},
 };

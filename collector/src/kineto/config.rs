@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{KinetoOptions, KinetoOrder, KinetoWindow},
     ledger::KinetoCount,
     unit::Moment,
@@ -112,7 +112,7 @@ pub(super) fn here(at: Moment, offset: i64) -> Moment {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{id::Step, unit::Nanoseconds};
+    use xpu_wire::{id::Step, unit::Nanoseconds};
 
     use super::*;
 

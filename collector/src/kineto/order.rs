@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{KinetoBytes, KinetoEnd, KinetoOrder, KinetoPart, KinetoStanding, KinetoWindow},
     id::{JobName, Pid, Rank},
     ledger::KinetoCount,
@@ -283,7 +283,7 @@ impl Drop for Ordered {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
+    use xpu_wire::{endpoint::user_id, frame::KinetoOptions, id::Step, unit::Nanoseconds};
 
     use super::*;
     use crate::roster::Identity;

@@ -2,7 +2,7 @@
 //! are of the same steps.
 
 use memchr::memmem::{self, Finder};
-use xpu_shared::{frame::KinetoEnd, unit::Moment};
+use xpu_wire::{frame::KinetoEnd, unit::Moment};
 
 /// A call of an optimizer on the host; the same name stands on the GPU's tracks too.
 const STEP: &[u8] = b"\"cat\": \"user_annotation\", \"name\": \"Optimizer.step#";

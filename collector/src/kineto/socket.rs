@@ -298,7 +298,7 @@ mod tests {
         let other = client(&[CLIENT, &unique("asks")].concat());
         other.send_to_addr(b"hello", &daemon(&name)).unwrap();
         let received = socket.receive().unwrap().unwrap();
-        assert_eq!((received.pid, received.uid), (process::id(), xpu_shared::endpoint::user_id()));
+        assert_eq!((received.pid, received.uid), (process::id(), xpu_wire::endpoint::user_id()));
         assert_eq!(received.bytes, Some(&b"hello"[..]));
         let peer = received.peer.clone();
         assert!(socket.send(&peer, b"answer"));

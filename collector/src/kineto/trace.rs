@@ -10,7 +10,7 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use xpu_shared::frame::{KinetoBytes, KinetoEnd, KinetoPart};
+use xpu_wire::frame::{KinetoBytes, KinetoEnd, KinetoPart};
 
 use super::scan::Scan;
 

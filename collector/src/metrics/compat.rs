@@ -6,14 +6,16 @@
 
 use std::{collections::BTreeMap, env};
 
-use xpu_shared::{
+use xpu_model::{
+    job::{Job, RankView},
+    peak::Peaks,
+};
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, Direction, GemmTotals, MemoryTotals, PythonTotals, Summary},
     histogram::Histogram,
     id::{CommunicatorId, Rank},
-    job::{Job, RankView},
-    peak::Peaks,
     unit::{Moment, Nanoseconds},
 };
 

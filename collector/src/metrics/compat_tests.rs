@@ -3,10 +3,10 @@ use super::*;
 /// Of two pods behind a relay, a process of each has the same number.
 #[test]
 fn a_rank_is_on_its_own_host_whatever_its_process_number() {
-    use xpu_shared::{
+    use xpu_model::job::Jobs;
+    use xpu_wire::{
         frame::{Body, RankDetail},
         id::Pid,
-        job::Jobs,
         simulation::Simulation,
     };
     let (simulation, mut jobs) = (Simulation::new(7, 2, 2), Jobs::default());

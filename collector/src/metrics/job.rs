@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_model::{
     finding::{Cost, Finding},
     job::{Job, RankView, median},
-    unit::{Moment, Nanoseconds},
 };
+use xpu_wire::unit::{Moment, Nanoseconds};
 
 use super::{Exposition, Label, label, rank::is_live, table as all, with};
 

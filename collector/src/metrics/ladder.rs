@@ -1,6 +1,6 @@
 //! Fixed buckets, and how many durations fell into each.
 
-use xpu_shared::{histogram::Histogram, unit::Nanoseconds};
+use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
 /// Upper ends, in nanoseconds: 1, 2 and 5 of each decade, from 10 us to 500 s. A quantile read off them is at worst two and a half
 /// times off, and mostly a few percent; a finer ladder would be as many series for every label set.

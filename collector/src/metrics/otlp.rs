@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::{
     },
     resource::v1::Resource,
 };
-use xpu_shared::{VERSION, unit::Moment};
+use xpu_wire::{VERSION, unit::Moment};
 
 use super::{Exposition, Family, Label, Value, table::Kind};
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use super::{Dump, Exposition, label, table as all};
 use crate::follow::Known;

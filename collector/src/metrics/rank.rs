@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Finding},
+    job::{Job, RankView, Sample},
+    status::{RankState, age_of, stale_since},
+};
+use xpu_wire::{
     frame::{DeviceReading, RankDigest},
     id::Rank,
-    job::{Job, RankView, Sample},
     sampling::Rate,
-    status::{RankState, age_of, stale_since},
     unit::{Moment, Nanoseconds},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::{histogram::Histogram, unit::Moment};
+use xpu_wire::{histogram::Histogram, unit::Moment};
 
 /// One window; the one before it is told of as well.
 const WINDOW: Duration = Duration::from_secs(10);

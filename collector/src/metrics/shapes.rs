@@ -1,9 +1,10 @@
 //! One gauge family for each GEMM shape, as the first xpu-timer named them. Only on request: each shape is a metric of
 //! its own, and a database is not made for that.
 
-use xpu_shared::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, job::Job, unit::Moment};
-
 use std::collections::HashMap;
+
+use xpu_model::job::Job;
+use xpu_wire::{frame::Summary, gemm::GemmShape, histogram::Histogram, id::Rank, unit::Moment};
 
 use super::{
     Exposition, Label, Value, label,

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use xpu_shared::{
+use xpu_model::job::{Job, RankView};
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CollectiveTotals, PythonTotals, RankDetail, Summary},
     id::{CommunicatorId, Pid, Rank},
-    job::{Job, RankView},
     unit::{Moment, Nanoseconds},
 };
 
@@ -239,7 +239,7 @@ fn ranks_beside(job: &Job, rank: Rank, id: CommunicatorId) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::histogram::Histogram;
+    use xpu_wire::histogram::Histogram;
 
     use super::*;
 
@@ -279,7 +279,7 @@ mod tests {
         let mut tally = Tally::default();
         let mut summary = Summary::default();
         for number in 0..KINDS as u64 + 9 {
-            summary.communicators.push(xpu_shared::frame::CommunicatorState {
+            summary.communicators.push(xpu_wire::frame::CommunicatorState {
                 id: CommunicatorId(number),
                 parent: None,
                 name: format!("group {number}"),

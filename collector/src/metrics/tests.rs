@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use xpu_shared::{id::Rank, simulation::Simulation};
+use xpu_wire::{id::Rank, simulation::Simulation};
 
 use super::*;
 
 /// A job that has been heard for a while.
 fn known(simulation: &Simulation) -> Known {
     let mut known = Known::new(Moment(0), Pages { compat: true, per_shape: true, ..Pages::default() });
-    let take = |known: &mut Known, frames: Vec<xpu_shared::frame::Frame>| {
+    let take = |known: &mut Known, frames: Vec<xpu_wire::frame::Frame>| {
         for frame in frames {
             known.take(b"", &frame, frame.now);
         }

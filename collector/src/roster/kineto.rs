@@ -1,6 +1,6 @@
 //! The profilers of ranks: their identity and their step counts.
 
-use xpu_shared::{
+use xpu_wire::{
     id::{JobName, Pid, Rank},
     ledger::KinetoCount,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::RankRecord,
     id::{JobName, Rank},
     unit::Moment,

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
-    finding,
+use xpu_model::finding;
+use xpu_wire::{
     frame::{Life, RankStacks},
     id::{JobName, Rank},
     unit::Moment,

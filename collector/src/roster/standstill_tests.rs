@@ -1,6 +1,6 @@
 use std::process::id;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{RankInfo, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Step},

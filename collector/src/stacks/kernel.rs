@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{TaskState, ThreadStack},
     id::Pid,
 };

@@ -8,15 +8,14 @@ mod modules;
 use std::time::Duration;
 
 use framehop::{FrameAddress, Unwinder as _, x86_64};
-use xpu_shared::{
+use hold::Copied;
+pub(super) use join::join;
+use modules::Modules;
+use xpu_wire::{
     frame::{RankStacks, StackFrame, ThreadStack},
     id::{JobName, Pid, Rank},
     ledger::FaultReading,
 };
-
-use hold::Copied;
-pub(super) use join::join;
-use modules::Modules;
 
 /// Handlers of signals that are followed to what they interrupted.
 const HANDLERS: usize = 4;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use py_spy::{Config, PythonSpy, StackTrace, config::LockingStrategy};
-use xpu_shared::{
+use xpu_wire::{
     frame::{RankStacks, Reading, StackFrame, ThreadStack},
     id::Pid,
 };

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, Frame, RankStacks, ThreadStack},
     id::{JobName, Pid, Rank},

@@ -1,4 +1,4 @@
-use xpu_shared::frame::{Reading, StackFrame, TaskState};
+use xpu_wire::frame::{Reading, StackFrame, TaskState};
 
 use super::*;
 

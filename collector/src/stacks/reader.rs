@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     codec,
     frame::{Body, RankStacks},
 };
@@ -131,7 +131,7 @@ fn last_frame(mut bytes: &[u8]) -> Option<RankStacks> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{
+    use xpu_wire::{
         frame::Frame,
         id::{Pid, Rank},
         unit::Moment,

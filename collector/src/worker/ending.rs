@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{ApiError, Asked, Ending, FatalSignal, Life, PythonException, RankExit, TERM},
     id::Pid,
     ledger::{FaultReading, LastReading},
@@ -184,7 +184,7 @@ fn fit(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::ledger::ErrorReading;
+    use xpu_wire::ledger::ErrorReading;
 
     use super::*;
 

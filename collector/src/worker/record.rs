@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     datatype::DataType,
     frame::{CallSite, CallState, RankRecord, RecordedCall, RecordedCommunicator, StackFrame},
     id::CommunicatorId,

@@ -1,6 +1,6 @@
 //! When a rank last made progress, and where its threads have been since.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::RankStacks,
     id::Step,
     unit::{Moment, Nanoseconds},

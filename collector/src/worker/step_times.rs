@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use xpu_shared::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
+use xpu_wire::{frame::Progress, histogram::Histogram, unit::Nanoseconds};
 
 /// Different times kept of one interval: to two digits a second of steps has few.
 const KEPT: usize = 256;

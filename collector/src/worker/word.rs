@@ -1,8 +1,8 @@
 //! A rank's published state: a digest each second, and the last one again for new viewers.
 
-use xpu_shared::{
+use xpu_model::peak::Peaks;
+use xpu_wire::{
     frame::{Advance, HookHealth, Progress, RankDigest},
-    peak::Peaks,
     unit::{Moment, Nanoseconds},
 };
 

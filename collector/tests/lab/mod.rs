@@ -13,14 +13,14 @@ use std::{
 };
 
 use xpu_collector::{Collector, Config};
+use xpu_model::peak::Peaks;
 use xpu_net::{key::Key, socket};
-use xpu_shared::{
+use xpu_wire::{
     codec,
     endpoint::{BasePort, RuntimeDir},
     frame::{Body, Frame, RankInfo, Request, StepSource, Steps, Summary, TimedBy, Work},
     histogram::Histogram,
     id::{Pid, Rank, Step},
-    peak::Peaks,
     unit::{Moment, Nanoseconds},
 };
 use zmq::{Context, DONTWAIT, Socket};
@@ -193,7 +193,7 @@ impl Viewer {
     }
 
     /// What the collector knows now.
-    pub(crate) fn snapshot(&self) -> Option<xpu_shared::frame::HostSnapshot> {
+    pub(crate) fn snapshot(&self) -> Option<xpu_wire::frame::HostSnapshot> {
         self.ask(Request::Snapshot);
         let deadline = Instant::now() + Duration::from_secs(1);
         while Instant::now() < deadline {
@@ -207,7 +207,7 @@ impl Viewer {
     }
 
     /// Job, rank, life and step of everybody in the next snapshot.
-    pub(crate) fn sees(&self) -> Vec<(String, u32, xpu_shared::frame::Life, Option<u64>)> {
+    pub(crate) fn sees(&self) -> Vec<(String, u32, xpu_wire::frame::Life, Option<u64>)> {
         let jobs = self.snapshot().map(|snapshot| snapshot.jobs).unwrap_or_default();
         let ranks = jobs.into_iter().flat_map(|job| job.ranks);
         ranks

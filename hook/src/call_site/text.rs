@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Write as _};
 
-use xpu_shared::ledger::SiteText;
+use xpu_wire::ledger::SiteText;
 
 use super::layout::Layout;
 use crate::peek;

@@ -1,6 +1,6 @@
 //! Kernels that the GPU ran besides what the hook times: CUPTI's records, put into the steps that launched them.
 
-use xpu_shared::frame::{CaptureEnd, CapturedLabel, Tracing};
+use xpu_wire::frame::{CaptureEnd, CapturedLabel, Tracing};
 
 use super::{
     Kept, Span, UnderWay,
@@ -25,7 +25,7 @@ const LOOK_EVERY: u64 = 50_000_000;
 const QUIET: u32 = 3;
 
 /// CUPTI does not tell it.
-const THREAD: u32 = xpu_shared::frame::CapturedOperation::NO_THREAD;
+const THREAD: u32 = xpu_wire::frame::CapturedOperation::NO_THREAD;
 
 #[derive(Debug, Default)]
 pub(super) enum Activity {

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, VecDeque},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{
         CaptureAccount, CaptureEnd, CapturePart, CapturedLabel, CapturedOperation, CapturedSpan, Tracing,
     },

@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use xpu_shared::frame::CapturedLabel;
+use xpu_wire::frame::CapturedLabel;
 
 use super::{Kept, Span};
 
@@ -107,7 +107,7 @@ fn likeness(one: Time, other: Time) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::frame::Direction;
+    use xpu_wire::frame::Direction;
 
     use super::*;
 

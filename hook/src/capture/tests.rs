@@ -1,4 +1,4 @@
-use xpu_shared::frame::{BlockingCall, CapturedSpan};
+use xpu_wire::frame::{BlockingCall, CapturedSpan};
 
 use super::{under_way::OPERATIONS, *};
 use crate::record::HostCall;
@@ -46,7 +46,7 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     assert!(!is_on(), "everything is as it was");
     assert!(capture.next_part().is_none(), "what other threads launched before the mark may still come");
     capture.settle(None, std::iter::empty());
-    let part = capture.next_part().expect("it is done").of_rank("j".into(), xpu_shared::id::Rank(1));
+    let part = capture.next_part().expect("it is done").of_rank("j".into(), xpu_wire::id::Rank(1));
     let account = part.account.expect("the first part has it");
     assert_eq!(account.marks.iter().map(|mark| mark.completed.0).collect::<Vec<_>>(), [20, 21, 22, 23]);
     assert_eq!((part.parts, part.operations.len(), account.ended), (1, 3, CaptureEnd::Done));
@@ -69,7 +69,7 @@ fn who_is_told_to_hurry_gives_what_there_is() {
     let now = CaptureOrder { limit: Nanoseconds(0), ..order(8, 3) };
     assert_eq!(capture.order(now, 8).0, CaptureOutcome::Agreed);
     capture.settle(None, std::iter::empty());
-    let part = capture.next_part().expect("it waits no longer").of_rank("j".into(), xpu_shared::id::Rank(1));
+    let part = capture.next_part().expect("it waits no longer").of_rank("j".into(), xpu_wire::id::Rank(1));
     let account = part.account.expect("the first part has it");
     assert_eq!((account.ended, account.marks.len()), (CaptureEnd::TimeUp, 2), "{account:?}");
 }
@@ -109,7 +109,7 @@ fn a_function_that_is_left_after_the_last_step_is_waited_for() {
     let part = loop {
         capture.settle(None, std::iter::empty());
         if let Some(part) = capture.next_part() {
-            break part.of_rank("j".into(), xpu_shared::id::Rank(1));
+            break part.of_rank("j".into(), xpu_wire::id::Rank(1));
         }
         assert!(monotonic() < deadline, "the capture does not end");
     };
@@ -154,7 +154,7 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     capture.settle(None, std::iter::empty());
     let mut parts = Vec::new();
     while let Some(part) = capture.next_part() {
-        parts.push(part.of_rank("j".into(), xpu_shared::id::Rank(1)));
+        parts.push(part.of_rank("j".into(), xpu_wire::id::Rank(1)));
     }
     let account = parts[0].account.clone().expect("the first part has it");
     assert_eq!(
@@ -165,11 +165,11 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     assert!(!is_on());
 }
 
-fn take_part_of(capture: &mut Capture) -> xpu_shared::frame::CapturePart {
+fn take_part_of(capture: &mut Capture) -> xpu_wire::frame::CapturePart {
     capture.settle(None, std::iter::empty());
     let part = capture.next_part().expect("it is done");
     assert!(capture.next_part().is_none());
-    part.of_rank("j".into(), xpu_shared::id::Rank(1))
+    part.of_rank("j".into(), xpu_wire::id::Rank(1))
 }
 
 #[test]

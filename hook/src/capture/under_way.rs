@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{CaptureAccount, CaptureEnd, CaptureOrder, CapturedLabel, StepMark, StepSource, Tracing},
     id::{Sequence, Step},
     unit::Nanoseconds,
@@ -186,7 +186,7 @@ impl UnderWay {
     pub(super) fn account(
         &self,
         ended: CaptureEnd,
-        moment: impl Fn(u64) -> xpu_shared::unit::Moment,
+        moment: impl Fn(u64) -> xpu_wire::unit::Moment,
     ) -> CaptureAccount {
         let marks =
             self.marks.iter().map(|&(completed, at)| StepMark { completed: Step(completed), at: moment(at) });

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     id::CommunicatorId,
     ledger::{CommunicatorLine, Ledger},
     sampling::Rate,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use cudarc::cublas::sys::cublasHandle_t;
-use xpu_shared::{
+use xpu_wire::{
     datatype::DataType,
     gemm::{ComputeType, GemmShape},
 };

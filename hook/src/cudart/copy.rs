@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::frame::{BlockingCall, Direction};
+use xpu_wire::frame::{BlockingCall, Direction};
 
 use crate::{
     activity::{DIRECTIONS, Waiting},

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::runtime::sys::{cudaMemPool_t, cudaStream_t};
-use xpu_shared::ledger::Call;
+use xpu_wire::ledger::Call;
 
 use crate::{
     allocations::{Allocation, Whose},

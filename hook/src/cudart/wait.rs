@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::{cudaEvent_t, cudaStream_t};
-use xpu_shared::frame::BlockingCall;
+use xpu_wire::frame::BlockingCall;
 
 use crate::{
     activity::Waiting,

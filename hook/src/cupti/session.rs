@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::endpoint::variable;
+use xpu_wire::endpoint::variable;
 
 use super::{
     NOT_INITIALIZED, SUCCESS, TAKEN,

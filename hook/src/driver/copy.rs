@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use xpu_shared::frame::Direction;
+use xpu_wire::frame::Direction;
 
 use super::{CUDA, NOT_INITIALIZED};
 use crate::{cudart::copy::Move, interpose::interpose_twins};

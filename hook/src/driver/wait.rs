@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::driver::sys::{CUevent, CUstream};
-use xpu_shared::frame::BlockingCall;
+use xpu_wire::frame::BlockingCall;
 
 use super::{CUDA, NOT_INITIALIZED};
 use crate::{

@@ -12,14 +12,14 @@ use std::{
     },
 };
 
-use xpu_shared::unit::Moment;
+use slot::Slot;
+use xpu_wire::unit::Moment;
 
 use super::words;
 use crate::{
     functions::api::{Method, Object, Python, caught},
     symbol::Visit,
 };
-use slot::Slot;
 
 const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("excepthook.py"), "\0").as_bytes())
 {

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-use xpu_shared::ledger::Bytes;
+use xpu_wire::ledger::Bytes;
 
 /// A line with the longest path that is kept.
 const LINE: usize = 1024;
@@ -77,7 +77,7 @@ fn hexadecimal(text: &[u8]) -> Option<(u64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::ledger::LedgerPage;
+    use xpu_wire::ledger::LedgerPage;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use xpu_shared::ledger::Ledger;
+use xpu_wire::ledger::Ledger;
 
 /// The page, in memory that is empty in a child. Null before the first intercepted call.
 static WIPED: AtomicPtr<AtomicPtr<Ledger>> = AtomicPtr::new(ptr::null_mut());

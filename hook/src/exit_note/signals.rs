@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-use xpu_shared::ledger::ExitNote;
+use xpu_wire::ledger::ExitNote;
 
 pub(super) use front::find;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
-use xpu_shared::{sampling::Rate, unit::Nanoseconds};
+use xpu_wire::{sampling::Rate, unit::Nanoseconds};
 
 use super::Fold;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::{frame::GraphTotals, unit::Nanoseconds};
+use xpu_wire::{frame::GraphTotals, unit::Nanoseconds};
 
 use super::{CollectiveKey, Fold, TOTALS_AT_ONCE, totals::Totals};
 use crate::{graphs::Contents, observer::Observer};

@@ -1,6 +1,6 @@
 //! Launches of the kernels whose names were asked for: counted by lanes, timed by records.
 
-use xpu_shared::{frame::KernelTotals, unit::Nanoseconds};
+use xpu_wire::{frame::KernelTotals, unit::Nanoseconds};
 
 use super::{Fold, totals::Totals};
 use crate::{

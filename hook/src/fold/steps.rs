@@ -4,7 +4,8 @@ mod detector;
 mod log;
 mod period;
 
-use xpu_shared::{
+use detector::{Detector, Ended};
+use xpu_wire::{
     frame::{StepSource, TimedBy},
     gemm::GemmShape,
     histogram::Histogram,
@@ -18,7 +19,6 @@ use crate::{
     launches::{self, Launch},
     observer::Observer,
 };
-use detector::{Detector, Ended};
 
 /// After this many summaries with steps and without a timing by the GPU, the host's timings count again.
 const GONE: u32 = 10;
@@ -176,7 +176,7 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::collective::Operation;
+    use xpu_wire::collective::Operation;
 
     use super::*;
 

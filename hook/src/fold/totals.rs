@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-use xpu_shared::{histogram::Histogram, unit::Nanoseconds};
+use xpu_wire::{histogram::Histogram, unit::Nanoseconds};
 
 /// Distinct shapes, and distinct collectives, that totals are kept for. What comes later is counted as dropped.
 const KEYS: usize = 8192;

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
 
-use xpu_shared::functions::FUNCTIONS;
+use xpu_wire::functions::FUNCTIONS;
 
 /// A power of two, and a quarter full at most.
 const PLACES: usize = 4096;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{FunctionKind, PythonTotals},
     unit::Nanoseconds,
 };

@@ -19,7 +19,7 @@ fn numbers_have_names() {
 
 #[test]
 fn codes_are_found_again() {
-    let all: Vec<usize> = (1..=xpu_shared::functions::FUNCTIONS).map(|number| number * 48).collect();
+    let all: Vec<usize> = (1..=xpu_wire::functions::FUNCTIONS).map(|number| number * 48).collect();
     for (number, &code) in all.iter().enumerate() {
         codes::watch(code, number as u16);
         codes::watch(code, 7);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::sampling::Rate;
+use xpu_wire::sampling::Rate;
 
 use crate::rate::{Class, FIRST};
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation, datatype::DataType, frame::Direction, gemm::GemmShape, id::CommunicatorId,
 };
 
@@ -201,7 +201,7 @@ fn reserve<T>(list: &mut Vec<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::gemm::ComputeType;
+    use xpu_wire::gemm::ComputeType;
 
     use super::*;
 

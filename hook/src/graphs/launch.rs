@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::{cudaGraphExec_t, cudaStream_t};
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     ledger::{Call, Calling, How},
     unit::Moment,

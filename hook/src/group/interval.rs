@@ -1,6 +1,6 @@
 //! What one communicator does in a group: it launches as one kernel, or nearly, and is timed as one.
 
-use xpu_shared::sampling::Rate;
+use xpu_wire::sampling::Rate;
 
 use super::{Message, share::Share};
 use crate::{

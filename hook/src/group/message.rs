@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use cudarc::runtime::sys::cudaStream_t;
-use xpu_shared::{collective::Operation, datatype::DataType, sampling::Rate};
+use xpu_wire::{collective::Operation, datatype::DataType, sampling::Rate};
 
 use crate::{
     graphs::CaptureId,

@@ -1,6 +1,6 @@
 //! A communicator's share of a group: what of it launches as one.
 
-use xpu_shared::collective::Operation;
+use xpu_wire::collective::Operation;
 
 use super::Message;
 
@@ -135,7 +135,7 @@ impl Way {
 mod tests {
     use std::ptr;
 
-    use xpu_shared::{datatype::DataType, ledger::NO_TICKET};
+    use xpu_wire::{datatype::DataType, ledger::NO_TICKET};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use std::{
     ptr,
 };
 
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{is_trusted_socket, peer_user, user_id},
     ledger::out_of_the_way,
 };

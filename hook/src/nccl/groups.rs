@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use xpu_shared::ledger::Call;
+use xpu_wire::ledger::Call;
 
 use super::{MISSING, NCCL};
 use crate::{group::Group, interpose::interpose, lane::coarse_now};

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed},
 };
 
-use xpu_shared::{id::CommunicatorId, sampling};
+use xpu_wire::{id::CommunicatorId, sampling};
 
 use super::{
     commhash::{IdBytes, Scheme, combined},

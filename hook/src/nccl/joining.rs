@@ -6,7 +6,7 @@ use std::{
 };
 
 use cudarc::nccl::sys::ncclComm_t;
-use xpu_shared::{id::CommunicatorId, ledger::Call};
+use xpu_wire::{id::CommunicatorId, ledger::Call};
 
 use super::{
     IN_PROGRESS, INVALID_ARGUMENT, Identity, config, device_of, identity, ncclCommCount, ncclCommUserRank,

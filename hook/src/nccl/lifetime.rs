@@ -6,7 +6,7 @@ use std::{
 };
 
 use cudarc::nccl::sys::ncclComm_t;
-use xpu_shared::ledger::Call;
+use xpu_wire::ledger::Call;
 
 use super::{
     Identity, MISSING, NCCL, UniqueId,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{nccl::sys::ncclComm_t, runtime::sys::cudaStream_t};
-use xpu_shared::{
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     ledger::{Call, Calling, How, NO_TICKET},

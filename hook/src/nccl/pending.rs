@@ -102,7 +102,7 @@ fn handle_at(place: *const ncclComm_t) -> ncclComm_t {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::id::CommunicatorId;
+    use xpu_wire::id::CommunicatorId;
 
     use super::*;
     use crate::{communicator::Name, nccl::Identity};

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{endpoint::variable, ledger::LedgerPage, unit::Moment};
+use xpu_wire::{endpoint::variable, ledger::LedgerPage, unit::Moment};
 
 use super::{Observer, STRIPES, Stripe, TOO_EARLY, end};
 use crate::{

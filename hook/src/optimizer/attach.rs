@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use xpu_shared::frame::StepSource;
+use xpu_wire::frame::StepSource;
 
 use crate::{
     functions::api::{Method, Object, Python, caught},

@@ -1,6 +1,6 @@
 //! What the hook knows that it does not see.
 
-use xpu_shared::frame::Launches;
+use xpu_wire::frame::Launches;
 
 use super::Publisher;
 use crate::{cublaslt, kernels, symbol};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use xpu_shared::{frame::HookHealth, unit::Nanoseconds};
+use xpu_wire::{frame::HookHealth, unit::Nanoseconds};
 
 use super::Publisher;
 use crate::{

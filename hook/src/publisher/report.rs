@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{CollectiveSample, CommunicatorState, Launches, StepSource, Steps, Summary},
     ledger::CommunicatorReading,
     unit::Nanoseconds,
@@ -52,7 +52,7 @@ impl Publisher {
             samples = self.fold.take_samples(Summary::SAMPLES);
             steps = self.fold.take_steps().map(|(last, durations, timed_by)| Steps {
                 source: last.source,
-                completed: xpu_shared::id::Step(last.completed),
+                completed: xpu_wire::id::Step(last.completed),
                 at: last.moment(),
                 durations,
                 timed_by,

@@ -1,6 +1,6 @@
 //! What all lanes counted, as the wire has it.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Blocked, Copies, MemoryTotals},
     unit::Nanoseconds,
 };

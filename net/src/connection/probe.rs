@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
+use xpu_wire::endpoint::Endpoint;
+
 use super::tunnel::Tunnels;
-use xpu_shared::endpoint::Endpoint;
 
 /// Longest wait for one address to take a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -130,8 +131,9 @@ fn why(host: &str, port: u16, error: &io::Error) -> String {
 mod tests {
     use std::net::TcpListener;
 
+    use xpu_wire::endpoint::BasePort;
+
     use super::*;
-    use xpu_shared::endpoint::BasePort;
 
     fn endpoint(host: &str, control: u16) -> Endpoint {
         Endpoint { host: host.to_owned(), base: BasePort(control - 2), ssh: None }

@@ -20,12 +20,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::probe::Way;
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{Endpoint, RuntimeDir, Ssh},
     id::Pid,
     process::Process,
 };
+
+use super::probe::Way;
 
 /// Hosts reached so at once: each takes a process. For more, a relay stands where the ports are open.
 const MOST: usize = 256;
@@ -217,7 +218,7 @@ fn unnamed() -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::endpoint::BasePort;
+    use xpu_wire::endpoint::BasePort;
 
     use super::*;
 

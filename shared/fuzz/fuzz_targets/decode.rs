@@ -8,16 +8,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xpu_shared::{
-    capture::{Capture, Clocks, Diff, Products, Report},
-    codec::{self, DecodeError},
-    finding,
-    frame::Frame,
-    job::Jobs,
-    recording::{Media, Recording},
-    status::Status,
-    unit::Moment,
-};
+use xpu_analysis::capture::{Capture, Clocks, Diff, Products, Report};
+use xpu_wire::{codec::{self, DecodeError}, frame::Frame, unit::Moment};
+use xpu_model::{finding, job::Jobs, status::Status};
+use xpu_recording::{Media, Recording};
 
 fuzz_target!(|input: &[u8]| {
     let _ = codec::decode(input);

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xpu_shared::zmtp::{Dealer, MESSAGES, MESSAGES_OF_LARGEST};
+use xpu_wire::zmtp::{Dealer, MESSAGES, MESSAGES_OF_LARGEST};
 
 const LARGEST: usize = 1_000;
 

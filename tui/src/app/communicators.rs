@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_model::{
+    job::{Job, RankView, Sample, median},
+    stack::Ranks,
+};
+use xpu_wire::{
     collective::Operation,
     frame::{CommunicatorState, Life},
     id::{CommunicatorId, Rank},
-    job::{Job, RankView, Sample, median},
-    stack::Ranks,
     unit::Nanoseconds,
 };
 

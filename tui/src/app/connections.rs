@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem::discriminant};
 
-use xpu_shared::{id::HostName, unit::Moment};
+use xpu_wire::{id::HostName, unit::Moment};
 
 use crate::arrival::{Endpoint, Link};
 
@@ -88,7 +88,7 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::endpoint::BasePort;
+    use xpu_wire::endpoint::BasePort;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use crate::file_loader::{ListedFile, Listing, Order, Summary};
 

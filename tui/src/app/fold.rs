@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{capture::Groups, frame::CommunicatorState, id::CommunicatorId, job::Job, stack::Ranks};
+use xpu_analysis::capture::Groups;
+use xpu_model::{job::Job, stack::Ranks};
+use xpu_wire::{frame::CommunicatorState, id::CommunicatorId};
 
 use super::Row;
 
@@ -176,9 +178,11 @@ fn stem(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use xpu_model::job::Jobs;
+    use xpu_wire::{frame::Body, simulation::Simulation};
+
     use super::*;
     use crate::app::job_view::tests::row;
-    use xpu_shared::{frame::Body, job::Jobs, simulation::Simulation};
 
     /// Eight ranks on two hosts, in pairs and in fours that cross them, as a program names them.
     fn job(names: [&str; 2]) -> Jobs {

@@ -6,10 +6,9 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_model::{job::median, status::RankState};
+use xpu_wire::{
     id::{JobName, Rank},
-    job::median,
-    status::RankState,
     unit::Moment,
 };
 
@@ -311,7 +310,7 @@ fn slot(number: u64) -> usize {
 }
 
 fn code(row: &Row, metric: Metric, figures: Option<&Figures>) -> Code {
-    use xpu_shared::frame::Life;
+    use xpu_wire::frame::Life;
     match (row.life, row.status.state) {
         (Life::Died, _) => return Code(Code::ALARM),
         (Life::Alive, RankState::Hung) if row.is_heard() => return Code(Code::ALARM),

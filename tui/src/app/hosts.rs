@@ -4,12 +4,14 @@ mod gather;
 
 use std::{collections::HashMap, time::Duration};
 
-use xpu_shared::{
-    frame::{Life, RankDigest, Throttle},
-    id::{HostName, Rank},
+use xpu_model::{
     job::{Collector, Job, Jobs, RankView},
     stack::Ranks,
     status::STALE,
+};
+use xpu_wire::{
+    frame::{Life, RankDigest, Throttle},
+    id::{HostName, Rank},
     unit::Moment,
 };
 

@@ -1,6 +1,7 @@
 //! The job stands: shown by itself, and until somebody has seen it.
 
-use xpu_shared::{finding::Finding, unit::Moment};
+use xpu_model::finding::Finding;
+use xpu_wire::unit::Moment;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {

@@ -1,13 +1,10 @@
 //! All that is known of one rank, and of those it can be compared with.
 
-use xpu_shared::{
+use xpu_model::{finding, job::Job, stack::Ranks, status::RankStatus};
+use xpu_wire::{
     collective::Operation,
-    finding,
     frame::RankInfo,
     id::{CommunicatorId, Rank},
-    job::Job,
-    stack::Ranks,
-    status::RankStatus,
 };
 
 use super::{JobView, Metric};

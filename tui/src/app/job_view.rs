@@ -9,13 +9,15 @@ mod row;
 
 use std::{sync::Arc, time::Duration};
 
-use xpu_shared::{
+use xpu_analysis::capture::Groups;
+use xpu_model::{
     baseline::Runs,
-    capture::Groups,
     finding::{Cost, Examiner, Finding, Price},
-    id::{HostName, JobName, Rank, Step},
     job::{Bound, Job, PartlySeen},
     status::{RankState, STALE, StepClock, StepSign},
+};
+use xpu_wire::{
+    id::{HostName, JobName, Rank, Step},
     unit::{Moment, Nanoseconds},
 };
 
@@ -330,11 +332,10 @@ impl JobView {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use xpu_shared::{
+    use xpu_model::{job::Jobs, status::Status};
+    use xpu_wire::{
         frame::{Body, Frame, Life},
-        job::Jobs,
         simulation::Simulation,
-        status::Status,
     };
 
     use super::*;

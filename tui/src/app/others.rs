@@ -1,11 +1,10 @@
 //! Jobs beside the one that is shown.
 
-use xpu_shared::{
+use xpu_model::{
     finding,
-    id::JobName,
     job::{Job, Jobs},
-    unit::Moment,
 };
+use xpu_wire::{id::JobName, unit::Moment};
 
 #[derive(Debug, Default)]
 pub struct Others {
@@ -32,7 +31,7 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{
+    use xpu_wire::{
         frame::{Body, Event, Frame, Life},
         id::Rank,
         simulation::Simulation,

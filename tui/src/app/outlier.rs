@@ -1,6 +1,6 @@
 //! The rank that is an outlier by its figures alone, before a finding names it.
 
-use xpu_shared::id::Rank;
+use xpu_wire::id::Rank;
 
 use super::{JobView, Metric};
 

@@ -2,11 +2,10 @@
 
 use std::{collections::HashMap, mem::take, thread};
 
-use xpu_shared::{
-    finding::Log,
+use xpu_model::{finding::Log, job::Jobs};
+use xpu_wire::{
     frame::{Body, Frame},
     id::HostName,
-    job::Jobs,
     unit::Moment,
 };
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
+use xpu_model::{
+    job::{Job, median},
+    peak::Peaks,
+};
+use xpu_wire::{
     frame::GemmTotals,
     gemm::GemmShape,
     histogram::Histogram,
     id::Rank,
-    job::{Job, median},
-    peak::Peaks,
     unit::{Moment, Tflops},
 };
 

@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use xpu_shared::id::{HostName, Rank};
+use xpu_wire::id::{HostName, Rank};
 
 use super::Row;
 use crate::widget::grid::Shape;

@@ -1,6 +1,6 @@
 //! What is worked out from the job before a picture is drawn: once, however many frames came since the last one.
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{Body, Frame},
     id::{HostName, Rank},
 };

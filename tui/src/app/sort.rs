@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use xpu_shared::status::RankStatus;
+use xpu_model::status::RankStatus;
 
 use super::{Metric, Row, Urgency};
 
@@ -204,7 +204,8 @@ impl Sort {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{finding::Kind, frame::Life, status::RankState};
+    use xpu_model::{finding::Kind, status::RankState};
+    use xpu_wire::frame::Life;
 
     use super::*;
     use crate::app::job_view::tests::row;

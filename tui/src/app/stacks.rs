@@ -5,13 +5,11 @@ mod rows;
 use std::{collections::BTreeSet, time::Duration};
 
 pub use rows::{Row as StackRow, Shown};
-use xpu_shared::{
-    frame::Life,
-    id::JobName,
+use xpu_model::{
     job::Job,
     stack::{self, Ranks, Tree},
-    unit::Moment,
 };
+use xpu_wire::{frame::Life, id::JobName, unit::Moment};
 
 use crate::action::{Folding, Motion};
 

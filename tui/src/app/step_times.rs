@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-use xpu_shared::{
+use xpu_model::{
     change_point::{ChangePoint, changes},
-    id::{JobName, Rank, Step},
     job::{Job, median},
+};
+use xpu_wire::{
+    id::{JobName, Rank, Step},
     unit::Moment,
 };
 

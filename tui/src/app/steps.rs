@@ -5,11 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use xpu_shared::{
+use xpu_model::{
     change_point::ChangePoint,
+    job::{Breakdown, Job, RankView, median},
+};
+use xpu_wire::{
     histogram::Histogram,
     id::{JobName, Rank},
-    job::{Breakdown, Job, RankView, median},
     unit::{Moment, Nanoseconds},
 };
 

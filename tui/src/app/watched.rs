@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use xpu_shared::{
-    finding::Finding,
+use xpu_model::{finding::Finding, job::Job};
+use xpu_wire::{
     id::{JobName, Rank},
-    job::Job,
     unit::Moment,
 };
 
@@ -79,7 +78,8 @@ pub(crate) fn sample(job: &Job, selected: Option<Rank>, findings: &[Finding]) ->
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{job::Jobs, simulation::Simulation};
+    use xpu_model::job::Jobs;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_model::{
+    job::{Job, RankView},
+    stack::Ranks,
+};
+use xpu_wire::{
     frame::{CommunicatorState, Life},
     id::CommunicatorId,
-    job::{Job, RankView},
     ledger::Call,
-    stack::Ranks,
     unit::Nanoseconds,
 };
 

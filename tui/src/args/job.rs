@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use xpu_model::hosts::{Hosts, service, slurm};
 use xpu_net::key::Key;
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{BasePort, Ssh},
-    hosts::{Hosts, service, slurm},
     id::JobName,
 };
 

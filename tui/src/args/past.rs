@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use xpu_shared::baseline::{Baseline, Runs, folder};
+use xpu_model::baseline::{Baseline, Runs, folder};
 
 use super::UsageError;
 

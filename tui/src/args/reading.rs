@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use xpu_shared::capture::{CostKind, Groups, Kind, Only};
+use xpu_analysis::capture::{CostKind, Groups, Kind, Only};
 
 /// Which ranks, by their places in the parallel groups.
 #[derive(Clone, Debug, Default, Args)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use xpu_shared::{id::Step, job::RankView, unit::Nanoseconds};
+use xpu_model::job::RankView;
+use xpu_wire::{id::Step, unit::Nanoseconds};
 
 /// What is known of a rank's steps is at most so old, and telling it which to record takes some of that too.
 const NEWS: Duration = Duration::from_millis(2500);
@@ -67,7 +68,8 @@ fn pace(view: &RankView) -> Option<Nanoseconds> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{frame::Body, job::Jobs, simulation::Simulation};
+    use xpu_model::job::Jobs;
+    use xpu_wire::{frame::Body, simulation::Simulation};
 
     use super::*;
 

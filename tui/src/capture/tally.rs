@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::{Duration, Instant};
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Finding},
+    job::Job,
+    status::RankState,
+};
+use xpu_wire::{
     frame::{
         Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life,
         MissingRank, Tracing,
     },
     id::{HostName, JobName, Rank, Step},
-    job::Job,
-    status::RankState,
     unit::Nanoseconds,
 };
 

@@ -1,6 +1,6 @@
 use std::sync::mpsc;
 
-use xpu_shared::{
+use xpu_wire::{
     frame::{CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOutcome, CapturePart, StepMark},
     simulation::Simulation,
 };

@@ -11,15 +11,19 @@ use std::{
 };
 
 use anyhow::Context as _;
+use occasion::{Occasion, wait_for};
+use progress::Progress;
 use tokio::{
     select,
     signal::unix::{SignalKind, signal},
     time::Instant,
 };
-use xpu_shared::{
-    id::{JobName, Rank},
+use xpu_model::{
     job::{Job, RankView},
     status::ExitCode as Code,
+};
+use xpu_wire::{
+    id::{JobName, Rank},
     unit::Moment,
 };
 
@@ -34,8 +38,6 @@ use crate::{
     new_file,
     recording_writer::header,
 };
-use occasion::{Occasion, wait_for};
-use progress::Progress;
 
 /// A rank is missing, or did not come to the last step.
 const NOT_ALL: u8 = 1;
@@ -84,7 +86,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
 
 async fn take(
     args: &CaptureArgs,
-    header: &xpu_shared::recording::Header,
+    header: &xpu_recording::Header,
     job: JobName,
     (following, arrivals, live): (&mut Following, &mut Arrivals, &Live),
     (stop, mut progress): (Stop, Progress),

@@ -8,11 +8,10 @@ mod text;
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{
+use xpu_model::{job::Job, status::ExitCode as Code};
+use xpu_wire::{
     frame::RankRecord,
     id::{JobName, Rank},
-    job::Job,
-    status::ExitCode as Code,
 };
 
 use super::{

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode, time::Duration};
 
 use tokio::time::Instant;
-use xpu_shared::{
-    frame::Life,
-    id::{HostName, JobName, Rank},
+use xpu_model::{
     job::{Job, RankView},
     status::ExitCode as Code,
+};
+use xpu_wire::{
+    frame::Life,
+    id::{HostName, JobName, Rank},
 };
 
 use super::living::{LOOK, nobody, take_until, tell_unreachable, the_job};
@@ -141,7 +143,8 @@ fn refusal(view: &RankView, on: bool) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{frame::Body, job::Jobs, simulation::Simulation};
+    use xpu_model::job::Jobs;
+    use xpu_wire::{frame::Body, simulation::Simulation};
 
     use super::*;
 

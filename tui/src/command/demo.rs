@@ -14,8 +14,12 @@ mod stage;
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
+use node::Node;
+use rank::Worker;
+use stage::Stage;
 use xpu_net::key::Key;
-use xpu_shared::endpoint::BasePort;
+use xpu_wire::endpoint::BasePort;
 
 use crate::{
     args::{LookArgs, UsageError, base_port},
@@ -26,10 +30,6 @@ use crate::{
     parts::Parts,
     watch::{WatchOptions, watch},
 };
-use fault::{Faults, Hang, SlowGpu, SlowHost, Throttle};
-use node::Node;
-use rank::Worker;
-use stage::Stage;
 
 /// Steps of a demo nobody looks at.
 const HEADLESS_STEPS: u64 = 40;

@@ -2,10 +2,8 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use xpu_shared::{
-    capture::{Capture, Change, CostKind, Culprit, Diff},
-    status::ExitCode as Code,
-};
+use xpu_analysis::capture::{Capture, Change, CostKind, Culprit, Diff};
+use xpu_model::status::ExitCode as Code;
 
 use super::{
     report::{Table, read},
@@ -61,7 +59,7 @@ fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
 }
 
 fn text(diff: &Diff, top: usize) -> String {
-    let side = |side: &xpu_shared::capture::Side| {
+    let side = |side: &xpu_analysis::capture::Side| {
         let (ranks, steps) = (counted(side.ranks, "rank", "ranks"), counted(side.steps, "step", "steps"));
         format!("{ranks}, {steps} of a rank")
     };

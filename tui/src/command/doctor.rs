@@ -14,10 +14,10 @@ use std::{
     process::ExitCode,
 };
 
+use check::{Check, State};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use check::{Check, State};
 
 /// All that was looked at.
 #[derive(Debug, Serialize)]
@@ -55,8 +55,8 @@ fn examine(args: &DoctorArgs) -> anyhow::Result<Examination> {
     checks.extend(machine::checks(base, &holder, args.of.way.key_file.as_deref()));
     checks.extend(hosts::checks(args, &holder)?);
     let verdict = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
-    let host = xpu_shared::endpoint::host_name().to_string();
-    Ok(Examination { version: xpu_shared::build(), host, verdict, checks })
+    let host = xpu_wire::endpoint::host_name().to_string();
+    Ok(Examination { version: xpu_wire::build(), host, verdict, checks })
 }
 
 impl Examination {

@@ -19,18 +19,16 @@ use std::{
 
 use anyhow::Context as _;
 use flate2::{Compression, write::GzEncoder};
-use xpu_shared::{
-    capture::{Capture, Clocks},
-    status::ExitCode as Code,
-};
+use sheet::{SHEETS, Source};
+use timeline::Timeline;
+use xpu_analysis::capture::{Capture, Clocks};
+use xpu_model::status::ExitCode as Code;
 
 use super::report::read;
 use crate::{
     args::{ExportArgs, UsageError},
     new_file,
 };
-use sheet::{SHEETS, Source};
-use timeline::Timeline;
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let ExportArgs { file, perfetto, chrome, csv, parquet, folded, kind, select } = args;

@@ -7,17 +7,15 @@ mod text;
 
 use std::process::ExitCode;
 
+use device::Gpu;
+use product::Product;
 use serde::Serialize;
-use xpu_shared::{
-    capture::{Products, Standalone},
-    id::JobName,
-    status::ExitCode as Code,
-};
+use xpu_analysis::capture::{Products, Standalone};
+use xpu_model::status::ExitCode as Code;
+use xpu_wire::id::JobName;
 
 use super::{report::read, stacks::print};
 use crate::args::GemmReplayArgs;
-use device::Gpu;
-use product::Product;
 
 #[derive(Debug, Serialize)]
 struct Document {

@@ -19,14 +19,18 @@ use std::{
 };
 
 use anyhow::Context as _;
+use fetch::Fetch;
+use manifest::Manifest;
+use plan::Plan;
+use ranks::Ranks;
 use tokio::{
     select,
     time::{Instant, interval, sleep},
 };
-use xpu_shared::{
+use xpu_model::status::ExitCode as Code;
+use xpu_wire::{
     frame::{Body, KinetoOptions, KinetoOrder, KinetoWish},
     id::{HostName, JobName, Rank},
-    status::ExitCode as Code,
     unit::{Moment, Nanoseconds},
 };
 
@@ -42,10 +46,6 @@ use crate::{
     live::{self, Live},
     new_file,
 };
-use fetch::Fetch;
-use manifest::Manifest;
-use plan::Plan;
-use ranks::Ranks;
 
 /// A rank that was asked gave no trace.
 const NOT_ALL: u8 = 1;
@@ -159,7 +159,7 @@ impl Tracing<'_> {
 
     fn plan(&self) -> Option<Plan> {
         let job = self.following.jobs().get(&self.job);
-        let times = job.into_iter().flat_map(xpu_shared::job::Job::ranks);
+        let times = job.into_iter().flat_map(xpu_model::job::Job::ranks);
         let step_time =
             times.filter_map(|(_, view)| view.step_time()).min().or_else(|| self.ranks.step_time());
         Plan::of(self.args, &self.ranks, step_time, Moment::now())

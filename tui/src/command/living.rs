@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{
+use xpu_model::{job::Job, status::Status};
+use xpu_wire::{
     id::{JobName, Rank},
-    job::Job,
-    status::Status,
     unit::Moment,
 };
 
@@ -150,7 +149,7 @@ pub(super) async fn take_records(
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::simulation::Simulation;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xpu_shared::{
+use xpu_wire::{
     id::{JobName, Rank},
     unit::Moment,
 };

@@ -8,13 +8,9 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
-use xpu_shared::{
-    finding,
-    frame::Body,
-    recording::{Header, Totals},
-    status::ExitCode as Code,
-    unit::Moment,
-};
+use xpu_model::{finding, status::ExitCode as Code};
+use xpu_recording::{Header, Totals};
+use xpu_wire::{frame::Body, unit::Moment};
 
 use super::living::tell_unreachable;
 use crate::{

@@ -9,10 +9,8 @@ mod text;
 
 use std::process::ExitCode;
 
-use xpu_shared::{
-    capture::{Capture, Report},
-    status::ExitCode as Code,
-};
+use xpu_analysis::capture::{Capture, Report};
+use xpu_model::status::ExitCode as Code;
 
 use super::stacks::{print, write_to};
 use crate::{args::ReportArgs, new_file};

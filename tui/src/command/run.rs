@@ -17,10 +17,10 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use xpu_model::expected::{self, Expected};
 use xpu_net::key::{Key, KeyError};
-use xpu_shared::{
+use xpu_wire::{
     endpoint::{BasePort, RuntimeDir, RuntimeDirError, variable},
-    expected::{self, Expected},
     functions::Asked,
     id::{JobName, Pid},
 };

@@ -12,12 +12,14 @@ use std::{
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{
-    frame::{Body, Life, RankStacks},
-    id::{HostName, JobName, Rank},
+use xpu_model::{
     job::Job,
     stack::{self, Tree},
     status::{ExitCode as Code, UnreachableHost},
+};
+use xpu_wire::{
+    frame::{Body, Life, RankStacks},
+    id::{HostName, JobName, Rank},
     unit::Moment,
 };
 

@@ -10,12 +10,11 @@ use std::{
 
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Finding, Kind, Price},
-    id::Rank,
     status::{RankState, Status},
-    unit::Moment,
 };
+use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
     living::{take_records, take_stacks, tell_unreachable},
@@ -234,7 +233,7 @@ fn put(text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use xpu_shared::{
+    use xpu_wire::{
         frame::{Body, Event, Frame, Life},
         id::Pid,
         simulation::Simulation,

@@ -2,13 +2,11 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use xpu_shared::{
+use xpu_model::{
     finding::{Episode, Finding},
-    id::JobName,
     status::{RankState, RankStatus, Status, StepSign},
-    text::is_steering,
-    unit::Moment,
 };
+use xpu_wire::{id::JobName, text::is_steering, unit::Moment};
 
 use crate::figure::{age, clock};
 
@@ -261,7 +259,8 @@ pub(crate) fn state(state: RankState) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{job::Jobs, simulation::Simulation};
+    use xpu_model::job::Jobs;
+    use xpu_wire::simulation::Simulation;
 
     use super::*;
 
@@ -302,7 +301,7 @@ mod tests {
     fn a_job_that_is_not_there_is_answered_with_those_that_are() {
         let mut jobs = Jobs::default();
         Simulation::new(1, 1, 2).snapshots(1).iter().for_each(|frame| jobs.fold(frame));
-        let absent = of(&Status::of(&jobs, &xpu_shared::job::Job::new("nosuch".into()), Moment(0)), None);
+        let absent = of(&Status::of(&jobs, &xpu_model::job::Job::new("nosuch".into()), Moment(0)), None);
         assert!(absent.contains("nosuch") && absent.contains("llama-70b"), "{absent}");
         let other = Simulation { job: "eval".into(), ..Simulation::new(1, 1, 1) };
         other.snapshots(1).iter().for_each(|frame| jobs.fold(frame));
@@ -328,7 +327,7 @@ mod tests {
 
     #[test]
     fn nothing_seen_says_what_to_do() {
-        let none = Status::of(&Jobs::default(), &xpu_shared::job::Job::new("x".into()), Moment(0));
+        let none = Status::of(&Jobs::default(), &xpu_model::job::Job::new("x".into()), Moment(0));
         assert!(of(&none, None).contains("xpu-top run"));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use xpu_shared::{
+use xpu_recording::{Entry, Kind, Recording, RecordingError};
+use xpu_wire::{
     codec,
     frame::{Body, CaptureSheet},
     id::{Rank, Step},
-    recording::{Entry, Kind, Recording, RecordingError},
     unit::Moment,
 };
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use xpu_shared::{capture::Report, recording::Recording};
+use xpu_analysis::capture::Report;
+use xpu_recording::Recording;
 
 use crate::{command::report, figure};
 
@@ -42,7 +43,7 @@ impl Summary {
     }
 
     fn of_capture(report: &Report, complaints: Vec<String>) -> Self {
-        let sum = |part: fn(&xpu_shared::capture::Summary) -> u64| {
+        let sum = |part: fn(&xpu_analysis::capture::Summary) -> u64| {
             report.ranks.iter().map(|rank| part(&rank.summary) as f64).sum::<f64>()
         };
         let took = sum(|one| one.took_ns);

@@ -1,9 +1,9 @@
 use std::{env, process};
 
-use xpu_shared::{
+use xpu_recording::{Header, Packer, Writer};
+use xpu_wire::{
     frame::{Body, CaptureAccount, CaptureOrder, CapturePart, CaptureSheet, Frame, StepMark},
     id::{Rank, Step},
-    recording::{Header, Packer, Writer},
     simulation::Simulation,
     unit::Nanoseconds,
 };
@@ -56,7 +56,7 @@ fn recording() -> Vec<u8> {
 
 /// Two steps of one rank, in which nothing was launched.
 fn capture() -> Vec<u8> {
-    let job = xpu_shared::id::JobName::from("llama-70b");
+    let job = xpu_wire::id::JobName::from("llama-70b");
     let order = CaptureOrder {
         number: 7,
         first: Step(41),

@@ -1,6 +1,6 @@
 //! What a filter says, and what comes of it for a rank.
 
-use xpu_shared::job::median;
+use xpu_model::job::median;
 
 use super::{
     Subject,
@@ -77,7 +77,7 @@ impl Statistic {
         values.sort_by(f64::total_cmp);
         let share = match self {
             Self::Median => return median(values),
-            Self::Mean => return xpu_shared::status::mean(values.into_iter()),
+            Self::Mean => return xpu_model::status::mean(values.into_iter()),
             Self::Min => 0.0,
             Self::P10 => 0.1,
             Self::P90 => 0.9,

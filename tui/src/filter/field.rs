@@ -1,6 +1,6 @@
 //! What a rank can be asked for. The one table: reading, completion, help and the docs follow it.
 
-use xpu_shared::status::DeviceStatus;
+use xpu_model::status::DeviceStatus;
 
 use super::Subject;
 use crate::command::table;

@@ -1,9 +1,8 @@
 use proptest::prelude::*;
-use xpu_shared::{
+use xpu_model::{job::Jobs, status::Status};
+use xpu_wire::{
     id::{Rank, Step},
-    job::Jobs,
     simulation::Simulation,
-    status::Status,
     unit::{Moment, Tflops},
 };
 

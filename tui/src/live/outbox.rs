@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tokio::sync::mpsc::{Sender, error::TrySendError};
-use xpu_shared::{frame::Frame, id::HostName};
+use xpu_wire::{frame::Frame, id::HostName};
 
 use crate::arrival::{Arrival, Endpoint, Link};
 
@@ -82,7 +82,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc;
-    use xpu_shared::{frame::Body, unit::Moment};
+    use xpu_wire::{frame::Body, unit::Moment};
 
     use super::*;
 
@@ -138,7 +138,7 @@ mod tests {
         let (sender, mut receiver) = mpsc::channel(1);
         let outbox = Outbox::new(sender);
         let endpoint =
-            Endpoint { host: "a".to_owned(), base: xpu_shared::endpoint::BasePort::DEFAULT, ssh: None };
+            Endpoint { host: "a".to_owned(), base: xpu_wire::endpoint::BasePort::DEFAULT, ssh: None };
         assert!(outbox.tell(&endpoint, &Link::Up));
         assert!(!outbox.tell(&endpoint, &Link::Up));
         receiver.try_recv().unwrap();

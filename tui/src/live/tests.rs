@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{frame::Frame, simulation::Simulation};
+use xpu_wire::{frame::Frame, simulation::Simulation};
 use zmq::{Context, SNDMORE};
 
 use super::*;

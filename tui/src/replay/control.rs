@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use super::{Mark, Of, time};
 use crate::{

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use xpu_shared::frame::Frame;
+use xpu_wire::frame::Frame;
 
 /// So many go at once, for a thread that is woken for each is a wait too.
 const TOGETHER: usize = 128;

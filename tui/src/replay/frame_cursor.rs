@@ -9,15 +9,11 @@ use std::{
     time::Duration,
 };
 
-use super::kept;
 use reader::{Frames, Reader};
+use xpu_recording::{Entry, Kind, Recording, RecordingError};
+use xpu_wire::{frame::Frame, id::Rank, unit::Moment};
 
-use xpu_shared::{
-    frame::Frame,
-    id::Rank,
-    recording::{Entry, Kind, Recording, RecordingError},
-    unit::Moment,
-};
+use super::kept;
 
 /// So much is read again before the moment wound to, whatever it costs: what rates and findings are made of, half a minute of digests, and
 /// the one before them.

@@ -8,12 +8,9 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
-    hangs::{self, RECORDING},
-    id::JobName,
-    recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer},
-    unit::Moment,
-};
+use xpu_model::hangs::{self, RECORDING};
+use xpu_recording::{Header, Kind, Media, Recording, RecordingError, SealedBlock, Writer};
+use xpu_wire::{id::JobName, unit::Moment};
 
 /// What the hosts of a job keep of one hang, they keep within so long of each other.
 const ONE: Duration = Duration::from_mins(2);
@@ -103,7 +100,8 @@ pub fn newest(job: Option<&JobName>) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{codec, frame::Frame, recording::Packer, simulation::Simulation};
+    use xpu_recording::Packer;
+    use xpu_wire::{codec, frame::Frame, simulation::Simulation};
 
     use super::*;
     use crate::replay::FrameCursor;

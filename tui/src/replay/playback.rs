@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 /// What is being replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]

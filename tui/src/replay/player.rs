@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xpu_shared::{id::Rank, unit::Moment};
+use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{FrameCursor, Search, drop_thread::DropThread};
 use crate::{

@@ -8,10 +8,12 @@ use std::{
     time::Duration,
 };
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Class, Kind},
-    id::{JobName, Rank},
     job::Jobs,
+};
+use xpu_wire::{
+    id::{JobName, Rank},
     unit::Moment,
 };
 

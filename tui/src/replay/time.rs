@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 const DAY: u64 = 86_400;
 const SECOND: u64 = 1_000_000_000;

@@ -53,7 +53,7 @@ fn named(parameters: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::unit::Moment;
+    use xpu_wire::unit::Moment;
 
     use super::*;
     use crate::{app::App, palette::Depth, terminal::Pen};

@@ -1,13 +1,12 @@
 //! From view to view.
 
+use xpu_model::finding::Kind;
+use xpu_wire::id::{CommunicatorId, Rank};
+
 use super::{folder, select, watch};
 use crate::{
     action::{Action, Effect, Folding, Motion},
     app::{App, Note, Page},
-};
-use xpu_shared::{
-    finding::Kind,
-    id::{CommunicatorId, Rank},
 };
 
 pub(super) fn to(app: &mut App, page: Page) -> Option<Effect> {

@@ -1,11 +1,13 @@
 //! From job to job.
 
+use xpu_model::job::Job;
+use xpu_wire::id::JobName;
+
 use crate::{
     action::Effect,
     app::{App, Choice, Note, Stacks},
     nearest::nearest,
 };
-use xpu_shared::{id::JobName, job::Job};
 
 pub(super) fn next(app: &mut App) {
     app.settle();

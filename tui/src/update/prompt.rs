@@ -1,5 +1,7 @@
 //! Lines that are typed: what each key does to them, and what they do once they are whole.
 
+use xpu_model::job::Job;
+
 use super::update;
 use crate::{
     action::Effect,
@@ -9,7 +11,6 @@ use crate::{
     prompt_command::{self, Names},
     replay,
 };
-use xpu_shared::job::Job;
 
 pub(super) fn open(app: &mut App, kind: Kind) {
     // On the help page it is its lines that are sifted.

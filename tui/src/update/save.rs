@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use xpu_wire::id::JobName;
+
 use crate::{
     action::Effect,
     app::{App, Note},
     command::stacks::flame,
     figure, report,
 };
-use xpu_shared::id::JobName;
 
 pub(super) fn picture(app: &mut App) -> Effect {
     app.settle();

@@ -9,7 +9,7 @@ use ratatui::{
 use serde::Serialize;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{
+use xpu_model::{
     finding::{Confidence, Entry, Finding, What},
     stack::Ranks,
 };

@@ -7,7 +7,8 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{capture::transposed, gemm::GemmShape};
+use xpu_analysis::capture::transposed;
+use xpu_wire::gemm::GemmShape;
 
 use super::{
     header,

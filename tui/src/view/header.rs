@@ -7,11 +7,12 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::{
+use xpu_model::{
     finding::{Cost, Kind},
     status::StepSign,
 };
 
+use super::{headline, timebar};
 use crate::{
     app::{App, Choice, Headline, JobView, Metric},
     figure, glyph,
@@ -19,8 +20,6 @@ use crate::{
     widget::ends,
     width::Breakpoint,
 };
-
-use super::{headline, timebar};
 
 pub(super) fn height(breakpoint: Breakpoint) -> u16 {
     if breakpoint == Breakpoint::Wide { 5 } else { 2 }
@@ -56,7 +55,7 @@ pub(super) fn draw_title(app: &App, breakpoint: Breakpoint, area: Rect, buffer: 
     let jobs = app.jobs.iter().count();
     if jobs > 1 {
         let shown =
-            app.jobs.iter().position(|job| Some(job.name()) == app.job().map(xpu_shared::job::Job::name));
+            app.jobs.iter().position(|job| Some(job.name()) == app.job().map(xpu_model::job::Job::name));
         let which = if matches!(app.choice, Choice::Named(_)) { "" } else { ", foremost" };
         let text = format!("   job {} of {jobs}{which}", shown.map_or(0, |at| at + 1));
         left.push(Span::styled(text, palette.of(Role::Muted)));

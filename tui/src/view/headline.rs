@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::finding::{Finding, Kind};
+use xpu_model::finding::{Finding, Kind};
 
 use crate::{
     app::App,

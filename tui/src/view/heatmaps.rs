@@ -3,6 +3,8 @@
 mod past;
 mod places;
 
+use past::Past;
+use places::Places;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -10,10 +12,7 @@ use ratatui::{
     widgets::{Block, BorderType, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::stack::Ranks;
-
-use past::Past;
-use places::Places;
+use xpu_model::stack::Ranks;
 
 use crate::{
     action::Action,

@@ -1,7 +1,7 @@
 //! What is wrong, in sentences: findings first, then what stands out, what cannot be seen, and if nothing: that.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::{finding::Finding, job::PartlySeen};
+use xpu_model::{finding::Finding, job::PartlySeen};
 
 use super::{headline, panel::Title};
 use crate::{

@@ -12,7 +12,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::frame::Life;
+use xpu_wire::frame::Life;
 
 use super::{
     filtered, header,
@@ -208,7 +208,7 @@ fn identity(app: &App, rank: &Inspection, breakpoint: Breakpoint, area: Rect, bu
 
 /// How far it is, and what it says of its work.
 fn progress(rank: &Inspection) -> Vec<String> {
-    use xpu_shared::status::StepSign;
+    use xpu_model::status::StepSign;
     let status = &rank.status;
     let detected = match status.step_source {
         Some(StepSign::Detected) => " detected",

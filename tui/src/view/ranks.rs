@@ -8,7 +8,8 @@ use ratatui::{
     widgets::{Block, BorderType, Borders, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{frame::Life, status::RankState, unit::Nanoseconds};
+use xpu_model::status::RankState;
+use xpu_wire::{frame::Life, unit::Nanoseconds};
 
 use super::{panel::window, prompt};
 use crate::{

@@ -8,7 +8,7 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
 };
-use xpu_shared::unit::Nanoseconds;
+use xpu_wire::unit::Nanoseconds;
 
 use super::{
     header,

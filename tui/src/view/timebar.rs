@@ -7,7 +7,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use crate::{
     action::Action,

@@ -6,7 +6,7 @@
 //! - if all ranks lie within [`ALIKE`] of the median, all are drawn in the same step;
 //! - otherwise one step is never finer than [`ALIKE`], so a rank 6 % low is one step down and not four.
 
-use xpu_shared::job::median;
+use xpu_model::job::median;
 
 pub const STEPS: usize = 8;
 

@@ -1,7 +1,7 @@
 use std::{io::Read as _, os::unix::fs::symlink, process};
 
 use flate2::read::GzDecoder;
-use xpu_shared::endpoint::user_id;
+use xpu_wire::endpoint::user_id;
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use framehop::x86_64::{Reg, UnwindRegsX86_64};
-use xpu_shared::{id::Pid, ledger::FaultReading};
+use xpu_wire::{id::Pid, ledger::FaultReading};
 
 /// Of a stack, so much is copied.
 const PAGES: usize = 64;

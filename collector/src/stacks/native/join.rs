@@ -1,6 +1,6 @@
 //! Python's frames put where the interpreter runs them among the native ones.
 
-use xpu_shared::frame::{RankStacks, StackFrame};
+use xpu_wire::frame::{RankStacks, StackFrame};
 
 /// What runs Python's code: one call of it runs all frames up to the next that was called from C.
 const RUNS: [&str; 3] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];

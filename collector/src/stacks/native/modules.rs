@@ -14,7 +14,7 @@ use object::{
     Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags, SymbolKind,
     elf::PF_X,
 };
-use xpu_shared::{frame::StackFrame, id::Pid};
+use xpu_wire::{frame::StackFrame, id::Pid};
 
 use super::super::read::brief;
 

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use xpu_shared::{
+use xpu_wire::{
     ledger::{Claimed, ExitNote, REGISTERS},
     unit::Moment,
 };

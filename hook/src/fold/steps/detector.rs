@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::gemm::GemmShape;
+use xpu_wire::gemm::GemmShape;
 
 use super::{
     log::Log,

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque, hash_map::Entry};
 
-use xpu_shared::sampling::priority;
+use xpu_wire::sampling::priority;
 
 use crate::launches::{Kind, Launch};
 

@@ -46,7 +46,7 @@ impl Load {
 
     fn launch(&mut self, subject: Subject, per_second: f64, wavering: f64) {
         let rate = self.rate(subject);
-        let noise = xpu_shared::sampling::priority(self.now) as f64 / u64::MAX as f64 * 2.0 - 1.0;
+        let noise = xpu_wire::sampling::priority(self.now) as f64 / u64::MAX as f64 * 2.0 - 1.0;
         let due = self.due.entry(subject).or_default();
         *due += per_second * VISIT as f64 / SECOND as f64 * (1.0 + wavering * noise);
         let chances = &mut self.done.chances;

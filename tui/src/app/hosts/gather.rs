@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use xpu_shared::{
-    id::HostName,
+use xpu_model::{
     job::{Job, Jobs},
     status::STALE,
-    unit::Moment,
 };
+use xpu_wire::{id::HostName, unit::Moment};
 
 use super::{super::Connections, Gpus, Host};
 use crate::arrival::Endpoint;

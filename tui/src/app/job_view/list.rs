@@ -1,6 +1,6 @@
 //! Which ranks are listed, and in what order.
 
-use xpu_shared::{job::Job, stack::Ranks};
+use xpu_model::{job::Job, stack::Ranks};
 
 use super::{Arrangement, Bundle, JobView};
 use crate::filter::Filter;

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use xpu_shared::{
+use xpu_model::{
     finding::{self, Cost, Price},
-    frame::Life,
-    id::{HostName, Step},
     job::{Job, median},
     status,
+};
+use xpu_wire::{
+    frame::Life,
+    id::{HostName, Step},
     unit::{Moment, Nanoseconds},
 };
 

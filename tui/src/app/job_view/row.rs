@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use xpu_shared::{
+use xpu_model::{
     finding::Kind,
-    frame::Life,
-    id::{JobName, Rank},
     job::{Job, RankView},
     status::{self, RankState, RankStatus, STALE},
+};
+use xpu_wire::{
+    frame::Life,
+    id::{JobName, Rank},
 };
 
 use super::Clock;

@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use xpu_shared::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
+use xpu_model::stack::{Class, MAIN_THREAD, Node, Ranks, Tree, Word};
 
 /// Frames of a run before its middle is left out where all ranks share it.
 const SHARED: usize = 6;

@@ -1,7 +1,7 @@
-use xpu_shared::{
+use xpu_model::job::Jobs;
+use xpu_wire::{
     frame::{Body, RankStacks, Reading, StackFrame, ThreadStack},
     id::{Pid, Rank},
-    job::Jobs,
     simulation::Simulation,
     unit::Nanoseconds,
 };

@@ -4,11 +4,8 @@ use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use xpu_shared::{
-    finding::{self, Kind},
-    id::JobName,
-    unit::Moment,
-};
+use xpu_model::finding::{self, Kind};
+use xpu_wire::{id::JobName, unit::Moment};
 
 use crate::{arrival::Arrivals, capture::Stop, follow::Following, terminal};
 

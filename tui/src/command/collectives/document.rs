@@ -1,12 +1,11 @@
 //! `xpu-top collectives --json`
 
 use serde::Serialize;
-use xpu_shared::{
+use xpu_model::{divergence::Divergence, job::Job};
+use xpu_wire::{
     collective::Operation,
-    divergence::Divergence,
     frame::{CallState, RankRecord, RecordedCall, StackFrame},
     id::{HostName, JobName, Pid, Rank},
-    job::Job,
     unit::Moment,
 };
 
@@ -106,7 +105,7 @@ fn one<'a>(record: &'a RankRecord, call: &RecordedCall) -> OneCall<'a> {
         stream: address(call.stream),
         entered: call.entered,
         state: call.state,
-        site: site.and_then(xpu_shared::frame::CallSite::place),
+        site: site.and_then(xpu_wire::frame::CallSite::place),
         frames: site.map_or(&[], |site| &site.frames),
         returns_to: site.map(|site| site.returns_to).filter(|&at| at != 0).map(address),
     }

@@ -10,12 +10,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xpu_shared::{
+use xpu_model::job::Job;
+use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{CallState, RankRecord, RecordedCall, StackFrame},
     id::{CommunicatorId, Rank},
-    job::Job,
 };
 
 use super::pickle::Value;

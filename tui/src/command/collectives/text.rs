@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use xpu_shared::{
-    divergence::Divergence,
+use xpu_model::{divergence::Divergence, job::Job};
+use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
     id::Rank,
-    job::Job,
 };
 
 /// Calls of a rank, and ranks, unless others are asked for.

@@ -8,7 +8,8 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval},
 };
-use xpu_shared::{finding, frame::Life, job::Job, status, unit::Moment};
+use xpu_model::{finding, job::Job, status};
+use xpu_wire::{frame::Life, unit::Moment};
 
 use super::{
     Cast, Plan,

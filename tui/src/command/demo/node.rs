@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use xpu_shared::endpoint::{BasePort, RuntimeDir};
+use xpu_wire::endpoint::{BasePort, RuntimeDir};
 
 use super::{child::Child, port, stage::Stage};
 

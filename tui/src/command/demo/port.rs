@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::bail;
-use xpu_shared::endpoint::BasePort;
+use xpu_wire::endpoint::BasePort;
 
 /// Base ports tried after the usual one.
 const TRIES: u16 = 200;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use xpu_shared::endpoint::variable;
+use xpu_wire::endpoint::variable;
 
 use super::{
     Plan,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use xpu_shared::endpoint::user_id;
+use xpu_wire::endpoint::user_id;
 
 use crate::parts::{Part, Parts};
 

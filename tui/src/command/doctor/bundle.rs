@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use flate2::{Compression, write::GzEncoder};
-use xpu_shared::endpoint::RuntimeDir;
+use xpu_wire::endpoint::RuntimeDir;
 
 use super::{Examination, redaction::Redaction};
 use crate::args::DoctorArgs;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use xpu_net::key::Key;
-use xpu_shared::endpoint::{BasePort, Located, RuntimeDir, user_id};
+use xpu_wire::endpoint::{BasePort, Located, RuntimeDir, user_id};
 
 use super::{
     check::Check,

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use xpu_shared::endpoint::{self, BasePort, RuntimeDir, user_id};
+use xpu_wire::endpoint::{self, BasePort, RuntimeDir, user_id};
 
 use super::check::Check;
 

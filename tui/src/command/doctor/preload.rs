@@ -77,10 +77,10 @@ fn version(collector: &Path) -> Check {
         let remedy = "the file must be executable, and made for this machine's C library";
         return Check::fail(name, format!("{} does not start", collector.display()), remedy);
     };
-    if said.ends_with(xpu_shared::build()) {
+    if said.ends_with(xpu_wire::build()) {
         Check::ok(name, said)
     } else {
         let remedy = "install all parts from the same wheel";
-        Check::warn(name, format!("{said}, and this is xpu-top {}", xpu_shared::build()), remedy)
+        Check::warn(name, format!("{said}, and this is xpu-top {}", xpu_wire::build()), remedy)
     }
 }

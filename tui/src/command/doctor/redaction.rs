@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 use xpu_net::key::Key;
-use xpu_shared::endpoint::user_id;
+use xpu_wire::endpoint::user_id;
 
 /// Words in the name of a variable that holds a secret.
 const SECRET: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "AUTH", "COOKIE"];

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use xpu_shared::{
-    capture::Single,
+use xpu_analysis::capture::Single;
+use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
     unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
 };

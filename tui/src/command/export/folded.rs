@@ -5,11 +5,8 @@ use std::{
     io::{self, Write},
 };
 
-use xpu_shared::{
-    capture::{Capture, Kind, Seen, Single, Work},
-    frame::CapturedSpan,
-    text::is_steering,
-};
+use xpu_analysis::capture::{Capture, Kind, Seen, Single, Work};
+use xpu_wire::{frame::CapturedSpan, text::is_steering};
 
 use super::words;
 

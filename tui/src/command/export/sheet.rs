@@ -4,7 +4,7 @@ mod rows;
 
 use std::path::{Path, PathBuf};
 
-use xpu_shared::capture::{Capture, Clocks, Groups};
+use xpu_analysis::capture::{Capture, Clocks, Groups};
 
 use crate::args::ExportKind;
 

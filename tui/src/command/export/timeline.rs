@@ -6,8 +6,8 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use xpu_shared::{
-    capture::{Capture, Clocks, Groups, Kind, RankCapture, Single},
+use xpu_analysis::capture::{Capture, Clocks, Groups, Kind, RankCapture, Single};
+use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
     id::{HostName, Rank},
     unit::Moment,

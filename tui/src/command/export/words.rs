@@ -1,10 +1,8 @@
 //! What an operation is called, and what is worth saying of it.
 
 use serde_json::{Map, Value, json};
-use xpu_shared::{
-    capture::{Single, kernel},
-    frame::{BlockingCall, CapturedLabel},
-};
+use xpu_analysis::capture::{Single, kernel};
+use xpu_wire::frame::{BlockingCall, CapturedLabel};
 
 /// What stands in the slice.
 pub(super) fn name(single: &Single) -> String {

@@ -17,7 +17,7 @@ use cudarc::{
         sys::{cudaEvent_t, cudaStream_t, cudaStreamCreateWithFlags},
     },
 };
-use xpu_shared::capture::Alone;
+use xpu_analysis::capture::Alone;
 
 use super::product::{Product, numbers};
 use crate::args::UsageError;
@@ -238,5 +238,5 @@ fn why(error: RuntimeError) -> anyhow::Error {
 }
 
 fn median(times: Vec<f64>) -> f64 {
-    xpu_shared::job::median(times).unwrap_or(0.0)
+    xpu_model::job::median(times).unwrap_or(0.0)
 }

@@ -3,7 +3,7 @@
 use cudarc::cublas::sys::{
     cublasComputeType_t as Compute, cublasOperation_t as Operation, cudaDataType_t as Type,
 };
-use xpu_shared::{
+use xpu_wire::{
     datatype::DataType,
     gemm::{ComputeType, GemmShape},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use xpu_shared::capture::{RankRate, RankRow, ShapeRow, StandsOut};
+use xpu_analysis::capture::{RankRate, RankRow, ShapeRow, StandsOut};
 
 use super::Document;
 use crate::{

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use tokio::time::Instant;
-use xpu_shared::{
+use xpu_wire::{
     frame::{KinetoEnd, KinetoPart},
     id::{HostName, Rank},
 };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
-use xpu_shared::{
+use xpu_wire::{
     frame::{KinetoOptions, KinetoOrder, KinetoWindow},
     id::{HostName, JobName, Rank},
     unit::Moment,
@@ -71,7 +71,7 @@ impl Manifest {
         let starts: Vec<_> = all.iter().filter_map(OneRank::start).collect();
         let apart = starts.iter().max().zip(starts.iter().min()).map(|(last, first)| last - first);
         Self {
-            version: xpu_shared::VERSION,
+            version: xpu_wire::VERSION,
             job: job.clone(),
             trace_id: format!("{:016x}", order.number),
             window: window(order),

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use xpu_shared::{
+use xpu_wire::{
     frame::KinetoWindow,
     id::Step,
     unit::{Moment, Nanoseconds},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use xpu_shared::{
+use xpu_wire::{
     frame::{KinetoRank, KinetoStanding},
     id::{HostName, Rank},
     ledger::KinetoCount,

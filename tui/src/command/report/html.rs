@@ -4,10 +4,8 @@ mod plot;
 
 use std::fmt::Write as _;
 
-use xpu_shared::{
-    capture::{Capture, Report},
-    text::is_steering,
-};
+use xpu_analysis::capture::{Capture, Report};
+use xpu_wire::text::is_steering;
 
 use super::{tables, text};
 

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use xpu_shared::{
-    capture::Capture,
-    codec,
-    recording::{Kind as BlockKind, Recording},
-};
+use xpu_analysis::capture::Capture;
+use xpu_recording::{Kind as BlockKind, Recording};
+use xpu_wire::codec;
 
 use crate::args::UsageError;
 

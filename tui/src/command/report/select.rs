@@ -1,9 +1,7 @@
 //! Which ranks of a capture are looked at.
 
-use xpu_shared::{
-    capture::{Capture, Groups},
-    id::Rank,
-};
+use xpu_analysis::capture::{Capture, Groups};
+use xpu_wire::id::Rank;
 
 use crate::args::{SelectArgs, UsageError};
 

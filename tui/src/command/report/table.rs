@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::html::escaped;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-use xpu_shared::text::is_steering;
+use xpu_wire::text::is_steering;
+
+use super::html::escaped;
 
 const WIDEST: usize = 100;
 

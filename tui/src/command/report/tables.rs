@@ -1,6 +1,6 @@
 //! The tables of a report: products, collectives, who came last, kernels, copies, the host.
 
-use xpu_shared::capture::{
+use xpu_analysis::capture::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Report, Spread, Work,
 };
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use xpu_shared::{
-    capture::{RankReport, Report, Seen, StepReport, Summary},
+use xpu_analysis::capture::{RankReport, Report, Seen, StepReport, Summary};
+use xpu_wire::{
     frame::{CaptureEnd, Tracing},
     id::Rank,
 };

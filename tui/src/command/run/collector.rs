@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use xpu_shared::endpoint::{self, BasePort, RuntimeDir};
+use xpu_wire::endpoint::{self, BasePort, RuntimeDir};
 
 use super::{CollectorKey, warn};
 use crate::parts::{Part, Parts};

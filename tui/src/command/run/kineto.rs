@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xpu_shared::endpoint::RuntimeDir;
+use xpu_wire::endpoint::RuntimeDir;
 
 const USE_DAEMON: &str = "KINETO_USE_DAEMON";
 const CONFIG: &str = "KINETO_CONFIG";

@@ -7,10 +7,8 @@ use inferno::flamegraph::{
     self, Direction, Options, TextTruncateDirection,
     color::{Color, PaletteMap},
 };
-use xpu_shared::{
-    id::JobName,
-    stack::{self, Class, Node, Tree},
-};
+use xpu_model::stack::{self, Class, Node, Tree};
+use xpu_wire::id::JobName;
 
 /// Runs of ranks in a frame's title.
 const RUNS: usize = 24;
@@ -106,7 +104,7 @@ fn title(node: &Node) -> String {
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::{
+    use xpu_wire::{
         frame::{RankStacks, Reading, StackFrame, ThreadStack},
         id::{Pid, Rank},
         unit::{Moment, Nanoseconds},

@@ -2,13 +2,8 @@
 
 use std::{collections::BTreeSet, io, sync::mpsc, thread};
 
-use xpu_shared::{
-    codec,
-    frame::Frame,
-    id::Rank,
-    recording::{Entry, Kind, Recording},
-    unit::Moment,
-};
+use xpu_recording::{Entry, Kind, Recording};
+use xpu_wire::{codec, frame::Frame, id::Rank, unit::Moment};
 
 /// Blocks that wait at most: unpacked they take many times their size in the file.
 const WAITING: usize = 2;

@@ -1,7 +1,5 @@
-use xpu_shared::{
-    recording::{Header, Media, Packer, Writer},
-    simulation::Simulation,
-};
+use xpu_recording::{Header, Media, Packer, Writer};
+use xpu_wire::simulation::Simulation;
 
 use super::*;
 

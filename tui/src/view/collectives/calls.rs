@@ -5,10 +5,10 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::Line,
 };
-use xpu_shared::{
+use xpu_model::job::Job;
+use xpu_wire::{
     frame::{CallState, RankRecord, RecordedCall},
     id::{CommunicatorId, Rank},
-    job::Job,
 };
 
 use super::super::{
@@ -86,7 +86,7 @@ pub(super) fn of(job: &Job, communicator: CommunicatorId) -> Option<Calls> {
 
 fn row(record: &RankRecord, call: &RecordedCall) -> String {
     let number = call.number.map_or_else(String::new, figure::count);
-    let site = record.site(call).and_then(xpu_shared::frame::CallSite::place).unwrap_or_default();
+    let site = record.site(call).and_then(xpu_wire::frame::CallSite::place).unwrap_or_default();
     let operation = flush_left(&call.operation.to_string(), 10);
     format!("{:>5} {number:>7} {operation} {:>8} {site}", record.rank.to_string(), figure::bytes(call.bytes))
 }

@@ -5,7 +5,8 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::{finding::Finding, unit::Nanoseconds};
+use xpu_model::finding::Finding;
+use xpu_wire::unit::Nanoseconds;
 
 use super::{
     super::{

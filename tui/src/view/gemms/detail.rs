@@ -5,7 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::{histogram::Histogram, id::Rank};
+use xpu_wire::{histogram::Histogram, id::Rank};
 
 use super::{
     super::{

@@ -7,7 +7,7 @@ use std::{
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::unit::Moment;
+use xpu_wire::unit::Moment;
 
 use super::{Frame, GAP, framed, places::of_value};
 use crate::{

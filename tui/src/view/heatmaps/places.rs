@@ -2,7 +2,8 @@
 
 use ratatui::{buffer::Buffer, layout::Rect};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{frame::Life, status::RankState};
+use xpu_model::status::RankState;
+use xpu_wire::frame::Life;
 
 use super::{Frame, GAP, LABEL, framed};
 use crate::{

@@ -5,7 +5,7 @@ use ratatui::{
     layout::{Constraint, Layout, Rect},
     text::{Line, Span},
 };
-use xpu_shared::{endpoint::BasePort, id::Rank};
+use xpu_wire::{endpoint::BasePort, id::Rank};
 
 use super::super::{
     headline,

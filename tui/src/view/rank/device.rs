@@ -1,7 +1,8 @@
 //! The rank's GPU, as the driver tells of it.
 
 use ratatui::text::{Line, Span};
-use xpu_shared::{frame::Life, status::DeviceStatus};
+use xpu_model::status::DeviceStatus;
+use xpu_wire::frame::Life;
 
 use crate::{
     app::{App, Inspection},

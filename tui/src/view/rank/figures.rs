@@ -60,7 +60,7 @@ impl Table {
             (None, 0) => "no other rank does the same work".to_owned(),
             (None, _) => {
                 let ranks = rank.peers.iter().map(|&row| app.job_view.rows()[row].status.rank);
-                let ranks: xpu_shared::stack::Ranks = ranks.collect();
+                let ranks: xpu_model::stack::Ranks = ranks.collect();
                 format!(
                     "among {} of the same work: {}",
                     figure::counted(others + 1, "rank", "ranks"),

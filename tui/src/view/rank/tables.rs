@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{
-    frame::Life,
-    status::{CollectiveStatus, GemmStatus},
-};
+use xpu_model::status::{CollectiveStatus, GemmStatus};
+use xpu_wire::frame::Life;
 
 use crate::{
     app::{App, Inspection},

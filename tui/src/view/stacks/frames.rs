@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::stack::{Class, Word};
+use xpu_model::stack::{Class, Word};
 
 use super::super::panel::window;
 use crate::{

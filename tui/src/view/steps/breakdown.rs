@@ -6,7 +6,7 @@ use ratatui::{
     style::Style,
     text::{Line, Span},
 };
-use xpu_shared::unit::Nanoseconds;
+use xpu_wire::unit::Nanoseconds;
 
 use super::{
     super::{

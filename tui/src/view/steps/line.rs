@@ -8,12 +8,12 @@ use ratatui::{
     text::{Line, Span},
 };
 use unicode_width::UnicodeWidthStr as _;
-use xpu_shared::{
+use xpu_model::{
     change_point::ChangePoint,
     job::median,
     status::{StepClock, StepSign},
-    unit::Moment,
 };
+use xpu_wire::unit::Moment;
 
 use super::super::panel::{self, Title};
 use crate::{
@@ -262,7 +262,7 @@ fn tell(app: &App, point: &Point, change: &ChangePoint, width: usize) -> Vec<Spa
 
 #[cfg(test)]
 mod tests {
-    use xpu_shared::id::{Rank, Step};
+    use xpu_wire::id::{Rank, Step};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use ratatui::{
     layout::Rect,
     text::{Line, Span},
 };
-use xpu_shared::unit::Nanoseconds;
+use xpu_wire::unit::Nanoseconds;
 
 use super::super::{
     headline,

@@ -89,7 +89,7 @@ fn every_step(steps: usize, step: &[Op]) -> Option<u32> {
 }
 
 fn random(n: usize, most: usize) -> usize {
-    (xpu_shared::sampling::priority(n as u64) % most as u64) as usize
+    (xpu_wire::sampling::priority(n as u64) % most as u64) as usize
 }
 
 #[test]

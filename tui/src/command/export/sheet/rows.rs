@@ -1,7 +1,9 @@
 //! The rows of each table, rank by rank, in order of launch.
 
-use xpu_shared::{
-    capture::{RankCapture, Report, Seen, Single, Summary, Work, copied, host_function, kernel, transposed},
+use xpu_analysis::capture::{
+    RankCapture, Report, Seen, Single, Summary, Work, copied, host_function, kernel, transposed,
+};
+use xpu_wire::{
     frame::{CapturedLabel, CapturedOperation, CapturedSpan},
     id::{Rank, Step},
 };

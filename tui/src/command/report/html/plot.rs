@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use xpu_shared::{
-    capture::{Lane, RankReport, Report, Spans},
-    id::Step,
-};
+use xpu_analysis::capture::{Lane, RankReport, Report, Spans};
+use xpu_wire::id::Step;
 
 use super::super::text::milliseconds;
 

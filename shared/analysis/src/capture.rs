@@ -1,0 +1,257 @@
+//! What a file of a capture holds, put together from its frames, and what comes of it: clocks, intervals, a report.
+//!
+//! Frames may come from anybody: nothing in them is believed that would lead out of what came with it.
+
+mod clock;
+mod diff;
+mod groups;
+pub mod kernel;
+mod lane;
+mod meeting;
+mod report;
+mod spans;
+mod standalone;
+mod whole;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use clock::ends_together;
+use serde::Serialize;
+use xpu_wire::{
+    collective::Operation,
+    frame::{
+        Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, CommunicatorState,
+        Frame, RankDigest, StepMark,
+    },
+    id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
+    unit::Moment,
+};
+
+pub use clock::Clocks;
+pub use diff::{Change, CostKind, Culprit, Diff, Side};
+pub use groups::{Groups, Only};
+pub use lane::Lane;
+pub use meeting::{Attendance, Meeting, Meetings};
+pub use report::{
+    ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
+    Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
+};
+pub use spans::{Spans, union};
+pub use standalone::{Alone, Products, RankRate, RankRow, ShapeRow, Standalone, StandsOut, Total};
+pub use whole::{Seen, WholeStep, Work};
+
+/// One capture.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    pub sheet: Option<CaptureSheet>,
+    pub ranks: BTreeMap<Rank, RankCapture>,
+    /// What collectors told of the job meanwhile.
+    pub world_size: Option<u32>,
+    pub parties: BTreeMap<CommunicatorId, Party>,
+    number: Option<u64>,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// What the program calls it; empty if it does not.
+    pub name: String,
+    pub size: u32,
+}
+
+/// What came of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankCapture {
+    pub host: HostName,
+    pub account: CaptureAccount,
+    /// In the order of their launch.
+    pub operations: Vec<Single>,
+    /// Parts that did not come.
+    pub parts_missing: u32,
+    came: BTreeSet<u32>,
+    parts: u32,
+}
+
+/// One operation, at a time by its own host's clock.
+#[derive(Clone, Debug)]
+pub struct Single {
+    pub at: Moment,
+    pub label: Arc<CapturedLabel>,
+    pub thread: u32,
+    pub sequence: Option<Sequence>,
+    pub span: CapturedSpan,
+}
+
+/// Kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Gemm,
+    Collective,
+    PointToPoint,
+    /// Of several operations that were launched together, the launch.
+    Group,
+    Graph,
+    Kernel,
+    Copy,
+    Set,
+    Blocked,
+    ActivityKernel,
+    /// Python's.
+    Function,
+}
+
+impl Single {
+    pub fn kind(&self) -> Kind {
+        match &*self.label {
+            CapturedLabel::Gemm(_) => Kind::Gemm,
+            CapturedLabel::Collective { operation, .. } if operation.is_collective() => Kind::Collective,
+            CapturedLabel::Collective { .. } => Kind::PointToPoint,
+            CapturedLabel::Group { .. } => Kind::Group,
+            CapturedLabel::Graph(_) => Kind::Graph,
+            CapturedLabel::Kernel(_) => Kind::Kernel,
+            CapturedLabel::Copy { .. } => Kind::Copy,
+            CapturedLabel::Set { .. } => Kind::Set,
+            CapturedLabel::Blocked(_) => Kind::Blocked,
+            CapturedLabel::Activity(_) => Kind::ActivityKernel,
+            CapturedLabel::Function { .. } => Kind::Function,
+        }
+    }
+
+    /// When it ran on the GPU, from and to, by its host's clock.
+    pub fn on_gpu(&self) -> Option<(Moment, Moment)> {
+        let CapturedSpan::Gpu { late, took, .. } = self.span else { return None };
+        let begin = self.at.0.saturating_add_signed(late);
+        Some((Moment(begin), Moment(begin.saturating_add(took.0))))
+    }
+
+    /// When it held a thread that waited for the GPU, from and to.
+    pub(crate) fn held(&self) -> Option<(Moment, Moment)> {
+        let CapturedSpan::Host { took } = self.span else { return None };
+        let waits = matches!(self.kind(), Kind::Blocked | Kind::Copy | Kind::Set);
+        waits.then(|| (self.at, Moment(self.at.0.saturating_add(took.0))))
+    }
+
+    /// Which collective it is, the same on all ranks; and in which all ranks end at nearly the same time.
+    pub fn meeting(&self) -> Option<(CommunicatorId, Sequence, Operation)> {
+        let sequence = self.sequence?;
+        match *self.label {
+            CapturedLabel::Collective { communicator, operation, .. } if operation.is_collective() => {
+                Some((communicator, sequence, operation))
+            }
+            CapturedLabel::Group { communicator, operation, collectives, .. } if collectives > 0 => {
+                Some((communicator, sequence, operation))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Capture {
+    pub fn take(&mut self, frame: &Frame) {
+        match &frame.body {
+            Body::CaptureSheet(sheet) => {
+                // The one that counts is the last: earlier ones are of tries that were given up.
+                if self.number != Some(sheet.order.number) {
+                    self.ranks.clear();
+                }
+                self.number = Some(sheet.order.number);
+                self.sheet = Some(sheet.clone());
+            }
+            Body::CapturePart(part) if *self.number.get_or_insert(part.number) == part.number => {
+                let rank = self.ranks.entry(part.rank).or_default();
+                rank.host.clone_from(&frame.host);
+                rank.take(part);
+            }
+            Body::Digest(digest) if self.is_of(&digest.job) => {
+                digest.ranks.iter().for_each(|of| self.hear(of));
+            }
+            Body::Snapshot(snapshot) => {
+                let jobs = snapshot.jobs.iter().filter(|job| self.is_of(&job.job));
+                let ranks: Vec<_> = jobs.flat_map(|job| &job.ranks).map(|rank| &rank.digest).collect();
+                for of in ranks {
+                    self.hear(of);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_of(&self, job: &JobName) -> bool {
+        self.sheet.as_ref().is_some_and(|sheet| sheet.job == *job)
+    }
+
+    fn hear(&mut self, digest: &RankDigest) {
+        self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
+        for CommunicatorState { id, name, size, .. } in &digest.communicators {
+            let known = self.parties.entry(*id).or_insert_with(|| Party { name: name.clone(), size: *size });
+            if known.name.is_empty() {
+                known.name.clone_from(name);
+            }
+        }
+    }
+
+    /// Whether there is anything of a capture at all.
+    pub fn is_empty(&self) -> bool {
+        self.sheet.is_none() && self.ranks.is_empty()
+    }
+
+    pub fn operations(&self) -> impl Iterator<Item = (Rank, &Single)> {
+        self.ranks.iter().flat_map(|(&rank, of)| of.operations.iter().map(move |single| (rank, single)))
+    }
+}
+
+impl RankCapture {
+    fn take(&mut self, part: &CapturePart) {
+        self.parts = part.parts;
+        if part.part >= part.parts || !self.came.insert(part.part) {
+            return;
+        }
+        self.parts_missing = part.parts.saturating_sub(self.came.len() as u32);
+        if let Some(account) = &part.account {
+            self.account = account.clone();
+        }
+        let labels: Vec<_> = part.labels.iter().cloned().map(Arc::new).collect();
+        let mut at = part.since;
+        self.operations.reserve(part.operations.len());
+        for operation in &part.operations {
+            at = Moment(at.0.saturating_add(operation.after.0));
+            let Some(label) = labels.get(operation.label as usize) else { continue };
+            self.operations.push(Single {
+                at,
+                label: label.clone(),
+                thread: operation.thread,
+                sequence: operation.sequence,
+                span: operation.span,
+            });
+        }
+        self.operations.sort_by_key(|single| single.at);
+    }
+
+    /// Whether all that it recorded is here.
+    pub fn is_whole(&self) -> bool {
+        self.parts > 0 && self.parts_missing == 0
+    }
+
+    /// The steps that were recorded: the number of each, and from when to when it lasted. Where steps were marked only now and then,
+    /// several have one interval.
+    pub fn steps(&self) -> impl Iterator<Item = (Step, Moment, Moment)> {
+        self.account.marks.windows(2).filter_map(|pair| match pair {
+            [StepMark { at: from, .. }, StepMark { completed, at: to }] => Some((*completed, *from, *to)),
+            _ => None,
+        })
+    }
+
+    /// What was launched in a time.
+    pub fn between(&self, from: Moment, to: Moment) -> &[Single] {
+        let begin = self.operations.partition_point(|single| single.at < from);
+        let end = self.operations.partition_point(|single| single.at < to);
+        self.operations.get(begin..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

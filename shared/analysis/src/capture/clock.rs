@@ -1,0 +1,126 @@
+//! The clocks of the hosts, put together by what all ranks see end at nearly the same time: a collective ends on every rank when the
+//! last to come has been served.
+
+use std::collections::{BTreeMap, HashMap};
+
+use xpu_wire::{
+    collective::Operation,
+    id::{HostName, Rank},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::Capture;
+
+/// How far the hosts' clocks are apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// Nanoseconds to be added to a host's times to have those of the first host. Not in it: no collective tells.
+    offsets: BTreeMap<HostName, i64>,
+    /// How far the ends of a collective still are from their middle with that, in nineteen of twenty; `None` without any.
+    pub residual: Option<Nanoseconds>,
+    /// Collectives that ended on several ranks.
+    pub meetings: usize,
+}
+
+/// In these nobody is done before everybody has come.
+pub(super) fn ends_together(operation: Operation) -> bool {
+    use Operation::{AllGather, AllReduce, AlltoAll, Fused, ReduceScatter};
+    matches!(operation, AllReduce | AllGather | ReduceScatter | AlltoAll | Fused)
+}
+
+impl Clocks {
+    pub fn of(capture: &Capture) -> Self {
+        let mut ends: HashMap<_, Vec<(Rank, Moment)>> = HashMap::new();
+        for (rank, single) in capture.operations() {
+            if let (Some((communicator, sequence, operation)), Some((_, end))) =
+                (single.meeting(), single.on_gpu())
+                && ends_together(operation)
+            {
+                ends.entry((communicator, sequence)).or_default().push((rank, end));
+            }
+        }
+        ends.retain(|_, ends| ends.len() > 1);
+        let host = |rank| capture.ranks.get(&rank).map(|of| &of.host);
+        let offsets = offsets(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
+        let first = capture.ranks.values().map(|of| &of.host).next();
+        let mut new = Self { offsets, residual: None, meetings: ends.len() };
+        // A host that meets nobody keeps its own time, and one that is alone needs no other.
+        if let Some(first) = first.filter(|_| new.offsets.is_empty()) {
+            new.offsets.insert(first.clone(), 0);
+        }
+        let mut off: Vec<u64> = Vec::new();
+        for ends in ends.values() {
+            let aligned: Vec<_> =
+                ends.iter().filter_map(|&(rank, end)| Some(new.aligned(host(rank)?, end).0 as i64)).collect();
+            let Some(middle) = median(aligned.clone()) else { continue };
+            off.extend(aligned.iter().map(|end| end.abs_diff(middle)));
+        }
+        off.sort_unstable();
+        new.residual = off.get(off.len() * 19 / 20).copied().map(Nanoseconds);
+        new
+    }
+
+    /// A time of a host by the clock of the first.
+    pub fn aligned(&self, host: &HostName, at: Moment) -> Moment {
+        Moment(at.0.saturating_add_signed(self.offset(host).unwrap_or(0)))
+    }
+
+    /// `None` where nothing tells.
+    pub fn offset(&self, host: &HostName) -> Option<i64> {
+        self.offsets.get(host).copied()
+    }
+
+    pub fn offsets(&self) -> impl Iterator<Item = (&HostName, i64)> {
+        self.offsets.iter().map(|(host, &offset)| (host, offset))
+    }
+}
+
+/// When a collective ended on each host: the middle of its ranks.
+fn middle_by_host<'a>(
+    ends: &[(Rank, Moment)],
+    host: impl Fn(Rank) -> Option<&'a HostName>,
+) -> BTreeMap<&'a HostName, i64> {
+    let mut by_host: BTreeMap<_, Vec<i64>> = BTreeMap::new();
+    for &(rank, end) in ends {
+        if let Some(host) = host(rank) {
+            by_host.entry(host).or_default().push(end.0 as i64);
+        }
+    }
+    by_host.into_iter().filter_map(|(host, ends)| Some((host, median(ends)?))).collect()
+}
+
+/// From host to host, by the middle of the differences of all collectives that both have.
+fn offsets(meetings: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
+    let mut pairs: BTreeMap<(&HostName, &HostName), Vec<i64>> = BTreeMap::new();
+    for meeting in meetings {
+        // With the first of those that meet, so that many hosts make no square of pairs.
+        let Some((&first, &theirs)) = meeting.iter().next() else { continue };
+        for (&host, &its) in meeting.iter().skip(1) {
+            pairs.entry((first, host)).or_default().push(theirs.saturating_sub(its));
+        }
+    }
+    let differences: Vec<_> =
+        pairs.into_iter().filter_map(|(pair, all)| Some((pair, median(all)?))).collect();
+    let mut known: BTreeMap<HostName, i64> = BTreeMap::new();
+    if let Some(first) = meetings.iter().filter_map(|meeting| meeting.keys().next()).min() {
+        known.insert((*first).clone(), 0);
+    }
+    loop {
+        let before = known.len();
+        for &((a, b), difference) in &differences {
+            match (known.get(a).copied(), known.get(b).copied()) {
+                (Some(of_a), None) => _ = known.insert(b.clone(), of_a.saturating_add(difference)),
+                (None, Some(of_b)) => _ = known.insert(a.clone(), of_b.saturating_sub(difference)),
+                _ => {}
+            }
+        }
+        if known.len() == before {
+            return known;
+        }
+    }
+}
+
+fn median(mut values: Vec<i64>) -> Option<i64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}

@@ -1,0 +1,177 @@
+//! Two captures of the same work: what costs more in the second, and whether that is more than steps differ anyway.
+
+mod cost;
+mod noise;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use cost::Costs;
+use serde::Serialize;
+use xpu_wire::{frame::Tracing, id::Rank};
+
+use super::{Capture, Kind, Seen};
+
+/// `xpu-top diff --json`. Times are of a step of a rank, the mean over both.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    pub before: Side,
+    pub after: Side,
+    /// The step and its parts, in the order of [`CostKind`]; then all else, what changed most first.
+    pub rows: Vec<Change>,
+    /// Whom the others wait for more than they did, where steps became longer for that.
+    pub culprit: Option<Culprit>,
+}
+
+/// A rank that its victims wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Culprit {
+    pub rank: Rank,
+    /// So much more than before the others wait in a step, and it does not.
+    pub wait_ns: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Side {
+    pub ranks: usize,
+    /// Steps recorded whole, of all ranks.
+    pub steps: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostKind {
+    Step,
+    Compute,
+    Exposed,
+    Memory,
+    Gap,
+    Gemm,
+    /// Of collectives, without waiting for other ranks.
+    Transfer,
+    Waiting,
+    Kernel,
+    Copy,
+    Host,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    pub kind: CostKind,
+    pub name: String,
+    pub before_ns: f64,
+    pub after_ns: f64,
+    pub change_ns: f64,
+    /// Of what it was before; `null` of what was not there.
+    pub relative: Option<f64>,
+    /// So much it may differ by chance, in 99 of 100; `null` where steps and ranks are too few to tell.
+    pub noise_ns: Option<f64>,
+    /// It is more than noise, and than a microsecond.
+    pub real: bool,
+    pub before_count: f64,
+    pub after_count: f64,
+    /// The rank of both files that it changed most for, and by how much.
+    pub most: Option<(Rank, f64)>,
+}
+
+impl Capture {
+    /// Whether CUPTI recorded all kernels of any rank.
+    pub fn has_all_kernels(&self) -> bool {
+        self.ranks.values().any(|rank| rank.seen() == Seen::Kernels)
+    }
+
+    /// Whether it was asked for functions of Python.
+    pub fn has_functions(&self) -> bool {
+        self.sheet.as_ref().is_some_and(|sheet| sheet.order.functions)
+    }
+}
+
+/// Less nobody looks for.
+const LEAST_NS: f64 = 1000.0;
+
+impl Diff {
+    /// Of what both were asked to record: what is only in one of them tells nothing of the job.
+    pub fn of(before: &Capture, after: &Capture) -> Self {
+        let (before, after) = (&*in_common(before, after), &*in_common(after, before));
+        let (a, b) = (Costs::of(before), Costs::of(after));
+        let mut rows: Vec<_> = a.keys(&b).into_iter().map(|key| change(&a, &b, &key)).collect();
+        let size = |row: &Change| if row.kind <= CostKind::Gap { f64::INFINITY } else { row.change_ns.abs() };
+        rows.sort_by(|one, other| {
+            size(other)
+                .total_cmp(&size(one))
+                .then_with(|| (one.kind, &one.name).cmp(&(other.kind, &other.name)))
+        });
+        let culprit = culprit(&a, &b, &rows);
+        let side =
+            |capture: &Capture, costs: &Costs| Side { ranks: capture.ranks.len(), steps: costs.steps() };
+        Self { before: side(before, &a), after: side(after, &b), rows, culprit }
+    }
+
+    /// The step, or a part of it.
+    pub fn row(&self, kind: CostKind) -> Option<&Change> {
+        self.rows.iter().find(|row| row.kind == kind)
+    }
+}
+
+/// What explains so much of longer steps is told.
+const EXPLAINS: f64 = 0.35;
+
+/// Who is late waits for nobody: of all ranks it is the one whose waits grew least, or fell.
+fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
+    let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
+    let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();
+    for key in a.keys(b).into_iter().filter(|(kind, _)| *kind == CostKind::Waiting) {
+        for (rank, change) in noise::by_rank(&a.samples(&key), &b.samples(&key)) {
+            *waits.entry(rank).or_default() += change;
+        }
+    }
+    let (&rank, &least) = waits.iter().min_by(|one, other| one.1.total_cmp(other.1))?;
+    // All of them: where some wait for another, it is not this one alone.
+    let others = waits.iter().filter(|&(other, _)| *other != rank).map(|(_, wait)| wait - least);
+    let wait_ns = others.min_by(f64::total_cmp)?;
+    (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns })
+}
+
+/// A capture without the kinds of operations that the other was not asked to have.
+fn in_common<'a>(capture: &'a Capture, other: &Capture) -> Cow<'a, Capture> {
+    let alone = |has: fn(&Capture) -> bool| has(capture) && !has(other) && !other.ranks.is_empty();
+    let (kernels, functions) = (alone(Capture::has_all_kernels), alone(Capture::has_functions));
+    let mut capture = Cow::Borrowed(capture);
+    if kernels || functions {
+        for of in capture.to_mut().ranks.values_mut() {
+            of.operations.retain(|single| match single.kind() {
+                Kind::ActivityKernel => !kernels,
+                Kind::Function => !functions,
+                _ => true,
+            });
+            if kernels {
+                of.account.activity = Tracing::NotAsked;
+            }
+        }
+    }
+    capture
+}
+
+fn change(a: &Costs, b: &Costs, (kind, name): &(CostKind, String)) -> Change {
+    let key = (*kind, name.clone());
+    let (before, after) = (a.samples(&key), b.samples(&key));
+    let (before_ns, after_ns) = (noise::mean(&before), noise::mean(&after));
+    let change_ns = after_ns - before_ns;
+    let noise_ns = noise::noise(&before, &after);
+    Change {
+        kind: *kind,
+        name: name.clone(),
+        before_ns,
+        after_ns,
+        change_ns,
+        relative: (before_ns > 0.0).then(|| change_ns / before_ns),
+        noise_ns,
+        real: change_ns.abs() >= LEAST_NS && noise_ns.is_some_and(|noise| change_ns.abs() > noise),
+        before_count: a.count(&key),
+        after_count: b.count(&key),
+        most: noise::by_rank(&before, &after)
+            .into_iter()
+            .max_by(|one, other| one.1.abs().total_cmp(&other.1.abs())),
+    }
+}

@@ -1,0 +1,140 @@
+//! What each thing costs in each step of each rank.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use xpu_wire::{
+    frame::{CapturedLabel, CapturedSpan},
+    id::{Rank, Step},
+};
+
+use super::{
+    super::{
+        Capture, Meetings, Summary, WholeStep, Work, bucket, copied, host_function, kernel, report::Busy,
+        transposed,
+    },
+    CostKind,
+};
+
+type Key = (CostKind, String);
+type Place = (Rank, Step);
+
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    places: Vec<Place>,
+    of: HashMap<Key, BTreeMap<Place, (u64, u64)>>,
+}
+
+impl Costs {
+    pub(super) fn of(capture: &Capture) -> Self {
+        let mut costs = Self::default();
+        let steps: Vec<_> = capture.whole_steps().collect();
+        let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
+        for step in &steps {
+            costs.places.push((step.rank, step.step));
+            if let Some(busy) = busy.get(&step.rank) {
+                costs.parts((step.rank, step.step), &busy.during(step));
+            }
+            costs.operations(step);
+        }
+        costs.meetings(&Meetings::of(&steps));
+        costs
+    }
+
+    fn add(&mut self, kind: CostKind, name: impl Into<String>, place: Place, took: u64) {
+        let (sum, count) = self.of.entry((kind, name.into())).or_default().entry(place).or_default();
+        *sum = sum.saturating_add(took);
+        *count += 1;
+    }
+
+    fn parts(&mut self, place: Place, spent: &Summary) {
+        for (kind, name, took) in [
+            (CostKind::Step, "step", spent.took_ns),
+            (CostKind::Compute, "compute", spent.compute_ns),
+            (CostKind::Exposed, "exposed communication", spent.exposed_ns),
+            (CostKind::Memory, "memory", spent.memory_ns),
+            (CostKind::Gap, "gap", spent.gap_ns),
+        ] {
+            self.add(kind, name, place, took);
+        }
+    }
+
+    fn operations(&mut self, step: &WholeStep<'_>) {
+        let place = (step.rank, step.step);
+        for single in step.operations {
+            let took = match single.span {
+                CapturedSpan::Host { took } => took.0,
+                _ => single.took_on_gpu().unwrap_or(0),
+            };
+            match &*single.label {
+                CapturedLabel::Gemm(shape) => {
+                    self.add(CostKind::Gemm, format!("{shape} {}", transposed(shape)), place, took);
+                }
+                // Of NCCL's there is more to say: transfer and waiting.
+                CapturedLabel::Activity(name) if single.work(step.seen) == Some(Work::Compute) => {
+                    self.add(CostKind::Kernel, kernel::demangled(name), place, took);
+                }
+                CapturedLabel::Kernel(pattern) => self.add(CostKind::Kernel, pattern.as_str(), place, took),
+                label => {
+                    if let Some((what, _)) = copied(label) {
+                        self.add(CostKind::Copy, what, place, took);
+                    } else if let Some((_, name)) = host_function(label) {
+                        self.add(CostKind::Host, name, place, took);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Communicators have other numbers in every run: what is alike in two runs is operation, size, and how many ranks took part.
+    fn meetings(&mut self, meetings: &Meetings) {
+        for (meeting, together) in
+            meetings.all.iter().map(|one| (one, true)).chain(meetings.others.iter().map(|one| (one, false)))
+        {
+            let Some(transfer) = meeting.transfer() else { continue };
+            let from = size(bucket(meeting.bytes));
+            let name = if together {
+                format!("{} from {from}, {} ranks", meeting.operation, meeting.ranks.len())
+            } else {
+                format!("{} from {from}", meeting.operation)
+            };
+            for of in &meeting.ranks {
+                let place = (of.rank, of.step);
+                self.add(CostKind::Transfer, name.as_str(), place, transfer);
+                if together {
+                    self.add(CostKind::Waiting, name.as_str(), place, of.took.saturating_sub(transfer));
+                }
+            }
+        }
+    }
+
+    pub(super) fn keys(&self, other: &Self) -> BTreeSet<Key> {
+        self.of.keys().chain(other.of.keys()).cloned().collect()
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Of each step of each rank, nanoseconds; none where it did not come.
+    pub(super) fn samples(&self, key: &Key) -> Vec<(Place, f64)> {
+        let of = self.of.get(key);
+        let took = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(took, _)| took as f64);
+        self.places.iter().map(|place| (*place, took(place))).collect()
+    }
+
+    /// In a step of a rank.
+    pub(super) fn count(&self, key: &Key) -> f64 {
+        let all: u64 = self.of.get(key).into_iter().flat_map(BTreeMap::values).map(|&(_, count)| count).sum();
+        all as f64 / self.places.len().max(1) as f64
+    }
+}
+
+/// A power of two of bytes.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}

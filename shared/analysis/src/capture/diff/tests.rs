@@ -1,0 +1,106 @@
+use xpu_wire::frame::example::capture::{MS, part, sheet, with_activity};
+use xpu_wire::{
+    frame::{Body, CapturePart, CapturedSpan, Frame},
+    unit::Moment,
+};
+
+use super::*;
+
+fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
+    let mut capture = Capture::default();
+    let frame = |body| Frame { host: "a".into(), number: 0, now: Moment(0), lost: 0, body };
+    capture.take(&frame(Body::CaptureSheet(sheet(&[0, 1]))));
+    for part in parts {
+        capture.take(&frame(Body::CapturePart(part)));
+    }
+    capture
+}
+
+/// The product of the second step takes so much longer than that of the first, and both so much longer than 10 ms.
+fn products(rank: u32, longer: u64, jitter: u64) -> CapturePart {
+    let mut new = part(rank, 0);
+    for (operation, more) in new.operations.iter_mut().step_by(3).zip([longer, longer + jitter]) {
+        if let CapturedSpan::Gpu { took, .. } = &mut operation.span {
+            took.0 += more;
+        }
+    }
+    new
+}
+
+#[test]
+fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
+    let before = capture([products(0, 0, MS / 100), products(1, 0, MS / 100)]);
+    let diff = Diff::of(&before, &capture([products(0, 0, 0), products(1, 4 * MS, 0)]));
+    let row = diff.row(CostKind::Gemm).expect("products");
+    assert_eq!((row.name.as_str(), row.before_count), ("8x4x2 bf16 TN", 1.0));
+    assert!((row.change_ns - 1_995_000.0).abs() < 1.0 && row.real, "{row:?}");
+    assert_eq!(row.most.map(|(rank, _)| rank), Some(Rank(1)));
+    let waiting = diff.row(CostKind::Waiting).expect("collectives");
+    assert_eq!((waiting.name.as_str(), waiting.real), ("AllReduce from 512 B, 2 ranks", false));
+
+    let jittery = Diff::of(&before, &capture([products(0, 0, 4 * MS), products(1, 0, 4 * MS)]));
+    let row = jittery.row(CostKind::Gemm).expect("products");
+    assert!(row.change_ns > 1e6 && !row.real, "a step of two differs: {row:?}");
+}
+
+/// Steps of a rank that are so much longer, and in which it waits so much longer for the other.
+fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
+    let mut new = part(rank, 0);
+    if let Some(account) = &mut new.account {
+        for (number, mark) in account.marks.iter_mut().enumerate() {
+            mark.at.0 += number as u64 * longer + jitter * u64::from(number == 2);
+        }
+    }
+    for (at, operation) in new.operations.iter_mut().enumerate() {
+        operation.after.0 += if at >= 3 { longer } else { 0 };
+        if let (1, CapturedSpan::Gpu { took, late, .. }) = (at % 3, &mut operation.span) {
+            took.0 += waits;
+            *late += (longer - waits) as i64;
+        }
+    }
+    new
+}
+
+/// Rank 1 comes 4 ms later to the collective of each step: rank 0 waits for it, and its waits are what changed most.
+#[test]
+fn who_is_waited_for_is_named_and_not_who_waits() {
+    let before = capture([later(0, 0, 0, MS / 100), later(1, 0, 0, MS / 100)]);
+    let after = capture([later(0, 4 * MS, 4 * MS, 0), later(1, 4 * MS, 0, 0)]);
+    let diff = Diff::of(&before, &after);
+    let culprit = diff.culprit.unwrap_or_else(|| panic!("{:?}", diff.rows));
+    assert!(culprit.rank == Rank(1) && (culprit.wait_ns / (4 * MS) as f64 - 1.0).abs() < 0.1, "{culprit:?}");
+    assert_eq!(diff.row(CostKind::Waiting).and_then(|row| row.most).map(|(rank, _)| rank), Some(Rank(0)));
+    assert_eq!(Diff::of(&after, &before).culprit, None, "they became shorter");
+    let both = capture([later(0, 4 * MS, 0, 0), later(1, 4 * MS, 0, 0)]);
+    assert_eq!(Diff::of(&before, &both).culprit, None, "both are slower alike");
+}
+
+#[test]
+fn the_step_and_its_parts_come_first_then_what_changed_most() {
+    use CostKind::{Compute, Exposed, Gap, Memory, Step};
+    let diff = Diff::of(&capture([part(0, 0)]), &capture([products(0, 4 * MS, 0)]));
+    let kinds: Vec<_> = diff.rows.iter().map(|row| row.kind).collect();
+    assert_eq!(kinds[..5], [Step, Compute, Exposed, Memory, Gap]);
+    let sizes: Vec<_> = diff.rows[5..].iter().map(|row| row.change_ns.abs()).collect();
+    assert!(sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+    assert_eq!(diff.rows[5].kind, CostKind::Gemm);
+}
+
+#[test]
+fn what_only_one_was_asked_to_record_is_no_difference() {
+    let (without, with) = (capture([part(0, 0), part(1, 0)]), capture([with_activity(0), with_activity(1)]));
+    for diff in [Diff::of(&without, &with), Diff::of(&with, &without)] {
+        let compute = diff.row(CostKind::Compute).expect("a part of the step");
+        assert!(compute.change_ns.abs() < 1.0 && compute.before_ns > 0.0, "{compute:?}");
+        assert!(diff.rows.iter().all(|row| row.kind != CostKind::Kernel), "{:?}", diff.rows);
+    }
+    let kernel = Diff::of(&with, &with);
+    let kernel = kernel.row(CostKind::Kernel).expect("both have them");
+    assert_eq!((kernel.name.as_str(), kernel.before_ns), ("my::gemm_kernel<4>(float*)", 10e6));
+}
+
+#[test]
+fn with_nothing_to_compare_nothing_is_real() {
+    let empty = Diff::of(&capture([]), &capture([part(0, 0)]));
+    assert!(empty.before.steps == 0 && empty.rows.iter().all(|row| !row.real && row.noise_ns.is_none()));
+}

@@ -1,0 +1,94 @@
+//! Collectives as all ranks of a communicator saw them: the same number is the same collective.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    collective::Operation,
+    frame::CapturedLabel,
+    id::{CommunicatorId, Rank, Sequence, Step},
+    unit::Moment,
+};
+
+use super::{Single, WholeStep};
+
+/// One collective, or several of a group that were launched as one.
+#[derive(Clone, Debug)]
+pub struct Meeting {
+    pub communicator: CommunicatorId,
+    pub operation: Operation,
+    pub sequence: Sequence,
+    pub bytes: u64,
+    pub bus_bytes: u64,
+    /// Those that have timed it; by rank.
+    pub ranks: Vec<Attendance>,
+}
+
+/// A rank in a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attendance {
+    pub rank: Rank,
+    pub step: Step,
+    /// When it came, by its host's clock, and how long it was in it.
+    pub from: Moment,
+    pub took: u64,
+}
+
+impl Meeting {
+    /// The shortest time of a rank: of the one that came last, which waited for nobody.
+    pub fn transfer(&self) -> Option<u64> {
+        self.ranks.iter().map(|of| of.took).min()
+    }
+
+    pub fn waited(&self) -> u64 {
+        let transfer = self.transfer().unwrap_or(0);
+        self.ranks.iter().fold(0, |sum, of| sum.saturating_add(of.took.saturating_sub(transfer)))
+    }
+}
+
+/// What NCCL was asked for in those steps.
+#[derive(Clone, Debug, Default)]
+pub struct Meetings {
+    /// In order of communicator and number.
+    pub all: Vec<Meeting>,
+    /// Sends and receives, in which not all take part: of one rank each.
+    pub others: Vec<Meeting>,
+}
+
+impl Meetings {
+    pub fn of(steps: &[WholeStep<'_>]) -> Self {
+        let mut all: BTreeMap<(CommunicatorId, Sequence), Meeting> = BTreeMap::new();
+        let mut others = Vec::new();
+        for step in steps {
+            for single in step.operations {
+                let Some(new) = meeting(single) else { continue };
+                let took = single.on_gpu().map(|(from, to)| {
+                    let took = to.0.saturating_sub(from.0);
+                    Attendance { rank: step.rank, step: step.step, from, took }
+                });
+                if single.meeting().is_some() {
+                    let known = all.entry((new.communicator, new.sequence)).or_insert(new);
+                    known.ranks.extend(took);
+                } else {
+                    others.push(Meeting { ranks: took.into_iter().collect(), ..new });
+                }
+            }
+        }
+        Self { all: all.into_values().collect(), others }
+    }
+}
+
+/// What is launched by itself: the members of a group have no time, the group has.
+fn meeting(single: &Single) -> Option<Meeting> {
+    let timed = single.on_gpu().is_some();
+    let (communicator, operation, bytes, bus_bytes) = match *single.label {
+        CapturedLabel::Collective { communicator, operation, bytes, bus_bytes, .. } if timed => {
+            (communicator, operation, bytes, bus_bytes)
+        }
+        CapturedLabel::Group { communicator, operation, bytes, bus_bytes, .. } => {
+            (communicator, operation, bytes, bus_bytes)
+        }
+        _ => return None,
+    };
+    let sequence = single.sequence.unwrap_or_default();
+    Some(Meeting { communicator, operation, sequence, bytes, bus_bytes, ranks: Vec::new() })
+}

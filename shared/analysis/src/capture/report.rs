@@ -1,0 +1,224 @@
+//! What a capture comes to: who, which steps, how many operations of each kind, and what the time was spent on.
+
+mod arrival;
+mod breakdown;
+mod collective;
+mod copy;
+mod gemm;
+mod host;
+mod kernel;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xpu_wire::{
+    frame::{CaptureEnd, StepSource, Tracing},
+    id::{HostName, JobName, Rank, Step},
+    unit::Moment,
+};
+
+use super::{Capture, Clocks, Groups, Kind, Meetings, RankCapture, Seen};
+
+pub use arrival::{ArrivalRow, NOISE_NS};
+pub(super) use breakdown::Busy;
+pub use breakdown::Summary;
+pub use collective::{CollectiveRow, bucket};
+pub use copy::{CopyRow, what as copied};
+pub use gemm::{GemmRow, transposed};
+pub use host::{HostKind, HostRow, what as host_function};
+pub use kernel::KernelRow;
+pub use spread::Spread;
+pub(super) use spread::share;
+
+/// `xpu-top report --json`
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub job: JobName,
+    /// The steps that every rank has that is here.
+    pub steps: Vec<Step>,
+    /// The first and the last that were asked for; `null` where the file does not say.
+    pub asked: Option<[Step; 2]>,
+    /// What the job stood for meanwhile, in which case the steps asked for may not have been reached.
+    pub standstill: Option<String>,
+    pub ranks: Vec<RankReport>,
+    /// Who was asked and has not given it, and why.
+    pub missing: Vec<Missing>,
+    /// `false`: who wrote the file did not come to its end, and more may be missing.
+    pub closed: bool,
+    pub operations: u64,
+    pub dropped: u64,
+    pub untimed: u64,
+    pub clock: Clock,
+    /// Tables of all ranks together, of steps that were recorded whole; the costliest first.
+    pub gemms: Vec<GemmRow>,
+    pub collectives: Vec<CollectiveRow>,
+    pub arrivals: Vec<ArrivalRow>,
+    pub kernels: Vec<KernelRow>,
+    pub copies: Vec<CopyRow>,
+    pub host: Vec<HostRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Missing {
+    pub rank: Rank,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Clock {
+    /// How far the times of two ranks may be off each other, nanoseconds; `null` if nothing tells.
+    pub error_ns: Option<u64>,
+    /// How far those of a GPU may be off its own host's, the worst of them.
+    pub gpu_error_ns: Option<u64>,
+    /// What was added to each host's times, nanoseconds; `null` where no collective tells.
+    pub offsets_ns: BTreeMap<HostName, Option<i64>>,
+    /// Collectives that told.
+    pub collectives: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct RankReport {
+    pub rank: Rank,
+    pub host: HostName,
+    /// Its place along each axis of the groups that were named.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, u32>,
+    pub ended: CaptureEnd,
+    pub source: Option<StepSource>,
+    pub steps: Vec<StepReport>,
+    pub operations: u64,
+    pub dropped: u64,
+    pub untimed: u64,
+    pub parts_missing: u32,
+    /// What tells how its GPU spent its time.
+    pub seen: Seen,
+    /// Of CUPTI's records, and of Python's functions: whether they came, and if not why.
+    pub activity: Tracing,
+    pub functions: Tracing,
+    /// Of all steps that were recorded whole.
+    pub summary: Summary,
+}
+
+pub type Kinds = BTreeMap<Kind, u64>;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    pub step: Step,
+    /// By the clock of the first host.
+    pub begin: Moment,
+    pub operations: Kinds,
+    /// What each kind took on the GPU, one operation after another: more than the step where they overlap.
+    pub on_gpu_ns: Kinds,
+    /// There is only what was sampled of it: nothing is known of its time.
+    pub sampled: bool,
+    pub took_ns: u64,
+    /// `null` of one that was sampled.
+    pub summary: Option<Summary>,
+}
+
+impl Report {
+    /// Says of each rank where it stands.
+    pub fn place(&mut self, groups: Option<&Groups>) {
+        for rank in &mut self.ranks {
+            let axes = groups.into_iter().flat_map(Groups::axes).map(ToOwned::to_owned);
+            let at = groups.map(|groups| groups.coordinates(rank.rank)).unwrap_or_default();
+            rank.groups = axes.zip(at).collect();
+        }
+    }
+
+    pub fn of(capture: &Capture) -> Self {
+        let clocks = Clocks::of(capture);
+        let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
+        let ranks: Vec<_> =
+            capture.ranks.iter().map(|(&rank, of)| rank_report(rank, of, &clocks, &busy[&rank])).collect();
+        let sum = |each: fn(&RankReport) -> u64| ranks.iter().map(each).fold(0, u64::saturating_add);
+        let numbers = |rank: &RankReport| rank.steps.iter().map(|step| step.step).collect::<Vec<_>>();
+        let mut steps = ranks.first().map(numbers).unwrap_or_default();
+        steps.retain(|step| ranks.iter().all(|rank| rank.steps.iter().any(|its| its.step == *step)));
+        let hosts = capture.ranks.values().map(|of| of.host.clone());
+        let errors = capture.ranks.values().filter_map(|of| of.account.clock_error);
+        let sheet = capture.sheet.as_ref();
+        let mut missing: Vec<_> = sheet
+            .into_iter()
+            .flat_map(|sheet| &sheet.missing)
+            .map(|missing| Missing { rank: missing.rank, why: missing.why.clone() })
+            .collect();
+        if let Some(sheet) = sheet.filter(|sheet| !sheet.closed) {
+            let absent = sheet.ranks.iter().filter(|rank| !capture.ranks.contains_key(rank));
+            let why = "the file ends before it came: who wrote it was ended";
+            missing.extend(absent.map(|&rank| Missing { rank, why: why.to_owned() }));
+        }
+        let steps_whole: Vec<_> = capture.whole_steps().collect();
+        let all = sum(|rank| rank.summary.took_ns);
+        let numbers: std::collections::BTreeSet<_> = steps_whole.iter().map(|step| step.step).collect();
+        let meetings = Meetings::of(&steps_whole);
+        Self {
+            gemms: gemm::rows(&steps_whole, all),
+            collectives: collective::rows(&meetings, &capture.parties, all),
+            arrivals: arrival::rows(&meetings, &busy, numbers.len()),
+            kernels: kernel::rows(&steps_whole, all),
+            copies: copy::rows(&steps_whole, all),
+            host: host::rows(&steps_whole, all),
+            job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
+            steps,
+            asked: sheet.map(|sheet| [sheet.order.first, sheet.order.last()]),
+            standstill: sheet.and_then(|sheet| sheet.standstill.clone()),
+            missing,
+            closed: sheet.is_some_and(|sheet| sheet.closed),
+            operations: sum(|rank| rank.operations),
+            dropped: sum(|rank| rank.dropped),
+            untimed: sum(|rank| rank.untimed),
+            clock: Clock {
+                error_ns: clocks.residual.map(|residual| residual.0),
+                gpu_error_ns: errors.map(|error| error.0).max(),
+                offsets_ns: hosts.map(|host| (host.clone(), clocks.offset(&host))).collect(),
+                collectives: clocks.meetings,
+            },
+            ranks,
+        }
+    }
+}
+
+fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> RankReport {
+    let mut whole = Summary::default();
+    let spent: BTreeMap<_, _> =
+        of.whole_steps(rank).map(|step| ((step.step, step.from), busy.during(&step))).collect();
+    let steps = of.steps().map(|(step, from, to)| {
+        let operations = of.between(from, to);
+        let summary = spent.get(&(step, from)).copied();
+        if let Some(summary) = &summary {
+            whole.add(summary);
+        }
+        let mut kinds = Kinds::new();
+        let mut on_gpu_ns = Kinds::new();
+        for single in operations {
+            *kinds.entry(single.kind()).or_default() += 1;
+            if let Some(took) = single.took_on_gpu() {
+                let sum = on_gpu_ns.entry(single.kind()).or_default();
+                *sum = sum.saturating_add(took);
+            }
+        }
+        let (begin, took_ns) = (clocks.aligned(&of.host, from), to.0.saturating_sub(from.0));
+        StepReport { step, begin, operations: kinds, on_gpu_ns, sampled: summary.is_none(), took_ns, summary }
+    });
+    let steps = steps.collect();
+    RankReport {
+        rank,
+        host: of.host.clone(),
+        groups: BTreeMap::new(),
+        ended: of.account.ended,
+        source: of.account.source,
+        steps,
+        operations: of.operations.len() as u64,
+        dropped: of.account.dropped,
+        untimed: of.account.untimed,
+        parts_missing: of.parts_missing,
+        seen: of.seen(),
+        activity: of.account.activity.clone(),
+        functions: of.account.functions.clone(),
+        summary: whole,
+    }
+}

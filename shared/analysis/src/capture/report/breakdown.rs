@@ -1,0 +1,93 @@
+//! What the time of a step was spent on.
+
+use serde::Serialize;
+use xpu_wire::unit::Moment;
+
+use super::super::{Kind, RankCapture, Single, Spans, WholeStep, Work, union};
+
+/// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub took_ns: u64,
+    /// At least one kernel ran that is none of NCCL's.
+    pub compute_ns: u64,
+    /// At least one of NCCL's ran, waiting for other ranks included.
+    pub communication_ns: u64,
+    /// The same while nothing was computed.
+    pub exposed_ns: u64,
+    /// Copies and fills on streams, beside neither.
+    pub memory_ns: u64,
+    /// None of these: where all kernels were seen, the GPU did nothing.
+    pub gap_ns: u64,
+    /// A thread was held by a call that waits for the GPU.
+    pub blocked_ns: u64,
+}
+
+impl Summary {
+    /// Of communication, the share that was hidden behind compute.
+    pub fn hidden(&self) -> Option<f64> {
+        let hidden = self.communication_ns.saturating_sub(self.exposed_ns);
+        super::spread::share(hidden, self.communication_ns)
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.took_ns, other.took_ns),
+            (&mut self.compute_ns, other.compute_ns),
+            (&mut self.communication_ns, other.communication_ns),
+            (&mut self.exposed_ns, other.exposed_ns),
+            (&mut self.memory_ns, other.memory_ns),
+            (&mut self.gap_ns, other.gap_ns),
+            (&mut self.blocked_ns, other.blocked_ns),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+    }
+}
+
+/// When the GPU of a rank was at what.
+#[derive(Debug)]
+pub(in crate::capture) struct Busy {
+    compute: Spans,
+    communication: Spans,
+    memory: Spans,
+}
+
+impl Busy {
+    pub(in crate::capture) fn of(rank: &RankCapture) -> Self {
+        let seen = rank.seen();
+        let at = |wanted| {
+            let operations = rank.operations.iter().filter(|single| single.work(seen) == Some(wanted));
+            union(operations.filter_map(Single::on_gpu))
+        };
+        Self { compute: at(Work::Compute), communication: at(Work::Communication), memory: at(Work::Memory) }
+    }
+
+    /// How long it computed between two times.
+    pub(in crate::capture) fn computed(&self, from: Moment, to: Moment) -> u64 {
+        self.compute.within(from, to).length().0
+    }
+
+    pub(in crate::capture) fn during(&self, step: &WholeStep<'_>) -> Summary {
+        let (from, to) = step.on_gpu;
+        let [compute, communication, memory] =
+            [&self.compute, &self.communication, &self.memory].map(|spans| spans.within(from, to));
+        let took = to.0.saturating_sub(from.0);
+        let worked = compute.and(&communication);
+        let busy = worked.and(&memory).length().0;
+        Summary {
+            took_ns: took,
+            compute_ns: compute.length().0,
+            communication_ns: communication.length().0,
+            exposed_ns: worked.length().0.saturating_sub(compute.length().0),
+            memory_ns: busy.saturating_sub(worked.length().0),
+            gap_ns: took.saturating_sub(busy),
+            blocked_ns: blocked(step),
+        }
+    }
+}
+
+fn blocked(step: &WholeStep<'_>) -> u64 {
+    let blocked = step.operations.iter().filter(|single| single.kind() == Kind::Blocked);
+    union(blocked.filter_map(Single::held)).length().0
+}

@@ -1,0 +1,93 @@
+//! Collectives, by communicator, operation and size.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use xpu_wire::{
+    collective::Operation,
+    id::{CommunicatorId, Rank},
+    unit::{GigabytesPerSecond, Nanoseconds},
+};
+
+use super::{
+    super::{Meeting, Meetings, Party},
+    spread::{Spread, share},
+};
+
+/// All of one communicator, operation and power of two of bytes, of whole steps.
+#[derive(Clone, Debug, Serialize)]
+pub struct CollectiveRow {
+    pub communicator: String,
+    /// What the program calls the communicator, and how many ranks it has, where the file tells.
+    pub name: Option<String>,
+    pub size: Option<u32>,
+    pub operation: String,
+    /// Messages of so many bytes up to less than twice of that; 0 of those of none.
+    pub from_bytes: u64,
+    /// Ranks that are in the file.
+    pub ranks: usize,
+    /// Collectives, not calls: the same of all ranks counts once. Sends and receives count for each rank.
+    pub count: u64,
+    /// Of all of them, each once.
+    pub bytes: u64,
+    /// Times without waiting: of each, that of the rank which was done soonest.
+    #[serde(flatten)]
+    pub transfer: Spread,
+    /// How long ranks waited in them for the last to come, of all ranks together; `null` of sends and receives.
+    pub wait_ns: Option<u64>,
+    pub bus_gbytes_per_s: Option<GigabytesPerSecond>,
+    /// Of the time of all steps of all ranks, transfer and waiting.
+    pub share: Option<f64>,
+}
+
+/// The power of two a size belongs to.
+pub fn bucket(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { 1 << bytes.ilog2() }
+}
+
+pub(super) fn rows(
+    meetings: &Meetings,
+    parties: &BTreeMap<CommunicatorId, Party>,
+    all: u64,
+) -> Vec<CollectiveRow> {
+    type Key = (CommunicatorId, Operation, u64, bool);
+    let mut groups: BTreeMap<Key, Vec<&Meeting>> = BTreeMap::new();
+    for (meetings, together) in [(&meetings.all, true), (&meetings.others, false)] {
+        for one in meetings {
+            let key = (one.communicator, one.operation, bucket(one.bytes), together);
+            groups.entry(key).or_default().push(one);
+        }
+    }
+    let mut rows: Vec<_> = groups
+        .into_iter()
+        .map(|((communicator, operation, from_bytes, together), of)| {
+            let sum = |each: fn(&Meeting) -> u64| {
+                of.iter().fold(0_u64, |sum, &meeting| sum.saturating_add(each(meeting)))
+            };
+            let ranks: BTreeSet<Rank> = of.iter().flat_map(|one| &one.ranks).map(|of| of.rank).collect();
+            let transfer = Spread::of(of.iter().filter_map(|one| one.transfer()).collect());
+            let bus_bytes = sum(|one| if one.ranks.is_empty() { 0 } else { one.bus_bytes });
+            let took = sum(|one| one.ranks.iter().fold(0, |sum, of| sum.saturating_add(of.took)));
+            let party = parties.get(&communicator);
+            CollectiveRow {
+                communicator: communicator.to_string(),
+                name: party.map(|party| party.name.clone()).filter(|name| !name.is_empty()),
+                size: party.map(|party| party.size),
+                operation: operation.to_string(),
+                from_bytes,
+                ranks: ranks.len(),
+                count: of.len() as u64,
+                bytes: sum(|one| one.bytes),
+                wait_ns: together.then(|| sum(Meeting::waited)),
+                bus_gbytes_per_s: GigabytesPerSecond::from_work(
+                    bus_bytes as f64,
+                    Nanoseconds(transfer.total_ns),
+                ),
+                share: share(took, all),
+                transfer,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.share.unwrap_or(0.0).total_cmp(&a.share.unwrap_or(0.0)));
+    rows
+}

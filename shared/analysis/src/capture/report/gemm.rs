@@ -1,0 +1,88 @@
+//! GEMMs by shape.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xpu_wire::{
+    frame::{CapturedLabel, CapturedSpan},
+    gemm::GemmShape,
+    unit::{Nanoseconds, Tflops},
+};
+
+use super::{
+    super::{Single, WholeStep},
+    spread::{Spread, share},
+};
+
+/// All products of one shape, of all ranks and whole steps.
+#[derive(Clone, Debug, Serialize)]
+pub struct GemmRow {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub datatype: String,
+    pub compute: String,
+    /// Of A and B, as BLAS writes it: `TN` is A transposed.
+    pub transposed: String,
+    pub count: u64,
+    #[serde(flatten)]
+    pub took: Spread,
+    /// 2·batch·m·n·k of those that were timed, over their time.
+    pub tflops: Option<Tflops>,
+    /// Of the time of all steps.
+    pub share: Option<f64>,
+}
+
+impl GemmRow {
+    /// As people write it: `8192x28672x8192 TN bf16`.
+    pub fn shape(&self) -> String {
+        let batch = if self.batch == 1 { String::new() } else { format!(" b{}", self.batch) };
+        format!("{}x{}x{}{batch} {} {}", self.m, self.n, self.k, self.transposed, self.datatype)
+    }
+}
+
+/// `TN`
+pub fn transposed(shape: &GemmShape) -> String {
+    let letter = |is| if is { 'T' } else { 'N' };
+    [letter(shape.transposed.0), letter(shape.transposed.1)].iter().collect()
+}
+
+pub(super) fn rows(steps: &[WholeStep<'_>], all: u64) -> Vec<GemmRow> {
+    let mut shapes: BTreeMap<GemmShape, (u64, Vec<u64>)> = BTreeMap::new();
+    for single in steps.iter().flat_map(|step| step.operations) {
+        let CapturedLabel::Gemm(shape) = *single.label else { continue };
+        let (count, took) = shapes.entry(shape).or_default();
+        *count += 1;
+        took.extend(single.took_on_gpu());
+    }
+    let mut rows: Vec<_> = shapes.into_iter().map(|(shape, of)| row(&shape, of, all)).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.took.total_ns));
+    rows
+}
+
+fn row(shape: &GemmShape, (count, took): (u64, Vec<u64>), all: u64) -> GemmRow {
+    let took = Spread::of(took);
+    GemmRow {
+        m: shape.m,
+        n: shape.n,
+        k: shape.k,
+        batch: shape.batch,
+        datatype: shape.datatype.to_string(),
+        compute: format!("{:?}", shape.compute).to_lowercase(),
+        transposed: transposed(shape),
+        count,
+        tflops: Tflops::from_work(shape.flops() * took.timed as f64, Nanoseconds(took.total_ns)),
+        share: share(took.total_ns, all),
+        took,
+    }
+}
+
+impl Single {
+    pub fn took_on_gpu(&self) -> Option<u64> {
+        match self.span {
+            CapturedSpan::Gpu { took, .. } | CapturedSpan::Timed { took } => Some(took.0),
+            CapturedSpan::Unknown | CapturedSpan::Host { .. } => None,
+        }
+    }
+}

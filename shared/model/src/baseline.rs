@@ -1,0 +1,160 @@
+//! What was normal of a run that is over: kept beside it, for the runs that come after it to be held against.
+
+mod measure;
+mod runs;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use measure::Measure;
+pub(crate) use measure::work;
+pub use runs::Runs;
+
+use xpu_wire::{
+    id::{HostName, JobName, Rank},
+    unit::Moment,
+};
+
+use crate::job::median;
+
+/// What was normal of the ranks of one run, or of those of them that were on one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    pub job: JobName,
+    pub world_size: u32,
+    /// When the first of its ranks started, in nanoseconds since 1970.
+    pub began: Moment,
+    pub gpu: Gpu,
+    /// In order.
+    pub ranks: Vec<Normal>,
+}
+
+/// Which GPUs it ran on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gpu {
+    /// As CUDA names it; empty where that is not known.
+    pub name: String,
+    /// What tells models apart where only the driver's library speaks.
+    pub sm_clock_max: Option<u32>,
+    pub memory_total: Option<u64>,
+}
+
+impl Gpu {
+    /// Whether they are of one model, as far as is known.
+    pub fn is_like(&self, other: &Self) -> bool {
+        fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+            one.zip(other).is_none_or(|(one, other)| one == other)
+        }
+        let name = |gpu: &Self| Some(gpu.name.clone()).filter(|name| !name.is_empty());
+        alike(name(self), name(other))
+            && alike(self.sm_clock_max, other.sm_clock_max)
+            && alike(self.memory_total, other.memory_total)
+    }
+}
+
+/// What was normal of one rank, in its steady state: medians over half minutes. Unknown figures are `null`, never zero.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Normal {
+    pub rank: Rank,
+    pub host: HostName,
+    /// How long it was measured, in seconds.
+    pub measured_s: f64,
+    /// Elapsed time over steps, and the spread of that from half minute to half minute.
+    pub step_ms_mean: Option<f64>,
+    pub step_ms_spread: Option<f64>,
+    /// Of single steps.
+    pub step_ms_p50: Option<f64>,
+    pub step_ms_p99: Option<f64>,
+    /// Arithmetic of the products of a step.
+    pub step_tflop: Option<f64>,
+    pub gemm_tflops: Option<f64>,
+    /// Known where all ranks of a communicator are on one host.
+    pub bus_gb_s: Option<f64>,
+    /// Share of the time that the others waited for it alone, in percent; likewise.
+    pub cost_pct: Option<f64>,
+}
+
+/// Where runs are kept: `~/.local/state/xpu-top/runs`, by these variables.
+pub fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
+    set.or_else(home).map(|path| path.join("xpu-top/runs"))
+}
+
+impl Baseline {
+    pub fn rank(&self, rank: Rank) -> Option<&Normal> {
+        self.ranks.iter().find(|normal| normal.rank == rank)
+    }
+
+    /// The median over ranks.
+    pub fn median(&self, of: impl Fn(&Normal) -> Option<f64>) -> Option<f64> {
+        median(self.ranks.iter().filter_map(of).collect())
+    }
+
+    /// `Fri 20 Nov`, in UTC.
+    pub fn day(&self) -> String {
+        const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let days = self.began.0 / 86_400_000_000_000;
+        let (mut year, mut of_year) = (1970, days);
+        let is_leap =
+            |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        while of_year >= 365 + u64::from(is_leap(year)) {
+            of_year -= 365 + u64::from(is_leap(year));
+            year += 1;
+        }
+        let february = 28 + u64::from(is_leap(year));
+        let mut month = 0;
+        for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+            if of_year < length {
+                break;
+            }
+            of_year -= length;
+            month += 1;
+        }
+        format!("{} {} {}", WEEKDAYS[(days % 7) as usize], of_year + 1, MONTHS[month.min(11)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn run(began: u64, host: &str, ranks: std::ops::Range<u32>) -> Baseline {
+        let normal = |rank| Normal { rank: Rank(rank), host: host.into(), ..Normal::default() };
+        Baseline {
+            job: "llama".into(),
+            world_size: 4,
+            began: Moment(began * 1_000_000_000),
+            gpu: Gpu::default(),
+            ranks: ranks.map(normal).collect(),
+        }
+    }
+
+    #[test]
+    fn a_day_is_told_as_people_do() {
+        for (second, day) in [
+            (0, "Thu 1 Jan"),
+            (951_782_400, "Tue 29 Feb"),
+            (1_763_596_800, "Thu 20 Nov"),
+            (1_795_132_800, "Fri 20 Nov"),
+            (4_102_444_799, "Thu 31 Dec"),
+        ] {
+            assert_eq!(run(second, "a", 0..1).day(), day);
+        }
+    }
+
+    #[test]
+    fn gpus_are_alike_until_something_tells_them_apart() {
+        let (unknown, one) = (Gpu::default(), Gpu { name: "H100".to_owned(), ..Gpu::default() });
+        let other = Gpu { name: "H200".to_owned(), ..Gpu::default() };
+        let slower = Gpu { sm_clock_max: Some(1500), ..Gpu::default() };
+        let faster = Gpu { sm_clock_max: Some(1980), ..one.clone() };
+        assert!(unknown.is_like(&one) && one.is_like(&slower));
+        assert!(!one.is_like(&other) && !faster.is_like(&slower));
+    }
+}

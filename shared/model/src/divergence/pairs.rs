@@ -1,0 +1,180 @@
+//! Sends and receives: the n-th send from one rank to another meets the n-th receive there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xpu_wire::{
+    collective::Operation,
+    frame::{CallState, RankRecord, RecordedCall},
+    id::{CommunicatorId, Rank},
+};
+
+use super::{By, Divergence, Parting, tell};
+
+/// Calls after which a first send or receive is no part of what the ranks do to each other.
+const WARM: u64 = 32;
+
+/// Who sends to whom, by ranks in the communicator.
+type Way = (CommunicatorId, u32, u32);
+
+/// One end of a way: the calls that are recorded there, by number, and what comes next.
+#[derive(Default)]
+struct End<'a> {
+    of: Option<&'a RankRecord>,
+    calls: BTreeMap<u64, &'a RecordedCall>,
+}
+
+impl<'a> End<'a> {
+    /// The number after the last; `None` if the calls of this way may have left the record.
+    fn next(&self) -> Option<u64> {
+        let record = self.of?;
+        let whole = record.made as usize <= record.calls.len();
+        self.calls.last_key_value().map(|(&last, _)| last + 1).or_else(|| whole.then_some(0))
+    }
+
+    fn last(&self) -> Option<&'a RecordedCall> {
+        self.calls.last_key_value().map(|(_, &call)| call)
+    }
+}
+
+pub(super) fn first(records: &[&RankRecord]) -> Option<Divergence> {
+    // A graph's launch says nothing of its sends one by one.
+    let hidden: BTreeSet<CommunicatorId> = records
+        .iter()
+        .flat_map(|record| record.calls.iter().map(move |call| (record, call)))
+        .filter(|(_, call)| {
+            !call.operation.is_collective() && (call.replays > 0 || call.state == CallState::Captured)
+        })
+        .filter_map(|(record, call)| Some(record.communicator(call)?.id))
+        .collect();
+    let mut members: BTreeMap<(CommunicatorId, u32), &RankRecord> = BTreeMap::new();
+    let mut ends: BTreeMap<Way, [End<'_>; 2]> = BTreeMap::new();
+    for record in records {
+        for communicator in record.communicators.iter().filter(|one| !hidden.contains(&one.id)) {
+            members.insert((communicator.id, communicator.member), record);
+        }
+        for call in record.calls.iter().filter(|call| call.state != CallState::Refused) {
+            let Some(communicator) = record.communicator(call).filter(|one| !hidden.contains(&one.id)) else {
+                continue;
+            };
+            let (id, own) = (communicator.id, communicator.member);
+            let (Some(number), Some(peer)) = (call.number, call.peer) else { continue };
+            let (way, end) = match call.operation {
+                Operation::Send => ((id, own, peer), 0),
+                Operation::Recv => ((id, peer, own), 1),
+                _ => continue,
+            };
+            ends.entry(way).or_default()[end].calls.insert(number, call);
+        }
+    }
+    let mut unmatched = Vec::new();
+    for (&(id, from, to), ends) in &mut ends {
+        let (Some(&sender), Some(&receiver)) = (members.get(&(id, from)), members.get(&(id, to))) else {
+            continue;
+        };
+        ends[0].of = Some(sender);
+        ends[1].of = Some(receiver);
+        if let Some(found) = of_another_size(id, ends) {
+            return Some(found);
+        }
+        let [Some(sent), Some(received)] = [ends[0].next(), ends[1].next()] else { continue };
+        let number = sent.min(received);
+        if sent != received {
+            // Who calls, who does not answer, and the first call without an answer.
+            let (calls, lacks) = if sent > received { (0, 1) } else { (1, 0) };
+            let Some(&call) = ends[calls].calls.get(&number) else { continue };
+            unmatched.push((
+                id,
+                call,
+                [sender, receiver][calls],
+                [sender, receiver][lacks],
+                ends[lacks].last(),
+            ));
+        }
+    }
+    // Who lacks a call because it waits itself is not where it began.
+    let waiting: BTreeSet<Rank> = unmatched.iter().map(|(_, _, calls, ..)| calls.rank).collect();
+    let began = |of: &&(CommunicatorId, &RecordedCall, &RankRecord, &RankRecord, Option<&RecordedCall>)| {
+        !waiting.contains(&of.3.rank)
+    };
+    let first = unmatched.iter().filter(began).min_by_key(|(_, call, ..)| call.entered);
+    let found = first.or_else(|| unmatched.iter().min_by_key(|(_, call, ..)| call.entered))?;
+    Some(without_partner(found))
+}
+
+/// Both ends of a message must have the same size.
+fn of_another_size(id: CommunicatorId, ends: &[End<'_>; 2]) -> Option<Divergence> {
+    let (number, sent, received) = ends[0].calls.iter().find_map(|(number, sent)| {
+        let received = ends[1].calls.get(number)?;
+        (sent.bytes != received.bytes).then_some((number, *sent, *received))
+    })?;
+    let (sender, receiver) = (ends[0].of?, ends[1].of?);
+    let calls = [tell::one(sender, sent), tell::one(receiver, received)];
+    let by = match (calls[0].new, calls[1].new) {
+        (true, false) | (false, true) => By::Novelty,
+        _ => By::Nothing,
+    };
+    let ranks = match by {
+        By::Novelty if calls[0].new => vec![sender.rank],
+        By::Novelty => vec![receiver.rank],
+        _ => vec![sender.rank, receiver.rank],
+    };
+    let sentence = format!(
+        "rank {} called {}, rank {} {}: message {number} between them in communicator {id}",
+        sender.rank,
+        tell::call(&calls[0]),
+        receiver.rank,
+        tell::call(&calls[1]),
+    );
+    let name = sender.communicator(sent).map_or("", |one| &one.name);
+    let at = sent.entered.min(received.entered);
+    Some(tell::of_calls(Parting::Size, (id, name), (ranks, by), (calls.into(), sentence), at))
+}
+
+/// Whether the rank had sent or received anything before that call.
+fn sends_before(record: &RankRecord, call: &RecordedCall) -> bool {
+    record.calls.iter().any(|other| {
+        matches!(other.operation, Operation::Send | Operation::Recv) && other.entered < call.entered
+    })
+}
+
+fn without_partner(
+    (id, call, calls, lacks, last): &(
+        CommunicatorId,
+        &RecordedCall,
+        &RankRecord,
+        &RankRecord,
+        Option<&RecordedCall>,
+    ),
+) -> Divergence {
+    let there = tell::one(calls, call);
+    let answer = if call.operation == Operation::Send { "receive" } else { "send" };
+    // A call that was never made before has no partner because it is one too many.
+    let known = calls.calls.iter().any(|other| other.order < call.order && other.operation == call.operation);
+    let alone = call.order > WARM && ![calls, lacks].iter().any(|record| sends_before(record, call));
+    let extra = there.new && (known || alone);
+    let mut told = vec![there];
+    let last = last.map(|last| tell::one(lacks, last));
+    let went = last.as_ref().map_or_else(
+        || format!("it has none with that rank in communicator {id}"),
+        |last| format!("its last call was {}", tell::call(last)),
+    );
+    let sentence = if extra {
+        format!(
+            "rank {} called {}, for the first time, and rank {} has no {answer} for it; {went}",
+            calls.rank,
+            tell::call(&told[0]),
+            lacks.rank
+        )
+    } else {
+        format!(
+            "rank {} did not call the {answer} for which rank {} called {}; {went}",
+            lacks.rank,
+            calls.rank,
+            tell::call(&told[0]),
+        )
+    };
+    told.extend(last);
+    let name = calls.communicator(call).map_or("", |one| &one.name);
+    let (rank, by) = if extra { (calls.rank, By::Novelty) } else { (lacks.rank, By::Majority) };
+    tell::of_calls(Parting::Unmatched, (*id, name), (vec![rank], by), (told, sentence), call.entered)
+}

@@ -1,0 +1,135 @@
+//! The collectives of one rank in one communicator, by their numbers.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{CallState, RankRecord, RecordedCall, RecordedCommunicator},
+    id::Rank,
+};
+
+/// Collectives that graphs stand for and that are told apart; of more, a communicator is not judged.
+const MOST: usize = 1 << 16;
+
+#[derive(Clone, Debug)]
+pub(super) struct Sequence<'a> {
+    pub record: &'a RankRecord,
+    pub place: u16,
+    /// The number of the first.
+    pub first: u64,
+    /// A number is left out where the record was written while it was read.
+    calls: Vec<Option<&'a RecordedCall>>,
+}
+
+/// What all ranks must say alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Said {
+    pub operation: Operation,
+    pub bytes: u64,
+    pub datatype: DataType,
+    pub reduction: Option<u8>,
+    pub root: Option<u32>,
+    replays: u32,
+}
+
+impl Said {
+    pub(super) fn of(call: &RecordedCall) -> Self {
+        let RecordedCall { operation, bytes, datatype, reduction, peer: root, replays, .. } = *call;
+        Self { operation, bytes, datatype, reduction, root, replays }
+    }
+}
+
+/// Those of one rank. Of a communicator whose calls have left the record nothing is said.
+pub(super) fn of(record: &RankRecord) -> Vec<Sequence<'_>> {
+    let mut of: BTreeMap<u16, BTreeMap<u64, &RecordedCall>> = BTreeMap::new();
+    for call in record.calls.iter().filter(|call| call.operation.is_collective()) {
+        let counts = !matches!(call.state, CallState::Refused | CallState::Captured);
+        let Some(number) = call.number.filter(|_| counts) else { continue };
+        let known = of.entry(call.communicator).or_default();
+        for number in number..number.saturating_add(u64::from(call.replays.max(1))) {
+            if known.len() < MOST {
+                // A number that was taken back is given again.
+                known.insert(number, call);
+            }
+        }
+    }
+    let whole = record.made as usize <= record.calls.len();
+    let all = (0..).zip(&record.communicators);
+    all.filter_map(|(place, communicator)| {
+        let Some(known) = of.get(&place).filter(|known| known.len() < MOST) else {
+            // One that was made and not called yet.
+            let new = whole && !communicator.closed && communicator.size > 1;
+            return new.then(|| Sequence { record, place, first: 0, calls: Vec::new() });
+        };
+        let (&first, &last) = (known.first_key_value()?.0, known.last_key_value()?.0);
+        let span = usize::try_from(last - first).ok().filter(|&span| span < MOST)?;
+        let calls = (0..=span as u64).map(|at| known.get(&(first + at)).copied()).collect();
+        Some(Sequence { record, place, first, calls })
+    })
+    .filter(|sequence| sequence.communicator().size != 1)
+    .collect()
+}
+
+impl<'a> Sequence<'a> {
+    pub(super) fn rank(&self) -> Rank {
+        self.record.rank
+    }
+
+    pub(super) fn communicator(&self) -> &'a RecordedCommunicator {
+        &self.record.communicators[usize::from(self.place)]
+    }
+
+    /// The number after the last.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.calls.len() as u64
+    }
+
+    pub(super) fn at(&self, number: u64) -> Option<&'a RecordedCall> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.calls.get(place).copied().flatten()
+    }
+
+    pub(super) fn said(&self, number: u64) -> Option<Said> {
+        self.at(number).map(Said::of)
+    }
+
+    /// Where it was called: the frame that is the program's own, as text.
+    pub(super) fn site(&self, number: u64) -> Option<String> {
+        self.record.site(self.at(number)?)?.place()
+    }
+
+    /// Whether it made such a call from such a site before this number.
+    pub(super) fn did_before(&self, number: u64, said: Said, site: Option<&str>) -> bool {
+        (self.first..number.min(self.end())).any(|before| {
+            self.said(before) == Some(said) && (site.is_none() || self.site(before).as_deref() == site)
+        })
+    }
+
+    /// Whether it says here what it said when it had said the same before; `None` if it never had.
+    pub(super) fn is_usual(&self, number: u64) -> Option<bool> {
+        let before = |number: u64| -> Option<[Said; 3]> {
+            let at = |back: u64| self.said(number.checked_sub(back)?);
+            Some([at(1)?, at(2)?, at(3)?])
+        };
+        let context = before(number)?;
+        let last = (self.first..number).rev().find(|&earlier| before(earlier) == Some(context))?;
+        Some(self.said(last) == self.said(number))
+    }
+
+    /// Whether from here on it says what the other says from there on, as far as both go, which is for so many calls at least.
+    pub(super) fn goes_on_as(&self, from: u64, other: &Self, there: u64, least: u64) -> bool {
+        let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
+        both >= least && (0..both).all(|at| alike(self.said(from + at), other.said(there + at)))
+    }
+
+    /// The same of the sites, where both are known.
+    pub(super) fn comes_from_as(&self, from: u64, other: &Self, there: u64) -> bool {
+        let both = self.end().saturating_sub(from).min(other.end().saturating_sub(there));
+        both > 0 && (0..both).all(|at| alike(self.site(from + at), other.site(there + at)))
+    }
+}
+
+fn alike<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}

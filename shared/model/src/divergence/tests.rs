@@ -1,0 +1,483 @@
+//! Records of ranks that part, and of ranks that do not.
+
+use xpu_wire::{
+    collective::Operation::{self, AllReduce, Broadcast, Recv, Send},
+    datatype::DataType,
+    frame::{CallSite, CallState, RecordedCall, RecordedCommunicator, StackFrame},
+    id::Pid,
+};
+
+use super::*;
+
+const BUCKET: u64 = 4 << 20;
+
+/// What a rank does otherwise.
+type Change = fn(&mut RecordedCall);
+
+/// One rank's record in the making.
+#[derive(Clone)]
+struct Calls {
+    record: RankRecord,
+    numbers: BTreeMap<(u16, Operation, Option<u32>), u64>,
+}
+
+impl Calls {
+    fn of(rank: u32, world: u32) -> Self {
+        let mut record = RankRecord::unread("train".into(), Rank(rank), Pid(100 + rank), String::new());
+        let named = |id, name: &str| RecordedCommunicator {
+            id: CommunicatorId(id),
+            name: name.to_owned(),
+            member: rank,
+            size: world,
+            closed: false,
+        };
+        record.communicators = vec![named(0xdada_dada << 32, "dp"), named(0x7e7e_7e7e << 32, "tp")];
+        Self { record, numbers: BTreeMap::new() }
+    }
+
+    fn call(&mut self, communicator: u16, operation: Operation, bytes: u64, line: u32) -> &mut RecordedCall {
+        self.with(communicator, operation, None, bytes, line)
+    }
+
+    fn with(
+        &mut self,
+        communicator: u16,
+        operation: Operation,
+        peer: Option<u32>,
+        bytes: u64,
+        line: u32,
+    ) -> &mut RecordedCall {
+        let collective = operation.is_collective();
+        let key =
+            (communicator, if collective { AllReduce } else { operation }, peer.filter(|_| !collective));
+        let number = self.numbers.entry(key).or_default();
+        *number += 1;
+        let frame = |function: &str, file: &str, line| StackFrame {
+            function: function.to_owned(),
+            file: file.to_owned(),
+            line,
+        };
+        let site = CallSite {
+            frames: vec![
+                frame("all_reduce", "torch/distributed/distributed_c10d.py", 2500),
+                frame(if line == 212 { "log_metrics" } else { "train" }, "/work/train.py", line),
+            ],
+            returns_to: 7,
+        };
+        let site = self.record.sites.iter().position(|known| *known == site).unwrap_or_else(|| {
+            self.record.sites.push(site);
+            self.record.sites.len() - 1
+        });
+        let order = self.record.made;
+        self.record.made += 1;
+        self.record.calls.push(RecordedCall {
+            order,
+            communicator,
+            number: Some(*number - 1),
+            operation,
+            datatype: DataType::Float32,
+            reduction: (operation == AllReduce).then_some(0),
+            peer,
+            bytes,
+            replays: 0,
+            group: None,
+            stream: 1,
+            entered: Moment(order * 1000),
+            state: CallState::Enqueued,
+            site: Some(site as u16),
+        });
+        self.record.calls.last_mut().unwrap()
+    }
+
+    /// What a training loop calls in a step.
+    fn step(&mut self) {
+        for bucket in 0..3 {
+            self.call(0, AllReduce, BUCKET + bucket, 131);
+        }
+        self.call(1, Broadcast, 4096, 140).peer = Some(0);
+    }
+}
+
+/// So many ranks that do the same, and what some do beside it.
+fn ranks(world: u32, mut with: impl FnMut(u32, &mut Calls)) -> Vec<RankRecord> {
+    (0..world)
+        .map(|rank| {
+            let mut calls = Calls::of(rank, world);
+            for _ in 0..5 {
+                calls.step();
+            }
+            with(rank, &mut calls);
+            calls.record
+        })
+        .collect()
+}
+
+fn found(records: &[RankRecord]) -> Divergence {
+    first(records.iter(), true).expect("they part")
+}
+
+fn is(found: &Divergence, kind: Parting, ranks: &[u32]) {
+    let named: Vec<_> = found.ranks.iter().map(|rank| rank.0).collect();
+    assert_eq!((found.kind, &named[..]), (kind, ranks), "{}", found.sentence);
+}
+
+#[test]
+fn ranks_that_do_the_same_do_not_part() {
+    for world in [2, 3, 8] {
+        let records = ranks(world, |_, _| ());
+        assert_eq!(first(records.iter(), true), None);
+        // What has left one record earlier is not missing there.
+        let mut cut = records.clone();
+        cut[0].calls.drain(..7);
+        assert_eq!(first(cut.iter(), true), None);
+    }
+}
+
+#[test]
+fn one_call_too_many_is_the_rank_s_that_made_it() {
+    for world in [2, 3, 8] {
+        let records = ranks(world, |rank, calls| {
+            if rank == 1 {
+                calls.call(0, AllReduce, 492, 212);
+            }
+            calls.step();
+        });
+        let found = found(&records);
+        is(&found, Parting::Extra, &[1]);
+        let words = "rank 1 called one AllReduce (492 B of f32) more, number 15 of communicator dadadada (dp), at train.py:212 log_metrics";
+        assert!(found.sentence.contains(words), "{}", found.sentence);
+        assert!(found.sentence.contains("never do"), "{}", found.sentence);
+        assert!(found.calls[0].new && !found.calls[1].new, "{:?}", found.calls);
+    }
+}
+
+/// It waits for its result, and comes to nothing that the others call: it may be one too many, or another instead.
+#[test]
+fn a_call_too_many_is_told_before_the_rank_goes_on() {
+    for world in [2, 8] {
+        let records = ranks(world, |rank, calls| {
+            if rank == 1 {
+                calls.call(0, AllReduce, 492, 212);
+            } else {
+                calls.step();
+            }
+        });
+        let found = found(&records);
+        is(&found, Parting::Size, &[1]);
+        assert!(
+            found.sentence.contains("rank 1 called AllReduce (492 B of f32) at train.py:212 log_metrics")
+        );
+        assert!(found.sentence.contains("from there"), "{}", found.sentence);
+    }
+}
+
+/// Only where they come from tells them apart.
+#[test]
+fn a_call_too_many_that_is_like_the_others_is_told_by_its_place() {
+    for world in [2, 8] {
+        let records = ranks(world, |rank, calls| {
+            if rank == 1 {
+                calls.call(0, AllReduce, BUCKET, 212);
+            }
+            for _ in 0..4 {
+                calls.call(0, AllReduce, BUCKET, 131);
+            }
+        });
+        is(&found(&records), Parting::Extra, &[1]);
+    }
+}
+
+#[test]
+fn a_call_left_out_is_the_rank_s_that_left_it_out() {
+    let with_norm = |world| {
+        ranks(world, |rank, calls| {
+            for step in 0..4 {
+                calls.step();
+                if (rank, step) != (1, 3) {
+                    calls.call(0, AllReduce, 4, 150);
+                }
+            }
+            calls.step();
+        })
+    };
+    for world in [2, 3, 8] {
+        let found = found(&with_norm(world));
+        is(&found, Parting::LeftOut, &[1]);
+        assert!(
+            found.sentence.contains("rank 1 left out AllReduce (4 B of f32) at train.py:150 train"),
+            "{}",
+            found.sentence
+        );
+    }
+}
+
+#[test]
+fn another_size_type_root_reduction_and_operation_are_told() {
+    let differing = |change: Change| {
+        ranks(8, |rank, calls| {
+            let call = calls.call(0, Broadcast, 4096, 160);
+            call.peer = Some(0);
+            if rank == 5 {
+                change(call);
+            }
+            calls.step();
+        })
+    };
+    let cases: [(Change, Parting, &str); 5] = [
+        (
+            |call| call.bytes = 4100,
+            Parting::Size,
+            "rank 5 called Broadcast (4,100 B of f32, root 0) at train.py:160 train where the 7 others called",
+        ),
+        (|call| call.datatype = DataType::Int32, Parting::Type, "(4.0 KiB of i32, root 0)"),
+        (|call| call.peer = Some(3), Parting::Root, "(4.0 KiB of f32, root 3)"),
+        (|call| call.reduction = Some(4), Parting::Reduction, "average"),
+        (|call| call.operation = AllReduce, Parting::Operation, "called AllReduce"),
+    ];
+    for (change, kind, words) in cases {
+        let found = found(&differing(change));
+        is(&found, kind, &[5]);
+        assert!(found.sentence.contains(words), "{}", found.sentence);
+    }
+}
+
+/// With as many against as many, who does what it never did is named; if both did it before, both are.
+#[test]
+fn of_two_ranks_the_one_is_named_that_did_something_new() {
+    let mut records = ranks(2, |rank, calls| {
+        calls.call(0, AllReduce, if rank == 0 { BUCKET } else { 77 }, 131);
+    });
+    is(&found(&records), Parting::Size, &[1]);
+    records = ranks(2, |rank, calls| {
+        let sizes = if rank == 0 { [5, 9, 9] } else { [9, 5, 9] };
+        for bytes in [5, 9, 5, 9].into_iter().chain(sizes) {
+            calls.call(0, AllReduce, bytes, 131);
+        }
+    });
+    let both = found(&records);
+    assert_eq!((both.by, both.ranks.len()), (By::Nothing, 2), "{}", both.sentence);
+    assert!(both.sentence.contains("rank 0") && both.sentence.contains("rank 1"), "{}", both.sentence);
+}
+
+#[test]
+fn what_ended_everywhere_kept_nobody() {
+    let mut records = ranks(8, |rank, calls| {
+        calls.call(0, AllReduce, 64, 170).datatype =
+            if rank == 5 { DataType::Int32 } else { DataType::Float32 };
+        calls.step();
+    });
+    for call in records.iter_mut().flat_map(|record| &mut record.calls) {
+        call.state = CallState::Done;
+    }
+    let passed = found(&records);
+    is(&passed, Parting::Type, &[5]);
+    assert!(passed.passed);
+    // What does not end now comes first.
+    for record in &mut records {
+        let mut last = record.calls.iter().rev().find(|call| call.communicator == 0).unwrap().clone();
+        last.number = last.number.map(|number| number + 1);
+        (last.order, last.state) = (last.order + 9, CallState::Enqueued);
+        last.bytes = if record.rank == Rank(2) { 8 } else { 16 };
+        record.calls.push(last);
+        record.made += 1;
+    }
+    is(&found(&records), Parting::Size, &[2]);
+}
+
+#[test]
+fn another_order_of_two_communicators_is_told() {
+    for world in [2, 8] {
+        let records = ranks(world, |rank, calls| {
+            for step in 0..4 {
+                let order = if (rank, step) == (1, 3) { [1, 0] } else { [0, 1] };
+                for communicator in order {
+                    calls.call(communicator, AllReduce, 64, 180 + u32::from(communicator));
+                }
+                for call in &mut calls.record.calls {
+                    if step < 3 {
+                        call.state = CallState::Done;
+                    }
+                }
+            }
+        });
+        let found = found(&records);
+        is(&found, Parting::Order, &[1]);
+        assert!(
+            found.sentence.contains("train.py:181 train of communicator 7e7e7e7e before any more"),
+            "{}",
+            found.sentence
+        );
+    }
+    // In one group the order does not matter.
+    let mut grouped = ranks(2, |rank, calls| {
+        for communicator in if rank == 1 { [1, 0] } else { [0, 1] } {
+            calls.call(communicator, AllReduce, 64, 180);
+        }
+    });
+    for record in &mut grouped {
+        for call in record.calls.iter_mut().rev().take(2) {
+            call.group = Some(20);
+        }
+    }
+    assert_eq!(first(grouped.iter(), true), None);
+}
+
+/// Two ranks that train, log and validate, as `tests/gpu/hangs.py` does, and what rank 1 does at last in place of the step or after it.
+fn two_that_log(wrong: impl Fn(&mut Calls) -> bool) -> Vec<RankRecord> {
+    let steps = 12;
+    let step = |calls: &mut Calls, wrong: &dyn Fn(&mut Calls) -> bool| {
+        calls.call(0, Broadcast, 4, 168).peer = Some(0);
+        for bucket in 0..3 {
+            calls.call(0, AllReduce, BUCKET + bucket, 131);
+        }
+        calls.call(0, AllReduce, 496, 212);
+        if wrong(calls) {
+            return;
+        }
+        calls.call(1, AllReduce, 4000, 60);
+    };
+    (0..2)
+        .map(|rank| {
+            let mut calls = Calls::of(rank, 2);
+            for _ in 0..steps {
+                step(&mut calls, &|_| false);
+            }
+            calls.record.calls.iter_mut().for_each(|call| call.state = CallState::Done);
+            step(&mut calls, &|calls: &mut Calls| rank == 1 && wrong(calls));
+            calls.record
+        })
+        .collect()
+}
+
+/// On a GPU rank 0 was named, which went on to the other communicator as ever.
+#[test]
+fn a_call_too_many_before_another_communicator_is_the_rank_s_that_made_it() {
+    let records = two_that_log(|calls| {
+        calls.call(0, AllReduce, 492, 214);
+        false
+    });
+    let found = found(&records);
+    is(&found, Parting::Extra, &[1]);
+    assert!(
+        found.sentence.contains("(492 B of f32) at train.py:214 train, for the first time,"),
+        "{}",
+        found.sentence
+    );
+}
+
+/// On a GPU both were named.
+#[test]
+fn a_step_that_one_rank_skips_is_its_own() {
+    let records: Vec<_> = [0, 1]
+        .map(|rank| {
+            let mut calls = Calls::of(rank, 2);
+            for last in [vec![false; 12], vec![true]].concat() {
+                calls.call(0, Broadcast, 4, 168).peer = Some(0);
+                if last && rank == 1 {
+                    calls.call(0, Broadcast, 4, 168).peer = Some(0);
+                    break;
+                }
+                for bucket in 0..3 {
+                    calls.call(0, AllReduce, BUCKET + bucket, 131);
+                }
+            }
+            calls.record
+        })
+        .into();
+    let found = found(&records);
+    assert_eq!(found.ranks, [Rank(1)], "{}", found.sentence);
+    assert!(found.sentence.contains("for the first time after those calls"), "{}", found.sentence);
+}
+
+/// On a GPU rank 0 was named, which has never received anything.
+#[test]
+fn a_send_in_a_job_that_sends_nothing_is_its_senders() {
+    let records = two_that_log(|calls| {
+        calls.with(0, Send, Some(0), 496, 217);
+        true
+    });
+    let found = found(&records);
+    is(&found, Parting::Unmatched, &[1]);
+}
+
+#[test]
+fn a_send_without_its_receive_is_the_rank_s_that_does_not_come() {
+    let records = ranks(4, |rank, calls| {
+        // A pipeline: each rank but the last sends to the next.
+        for micro in 0..4 {
+            let skips = (rank, micro) == (2, 3);
+            if rank > 0 && !skips {
+                calls.with(0, Recv, Some(rank - 1), 512, 190);
+            }
+            if rank < 3 && !skips {
+                calls.with(0, Send, Some(rank + 1), 512, 191);
+            }
+        }
+    });
+    let found = found(&records);
+    is(&found, Parting::Unmatched, &[2]);
+    assert!(
+        found.sentence.starts_with("rank 2 did not call the ")
+            && found.sentence.contains("(512 B of f32) at train.py:19"),
+        "{}",
+        found.sentence
+    );
+    let sizes = ranks(2, |rank, calls| {
+        for bytes in [8, 8, if rank == 0 { 9 } else { 8 }] {
+            let (operation, peer) = if rank == 0 { (Send, 1) } else { (Recv, 0) };
+            calls.with(0, operation, Some(peer), bytes, 195);
+        }
+    });
+    is(&self::found(&sizes), Parting::Size, &[0]);
+}
+
+#[test]
+fn a_rank_that_has_not_come_is_told_apart_from_a_call_too_many() {
+    for world in [2, 8] {
+        let records = ranks(world, |rank, calls| {
+            if rank != 1 {
+                calls.call(0, AllReduce, BUCKET, 131);
+            }
+        });
+        let late = found(&records);
+        is(&late, Parting::NotEntered, &[1]);
+        // While they go on it may come a moment later.
+        assert_eq!(first(records.iter(), false), None);
+        assert!(late.sentence.contains("at train.py:131 train"), "{}", late.sentence);
+    }
+}
+
+#[test]
+fn a_shift_from_before_the_record_is_not_given_a_place() {
+    let mut records = ranks(2, |rank, calls| {
+        if rank == 1 {
+            calls.call(0, AllReduce, 492, 212);
+        }
+        for _ in 0..9 {
+            calls.step();
+        }
+    });
+    for record in &mut records {
+        record.calls.retain(|call| call.communicator == 1 || call.number >= Some(18));
+        record.made = 2048;
+    }
+    let found = found(&records);
+    assert!(found.sentence.contains("out of step by one since before number 18"), "{}", found.sentence);
+    assert_eq!(found.ranks.len(), 2);
+}
+
+/// A CUDA graph counts as so many collectives of which nothing more is known.
+#[test]
+fn graphs_are_compared_as_wholes() {
+    let with = |differing: u32| {
+        ranks(3, |rank, calls| {
+            let call = calls.call(0, AllReduce, 0, 0);
+            (call.replays, call.site) = (if rank == 1 { differing } else { 4 }, None);
+            let after = calls.numbers.get_mut(&(0, AllReduce, None)).unwrap();
+            *after += 3;
+            calls.step();
+        })
+    };
+    assert_eq!(first(with(4).iter(), true), None);
+    is(&found(&with(3)), Parting::Operation, &[1]);
+}

@@ -1,0 +1,120 @@
+//! Ranks that do the same work, which alone can be compared: those of one pipeline stage, not those of two.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
+
+use xpu_wire::id::{CommunicatorId, Rank};
+
+use super::rank_profile::{Mix, RankProfile};
+use crate::job::{Job, RankView, median};
+
+/// Means of the ranks of one cohort lie this close.
+pub(super) const ALIKE: f64 = 0.05;
+
+/// Digests that count as now.
+pub(super) const RECENT: usize = 5;
+
+/// Of them, in how many something must be so before it is told.
+pub(super) const PERSISTENT: usize = 3;
+
+/// Digests over which lateness is looked for that is in few collectives of a step, of which few are timed.
+pub(super) const LONG: usize = 3 * RECENT;
+
+/// Ranks from which the one in the middle is a measure for all; of fewer it is the one that tells least.
+pub(super) const MANY: usize = 4;
+
+/// What the others of a rank have usually.
+pub(super) fn usual_of_others(others: Vec<f64>) -> Option<f64> {
+    least_or_middle(others.len() + 1, others)
+}
+
+/// What all ranks have usually.
+pub(super) fn usual_of_all(all: Vec<f64>) -> Option<f64> {
+    least_or_middle(all.len(), all)
+}
+
+fn least_or_middle(ranks: usize, known: Vec<f64>) -> Option<f64> {
+    if ranks < MANY { known.into_iter().min_by(f64::total_cmp) } else { median(known) }
+}
+
+/// One rank, with what its digests say of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub rank: Rank,
+    pub view: &'a RankView,
+    profile: &'a RankProfile,
+}
+
+impl Deref for Member<'_> {
+    type Target = RankProfile;
+
+    fn deref(&self) -> &RankProfile {
+        self.profile
+    }
+}
+
+/// Ranks by what they do, as far as digests tell.
+pub(super) fn of<'a>(
+    ranks: impl Iterator<Item = (Rank, &'a RankView, &'a RankProfile)>,
+) -> Vec<Vec<Member<'a>>> {
+    let counting = ranks.filter(|(.., profile)| profile.counts);
+    let members: Vec<_> = counting.map(|(rank, view, profile)| Member { rank, view, profile }).collect();
+    // Of sizes there are few: what is sorted are their places, which lie together.
+    let sizes: BTreeSet<&[u32]> = members.iter().map(|member| &member.profile.mix.sizes[..]).collect();
+    let sizes: Vec<_> = sizes.into_iter().collect();
+    let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();
+    let mut known: Vec<_> =
+        members.into_iter().map(|member| (place(&member), member.profile.mix.product, member)).collect();
+    known.sort_by(|(a, product, _), (b, other, _)| a.cmp(b).then(product.total_cmp(other)));
+    let groups = split(known, |(a, product, _), (b, other, _)| a == b && are_alike(*product, *other, ALIKE));
+    let cohorts = groups.into_iter().flat_map(|group| {
+        let mut group: Vec<_> =
+            group.into_iter().map(|(.., member)| (member.profile.mix.products, member)).collect();
+        group.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let blur = |one: &Member<'a>, other: &Member<'a>| one.profile.mix.blur.max(other.profile.mix.blur);
+        split(group, |(a, one), (b, other)| are_alike(*a, *b, blur(one, other)))
+    });
+    cohorts.map(|cohort| cohort.into_iter().map(|(_, member)| member).collect()).collect()
+}
+
+/// The ranks that do the same work as this one, itself among them: those it can be compared with.
+pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
+    let Some(this) = job.rank(rank) else { return Vec::new() };
+    let (mix, part) = (Mix::of(this), this.part());
+    let alike = |view: &RankView| {
+        let other = Mix::of(view);
+        view.part() == part
+            && other.sizes == mix.sizes
+            && are_alike(other.product, mix.product, ALIKE)
+            && are_alike(other.products, mix.products, mix.blur.max(other.blur))
+    };
+    job.ranks().filter(|&(other, view)| other == rank || alike(view)).map(|(other, _)| other).collect()
+}
+
+/// The ranks of a cohort by the part they have, as far as communicators tell: where ranks send to each other, those of one stage are
+/// in one, and those of another in another.
+pub(super) fn parts<'a>(cohort: &'a [Member<'a>]) -> Vec<Vec<&'a Member<'a>>> {
+    let mut parts: BTreeMap<Option<CommunicatorId>, Vec<_>> = BTreeMap::new();
+    for member in cohort {
+        parts.entry(member.part).or_default().push(member);
+    }
+    parts.into_values().collect()
+}
+
+fn are_alike(a: f64, b: f64, within: f64) -> bool {
+    (a - b).abs() <= within * a.abs().max(b.abs())
+}
+
+/// Cuts a sorted list where two neighbours differ.
+fn split<T>(sorted: Vec<T>, same: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in sorted {
+        match groups.last_mut() {
+            Some(group) if group.last().is_some_and(|last| same(last, &one)) => group.push(one),
+            _ => groups.push(vec![one]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,59 @@
+//! Ranks that do not get the CPU time they ask for: what may explain that steps are longer, or that a rank is late.
+
+use std::time::Duration;
+
+use xpu_wire::id::Rank;
+
+use super::{cohort::usual_of_others, evidence::pace::LacksCpu};
+use crate::job::{CpuWait, Job, RankView};
+
+/// The share of the time that is waited at least, and how many times that of the others.
+const LEAST: f64 = 0.15;
+const TIMES_THEIRS: f64 = 2.0;
+
+/// Seconds that are looked back over at most, and at least.
+const LONGEST: f64 = 28.0;
+const SHORTEST: f64 = 4.0;
+
+pub(super) const ADVICE: &str = "look at what else runs on that host's cores (top, taskset -p), at the job's CPU binding and limits (numactl, cpu.max, --cpus-per-task), and at the number of data loader workers";
+
+/// Living ranks that wait for the CPU since so many seconds, each far longer than the others do; or all, where most do.
+pub(super) fn ranks(job: &Job, since_s: f64) -> Option<LacksCpu> {
+    let living = job.ranks().filter(|(_, view)| view.is_alive());
+    let waits: Vec<(Rank, CpuWait)> = living.map(|(rank, view)| (rank, of(view, since_s))).collect();
+    let long: Vec<_> = waits.iter().filter(|(_, wait)| wait.share() >= LEAST).collect();
+    let is_most = long.len() * 2 > waits.len() && waits.len() > 2;
+    let others = |of: Rank| {
+        usual_of_others(waits.iter().filter(|(rank, _)| *rank != of).map(|(_, wait)| wait.share()).collect())
+    };
+    let is_apart = |(rank, wait): &(Rank, CpuWait)| {
+        is_most || others(*rank).is_none_or(|usual| wait.share() > TIMES_THEIRS * usual)
+    };
+    let named: Vec<_> = long.into_iter().filter(|one| is_apart(one)).collect();
+    let (worst, wait) = named.iter().max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
+    let usual = others(*worst).filter(|_| !is_most);
+    Some(told(named.iter().map(|(rank, _)| *rank).collect(), wait, usual))
+}
+
+/// The same of one rank, held against others.
+pub(super) fn one(rank: Rank, view: &RankView, others: &[&RankView], since_s: f64) -> Option<LacksCpu> {
+    let wait = of(view, since_s);
+    let usual = usual_of_others(others.iter().map(|other| of(other, since_s).share()).collect());
+    let is_apart = wait.share() >= LEAST && usual.is_none_or(|usual| wait.share() > TIMES_THEIRS * usual);
+    is_apart.then(|| told(vec![rank], &wait, usual))
+}
+
+fn of(view: &RankView, since_s: f64) -> CpuWait {
+    view.cpu_wait(Duration::from_secs_f64(since_s.clamp(SHORTEST, LONGEST)))
+}
+
+fn told(ranks: Vec<Rank>, wait: &CpuWait, others: Option<f64>) -> LacksCpu {
+    LacksCpu {
+        ranks,
+        waited_pct: 100.0 * wait.waited,
+        thread: wait.thread.clone(),
+        throttled_pct: 100.0 * wait.throttled,
+        stopped_pct: 100.0 * wait.stopped,
+        others_pct: others.map(|share| 100.0 * share),
+    }
+}

@@ -1,0 +1,92 @@
+//! Ranks whose process is gone: the first to end, the cause, and the ranks that followed.
+
+use std::time::Duration;
+
+use xpu_wire::{
+    frame::{EndCause, Life, RankExit},
+    id::Rank,
+    unit::Moment,
+};
+
+use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::exit::Exited};
+use crate::job::{Job, RankView};
+
+/// Those that ended without a word so close to each other ended together.
+const TOGETHER: Duration = Duration::from_secs(2);
+
+pub(super) fn ranks(job: &Job, now: Moment) -> Option<Finding> {
+    let ended = |view: &RankView| view.life() == Life::Died || view.exit().is_some();
+    let mut dead: Vec<_> = job.ranks().filter(|(_, view)| ended(view)).collect();
+    // Who was told to end did not begin it, whatever the clocks of the hosts say.
+    let followed = |view: &RankView| view.exit().is_some_and(RankExit::was_asked_to_end);
+    let gone = |view: &RankView| gone(job, view);
+    dead.sort_by_key(|&(rank, view)| (followed(view), gone(view), rank));
+    let &(first, view) = dead.first()?;
+    let silent = |view: &RankView| view.exit().is_none_or(|exit| exit.cause() == EndCause::Dead);
+    let with_it = |other: &RankView| {
+        silent(view) && silent(other) && !followed(other) && gone(other).since(gone(view)) <= TOGETHER
+    };
+    let (named, others): (Vec<_>, Vec<_>) =
+        dead.iter().copied().partition(|&(rank, other)| rank == first || with_it(other));
+    let since = now.since(gone(view)).as_secs_f64();
+    let mut ranks: Vec<Rank> = named.iter().map(|&(rank, _)| rank).collect();
+    ranks.sort_unstable();
+    let mut followers: Vec<Rank> = others.iter().map(|&(rank, _)| rank).collect();
+    followers.sort_unstable();
+    let class = view.exit().map_or(Class::Dead, |exit| exit.cause().into());
+    Some(Finding {
+        kind: Kind::Exited,
+        class,
+        ranks,
+        confidence: match view.exit() {
+            Some(exit) if !exit.is_certain() => Confidence::Likely,
+            _ => Confidence::Certain,
+        },
+        since_s: since,
+        evidence: Evidence::Exited(Exited {
+            rank: first,
+            host: view.host().clone(),
+            pid: view.pid(),
+            step: view.step(),
+            ago_s: since,
+            was_seen: view.gone().is_some(),
+            exit: view.exit().cloned().map(Box::new),
+            told: others.iter().filter(|(_, view)| followed(view)).count(),
+            followers,
+        }),
+        advice: advice(class).to_owned(),
+        collective: None,
+        severity: Severity::Critical,
+        cost: None,
+    })
+}
+
+/// When its process ended, or where that is not known, was last heard.
+fn gone(job: &Job, view: &RankView) -> Moment {
+    let noted = view.exit().map(|exit| exit.at);
+    job.common(view.host(), noted.or_else(|| view.gone()).unwrap_or_else(|| view.heard()))
+}
+
+/// When the last rank ended; `None` while one lives.
+pub(super) fn over(job: &Job) -> Option<Moment> {
+    let gone = |(_, view): (Rank, &RankView)| (!view.is_alive()).then(|| gone(job, view));
+    job.ranks().map(gone).collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Exception => "look at its traceback and its input at that step",
+        Class::Signal => {
+            "look at these native frames; with `ulimit -c unlimited` the next crash leaves a core"
+        }
+        Class::Oom => {
+            "give the job more host memory, or look for what grows on this rank: loaders, pinned buffers"
+        }
+        Class::ExitCode => "look at the end of its log: the program chose to exit",
+        Class::CudaError => {
+            "run again with CUDA_LAUNCH_BLOCKING=1 to see which kernel it was, and check the GPU for Xid errors"
+        }
+        Class::NcclError => "look at the peer it talked to, and at NCCL_DEBUG=INFO in its log",
+        _ => "look for a signal, the OOM killer or a traceback in its log",
+    }
+}

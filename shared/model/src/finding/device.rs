@@ -1,0 +1,227 @@
+//! GPUs in trouble, by what the driver's library says of them.
+
+use std::{fmt, time::Duration};
+
+use xpu_wire::{
+    frame::{DeviceReading, Throttle, Xid},
+    id::Rank,
+    unit::Moment,
+};
+
+use super::{
+    Class, Confidence, Evidence, Figures, Finding, Kind, Severity,
+    evidence::device::{FullMemory, XidTold},
+};
+use crate::job::{Job, RankView, median};
+
+/// Below this share of the others' clock one is held back.
+const LOW: f64 = 0.95;
+
+/// Readings that must say so, of the last ones.
+const READINGS: usize = 5;
+const PERSISTENT: usize = 3;
+
+/// Above this share device memory is nearly full: an allocation of a few hundred megabytes fails.
+const FULL: f64 = 0.98;
+
+/// What no healthy GPU meets under load.
+const HARD: Throttle = Throttle(
+    Throttle::HARDWARE_SLOWDOWN.0
+        | Throttle::SOFTWARE_THERMAL.0
+        | Throttle::HARDWARE_THERMAL.0
+        | Throttle::POWER_BRAKE.0,
+);
+
+/// How long an error is told of.
+const RECENT: Duration = Duration::from_mins(10);
+
+fn readings(view: &RankView) -> impl Iterator<Item = &DeviceReading> {
+    let known = view.device().is_some_and(|reading| !reading.is_stale());
+    view.device_readings().take(if known { READINGS } else { 0 })
+}
+
+fn clock(view: &RankView) -> Option<f64> {
+    median(readings(view).filter_map(|reading| reading.sm_clock.map(f64::from)).collect())
+}
+
+/// The clock of the ranks in the middle.
+pub(super) fn usual_clock<'a>(ranks: impl Iterator<Item = &'a RankView>) -> Option<f64> {
+    median(ranks.filter_map(clock).collect())
+}
+
+/// What the driver tells of a rank's clocks against those of others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Clocks {
+    /// They are held down.
+    Held(HeldClock),
+    /// They are as high as the others'.
+    Well {
+        mhz: f64,
+        usual_mhz: f64,
+    },
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldClock {
+    pub mhz: f64,
+    pub usual_mhz: f64,
+    /// What holds them; nothing where the driver does not say.
+    pub reasons: Throttle,
+    pub temperature_c: Option<u32>,
+}
+
+impl fmt::Display for HeldClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mhz, usual_mhz, reasons, temperature_c } = self;
+        write!(f, "its SM clock is {mhz:.0} MHz instead of {usual_mhz:.0}")?;
+        if *reasons != Throttle(0) {
+            write!(f, ", held down: {reasons}")?;
+        }
+        temperature_c.map_or(Ok(()), |degrees| write!(f, ", {degrees} °C"))
+    }
+}
+
+impl Clocks {
+    /// `usual`: the clock of the ranks in the middle.
+    pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
+        let known = || Some((view, clock(view)?, view.device()?, usual?));
+        let Some((view, mhz, latest, usual_mhz)) = known() else { return Self::Unknown };
+        // What the cap of power takes from all alike is no reason.
+        let reasons = latest.throttle.filter(|reasons| reasons.is_held()).unwrap_or_default();
+        let most = f64::from(latest.sm_clock_max.unwrap_or(0));
+        // Where all are held alike, as a hot room does, only what holds them tells.
+        let usual_mhz = if reasons.0 & HARD.0 != 0 { usual_mhz.max(most) } else { usual_mhz };
+        let low = |reading: &&DeviceReading| {
+            reading.sm_clock.is_some_and(|clock| f64::from(clock) < LOW * usual_mhz)
+        };
+        if readings(view).filter(low).count() >= PERSISTENT {
+            let temperature_c = latest.temperature;
+            return Self::Held(HeldClock { mhz, usual_mhz, reasons, temperature_c });
+        }
+        // One that is held hard may be low the next time it is looked at.
+        if mhz < LOW * usual_mhz || reasons.0 & HARD.0 != 0 {
+            return Self::Unknown;
+        }
+        Self::Well { mhz, usual_mhz }
+    }
+
+    /// Where to look for why its products are slow.
+    pub(super) fn advice(&self) -> &'static str {
+        let held = |any: u64| matches!(self, Self::Held(held) if held.reasons.0 & any != 0);
+        match self {
+            _ if held(Throttle::SOFTWARE_THERMAL.0 | Throttle::HARDWARE_THERMAL.0) => {
+                "look at that GPU's cooling: fans, airflow, what is beside it (nvidia-smi -q -d PERFORMANCE,TEMPERATURE)"
+            }
+            _ if held(Throttle::POWER_BRAKE.0) => {
+                "look at that host's power supply, which told the GPU to slow down (nvidia-smi -q -d PERFORMANCE,POWER)"
+            }
+            _ if held(Throttle::APPLICATION_CLOCKS.0) => {
+                "that GPU's clocks were set lower: nvidia-smi -q -d CLOCK shows them, nvidia-smi -rac and -rgc reset them"
+            }
+            Self::Held(_) => {
+                "look at that GPU's cooling, power supply and clock limits (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)"
+            }
+            Self::Well { .. } => {
+                "its clocks match the others': look for other processes on its GPU (nvidia-smi), for kernels that run beside its GEMMs, and at their shapes (xpu-top status --rank)"
+            }
+            Self::Unknown => {
+                "look for other processes on its GPU (nvidia-smi), and at its clocks, power and temperature (nvidia-smi -q -d PERFORMANCE)"
+            }
+        }
+    }
+
+    pub(super) fn figures(&self, to: &mut Figures) {
+        let (mhz, usual, degrees) = match self {
+            Self::Held(held) => (held.mhz, held.usual_mhz, held.temperature_c),
+            Self::Well { mhz, usual_mhz } => (*mhz, *usual_mhz, None),
+            Self::Unknown => return,
+        };
+        to.put("sm_clock_mhz", mhz);
+        to.put("usual_sm_clock_mhz", usual);
+        to.put("temperature_c", degrees.map(f64::from));
+    }
+}
+
+/// Whether it is known that nothing holds its clocks down now.
+pub(super) fn is_unheld(view: &RankView) -> bool {
+    readings(view).next().and_then(|reading| reading.throttle).is_some_and(|reasons| !reasons.is_held())
+}
+
+/// Whether it is known that the driver told of no error on its GPU.
+pub(super) fn is_without_xid(view: &RankView) -> bool {
+    readings(view).next().is_some_and(|reading| reading.xids == Some(0))
+}
+
+pub(super) fn troubles(job: &Job, now: Moment) -> Vec<Finding> {
+    errors(job, now).into_iter().chain(full(job)).collect()
+}
+
+/// Programs that break leave errors behind, too: those say nothing of the GPU.
+fn is_of_hardware(code: u32) -> bool {
+    !matches!(code, 13 | 31 | 43 | 45)
+}
+
+fn errors(job: &Job, now: Moment) -> Option<Finding> {
+    let at = |view: &RankView, xid: &Xid| job.common(view.host(), xid.at);
+    let told = |view: &RankView| {
+        let reading = view.device()?;
+        reading.last_xid.filter(|xid| is_of_hardware(xid.code) && now.since(at(view, xid)) < RECENT)
+    };
+    let broken: Vec<_> = job
+        .ranks()
+        .filter(|(_, view)| view.is_alive())
+        .filter_map(|(rank, view)| Some((rank, view, told(view)?)))
+        .collect();
+    let &(first, view, xid) = broken.iter().max_by_key(|(_, view, xid)| at(view, xid))?;
+    let since_s = now.since(at(view, &xid)).as_secs_f64();
+    Some(Finding {
+        kind: Kind::Device,
+        class: Class::Xid,
+        ranks: broken.iter().map(|&(rank, ..)| rank).collect(),
+        confidence: Confidence::Certain,
+        since_s,
+        evidence: Evidence::Xid(XidTold { rank: first, host: view.host().clone(), xid, ago_s: since_s }),
+        advice: "look at dmesg on that host, and replace the GPU if it happens again (nvidia-smi -q -d ECC,PAGE_RETIREMENT)".to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost: None,
+    })
+}
+
+fn full(job: &Job) -> Option<Finding> {
+    let share = |reading: &DeviceReading| {
+        Some(reading.memory_used? as f64 / reading.memory_total.filter(|&total| total > 0)? as f64)
+    };
+    let is_full = |view: &RankView| {
+        let full = readings(view).filter(|reading| share(reading).is_some_and(|share| share > FULL));
+        full.count() >= PERSISTENT
+    };
+    let ranks: Vec<(Rank, &RankView)> =
+        job.ranks().filter(|(_, view)| view.is_alive() && is_full(view)).collect();
+    let free = |view: &RankView| {
+        let reading = view.device()?;
+        Some(reading.memory_total?.saturating_sub(reading.memory_used?))
+    };
+    let (first, view) = *ranks.iter().min_by_key(|(_, view)| free(view))?;
+    let named: Vec<Rank> = ranks.iter().map(|&(rank, _)| rank).collect();
+    let evidence = Evidence::FullMemory(FullMemory {
+        ranks: named.clone(),
+        worst: first,
+        host: view.host().clone(),
+        free: free(view)?,
+        total: view.device()?.memory_total?,
+    });
+    Some(Finding {
+        kind: Kind::Device,
+        class: Class::Memory,
+        ranks: named,
+        confidence: Confidence::Likely,
+        since_s: readings(view).count() as f64,
+        evidence,
+        advice: "allocations may fail, or wait until memory is freed: use a smaller batch, or move other processes off this GPU (nvidia-smi)".to_owned(),
+        collective: None,
+        severity: Severity::Minor,
+        cost: None,
+    })
+}

@@ -1,0 +1,179 @@
+//! A rank that costs the others time, and what accounts for that.
+
+use std::fmt;
+
+use xpu_wire::id::{HostName, Rank};
+
+use super::{
+    super::{Class, cpu_wait, device::Clocks, phrase},
+    Figures, Told,
+    pace::LacksCpu,
+};
+
+/// What to do about a rank whose host launches too late.
+pub(in crate::finding) const LATE_HOST: &str = "look at what its Python does between launches (xpu-top stacks): data loader, checkpoint, garbage collection, a thread that holds the GIL, a busy CPU";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Straggler {
+    pub rank: Rank,
+    pub host: HostName,
+    /// Share of the time that the others lose by it, and half the width of its interval, in percent.
+    pub pct: f64,
+    pub error_pct: f64,
+    pub step_ms: Option<f64>,
+    /// Timed collectives, and those at which the others waited for it alone.
+    pub timed: u32,
+    pub last: u32,
+    /// What its GEMMs run at, and those of the others.
+    pub tflops: Option<(f64, f64)>,
+    pub cause: Cause,
+}
+
+/// What accounts for most of the cost.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// Its GEMMs are slower than the others', or than they were.
+    SlowGemms {
+        tflops: f64,
+        usual_tflops: f64,
+        is_past: bool,
+        clocks: Clocks,
+    },
+    /// It does so many times the others' arithmetic.
+    MoreWork {
+        times: f64,
+    },
+    /// Its threads wait less for the GPU than the others': shares of the time, in percent.
+    WaitsLess {
+        pct: f64,
+        usual_pct: f64,
+    },
+    /// It does not get the CPU time it asks for.
+    LacksCpu(LacksCpu),
+    /// Its threads wait for the GPU more often in a step.
+    MoreWaits {
+        per_step: f64,
+        usual_per_step: f64,
+    },
+    Unknown,
+}
+
+impl Cause {
+    pub fn class(&self) -> Class {
+        match self {
+            Self::SlowGemms { clocks: Clocks::Held(_), .. } => Class::Clocks,
+            Self::SlowGemms { .. } | Self::MoreWork { .. } => Class::Compute,
+            Self::WaitsLess { .. } | Self::MoreWaits { .. } | Self::LacksCpu(_) => Class::Host,
+            Self::Unknown => Class::Step,
+        }
+    }
+
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::SlowGemms { clocks, .. } => clocks.advice(),
+            Self::MoreWork { .. } => {
+                "look at what it computes and others do not: longer sequences or a larger batch, a module or an evaluation of its own"
+            }
+            Self::WaitsLess { .. } => LATE_HOST,
+            Self::LacksCpu(_) => cpu_wait::ADVICE,
+            Self::MoreWaits { .. } => {
+                "look for what makes it wait for its GPU within the step: .item(), .cpu(), a tensor that is printed or compared (xpu-top stacks)"
+            }
+            Self::Unknown => {
+                "capture some steps (xpu-top capture --steps 5 --kernels) and look at what this rank does before its collectives: copies, kernels that are no GEMM, its host"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Straggler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, host, pct, error_pct, .. } = self;
+        write!(f, "rank {rank} ({host}) delays the others by ")?;
+        // By the job's own clock it may be known to a digit.
+        let of = |whole: f64| {
+            let [least, most] = [(pct - error_pct).max(0.0), pct + error_pct]
+                .map(|bound| format!("{:.1}", bound * whole / 100.0));
+            if least == most { String::new() } else { format!(" ({least} to {most})") }
+        };
+        match self.step_ms {
+            Some(step) => write!(f, "{:.1} ms of a {step:.1} ms step{}", pct * step / 100.0, of(step))?,
+            None => write!(f, "{pct:.0} % of the time{}", of(100.0))?,
+        }
+        write!(
+            f,
+            ": they wait for it alone at {} of {} timed collectives; ",
+            phrase::count(self.last as usize),
+            phrase::count(self.timed as usize),
+        )?;
+        match &self.cause {
+            Cause::SlowGemms { tflops, usual_tflops, is_past, clocks } => {
+                let less = 100.0 * (1.0 - tflops / usual_tflops);
+                let whose = if *is_past { "its own earlier" } else { "the others'" };
+                write!(
+                    f,
+                    "its GEMMs run at {tflops:.1} TFLOPS, {less:.0} % below {whose} {usual_tflops:.1}"
+                )?;
+                match clocks {
+                    Clocks::Held(held) => write!(f, ", and {held}"),
+                    Clocks::Well { .. } | Clocks::Unknown => Ok(()),
+                }
+            }
+            cause => {
+                if let Some((own, usual)) = self.tflops {
+                    write!(f, "its GEMMs run at {own:.1} TFLOPS, the others' at {usual:.1}; ")?;
+                }
+                cause.fmt(f)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowGemms { .. } => f.write_str("its GEMMs are slower"),
+            Self::MoreWork { times } => write!(f, "it does {times:.2} times their FLOPs"),
+            Self::WaitsLess { pct, usual_pct } => write!(
+                f,
+                "its threads wait for the GPU {pct:.0} % of the time, the others' {usual_pct:.0} %: work reaches its GPU late"
+            ),
+            Self::LacksCpu(lacks) => lacks.fmt(f),
+            Self::MoreWaits { per_step, usual_per_step } => write!(
+                f,
+                "its threads wait for the GPU {per_step:.0} times a step, the others' {usual_per_step:.0} times"
+            ),
+            Self::Unknown => f.write_str("the cause is unknown"),
+        }
+    }
+}
+
+impl Told for Straggler {
+    fn figures(&self, to: &mut Figures) {
+        to.put("step_ms", self.step_ms);
+        to.count("collectives_timed", u64::from(self.timed));
+        to.count("collectives_last", u64::from(self.last));
+        match &self.cause {
+            Cause::SlowGemms { tflops, usual_tflops, clocks, .. } => {
+                to.put("gemm_tflops", *tflops);
+                to.put("usual_gemm_tflops", *usual_tflops);
+                to.put("below_pct", 100.0 * (1.0 - tflops / usual_tflops));
+                clocks.figures(to);
+                return;
+            }
+            Cause::MoreWork { times } => to.put("times_usual_work", *times),
+            Cause::WaitsLess { pct, usual_pct } => {
+                to.put("blocked_pct", *pct);
+                to.put("usual_blocked_pct", *usual_pct);
+            }
+            Cause::LacksCpu(lacks) => lacks.figures(to),
+            Cause::MoreWaits { per_step, usual_per_step } => {
+                to.put("waits_per_step", *per_step);
+                to.put("usual_waits_per_step", *usual_per_step);
+            }
+            Cause::Unknown => {}
+        }
+        to.put("gemm_tflops", self.tflops.map(|(own, _)| own));
+        to.put("usual_gemm_tflops", self.tflops.map(|(_, usual)| usual));
+    }
+}

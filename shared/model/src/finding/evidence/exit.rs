@@ -1,0 +1,69 @@
+//! How a rank ended, and which ranks followed.
+
+use std::fmt;
+
+use xpu_wire::{
+    frame::{EndCause, Ending, RankExit},
+    id::{HostName, Pid, Rank, Step},
+};
+
+use super::{super::phrase, Figures, Told};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exited {
+    /// The first to end.
+    pub rank: Rank,
+    pub host: HostName,
+    pub pid: Pid,
+    pub step: Option<Step>,
+    pub ago_s: f64,
+    /// Whether it was seen to go; else it is not known how long after its last word that was.
+    pub was_seen: bool,
+    /// How it ended, where that is known.
+    pub exit: Option<Box<RankExit>>,
+    /// Ranks that ended after it, and how many of them were told to.
+    pub followers: Vec<Rank>,
+    pub told: usize,
+}
+
+impl fmt::Display for Exited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, host, pid, ago_s, followers, told, .. } = self;
+        let step = self.step.map_or_else(|| "unknown".to_owned(), |step| step.to_string());
+        write!(f, "rank {rank} ({host}, pid {pid}) ")?;
+        if let Some(exit) = self.exit.as_ref().filter(|exit| exit.cause() != EndCause::Dead) {
+            write!(f, "{}; {ago_s:.0} s ago, at step {step}", exit.sentence())?;
+        } else if self.was_seen {
+            write!(f, "ended without an orderly exit {ago_s:.0} s ago, at step {step}")?;
+        } else {
+            write!(f, "ended without an orderly exit; it last reported {ago_s:.0} s ago, at step {step}")?;
+        }
+        if let Some(asked) = self.exit.as_ref().and_then(|exit| exit.asked.as_ref()) {
+            let name = if asked.name.is_empty() { String::new() } else { format!(" ({})", asked.name) };
+            write!(f, "; process {}{name} had sent it SIGTERM", asked.by)?;
+        }
+        if followers.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; {} followed", phrase::ranks(followers))?;
+        match told {
+            0 => Ok(()),
+            told if *told == followers.len() => f.write_str(", stopped by SIGTERM"),
+            told => write!(f, ", {told} of them stopped by SIGTERM"),
+        }
+    }
+}
+
+impl Told for Exited {
+    fn figures(&self, to: &mut Figures) {
+        to.count("pid", u64::from(self.pid.0));
+        to.count("step", self.step.map(|step| step.0));
+        to.put("ago_s", self.ago_s);
+        match self.exit.as_ref().map(|exit| &exit.ending) {
+            Some(Ending::Code(code)) => to.put("exit_code", f64::from(*code)),
+            Some(Ending::Signal(signal)) => to.put("signal", f64::from(signal.number)),
+            Some(Ending::OutOfMemory { .. } | Ending::Unnoted) | None => {}
+        }
+        to.count("ranks_followed", self.followers.len() as u64);
+    }
+}

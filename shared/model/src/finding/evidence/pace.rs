@@ -1,0 +1,218 @@
+//! Steps that take longer than they did, or now and then much longer.
+
+use std::fmt;
+
+use xpu_wire::id::Rank;
+
+use super::{super::phrase, Figures, Told};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regression {
+    pub before_ms: f64,
+    pub after_ms: f64,
+    /// Of the mean step; else of the one in the middle.
+    pub is_mean: bool,
+    pub since_s: f64,
+    /// How much more arithmetic steps hold, and how much less TFLOPS GEMMs run at, in percent.
+    pub work_pct: f64,
+    pub rate_pct: f64,
+    /// Whether GEMMs are so much slower that this is why.
+    pub is_compute: bool,
+    pub late: Option<LateLaunches>,
+    pub lacks_cpu: Option<LacksCpu>,
+}
+
+/// Ranks that do not get the CPU time they ask for: shares of the time, of the one that waits longest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LacksCpu {
+    pub ranks: Vec<Rank>,
+    pub waited_pct: f64,
+    pub thread: String,
+    pub throttled_pct: f64,
+    pub stopped_pct: f64,
+    /// What the others wait; `None` where most ranks wait alike, or there are no others.
+    pub others_pct: Option<f64>,
+}
+
+impl fmt::Display for LacksCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, waited_pct, thread, throttled_pct, stopped_pct, others_pct } = self;
+        let who = phrase::ranks(ranks);
+        if *stopped_pct == self.share_pct() {
+            write!(f, "the process of {who} was stopped (SIGSTOP) {stopped_pct:.0} % of the time")?;
+        } else if throttled_pct > waited_pct {
+            write!(f, "the CPU quota of {who} held its threads back {throttled_pct:.0} % of the time")?;
+        } else {
+            let thread = if thread.is_empty() { "a thread" } else { thread };
+            write!(
+                f,
+                "{thread} of {who} was ready to run and had no CPU core {waited_pct:.0} % of the time"
+            )?;
+        }
+        others_pct.map_or(Ok(()), |others| write!(f, " (other ranks: {others:.0} %)"))
+    }
+}
+
+impl LacksCpu {
+    /// By the reason that took most.
+    pub fn share_pct(&self) -> f64 {
+        self.waited_pct.max(self.throttled_pct).max(self.stopped_pct)
+    }
+
+    pub(super) fn figures(&self, to: &mut Figures) {
+        to.put("cpu_wait_pct", self.waited_pct);
+        to.put("cpu_throttled_pct", self.throttled_pct);
+        to.put("process_stopped_pct", self.stopped_pct);
+        to.put("others_cpu_wait_pct", self.others_pct);
+    }
+}
+
+/// Ranks whose hosts launch too late: collectives queued for their GPUs, and for the others', while steps take long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateLaunches {
+    pub ranks: Vec<Rank>,
+    pub queued: f64,
+    pub others_queued: f64,
+}
+
+impl fmt::Display for LateLaunches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, queued, others_queued } = self;
+        let (who, verb) = (phrase::ranks(ranks), if ranks.len() == 1 { "launches" } else { "launch" });
+        write!(
+            f,
+            "meanwhile {who} {verb} late: {queued:.0} collectives queued, {others_queued:.0} on the others"
+        )
+    }
+}
+
+impl LateLaunches {
+    fn figures(&self, to: &mut Figures) {
+        to.put("queued_collectives", self.queued);
+        to.put("others_queued_collectives", self.others_queued);
+    }
+}
+
+impl Regression {
+    fn longer_pct(&self) -> f64 {
+        100.0 * (self.after_ms / self.before_ms - 1.0)
+    }
+}
+
+impl fmt::Display for Regression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before_ms, after_ms, since_s, work_pct, rate_pct, .. } = self;
+        let mean = if self.is_mean { " on average, some much longer," } else { "" };
+        let longer = self.longer_pct();
+        write!(
+            f,
+            "steps have taken {after_ms:.1} ms{mean} for {since_s:.0} s, {longer:.0} % more than the "
+        )?;
+        write!(f, "{before_ms:.1} ms before, with ")?;
+        if work_pct.abs() < 3.0 {
+            f.write_str("the same")?;
+        } else {
+            write!(f, "{work_pct:+.0} %")?;
+        }
+        f.write_str(" FLOPs; GEMMs run at ")?;
+        if self.is_compute {
+            write!(f, "{rate_pct:.0} % fewer TFLOPS on all ranks")?;
+        } else {
+            f.write_str("the same TFLOPS")?;
+        }
+        self.late.as_ref().map_or(Ok(()), |late| write!(f, "; {late}"))?;
+        self.lacks_cpu.as_ref().map_or(Ok(()), |lacks| write!(f, "; {lacks}"))
+    }
+}
+
+impl Told for Regression {
+    fn figures(&self, to: &mut Figures) {
+        to.put("step_ms", self.after_ms);
+        to.put("before_step_ms", self.before_ms);
+        to.put("longer_pct", self.longer_pct());
+        to.put("more_work_pct", self.work_pct);
+        to.put("slower_gemms_pct", self.rate_pct);
+        if let Some(late) = &self.late {
+            late.figures(to);
+        }
+        if let Some(lacks) = &self.lacks_cpu {
+            lacks.figures(to);
+        }
+    }
+}
+
+/// Steps that take longer than in a run before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastRun {
+    pub step_ms: f64,
+    pub past_step_ms: f64,
+    /// Of that run, and on which GPUs; in words since when, and what accounts for it.
+    pub day: String,
+    pub gpu: String,
+    pub when: String,
+    pub why: String,
+}
+
+impl PastRun {
+    fn longer_pct(&self) -> f64 {
+        100.0 * (self.step_ms / self.past_step_ms - 1.0)
+    }
+}
+
+impl fmt::Display for PastRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step_ms, past_step_ms, day, gpu, when, why } = self;
+        let longer = self.longer_pct();
+        write!(
+            f,
+            "steps take {step_ms:.1} ms, {longer:.0} % more than the {past_step_ms:.1} ms of the run of "
+        )?;
+        write!(f, "{day}{gpu}, {when}; {why}")
+    }
+}
+
+impl Told for PastRun {
+    fn figures(&self, to: &mut Figures) {
+        to.put("step_ms", self.step_ms);
+        to.put("past_step_ms", self.past_step_ms);
+        to.put("longer_pct", self.longer_pct());
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pauses {
+    /// Ranks whose threads waited so much less than the others'; none where nobody's did.
+    pub ranks: Vec<Rank>,
+    pub lost_pct: f64,
+    pub window_s: f64,
+    pub pauses: f64,
+    pub late: Option<LateLaunches>,
+}
+
+impl fmt::Display for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, lost_pct, window_s, pauses, late } = self;
+        write!(
+            f,
+            "{lost_pct:.0} % of the last {window_s:.0} s were lost in single long steps, {pauses:.0} of them; "
+        )?;
+        if let Some(late) = late {
+            return write!(f, "{late}");
+        }
+        match &ranks[..] {
+            [] => f.write_str("no single rank causes them"),
+            ranks => write!(f, "{} waited that much less than the others", phrase::ranks(ranks)),
+        }
+    }
+}
+
+impl Told for Pauses {
+    fn figures(&self, to: &mut Figures) {
+        to.put("lost_pct", self.lost_pct);
+        to.put("window_s", self.window_s);
+        to.put("pauses", self.pauses);
+        if let Some(late) = &self.late {
+            late.figures(to);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Ranks the others wait for.
+
+use std::fmt;
+
+use xpu_wire::id::{HostName, Rank};
+
+use super::{
+    super::{device::Clocks, phrase},
+    Figures, Told,
+};
+
+/// Those that are meant, and the one whose figures are told: the worst.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    pub ranks: Vec<Rank>,
+    pub worst: Rank,
+    pub host: HostName,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { worst, host, .. } = self;
+        match self.ranks.len() {
+            1 => write!(f, "rank {worst} ({host})"),
+            _ => write!(f, "{}: the worst, rank {worst} ({host}),", phrase::ranks(&self.ranks)),
+        }
+    }
+}
+
+/// What a rank's GEMMs run at, and what they should.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    pub tflops: f64,
+    pub usual_tflops: f64,
+    /// Ranks with the same work, of which that is the median; `None`: it had that before.
+    pub ranks: Option<usize>,
+}
+
+impl Rates {
+    fn against(&self) -> String {
+        self.ranks.map_or_else(
+            || "it had before".to_owned(),
+            |ranks| format!("median of {} ranks with the same work", phrase::count(ranks)),
+        )
+    }
+
+    fn below_pct(&self) -> f64 {
+        100.0 * (1.0 - self.tflops / self.usual_tflops)
+    }
+
+    fn figures(&self, to: &mut Figures) {
+        to.put("gemm_tflops", self.tflops);
+        to.put("usual_gemm_tflops", self.usual_tflops);
+        to.put("below_pct", self.below_pct());
+        to.count("ranks_compared", self.ranks.map(|ranks| ranks as u64));
+    }
+}
+
+/// A share of the time, and where steps are known what that is of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loss {
+    pub pct: f64,
+    /// Milliseconds lost of a step of so many.
+    pub ms_of_step: Option<(f64, f64)>,
+}
+
+/// How a rank comes to its collectives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    /// Share of its collectives it comes last to, in percent.
+    pub last_pct: f64,
+    pub loss: Loss,
+    /// Whether that is what it costs the others; else it is what its arrival skew adds up to.
+    pub is_cost: bool,
+}
+
+/// The same, where it may be unknown, and how old it is, where that is not of now: a job that stands tells nothing new.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    pub waiting: Option<Waiting>,
+    pub as_of_s: Option<f64>,
+}
+
+impl fmt::Display for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.waiting {
+            None => f.write_str("its arrival skew is unknown")?,
+            Some(Waiting { last_pct, loss: Loss { pct, ms_of_step }, is_cost }) => {
+                write!(f, "it is last into {last_pct:.0} % of its collectives, which ")?;
+                match (is_cost, ms_of_step) {
+                    (true, Some((ms, step))) => write!(f, "costs {ms:.1} ms of a {step:.1} ms step")?,
+                    (true, None) => write!(f, "costs {pct:.1} % of the time")?,
+                    (false, Some((ms, step))) => {
+                        write!(f, "adds up to {ms:.1} ms of a {step:.1} ms step")?;
+                    }
+                    (false, None) => write!(f, "adds up to {pct:.0} % of the time")?,
+                }
+            }
+        }
+        self.as_of_s.map_or(Ok(()), |age| write!(f, " (as of {age:.0} s ago: it has made no progress since)"))
+    }
+}
+
+impl Arrival {
+    fn figures(&self, to: &mut Figures) {
+        if let Some(Waiting { last_pct, loss, is_cost }) = self.waiting {
+            to.put("last_pct", last_pct);
+            // What it costs stands beside these.
+            to.put("late_pct", (!is_cost).then_some(loss.pct));
+            to.put("late_ms_per_step", loss.ms_of_step.map(|(ms, _)| ms).filter(|_| !is_cost));
+            to.put("step_ms", loss.ms_of_step.map(|(_, step)| step));
+        }
+        to.put("as_of_s", self.as_of_s);
+    }
+}
+
+/// Its GPU computes slower.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlowGemms {
+    pub who: Named,
+    pub rates: Rates,
+    pub clocks: Clocks,
+    pub arrival: Arrival,
+}
+
+impl fmt::Display for SlowGemms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, rates, clocks, arrival } = self;
+        let Rates { tflops, usual_tflops, .. } = rates;
+        let (below, against) = (rates.below_pct(), rates.against());
+        write!(
+            f,
+            "{who} runs its GEMMs at {tflops:.1} TFLOPS, {below:.0} % below the {usual_tflops:.1} {against}"
+        )?;
+        if let Clocks::Held(held) = clocks {
+            write!(f, ", and {held}")?;
+        }
+        write!(f, "; {arrival}")
+    }
+}
+
+impl Told for SlowGemms {
+    fn figures(&self, to: &mut Figures) {
+        self.rates.figures(to);
+        self.clocks.figures(to);
+        self.arrival.figures(to);
+    }
+}
+
+/// Its GPU is as fast as the others' and gets its work late.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateHost {
+    pub who: Named,
+    pub rates: Rates,
+    pub arrival: Arrival,
+}
+
+impl fmt::Display for LateHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, rates, arrival } = self;
+        let Rates { tflops, usual_tflops, .. } = rates;
+        let compared = match tflops / usual_tflops {
+            1.03.. => "faster than",
+            0.97.. => "as fast as",
+            _ => "a little less than",
+        };
+        write!(
+            f,
+            "{who} delays the others: {arrival}, while its GEMMs run at {tflops:.1} TFLOPS, {compared} the {usual_tflops:.1} {}",
+            rates.against()
+        )
+    }
+}
+
+impl Told for LateHost {
+    fn figures(&self, to: &mut Figures) {
+        self.rates.figures(to);
+        self.arrival.figures(to);
+    }
+}
+
+/// It does more arithmetic than the others, where all are meant to do the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoreWork {
+    pub who: Named,
+    /// In the others' arithmetic.
+    pub times: f64,
+    /// The others, of which that is the median.
+    pub rates: Rates,
+    pub arrival: Arrival,
+}
+
+impl fmt::Display for MoreWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, times, rates: Rates { tflops, usual_tflops, ranks }, arrival } = self;
+        let others = ranks.unwrap_or(0);
+        write!(
+            f,
+            "{who} does {times:.1}x the FLOPs of the {others} ranks with the same communicators, at no lower rate ({tflops:.1} TFLOPS, theirs {usual_tflops:.1}), and {arrival}"
+        )
+    }
+}
+
+impl Told for MoreWork {
+    fn figures(&self, to: &mut Figures) {
+        to.put("times_usual_work", self.times);
+        self.rates.figures(to);
+        self.arrival.figures(to);
+    }
+}

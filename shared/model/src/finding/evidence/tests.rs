@@ -1,0 +1,484 @@
+//! Every kind of evidence: its sentence has the figures that documents have, each with its unit in its name, and the documentation names all of them.
+
+use std::collections::BTreeSet;
+
+use xpu_wire::{
+    collective::Operation,
+    frame::{Ending, RankExit, Throttle, Xid},
+    id::{CommunicatorId, Pid, Rank, Step},
+    ledger::Call,
+    unit::Moment,
+};
+
+use super::{
+    cost::{Cause, Straggler},
+    device::{FullMemory, XidTold},
+    exit::Exited,
+    hang::*,
+    link::SlowLink,
+    pace::{LateLaunches, PastRun, Pauses, Regression},
+    slow::*,
+    *,
+};
+use crate::finding::{Clocks, Doing, HeldClock, Standstill};
+
+/// What is between a figure's name and its sentence: how the unit is written there.
+const COUNTED: [&str; 29] = [
+    "queued_collectives",
+    "others_queued_collectives",
+    "ranks_compared",
+    "groups_compared",
+    "communicator_ranks",
+    "slow_communicators",
+    "known_communicators",
+    "times_usual_work",
+    "collectives_timed",
+    "collectives_last",
+    "waits_per_step",
+    "usual_waits_per_step",
+    "pauses",
+    "xid",
+    "pid",
+    "step",
+    "exit_code",
+    "signal",
+    "ranks_followed",
+    "ranks_waiting",
+    "ranks_unseen",
+    "ranks_alike",
+    "ranks_done",
+    "ranks_launched",
+    "communicators_alike",
+    "collective_number",
+    "other_collective_number",
+    "calls",
+    "usual_calls",
+];
+
+const UNITS: [&str; 9] = ["_ms", "_ms_per_step", "_s", "_pct", "_tflops", "_gb_s", "_mhz", "_c", "_bytes"];
+
+fn collective() -> Standstill {
+    Standstill {
+        communicator: "9ca792c9".to_owned(),
+        name: "dp".to_owned(),
+        number: 720,
+        operation: Some("AllReduce".to_owned()),
+        bytes: Some(64 << 20),
+    }
+}
+
+fn straggler(cause: Cause) -> Evidence {
+    Evidence::Straggler(Straggler {
+        rank: Rank(5),
+        host: "a".into(),
+        pct: 18.0,
+        error_pct: 1.5,
+        step_ms: Some(120.0),
+        timed: 130,
+        last: 128,
+        tflops: Some((639.8, 640.2)),
+        cause,
+    })
+}
+
+/// Evidence, and the words in which its sentence says some of its figures.
+type Case = (Evidence, Vec<(&'static str, &'static str)>);
+
+/// One of each, at least; with the words its sentence says its figures in.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn all() -> Vec<Case> {
+    let ranks = vec![Rank(5)];
+    let who = || Named { ranks: vec![Rank(5)], worst: Rank(5), host: "a".into() };
+    let rates = Rates { tflops: 400.25, usual_tflops: 640.4, ranks: Some(8) };
+    let arrival = |is_cost| Arrival {
+        waiting: Some(Waiting {
+            last_pct: 98.0,
+            loss: Loss { pct: 18.0, ms_of_step: Some((21.6, 120.0)) },
+            is_cost,
+        }),
+        as_of_s: Some(12.0),
+    };
+    let held = HeldClock {
+        mhz: 1200.0,
+        usual_mhz: 1755.0,
+        reasons: Throttle::SOFTWARE_THERMAL,
+        temperature_c: Some(88),
+    };
+    let exit = |ending| {
+        Evidence::Exited(Exited {
+            rank: Rank(3),
+            host: "a".into(),
+            pid: Pid(4003),
+            step: Some(Step(20)),
+            ago_s: 2.0,
+            was_seen: true,
+            exit: Some(Box::new(RankExit {
+                job: "j".into(),
+                rank: Rank(3),
+                pid: Pid(4003),
+                at: Moment(0),
+                step: Some(Step(20)),
+                ending,
+                exception: None,
+                error: None,
+                asked: None,
+            })),
+            followers: vec![Rank(0), Rank(1)],
+            told: 0,
+        })
+    };
+    let slow = |clocks| Evidence::SlowGemms(SlowGemms { who: who(), rates, clocks, arrival: arrival(true) });
+    let stands_s = 12.0;
+    vec![
+        (
+            slow(Clocks::Held(held.clone())),
+            vec![
+                ("gemm_tflops", "at 400.2 TFLOPS"),
+                ("usual_gemm_tflops", "the 640.4 median"),
+                ("below_pct", "38 % below"),
+                ("ranks_compared", "of 8 ranks"),
+                ("sm_clock_mhz", "1200 MHz"),
+                ("usual_sm_clock_mhz", "instead of 1755"),
+                ("temperature_c", "88 °C"),
+                ("last_pct", "98 % of its collectives"),
+                ("step_ms", "a 120.0 ms step"),
+                ("as_of_s", "as of 12 s ago"),
+            ],
+        ),
+        (
+            slow(Clocks::Well { mhz: 1755.0, usual_mhz: 1750.0 }),
+            vec![("below_pct", "38 % below"), ("last_pct", "98 % of its collectives")],
+        ),
+        (
+            Evidence::LateHost(LateHost { who: who(), rates, arrival: arrival(false) }),
+            vec![("late_ms_per_step", "21.6 ms of a"), ("step_ms", "a 120.0 ms step")],
+        ),
+        (
+            Evidence::MoreWork(MoreWork { who: who(), times: 1.5, rates, arrival: arrival(true) }),
+            vec![("times_usual_work", "1.5x the FLOPs"), ("ranks_compared", "of the 8 ranks")],
+        ),
+        (
+            straggler(Cause::Unknown),
+            vec![
+                ("step_ms", "a 120.0 ms step"),
+                ("collectives_last", "at 128 of"),
+                ("collectives_timed", "130 timed"),
+            ],
+        ),
+        (
+            straggler(Cause::SlowGemms {
+                tflops: 400.0,
+                usual_tflops: 640.0,
+                is_past: true,
+                clocks: Clocks::Held(held),
+            }),
+            vec![
+                ("gemm_tflops", "400.0 TFLOPS"),
+                ("below_pct", "38 % below its own earlier"),
+                ("temperature_c", "88 °C"),
+            ],
+        ),
+        (straggler(Cause::MoreWork { times: 1.25 }), vec![("times_usual_work", "1.25 times")]),
+        (
+            straggler(Cause::WaitsLess { pct: 2.0, usual_pct: 40.0 }),
+            vec![("blocked_pct", "GPU 2 %"), ("usual_blocked_pct", "others' 40 %")],
+        ),
+        (
+            straggler(Cause::MoreWaits { per_step: 21.0, usual_per_step: 1.0 }),
+            vec![("waits_per_step", "21 times a step"), ("usual_waits_per_step", "others' 1 times")],
+        ),
+        (
+            Evidence::Pauses(Pauses {
+                ranks: ranks.clone(),
+                lost_pct: 22.0,
+                window_s: 28.0,
+                pauses: 5.0,
+                late: None,
+            }),
+            vec![("lost_pct", "22 % of"), ("window_s", "last 28 s"), ("pauses", "5 of them")],
+        ),
+        (
+            Evidence::Pauses(Pauses {
+                ranks: ranks.clone(),
+                lost_pct: 22.0,
+                window_s: 28.0,
+                pauses: 5.0,
+                late: Some(LateLaunches { ranks: ranks.clone(), queued: 4.0, others_queued: 26.0 }),
+            }),
+            vec![
+                ("lost_pct", "22 % of"),
+                ("window_s", "last 28 s"),
+                ("pauses", "5 of them"),
+                ("queued_collectives", "4 collectives queued"),
+                ("others_queued_collectives", "26 on the others"),
+            ],
+        ),
+        (
+            Evidence::PastRun(PastRun {
+                step_ms: 108.0,
+                past_step_ms: 100.0,
+                day: "Fri 20 Nov".to_owned(),
+                gpu: " on NVIDIA H100".to_owned(),
+                when: "from the first step".to_owned(),
+                why: "no single rank is later than in that run".to_owned(),
+            }),
+            vec![
+                ("step_ms", "take 108.0 ms"),
+                ("past_step_ms", "the 100.0 ms of"),
+                ("longer_pct", "8 % more"),
+            ],
+        ),
+        (
+            Evidence::Regression(Regression {
+                lacks_cpu: None,
+                before_ms: 100.0,
+                after_ms: 130.0,
+                is_mean: false,
+                since_s: 40.0,
+                work_pct: 5.0,
+                rate_pct: 21.0,
+                is_compute: true,
+                late: None,
+            }),
+            vec![
+                ("step_ms", "have taken 130.0 ms"),
+                ("before_step_ms", "the 100.0 ms before"),
+                ("longer_pct", "30 % more"),
+                ("more_work_pct", "+5 % FLOPs"),
+                ("slower_gemms_pct", "21 % fewer TFLOPS"),
+            ],
+        ),
+        (
+            Evidence::SlowLink(SlowLink {
+                operation: Operation::AllReduce,
+                communicator: CommunicatorId(1),
+                size: 2,
+                gb_s: 100.0,
+                usual_gb_s: 350.0,
+                groups: Some(7),
+                slow: 3,
+                known: 8,
+                passes: Some("b".into()),
+            }),
+            vec![
+                ("bus_gb_s", "moves 100.0 GB/s"),
+                ("usual_bus_gb_s", "the 350.0"),
+                ("below_pct", "71 % below"),
+                ("communicator_ranks", "(2 ranks)"),
+                ("groups_compared", "of 7 similar groups"),
+                ("known_communicators", "others of 8"),
+            ],
+        ),
+        (
+            Evidence::FullMemory(FullMemory {
+                ranks: ranks.clone(),
+                worst: Rank(5),
+                host: "a".into(),
+                free: 1 << 20,
+                total: 1 << 30,
+            }),
+            vec![("free_bytes", "1.0 MiB left"), ("total_bytes", "of 1024.0 MiB")],
+        ),
+        (
+            Evidence::Xid(XidTold {
+                rank: Rank(5),
+                host: "a".into(),
+                xid: Xid { code: 79, at: Moment(0) },
+                ago_s: 3.0,
+            }),
+            vec![("xid", "Xid 79"), ("ago_s", "3 s ago")],
+        ),
+        (
+            exit(Ending::Code(3)),
+            vec![("exit_code", "code 3"), ("pid", "pid 4003"), ("step", "at step 20"), ("ago_s", "2 s ago")],
+        ),
+        (
+            exit(Ending::OutOfMemory { certain: true, told_by: "kernel log".to_owned() }),
+            vec![("ago_s", "2 s ago")],
+        ),
+        (
+            Evidence::Stopped(Stopped {
+                ranks: ranks.clone(),
+                first: Rank(5),
+                host: "a".into(),
+                pid: Pid(4005),
+                step: Some(Step(20)),
+                stands_s,
+            }),
+            vec![("pid", "pid 4005"), ("step", "step 20"), ("stands_s", "hung for 12 s")],
+        ),
+        (
+            Evidence::Forming(Forming {
+                makes: true,
+                inside: vec![Rank(0), Rank(1)],
+                stands_s,
+                missing: Missing::Ranks {
+                    ranks: ranks.clone(),
+                    doing: Doing::Inside(Call::StreamSynchronize, 9.0),
+                },
+            }),
+            vec![("ranks_waiting", "2 ranks have been"), ("stands_s", "for 12 s"), ("inside_s", "for 9 s")],
+        ),
+        (
+            Evidence::Forming(Forming {
+                makes: true,
+                inside: ranks.clone(),
+                stands_s,
+                missing: Missing::Unseen(3),
+            }),
+            vec![("ranks_unseen", "3 ranks of the job")],
+        ),
+        (
+            Evidence::NotEntered(NotEntered {
+                ranks: ranks.clone(),
+                collective: collective(),
+                waiting: 7,
+                stands_s,
+                doing: Doing::Outside,
+            }),
+            vec![
+                ("ranks_waiting", "7 ranks have waited"),
+                ("stands_s", "for 12 s"),
+                ("collective_number", "number 720"),
+                ("collective_bytes", "64.0 MiB"),
+            ],
+        ),
+        (
+            Evidence::Deadlock(Deadlock {
+                ranks: vec![Rank(0), Rank(1)],
+                here: collective(),
+                there: Standstill { number: 7, bytes: Some(1 << 10), ..collective() },
+                stands_s,
+            }),
+            vec![("other_collective_number", "number 7 "), ("other_collective_bytes", "1.0 KiB")],
+        ),
+        (
+            Evidence::Mismatch(Mismatch {
+                called: vec![(ranks.clone(), Operation::AllGather, 1 << 11)],
+                collective: collective(),
+                most: Some(7),
+                stands_s,
+            }),
+            vec![("ranks_alike", "where 7 ranks"), ("called_bytes", "2.0 KiB")],
+        ),
+        (
+            Evidence::OutOfStep(OutOfStep {
+                ranks: ranks.clone(),
+                most: 754,
+                least: 729,
+                others: 7,
+                collective: collective(),
+                stands_s,
+            }),
+            vec![
+                ("calls", "called 754"),
+                ("usual_calls", "called 729"),
+                ("ranks_alike", "7 ranks"),
+                ("stands_s", "for 12 s"),
+            ],
+        ),
+        (
+            Evidence::NotLaunched(NotLaunched {
+                ranks: ranks.clone(),
+                collective: collective(),
+                call: Call::GroupEnd,
+                inside_s: 11.0,
+                stands_s,
+            }),
+            vec![("inside_s", "for 11 s")],
+        ),
+        (
+            Evidence::Partial(Partial {
+                ranks: ranks.clone(),
+                collective: collective(),
+                others: 7,
+                stands_s,
+            }),
+            vec![("ranks_done", "ended on 7 ranks"), ("stands_s", "for 12 s")],
+        ),
+        (
+            Evidence::NotStarted(NotStarted {
+                ranks: ranks.clone(),
+                started: 7,
+                collective: collective(),
+                stands_s,
+            }),
+            vec![("ranks_started", "GPUs of 7 other ranks have"), ("stands_s", "has hung for 12 s")],
+        ),
+        (
+            Evidence::InKernel(InKernel {
+                ranks: ranks.clone(),
+                launched: 8,
+                collective: collective(),
+                stands_s,
+                alike: 2,
+            }),
+            vec![("ranks_launched", "all 8 ranks"), ("communicators_alike", "of 2 similar")],
+        ),
+        (
+            Evidence::Parted(Parted {
+                sentence: "rank 5 called one AllReduce (492 B of f32) more, number 91".to_owned(),
+                number: Some(91),
+                stands_s,
+            }),
+            vec![("collective_number", "number 91"), ("stands_s", "has hung for")],
+        ),
+        (
+            Evidence::Unmatched(Unmatched { ranks, calls: 90, usual: 91, of: 4, stands_s }),
+            vec![
+                ("calls", "rank 5 called 90"),
+                ("usual_calls", "called 91"),
+                ("ranks_compared", "most of 4"),
+            ],
+        ),
+    ]
+}
+
+#[test]
+fn every_kind_says_its_figures_in_its_sentence() {
+    let mut kinds = BTreeSet::new();
+    for (evidence, said) in all() {
+        kinds.insert(format!("{evidence:?}").split('(').next().unwrap().to_owned());
+        let (sentence, figures) = (evidence.to_string(), evidence.figures());
+        for (name, words) in said {
+            let value = figures.get(name).unwrap_or_else(|| panic!("{name} is missing: {figures:?}"));
+            assert!(value.is_finite(), "{name}");
+            assert!(sentence.contains(words), "{name} as {words:?}: {sentence}");
+        }
+    }
+    assert_eq!(kinds.len(), 23, "every kind has its turn: {kinds:?}");
+}
+
+#[test]
+fn every_figure_has_its_unit_in_its_name_and_is_documented() {
+    let docs = include_str!("../../../../../docs/findings.md");
+    for (evidence, _) in all() {
+        let names: Vec<_> = evidence.figures().iter().map(|(name, _)| name).collect();
+        assert!(!names.is_empty(), "{evidence}");
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "each once: {names:?}");
+        for name in names {
+            let unit = UNITS.iter().any(|unit| name.ends_with(unit));
+            assert!(unit || COUNTED.contains(&name), "{name}: of which unit?");
+            assert!(docs.contains(&format!("`{name}`")), "{name} is not in docs/findings.md");
+        }
+    }
+}
+
+#[test]
+fn figures_have_no_noise() {
+    let cases = [
+        (0.0, 0.0),
+        (0.000_123_456, 0.000_123_5),
+        (7.000_000_000_000_001, 7.0),
+        (-12.345_67, -12.35),
+        (123_456.7, 123_457.0),
+    ];
+    for (value, told) in cases {
+        assert_eq!(rounded(value).to_string(), told.to_string());
+    }
+    let mut figures = Figures::default();
+    figures.put("unknown_pct", None);
+    figures.put("infinite_pct", f64::INFINITY);
+    figures.count("bytes", u64::from(u32::MAX));
+    assert_eq!(figures.iter().collect::<Vec<_>>(), [("bytes", 4_294_967_295.0)]);
+}

@@ -1,0 +1,210 @@
+//! A job that makes no progress, and the rank that causes it. Only the first divergence is reported: later ones follow
+//! from it.
+
+mod divergence;
+mod kernel;
+mod life;
+mod mismatch;
+mod not_started;
+mod recorded;
+mod stopped;
+mod unmatched;
+
+use std::{fmt, time::Duration};
+
+use xpu_wire::{
+    frame::Life,
+    id::Rank,
+    ledger::Call,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{
+    Class, Confidence, Evidence, Finding, Kind, Severity, Standstill, device,
+    wait::{self, Place, Still, Waits, held},
+};
+use crate::job::{Job, RankView};
+
+/// No job hangs before. A little less than ten seconds: digests come once a second.
+const PATIENCE: Duration = Duration::from_millis(9_500);
+
+/// Many times its usual step.
+const STEPS: u32 = 5;
+
+/// Until the first steps are done, libraries are loaded and kernels compiled; a rank that still launches works.
+const LONG_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Once each rank has done a whole step it has loaded and compiled most of what it needs.
+const EARLY_PATIENCE: Duration = Duration::from_secs(12);
+
+/// How long some of a job may go on while others stand.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// A rank that moved so lately may have been waited for.
+const RESUMED: Duration = Duration::from_millis(2_500);
+
+/// Ranks enough to have trained for a while, where nobody marks steps.
+const WARM: u64 = 10;
+
+pub(super) fn examine(job: &Job, now: Moment) -> Option<Finding> {
+    let deadline = deadline(job);
+    let still = wait::still(job, deadline);
+    if !has_settled(job, &still, deadline) {
+        return None;
+    }
+    stopped::ranks(job, &still, deadline, now)
+        .or_else(|| life::making(job, deadline))
+        .or_else(|| life::ending(job, deadline))
+        .or_else(|| recorded::parted(job, &still))
+        .or_else(|| still.iter().find_map(mismatch::called))
+        .or_else(|| still.iter().find_map(kernel::not_launched))
+        .or_else(|| waiting(job, &still))
+}
+
+/// Whether a job of which a part is seen stands, as far as that part tells: all ranks that live there do. Who waits for whom, and whether
+/// others work, is not known; who is in no call that waits is given longer.
+pub(super) fn part(job: &Job) -> bool {
+    let deadline = deadline(job);
+    let still = wait::still(job, deadline);
+    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return false };
+    let alive = || job.ranks().map(|(_, view)| view).filter(|view| view.is_alive());
+    let works = alive().any(|view| view.idle_for() < longest / 2);
+    let waits =
+        alive().any(|view| held(view).is_some_and(|(_, seconds)| seconds >= deadline.as_secs_f64() / 2.0));
+    let patience = if waits && !works { deadline } else { LONG_PATIENCE.max(deadline) };
+    job.ranks().len() < job.world_size() as usize && alive().all(|view| view.stands_for() >= patience)
+}
+
+/// Some wait for others, or all for what does not end.
+fn waiting(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    if divergence::someone_works(still) {
+        return None;
+    }
+    not_started::ranks(job, still)
+        .or_else(|| divergence::not_entered(still))
+        .or_else(|| unmatched::sends(job, still))
+        .or_else(|| kernel::longest(still))
+}
+
+/// Who waits for whom is known once all stand; ranks stand one after the other, and hosts tell of it at their own times.
+fn has_settled(job: &Job, still: &[Still<'_>], deadline: Duration) -> bool {
+    let Some(longest) = still.iter().map(|still| still.stands_for).max() else { return true };
+    let alive = || job.ranks().filter(|(_, view)| view.life() == Life::Alive);
+    let stand = alive().filter(|(_, view)| view.stands_for() >= deadline).count();
+    // Where one has just gone on, the others have not told so yet.
+    let resumed = longest < LONG_PATIENCE && alive().any(|(_, view)| view.stands_for() < RESUMED);
+    stand == alive().count() || (longest >= deadline + SETTLING && !resumed)
+}
+
+fn deadline(job: &Job) -> Duration {
+    let usual = patience(has_begun(job) || has_stepped(job), slowest(job));
+    if has_begun(job) { usual } else { usual.max(EARLY_PATIENCE) }
+}
+
+fn slowest(job: &Job) -> Option<Nanoseconds> {
+    job.ranks().filter_map(|(_, view)| view.pace()).max()
+}
+
+/// How long a job may stand, by whether its first step is done and by its slowest rank's step.
+pub fn patience(begun: bool, slowest: Option<Nanoseconds>) -> Duration {
+    if !begun {
+        return LONG_PATIENCE;
+    }
+    slowest.map_or(PATIENCE, |pace| PATIENCE.max(Duration::from_nanos(pace.0) * STEPS))
+}
+
+/// Steps that compile kernels and make connections.
+const FIRST: u64 = 2;
+
+/// Whether the first steps are done.
+fn has_begun(job: &Job) -> bool {
+    job.ranks().filter_map(|(_, view)| view.latest()).any(|digest| match digest.step {
+        Some(step) => step.0 > FIRST,
+        None => digest.communicators.iter().any(|state| state.completed >= WARM),
+    })
+}
+
+/// Whether every rank has done a step.
+fn has_stepped(job: &Job) -> bool {
+    let mut digests = job.ranks().filter_map(|(_, view)| view.latest());
+    job.ranks().len() >= job.world_size() as usize
+        && digests.all(|digest| digest.step.is_some_and(|step| step.0 > 0))
+}
+
+/// A finding of a communicator that stands.
+fn finding(
+    class: Class,
+    ranks: Vec<Rank>,
+    confidence: Confidence,
+    still: &Still<'_>,
+    evidence: Evidence,
+    advice: &str,
+    collective: Option<Standstill>,
+) -> Finding {
+    let since_s = still.stands_for.as_secs_f64();
+    let advice = advice.to_owned();
+    Finding {
+        kind: Kind::Hang,
+        class,
+        ranks,
+        confidence,
+        severity: Severity::Critical,
+        since_s,
+        evidence,
+        advice,
+        collective,
+        cost: None,
+    }
+}
+
+/// What a rank is doing, as far as that is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doing {
+    Ended,
+    Gone,
+    Silent,
+    /// Inside a call, for so many seconds.
+    Inside(Call, f64),
+    /// Inside no call of CUDA or NCCL.
+    Outside,
+}
+
+impl Doing {
+    fn of(view: &RankView) -> Self {
+        match (view.life(), held(view)) {
+            (Life::Ended, _) => Self::Ended,
+            (Life::Died, _) => Self::Gone,
+            (Life::Silent, _) => Self::Silent,
+            (Life::Alive, Some((call, seconds))) => Self::Inside(call, seconds),
+            (Life::Alive, None) => Self::Outside,
+        }
+    }
+
+    /// How long it has been inside its call.
+    pub(super) fn seconds(self) -> Option<f64> {
+        if let Self::Inside(_, seconds) = self { Some(seconds) } else { None }
+    }
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("it has ended"),
+            Self::Gone => f.write_str("its process is gone"),
+            Self::Silent => f.write_str("it reports nothing"),
+            Self::Inside(call, seconds) => write!(f, "it has been inside {call} for {seconds:.0} s"),
+            Self::Outside => f.write_str("it is in no CUDA or NCCL call"),
+        }
+    }
+}
+
+/// Whether somebody is held in a call that waits.
+fn anyone_held<'a>(places: impl IntoIterator<Item = &'a Place<'a>>) -> bool {
+    places.into_iter().any(|place| place.is_alive() && held(place.view).is_some())
+}
+
+fn waits_for_gpu(place: &Place<'_>) -> bool {
+    let waits =
+        |call| matches!(call, Call::StreamSynchronize | Call::DeviceSynchronize | Call::EventSynchronize);
+    held(place.view).is_some_and(|(call, _)| waits(call))
+}

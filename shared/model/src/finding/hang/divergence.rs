@@ -1,0 +1,91 @@
+//! Ranks that did not come to a collective.
+
+use std::collections::BTreeSet;
+
+use xpu_wire::id::Rank;
+
+use super::super::evidence::hang::{Deadlock, NotEntered};
+use super::{
+    Class, Confidence, Doing, Evidence, Finding, LONG_PATIENCE, Still, Waits, anyone_held, finding, held,
+    kernel,
+};
+
+/// Whether a laggard nobody keeps still does something: a checkpoint, an evaluation. It is given time.
+pub(super) fn someone_works(still: &[Still<'_>]) -> bool {
+    let culprits = Waits::among(still).culprits();
+    still.iter().filter(|still| still.stands_for < LONG_PATIENCE).any(|still| {
+        let mut absent = still.laggards().filter(|place| culprits.contains(&place.rank));
+        absent.any(|place| place.is_alive() && place.view.idle_for() < still.stands_for / 2)
+    })
+}
+
+/// A laggard nobody keeps, or laggards that keep each other.
+pub(super) fn not_entered(still: &[Still<'_>]) -> Option<Finding> {
+    let waits = Waits::among(still);
+    let culprits = freest(still, waits.culprits());
+    if culprits.is_empty() {
+        return deadlock(still, &waits.cycle());
+    }
+    if let Some(finding) = kernel::root(still, &culprits) {
+        return Some(finding);
+    }
+    // Of all they miss, the collective that most wait in.
+    let missed = |still: &&Still<'_>| still.laggards().any(|place| culprits.contains(&place.rank));
+    let still = still
+        .iter()
+        .filter(missed)
+        .max_by_key(|still| (still.waiting().count(), std::cmp::Reverse(still.id)))?;
+    let absent: Vec<_> = still.laggards().filter(|place| culprits.contains(&place.rank)).collect();
+    let waiting = still.waiting().count();
+    let held = anyone_held(still.waiting());
+    let confidence = if held && absent.len() < waiting { Confidence::Certain } else { Confidence::Likely };
+    let ranks: Vec<Rank> = absent.iter().map(|place| place.rank).collect();
+    let first = absent.first()?;
+    let collective = still.collective(still.least(), still.waiting());
+    let evidence = Evidence::NotEntered(NotEntered {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        waiting,
+        stands_s: still.stands_for.as_secs_f64(),
+        doing: Doing::of(first.view),
+    });
+    let advice = if ranks.len() == 1 { "look at that rank's stack" } else { "look at those ranks' stacks" };
+    Some(finding(Class::NotEntered, ranks, confidence, still, evidence, advice, Some(collective)))
+}
+
+/// Of laggards that wait for nobody known, those that are in no call: the others wait for something too, a receive that carries no
+/// number or a kernel of theirs.
+fn freest(still: &[Still<'_>], culprits: BTreeSet<Rank>) -> BTreeSet<Rank> {
+    let is_free = |rank: &Rank| {
+        let mut places = still.iter().flat_map(|still| &still.places);
+        places.find(|place| place.rank == *rank).is_some_and(|place| held(place.view).is_none())
+    };
+    let told = anyone_held(still.iter().flat_map(|still| &still.places));
+    let free: BTreeSet<_> = culprits.iter().copied().filter(|rank| told && is_free(rank)).collect();
+    if free.is_empty() { culprits } else { free }
+}
+
+fn deadlock(still: &[Still<'_>], cycle: &[Rank]) -> Option<Finding> {
+    let (first, last) = (cycle.first()?, cycle.last()?);
+    let laggards: BTreeSet<_> = cycle.iter().copied().collect();
+    let mut in_cycle = still.iter().filter(|still| {
+        still.laggards().any(|place| laggards.contains(&place.rank))
+            && still.waiting().any(|place| laggards.contains(&place.rank))
+    });
+    let (one, other) = (in_cycle.next()?, in_cycle.next()?);
+    let (here, there) =
+        (one.collective(one.least(), one.waiting()), other.collective(other.least(), other.waiting()));
+    let evidence = Evidence::Deadlock(Deadlock {
+        ranks: cycle.to_vec(),
+        here: here.clone(),
+        there,
+        stands_s: one.stands_for.as_secs_f64(),
+    });
+    let confidence = if first != last && anyone_held(one.waiting()) && anyone_held(other.waiting()) {
+        Confidence::Certain
+    } else {
+        Confidence::Likely
+    };
+    let advice = "make all ranks call the two communicators in one order (NCCL_LAUNCH_ORDER_IMPLICIT=1 orders them from NCCL 2.26 on)";
+    Some(finding(Class::Deadlock, cycle.to_vec(), confidence, one, evidence, advice, Some(here)))
+}

@@ -1,0 +1,133 @@
+//! Collectives that all entered and that do not end.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use xpu_wire::ledger::Call;
+
+use super::super::evidence::hang::{InKernel, NotLaunched, Partial};
+use super::{
+    Class, Confidence, Evidence, Finding, Place, Rank, Still, anyone_held, device, finding, held, mismatch,
+    waits_for_gpu,
+};
+
+/// All called it, and some are still inside the call.
+pub(super) fn not_launched(still: &Still<'_>) -> Option<Finding> {
+    let least = still.least();
+    let launching = |call| matches!(call, Call::Collective | Call::GroupEnd);
+    let inside: Vec<_> = still
+        .places
+        .iter()
+        .filter(|place| place.state.entered == least && place.state.enqueued < least)
+        .filter_map(|place| Some((place, held(place.view).filter(|&(call, _)| launching(call))?)))
+        .collect();
+    let (_, (call, seconds)) = inside.first()?;
+    let ranks: Vec<Rank> = inside.iter().map(|(place, _)| place.rank).collect();
+    let number = still.least().saturating_sub(1);
+    let collective = still.collective(number, still.places.iter());
+    let evidence = Evidence::NotLaunched(NotLaunched {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        call: *call,
+        inside_s: *seconds,
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let advice = "look at those ranks' native stacks: connections between ranks are made in the first call, and memory is registered there";
+    Some(finding(Class::NotLaunched, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}
+
+/// Of laggards that wait for their GPUs: a collective that ended on all but them, or one among themselves that does not end.
+pub(super) fn root(still: &[Still<'_>], culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let is_culprit = |place: &&Place<'_>| culprits.contains(&place.rank);
+    if !still.iter().flat_map(|still| &still.places).filter(is_culprit).all(waits_for_gpu) {
+        return None;
+    }
+    let among = |still: &&Still<'_>| {
+        let unfinished =
+            |place: &Place<'_>| is_culprit(&place) && place.state.completed < place.state.entered;
+        still.places.len() > 1 && culprits.len() <= still.places.len() && still.places.iter().all(unfinished)
+    };
+    let partial = || still.iter().find_map(|still| partial(still, culprits));
+    let out_of_step = || still.iter().find_map(|still| mismatch::out_of_step(still, culprits));
+    still.iter().filter(among).find_map(in_kernel).or_else(partial).or_else(out_of_step)
+}
+
+/// It ended on all but a few, who wait for it while the others went on.
+fn partial(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let least = still.least();
+    let ended = still.waiting().all(|place| place.state.completed >= least);
+    let stuck: Vec<_> = still.laggards().filter(|place| place.state.completed < least).collect();
+    let alone = stuck.len() == still.laggards().count() && stuck.len() < still.waiting().count();
+    let named = stuck.iter().all(|place| culprits.contains(&place.rank));
+    if !still.is_whole() || !ended || !alone || stuck.is_empty() || !named {
+        return None;
+    }
+    let ranks: Vec<Rank> = stuck.iter().map(|place| place.rank).collect();
+    let first = stuck.iter().map(|place| place.state.completed).min()?;
+    let collective = still.collective(first, stuck.iter().copied());
+    let evidence = Evidence::Partial(Partial {
+        ranks: ranks.clone(),
+        collective: collective.clone(),
+        others: still.waiting().count(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let advice = if stuck.iter().all(|place| device::is_without_xid(place.view)) {
+        "look at what these GPUs run before the collective (xpu-top stacks): a kernel that does not end; the driver reported no Xid error"
+    } else {
+        "look for Xid errors in dmesg on that host, and what its GPU runs before the collective (xpu-top stacks)"
+    };
+    Some(finding(Class::Partial, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}
+
+/// Of those that all launched and that do not end, the one with the most behind it: others may wait for its ranks.
+pub(super) fn longest(still: &[Still<'_>]) -> Option<Finding> {
+    let behind = |still: &&Still<'_>| {
+        let left = still.places.iter().map(|place| place.state.entered.saturating_sub(place.state.completed));
+        (left.min(), Reverse(still.places.len()))
+    };
+    let found: Vec<_> = still.iter().filter_map(|still| Some((behind(&still), in_kernel(still)?))).collect();
+    let most = found.iter().map(|(behind, _)| *behind).max()?;
+    let mut alike = found.into_iter().filter(|(behind, _)| *behind == most).map(|(_, finding)| finding);
+    let mut first = alike.next()?;
+    let others: Vec<_> = alike.collect();
+    if !others.is_empty() {
+        if let Evidence::InKernel(told) = &mut first.evidence {
+            told.alike = others.len();
+        }
+        first.ranks.extend(others.into_iter().flat_map(|other| other.ranks));
+        first.ranks.sort_unstable();
+        first.ranks.dedup();
+        first.confidence = Confidence::Guess;
+    }
+    Some(first)
+}
+
+/// All launched it, and it does not end.
+fn in_kernel(still: &Still<'_>) -> Option<Finding> {
+    let launched = still.places.iter().all(|place| place.state.enqueued >= place.state.entered);
+    // The count of completed ones may be a little behind: only who waits for the GPU says that it is not.
+    let alone = still.places.len() < 2;
+    if alone || !still.is_whole() || still.least() != still.most() || !launched || !anyone_held(&still.places)
+    {
+        return None;
+    }
+    let unfinished: Vec<_> =
+        still.places.iter().filter(|place| place.state.completed < place.state.entered).collect();
+    let first = unfinished.iter().map(|place| place.state.completed).min()?;
+    let ranks: Vec<Rank> = unfinished.iter().map(|place| place.rank).collect();
+    let collective = still.collective(first, unfinished.iter().copied());
+    let evidence = Evidence::InKernel(InKernel {
+        ranks: ranks.clone(),
+        launched: still.places.len(),
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+        alike: 0,
+    });
+    let advice = if unfinished.iter().all(|place| device::is_without_xid(place.view)) {
+        "look at NVLink and network counters of these ranks; the driver reported no Xid error on their GPUs"
+    } else {
+        "look for Xid errors in dmesg, and at NVLink and network counters of these ranks"
+    };
+    let whole = unfinished.len() == still.places.len();
+    let confidence = if whole { Confidence::Likely } else { Confidence::Guess };
+    Some(finding(Class::InKernel, ranks, confidence, still, evidence, advice, Some(collective)))
+}

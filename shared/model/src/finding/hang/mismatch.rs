@@ -1,0 +1,90 @@
+//! Ranks that came to another collective than the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xpu_wire::{collective::Operation, id::Rank};
+
+use super::super::evidence::hang::{Mismatch, OutOfStep};
+use super::{Class, Confidence, Evidence, Finding, Place, Still, anyone_held, finding, waits_for_gpu};
+
+/// Whether all ranks give it the same bytes. Of a group they may be of any, and tokens go to experts unevenly.
+fn is_alike(operation: Operation) -> bool {
+    use Operation::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
+    matches!(operation, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce)
+}
+
+/// All entered as many, and the last is not the same one.
+pub(super) fn called(still: &Still<'_>) -> Option<Finding> {
+    let unfinished = still.places.iter().any(|place| place.state.completed < place.state.entered);
+    if !still.is_whole() || still.least() != still.most() || !unfinished || !anyone_held(&still.places) {
+        return None;
+    }
+    let mut said: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for place in &still.places {
+        let operation = place.state.last_operation?;
+        let bytes = if is_alike(operation) { place.state.last_bytes } else { 0 };
+        said.entry((operation, bytes)).or_default().push(place);
+    }
+    if said.len() < 2 {
+        return None;
+    }
+    let most = said.values().map(Vec::len).max()?;
+    let (majority, minority): (Vec<_>, Vec<_>) = said.values().partition(|places| places.len() == most);
+    // As many against as many: both are told.
+    let undecided = majority.len() > 1;
+    let named: Vec<_> = if undecided { majority.clone() } else { minority };
+    let mut ranks: Vec<Rank> =
+        named.iter().flat_map(|places| places.iter()).map(|place| place.rank).collect();
+    ranks.sort_unstable();
+    let number = still.least().saturating_sub(1);
+    let usual = still.collective(number, majority[0].iter().copied());
+    let others = said.iter().filter(|(_, places)| undecided || places.len() < most);
+    let called = others.map(|(&(operation, bytes), places)| {
+        (places.iter().map(|place| place.rank).collect(), operation, bytes)
+    });
+    let evidence = Evidence::Mismatch(Mismatch {
+        called: called.collect(),
+        collective: usual.clone(),
+        most: (!undecided).then_some(most),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let confidence = if undecided { Confidence::Guess } else { Confidence::Certain };
+    let advice = "compare shapes and code paths of these ranks (NCCL_CHECK_MODE=DEBUG_GLOBAL checks arguments from NCCL 2.29.7 on)";
+    Some(finding(Class::Mismatch, ranks, confidence, still, evidence, advice, Some(usual)))
+}
+
+/// A few called more than most, and what most wait for was called by all: the GPUs stand in it, so the calls before do not match.
+///
+/// Where a few called less, they may wait for a kernel of their own.
+pub(super) fn out_of_step(still: &Still<'_>, culprits: &BTreeSet<Rank>) -> Option<Finding> {
+    let least = still.least();
+    let (laggards, ahead) = (still.laggards().count(), still.waiting().count());
+    let first = still.places.iter().map(|place| place.state.completed).max()?;
+    let sends =
+        |place: &Place<'_>| place.view.latest().is_some_and(|digest| digest.launches.point_to_point > 0);
+    let stands = |place: &Place<'_>| {
+        place.is_alive()
+            && waits_for_gpu(place)
+            && place.state.enqueued >= place.state.entered
+            && !sends(place)
+    };
+    let kept_by_nobody = still.laggards().all(|place| culprits.contains(&place.rank));
+    let all_stand = still.is_whole() && still.places.iter().all(stands);
+    if ahead == 0 || ahead >= laggards || !kept_by_nobody || !all_stand || first >= least {
+        return None;
+    }
+    let mut ranks: Vec<Rank> = still.waiting().map(|place| place.rank).collect();
+    ranks.sort_unstable();
+    let most = still.waiting().map(|place| place.state.entered).max()?;
+    let collective = still.collective(first, still.laggards());
+    let evidence = Evidence::OutOfStep(OutOfStep {
+        ranks: ranks.clone(),
+        most,
+        least,
+        others: laggards,
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    let advice = "look for a collective that only some ranks call: compare these ranks' code paths and stacks with the others'; or an earlier kernel does not end (dmesg for Xid errors)";
+    Some(finding(Class::Mismatch, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}

@@ -1,0 +1,90 @@
+//! Collectives that GPUs have not come to, by the events that stand in front of them on their streams.
+
+use std::collections::BTreeSet;
+
+use xpu_wire::{
+    frame::{CallState, RecordedCall},
+    id::CommunicatorId,
+};
+
+use super::{
+    super::evidence::hang::NotStarted, Class, Confidence, Evidence, Finding, Place, Rank, Still, device,
+    finding,
+};
+use crate::job::Job;
+
+/// Ranks whose GPUs have not come to what others' have, and that wait for nobody themselves.
+pub(super) fn ranks(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    let mut waiting = BTreeSet::new();
+    let mut queues = Vec::new();
+    for still in still {
+        let fronts: Vec<_> = still.places.iter().map(|place| Front::of(job, still.id, place)).collect();
+        let started = |number: u64| fronts.iter().filter(move |front| front.has_started(number));
+        for front in &fronts {
+            let Some(last) = front.begun else { continue };
+            if started(last).count() < still.places.len() {
+                waiting.insert(front.rank);
+            }
+        }
+        let queued = fronts.iter().filter_map(|front| Some((front.rank, front.queued?)));
+        let awaited: Vec<_> = queued.filter(|&(_, number)| started(number).count() > 0).collect();
+        if let Some(first) = awaited.iter().map(|&(_, number)| number).min() {
+            queues.push((still, awaited, first, started(first).count()));
+        }
+    }
+    let is_root = |rank: &Rank| !waiting.contains(rank);
+    let roots =
+        |awaited: &[(Rank, u64)]| awaited.iter().map(|&(rank, _)| rank).filter(is_root).collect::<Vec<_>>();
+    let of = |queue: &&(_, Vec<_>, _, usize)| !roots(&queue.1).is_empty();
+    let (still, awaited, number, started) = queues.iter().filter(of).max_by_key(|queue| queue.3)?;
+    let ranks = roots(awaited);
+    let is_named = |place: &&Place<'_>| ranks.contains(&place.rank);
+    let collective = still.collective(*number, still.places.iter());
+    let advice = if still.places.iter().filter(is_named).all(|place| device::is_without_xid(place.view)) {
+        "look at what these ranks launched before it (xpu-top collectives, xpu-top stacks): a kernel that does not end, or a wait for an event that nothing records; the driver reported no Xid error"
+    } else {
+        "look for Xid errors in dmesg on that host, and at what these ranks launched before it (xpu-top stacks)"
+    };
+    let evidence = Evidence::NotStarted(NotStarted {
+        ranks: ranks.clone(),
+        started: *started,
+        collective: collective.clone(),
+        stands_s: still.stands_for.as_secs_f64(),
+    });
+    Some(finding(Class::NotStarted, ranks, Confidence::Likely, still, evidence, advice, Some(collective)))
+}
+
+/// How far a rank's GPU has come in a communicator. Only some of its collectives have an event in front of them.
+struct Front {
+    rank: Rank,
+    /// Collectives that are known to be done.
+    done: u64,
+    /// The last that has started and is not known to be done, and the first that has not started.
+    begun: Option<u64>,
+    queued: Option<u64>,
+}
+
+impl Front {
+    fn of(job: &Job, communicator: CommunicatorId, place: &Place<'_>) -> Self {
+        let mut front = Self { rank: place.rank, done: place.state.completed, begun: None, queued: None };
+        let fresh = place.is_alive() && job.has_fresh_record(place.rank);
+        let Some(record) = job.record(place.rank).filter(|_| fresh) else { return front };
+        let is_of = |call: &&RecordedCall| {
+            let of = record.communicator(call);
+            call.operation.is_collective()
+                && of.is_some_and(|one| (one.id, one.member) == (communicator, place.state.rank))
+        };
+        for call in record.calls.iter().filter(is_of) {
+            match (call.state, call.number) {
+                (CallState::Begun, Some(number)) => front.begun = front.begun.max(Some(number)),
+                (CallState::Queued, Some(number)) if front.queued.is_none() => front.queued = Some(number),
+                _ => {}
+            }
+        }
+        front
+    }
+
+    fn has_started(&self, number: u64) -> bool {
+        number < self.done || self.begun.is_some_and(|begun| begun >= number)
+    }
+}

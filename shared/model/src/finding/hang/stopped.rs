@@ -1,0 +1,49 @@
+//! Processes that live and run no more: stopped by a signal or a debugger, or waiting for a disk.
+
+use std::time::Duration;
+
+use xpu_wire::frame::Life;
+
+use super::super::evidence::hang::Stopped;
+use super::{Class, Confidence, Evidence, Finding, Kind, Moment, Rank, Severity, Still};
+use crate::job::Job;
+
+pub(super) fn ranks(job: &Job, still: &[Still<'_>], deadline: Duration, now: Moment) -> Option<Finding> {
+    let silent: Vec<_> = job.ranks().filter(|(_, view)| view.life() == Life::Silent).collect();
+    let (first, view) = *silent.first()?;
+    let living = job.ranks().any(|(_, view)| view.life() == Life::Alive);
+    let stopped = |rank: Rank| still.iter().find(|still| still.places.iter().any(|place| place.rank == rank));
+    // While the others go on, a rank that says nothing may only be hard of hearing.
+    let stands = silent.iter().find_map(|&(rank, _)| stopped(rank));
+    let since = match stands {
+        Some(still) => still.stands_for,
+        None if !living => {
+            Some(now.since(job.common(view.host(), view.heard()))).filter(|silence| *silence >= deadline)?
+        }
+        None => return None,
+    };
+    let ranks: Vec<Rank> = silent.iter().map(|&(rank, _)| rank).collect();
+    let collective = stands.map(|still| still.collective(still.least(), still.waiting()));
+    Some(Finding {
+        kind: Kind::Hang,
+        class: Class::Stopped,
+        ranks: ranks.clone(),
+        confidence: Confidence::Certain,
+        since_s: since.as_secs_f64(),
+        evidence: Evidence::Stopped(Stopped {
+            ranks,
+            first,
+            host: view.host().clone(),
+            pid: view.pid(),
+            step: view.step(),
+            stands_s: since.as_secs_f64(),
+        }),
+        advice: format!(
+            "look at its state in /proc/{}/status: T is a signal (kill -CONT) or a debugger, D waits for a disk or network",
+            view.pid()
+        ),
+        collective,
+        severity: Severity::Critical,
+        cost: None,
+    })
+}

@@ -1,0 +1,46 @@
+//! Sends and receives that do not fit together: they carry no number, but ranks with the same part call as many.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::id::CommunicatorId;
+
+use super::super::evidence::hang::Unmatched;
+use super::{Class, Confidence, Evidence, Finding, Rank, Still, finding};
+use crate::job::Job;
+
+pub(super) fn sends(job: &Job, still: &[Still<'_>]) -> Option<Finding> {
+    let stands = still.iter().min_by_key(|still| still.stands_for)?;
+    let mut parts: BTreeMap<Vec<CommunicatorId>, Vec<(Rank, u64)>> = BTreeMap::new();
+    for (rank, view) in job.ranks() {
+        let Some(digest) = view.latest().filter(|digest| digest.launches.point_to_point > 0) else {
+            continue;
+        };
+        if view.stands_for() < stands.stands_for / 2 {
+            return None;
+        }
+        let mut part: Vec<_> = digest.communicators.iter().map(|state| state.id).collect();
+        part.sort_unstable();
+        parts.entry(part).or_default().push((rank, digest.launches.point_to_point));
+    }
+    let fewer = parts.values().find_map(|ranks| {
+        let mut counts: Vec<_> = ranks.iter().map(|&(_, count)| count).collect();
+        counts.sort_unstable();
+        let usual = *counts.get(counts.len() / 2)?;
+        let fewer: Vec<_> = ranks.iter().filter(|&&(_, count)| count < usual).copied().collect();
+        (!fewer.is_empty()).then_some((fewer, usual, ranks.len()))
+    });
+    let (fewer, usual, of) = fewer?;
+    let ranks: Vec<Rank> = fewer.iter().map(|&(rank, _)| rank).collect();
+    let &(_, calls) = fewer.first()?;
+    let evidence = Evidence::Unmatched(Unmatched {
+        ranks: ranks.clone(),
+        calls,
+        usual,
+        of,
+        stands_s: stands.stands_for.as_secs_f64(),
+    });
+    let advice =
+        "look for the send or receive that this rank leaves out: its neighbour in the pipeline waits for it";
+    let confidence = if of > 2 { Confidence::Likely } else { Confidence::Guess };
+    Some(finding(Class::Unmatched, ranks, confidence, stands, evidence, advice, None))
+}

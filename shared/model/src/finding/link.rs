@@ -1,0 +1,174 @@
+//! Bytes that move slower than they did, or than in groups like it. What waiting takes is not in it: only transfers are looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xpu_wire::id::{CommunicatorId, HostName, Rank};
+
+use super::{Class, Confidence, Evidence, Finding, Kind, Severity, evidence::link::SlowLink, phrase};
+use crate::job::{Job, Track, Traffic, median};
+
+/// Below this share of its usual bandwidth a communicator is slow.
+const SLOW: f64 = 0.8;
+
+/// And so many times the usual spread below it.
+const SPREADS: f64 = 4.0;
+/// Of single windows, which spread more, so many are enough for all of those in a row.
+const WINDOWS: f64 = 2.0;
+
+const LEAST_SPREAD: f64 = 0.03;
+
+/// Windows in a row that must be slow; and as many after which it is told though others may follow.
+const RECENT: usize = 4;
+const SETTLED: usize = 7;
+
+/// Windows of its own past, or groups like it, that are enough to compare with.
+const PAST: usize = 5;
+const GROUPS: usize = 4;
+
+/// A communicator that is slow.
+struct Slow {
+    id: CommunicatorId,
+    traffic: Traffic,
+    rate: f64,
+    usual: f64,
+    /// Compared with groups like it, rather than with its past.
+    among: Option<usize>,
+    run: usize,
+}
+
+fn recent(track: &Track) -> Option<f64> {
+    (track.windows().len() >= RECENT).then(|| median(track.windows().take(RECENT).collect())).flatten()
+}
+
+/// The newest windows in a row that are slow.
+fn low_run(track: &Track, usual: f64, spread: f64) -> usize {
+    let bound = (SLOW * usual).min(usual - SPREADS * spread.max(LEAST_SPREAD * usual));
+    track.windows().take_while(|&rate| rate < bound).count()
+}
+
+fn spread_of(rates: &[f64], usual: f64) -> f64 {
+    1.4826 * median(rates.iter().map(|rate| (rate - usual).abs()).collect()).unwrap_or(0.0)
+}
+
+fn by_own_past(id: CommunicatorId, traffic: Traffic, track: &Track) -> Option<Slow> {
+    let past: Vec<f64> = track.windows().skip(RECENT).collect();
+    if past.len() < PAST {
+        return None;
+    }
+    let usual = median(past.clone())?;
+    let run = low_run(track, usual, spread_of(&past, usual));
+    Some(Slow { id, traffic, rate: recent(track)?, usual, among: None, run })
+}
+
+pub(super) fn slow(job: &Job) -> Option<Finding> {
+    let mut alike: BTreeMap<Traffic, Vec<(CommunicatorId, &Track)>> = BTreeMap::new();
+    for (id, traffic, track) in job.transfers().tracks() {
+        alike.entry(traffic).or_default().push((id, track));
+    }
+    let mut slow: BTreeMap<CommunicatorId, Slow> = BTreeMap::new();
+    for (&traffic, tracks) in &alike {
+        let rates: Vec<f64> = tracks.iter().filter_map(|(_, track)| recent(track)).collect();
+        let windows: Vec<f64> = tracks.iter().flat_map(|(_, track)| track.windows().take(RECENT)).collect();
+        // Few collectives make a window: one and the same group's differ, too.
+        let scatter = |usual| WINDOWS / SPREADS * spread_of(&windows, usual);
+        let usual = median(rates.clone())
+            .filter(|_| rates.len() >= GROUPS)
+            .map(|usual| (usual, spread_of(&rates, usual).max(scatter(usual))));
+        for &(id, track) in tracks {
+            let among = usual.and_then(|(usual, spread)| {
+                let run = low_run(track, usual, spread);
+                Some(Slow { id, traffic, rate: recent(track)?, usual, among: Some(rates.len()), run })
+            });
+            let by_past = by_own_past(id, traffic, track);
+            if let Some(found) =
+                by_past.into_iter().chain(among).max_by_key(|slow| slow.run).filter(|slow| slow.run > 0)
+            {
+                slow.entry(id)
+                    .and_modify(|known| {
+                        if known.run < found.run {
+                            known.run = found.run;
+                        }
+                    })
+                    .or_insert(found);
+            }
+        }
+    }
+    // One window may be slow by chance, or be the first of many: which are slow is told together.
+    let longest = slow.values().map(|slow| slow.run).max()?;
+    let undecided = slow.values().filter(|slow| slow.run < RECENT).count();
+    slow.retain(|_, slow| slow.run >= RECENT);
+    if longest < SETTLED && undecided * 4 > slow.len() {
+        return None;
+    }
+    let worst = slow.values().min_by(|a, b| (a.rate / a.usual).total_cmp(&(b.rate / b.usual)))?;
+    Some(finding(job, &slow, worst))
+}
+
+/// Who is in which communicator, as their last digests say.
+fn members(job: &Job) -> BTreeMap<CommunicatorId, Vec<(Rank, &HostName)>> {
+    let mut members: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (rank, view) in job.ranks() {
+        for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
+            members.entry(state.id).or_default().push((rank, view.host()));
+        }
+    }
+    members
+}
+
+fn finding(job: &Job, slow: &BTreeMap<CommunicatorId, Slow>, worst: &Slow) -> Finding {
+    let members = members(job);
+    let hosts = |id: &CommunicatorId| -> BTreeSet<&HostName> {
+        members.get(id).into_iter().flatten().map(|&(_, host)| host).collect()
+    };
+    // The hosts that all slow ones pass, where those that pass others are slow only there.
+    let mut common = hosts(&worst.id);
+    for id in slow.keys() {
+        common = common.intersection(&hosts(id)).copied().collect();
+    }
+    let known = job.transfers().tracks().map(|(id, ..)| id).collect::<BTreeSet<_>>();
+    let elsewhere: BTreeSet<_> = known.iter().filter(|id| !slow.contains_key(id)).flat_map(hosts).collect();
+    let guilty: Vec<_> = common.iter().filter(|host| !elsewhere.contains(*host)).copied().collect();
+    let pair = members.get(&worst.id).is_some_and(|members| members.len() == 2);
+    let class =
+        if guilty.len() == 1 && hosts(&worst.id).len() > 1 || pair { Class::Link } else { Class::Group };
+    let mut ranks: Vec<Rank> = slow
+        .keys()
+        .filter_map(|id| members.get(id))
+        .flatten()
+        .filter(|(_, host)| class == Class::Group || pair || guilty.contains(host))
+        .map(|&(rank, _)| rank)
+        .collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let advice = if class == Class::Link {
+        "look at that host's network and NVLink counters (nvidia-smi nvlink -e, ibstat, ethtool -S): retrained, flapping or congested links".to_owned()
+    } else {
+        format!("look for other traffic, and at link errors on the hosts of {}", phrase::ranks(&ranks))
+    };
+    Finding {
+        kind: Kind::SlowLink,
+        class,
+        ranks,
+        confidence: if worst.among.is_some() || class == Class::Link {
+            Confidence::Likely
+        } else {
+            Confidence::Guess
+        },
+        since_s: 2.0 * RECENT as f64,
+        evidence: Evidence::SlowLink(SlowLink {
+            operation: worst.traffic.operation,
+            communicator: worst.id,
+            size: worst.traffic.size,
+            gb_s: worst.rate,
+            usual_gb_s: worst.usual,
+            groups: worst.among,
+            slow: slow.len(),
+            known: known.len(),
+            passes: guilty.first().filter(|_| class == Class::Link).map(|&host| host.clone()),
+        }),
+        advice,
+        collective: None,
+        severity: Severity::Slow,
+        cost: None,
+    }
+}

@@ -1,0 +1,111 @@
+//! Findings that came and went, with their times.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use xpu_wire::{id::Rank, unit::Moment};
+
+use super::{Class, Finding, Kind};
+
+/// Entries kept; the oldest give way.
+const KEPT: usize = 256;
+
+#[derive(Debug, Default)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+    present: Vec<Present>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub at: Moment,
+    pub finding: Finding,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Came,
+    /// It is not so any more, after so long.
+    Went(Duration),
+}
+
+#[derive(Debug)]
+struct Present {
+    since: Moment,
+    finding: Finding,
+}
+
+/// A finding that is not so any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    pub kind: Kind,
+    pub class: Class,
+    pub ranks: Vec<Rank>,
+    /// When it was found first and was no longer, in seconds since 1970.
+    pub came_at: f64,
+    pub went_at: f64,
+    /// As it was found last.
+    pub evidence: String,
+}
+
+/// What makes a finding the same from one second to the next, whatever its figures.
+fn identity(finding: &Finding) -> (Kind, Class, &[Rank]) {
+    (finding.kind, finding.class, &finding.ranks)
+}
+
+impl Log {
+    /// Takes what is wrong now.
+    pub fn follow(&mut self, findings: &[Finding], now: Moment) {
+        let is_there = |known: &Finding| findings.iter().any(|finding| identity(finding) == identity(known));
+        for gone in self.present.extract_if(.., |present| !is_there(&present.finding)).collect::<Vec<_>>() {
+            let what = What::Went(now.since(gone.since));
+            self.push(Entry { at: now, finding: gone.finding, what });
+        }
+        for finding in findings {
+            let known = |present: &&mut Present| identity(&present.finding) == identity(finding);
+            if let Some(present) = self.present.iter_mut().find(known) {
+                present.finding = finding.clone();
+            } else {
+                self.present.push(Present { since: now, finding: finding.clone() });
+                self.push(Entry { at: now, finding: finding.clone(), what: What::Came });
+            }
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Newest first.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.entries.iter().rev()
+    }
+
+    /// What came and is not so any more, newest first.
+    pub fn episodes(&self) -> impl Iterator<Item = Episode> {
+        self.entries().filter_map(|Entry { at, finding, what }| {
+            let What::Went(after) = what else { return None };
+            let Finding { kind, class, ref ranks, ref evidence, .. } = *finding;
+            let went_at = at.0 as f64 / 1e9;
+            let came_at = went_at - after.as_secs_f64();
+            Some(Episode {
+                kind,
+                class,
+                ranks: ranks.clone(),
+                came_at,
+                went_at,
+                evidence: evidence.to_string(),
+            })
+        })
+    }
+
+    /// When it was seen first, by this machine's clock.
+    pub fn since(&self, finding: &Finding) -> Option<Moment> {
+        let known = |present: &&Present| identity(&present.finding) == identity(finding);
+        self.present.iter().find(known).map(|present| present.since)
+    }
+}

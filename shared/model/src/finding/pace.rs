@@ -1,0 +1,406 @@
+//! Steps that take longer than before, or occasionally much longer, whichever rank causes it.
+
+mod late;
+
+use late::Late;
+use xpu_wire::{id::Rank, unit::Nanoseconds};
+
+use super::{
+    Class, Confidence, Cost, Evidence, Finding, Kind, Severity,
+    cohort::{MANY, usual_of_others},
+    cpu_wait, device,
+    evidence::{
+        cost::LATE_HOST,
+        pace::{LateLaunches, Pauses, Regression},
+    },
+};
+use crate::job::{Job, PaceSample, RankView, median};
+
+/// Ranks that are asked: in a job that trains together all keep one pace.
+const ASKED: usize = 32;
+
+/// Digests after a change that prove it, and before it to compare with.
+const AFTER: usize = 8;
+const BEFORE: usize = 12;
+
+/// Fewer prove one by which steps take twice as long and longer.
+const FEW_AFTER: usize = 4;
+const FAR_LONGER: f64 = 1.0;
+
+/// The share by which steps must take longer, and by how many times their usual spread.
+const LONGER: f64 = 0.1;
+const SPREADS: f64 = 4.0;
+const LEAST_SPREAD: f64 = 0.01;
+
+/// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
+const WINDOW: usize = 28;
+const PAUSES: usize = 4;
+const LOST: f64 = 0.06;
+
+/// Pauses that took more than this share of what they take now, before, are none that began.
+const MUCH_AS_BEFORE: f64 = 0.5;
+
+/// The share of the loss by which threads of the causing rank wait less: in all, and in either half.
+const MOST: f64 = 0.6;
+const HALF: f64 = 0.35;
+
+/// What is wrong for so many times as long as steps are longer, and seconds, may be why; likewise the other way round.
+const EARLIER: f64 = 1.5;
+const EARLIER_S: f64 = 10.0;
+const LATER: f64 = 2.0;
+const LATER_S: f64 = 15.0;
+
+pub(super) fn changes(job: &Job) -> Option<Finding> {
+    let asked = asked(job);
+    // Where steps changed for good, those before are no measure for those after.
+    if let Some(growth) = Growth::find(&asked, Measure::Median) {
+        return growth.matters().then(|| regression(job, &growth));
+    }
+    // Pauses in every digest leave the step in the middle as it was.
+    let mean = || Growth::find(&asked, Measure::Mean).filter(Growth::matters);
+    pauses(job, &asked).or_else(|| Some(regression(job, &mean()?)))
+}
+
+/// Whether, and by how much, steps take longer for good, whichever rank is the cause.
+pub(super) fn growth(job: &Job) -> Option<Growth> {
+    let asked = asked(job);
+    let growth = [Measure::Median, Measure::Mean].into_iter().find_map(|of| Growth::find(&asked, of));
+    growth.filter(Growth::matters)
+}
+
+/// How much longer steps take on most ranks: seconds before and after, since when, and what else changed then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    measure: Measure,
+    before: f64,
+    after: f64,
+    pub(super) since_s: f64,
+    /// Shares, as those of [`Change`].
+    work: f64,
+    rate: f64,
+    error: f64,
+}
+
+impl Growth {
+    fn find(asked: &[(Rank, &RankView)], measure: Measure) -> Option<Self> {
+        let of: fn(&PaceSample) -> f32 = match measure {
+            Measure::Median => |sample| sample.pace,
+            Measure::Mean => |sample| sample.span / sample.steps,
+        };
+        let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
+        if changes.len() * 2 <= asked.len() {
+            return None;
+        }
+        let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
+        Some(Self {
+            measure,
+            before: of(|c| c.before),
+            after: of(|c| c.after),
+            since_s: of(|c| c.since_s),
+            work: of(|c| c.work),
+            rate: of(|c| c.rate),
+            error: of(|c| c.error),
+        })
+    }
+
+    fn longer(&self) -> f64 {
+        self.after / self.before - 1.0
+    }
+
+    /// Who has more to do takes longer: longer sequences, a larger batch.
+    fn matters(&self) -> bool {
+        self.work <= 0.5 * self.longer()
+    }
+
+    /// Whether what is wrong for so many seconds may be why: both began together, as far as is known. How long a rank has been slow is known
+    /// to half of that, and to some seconds.
+    pub(super) fn began_with(&self, since_s: f64) -> bool {
+        since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
+    }
+
+    /// What a job of so many ranks loses by it.
+    pub(super) fn cost(&self, ranks: usize) -> Cost {
+        let step = Some(Nanoseconds((self.after * 1e9) as u64));
+        Cost::of(1.0 - self.before / self.after, self.error, step, (ranks, self.since_s))
+    }
+}
+
+impl Late {
+    fn told(self) -> LateLaunches {
+        LateLaunches { ranks: self.ranks, queued: self.queued, others_queued: self.others_queued }
+    }
+}
+
+/// Which step of a digest is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    Median,
+    Mean,
+}
+
+/// Living ranks, evenly spread.
+pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
+    let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
+    let every = living.len().div_ceil(ASKED).max(1);
+    living.into_iter().step_by(every).collect()
+}
+
+fn middle(samples: &[PaceSample], of: impl Fn(&PaceSample) -> f32) -> f64 {
+    median(samples.iter().map(|sample| f64::from(of(sample))).collect()).unwrap_or(0.0)
+}
+
+/// Arithmetic a second: digests cut steps in two, and not seconds.
+fn throughput(samples: &[PaceSample]) -> f64 {
+    let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
+    sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)
+}
+
+/// Where a rank's pace changed for good: paces before and after, and how long ago.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    before: f64,
+    after: f64,
+    /// Share of the change in FLOPs per step, and in the GEMM rate.
+    work: f64,
+    rate: f64,
+    since_s: f64,
+    /// What the mean after it may be off by, as a share of it.
+    error: f64,
+}
+
+fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
+    let samples: Vec<PaceSample> = view.pace_samples().copied().collect();
+    let most = samples.len().checked_sub(BEFORE)?;
+    let paces: Vec<f64> = samples.iter().map(|sample| f64::from(of(sample))).collect();
+    let (befores, afters) = (medians(paces.iter()), medians(paces.iter().rev()));
+    let at = |after: usize| {
+        let cut = samples.len() - after;
+        let (usual, now) = (befores[cut - 1], afters[after - 1]);
+        let longer = now / usual - 1.0;
+        if longer <= if after < AFTER { FAR_LONGER } else { LONGER } {
+            return None;
+        }
+        let (before, after) = samples.split_at(cut);
+        let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
+        let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
+        let long = |paces: &[f64]| paces.iter().filter(|pace| **pace > (1.0 + 0.7 * LONGER) * usual).count();
+        let lasts = long(&paces[cut..]) * 10 >= after.len() * 9 && long(&paces[..cut]) * 5 <= before.len();
+        let ratio = |figure: fn(&[PaceSample]) -> f64| {
+            let usual = figure(before);
+            if usual > 0.0 { figure(after) / usual - 1.0 } else { 0.0 }
+        };
+        (clear && lasts).then(|| Change {
+            before: usual,
+            after: now,
+            work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
+            rate: ratio(|samples| middle(samples, |sample| sample.rate)),
+            since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
+            error: 2.0 * spread / (after.len() as f64).sqrt() / now,
+        })
+    };
+    // Of all cuts the one that parts them best: the longest after which all are slow.
+    (FEW_AFTER..=most).rev().find_map(at)
+}
+
+/// The median of the first of them, of the first two, and so on.
+fn medians<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = Vec::new();
+    let grown = values.map(|&value| {
+        sorted.insert(sorted.partition_point(|other| *other <= value), value);
+        let middle = sorted.len() / 2;
+        if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
+    });
+    grown.collect()
+}
+
+fn regression(job: &Job, growth: &Growth) -> Finding {
+    let &Growth { measure, before, after, since_s, work, rate, .. } = growth;
+    let longer = growth.longer();
+    let slower = rate < -0.5 * longer / (1.0 + longer);
+    let lacks_cpu = cpu_wait::ranks(job, since_s).filter(|_| !slower);
+    // Whoever lacks the CPU launches late for that reason.
+    let late = late::ranks(job, before).filter(|_| !slower && lacks_cpu.is_none());
+    let ranks = lacks_cpu
+        .as_ref()
+        .map(|lacks| &lacks.ranks)
+        .or_else(|| late.as_ref().map(|late| &late.ranks))
+        .cloned();
+    let advice = if lacks_cpu.is_some() {
+        cpu_wait::ADVICE
+    } else if late.is_some() {
+        LATE_HOST
+    } else if slower && job.ranks().all(|(_, view)| device::is_unheld(view)) {
+        "something slows all GPUs alike, and nothing holds their clocks down: look at what else runs on them (nvidia-smi), and at what changed in the program: shapes, precision, libraries"
+    } else if slower {
+        "something slows all GPUs alike: look at power caps, cooling and clocks of the hosts, and at what else runs on them"
+    } else {
+        "look at what changed then: data, evaluation, logging, the network, the file system; no single rank is late"
+    };
+    Finding {
+        kind: if ranks.is_some() { Kind::SlowRank } else { Kind::Regression },
+        class: match (&ranks, slower) {
+            (Some(_), _) => Class::Host,
+            (None, true) => Class::Compute,
+            (None, false) => Class::Step,
+        },
+        ranks: ranks.unwrap_or_default(),
+        confidence: Confidence::Likely,
+        since_s,
+        evidence: Evidence::Regression(Regression {
+            before_ms: before * 1e3,
+            after_ms: after * 1e3,
+            is_mean: measure == Measure::Mean,
+            since_s,
+            work_pct: 100.0 * work,
+            rate_pct: -100.0 * rate,
+            is_compute: slower,
+            late: late.map(Late::told),
+            lacks_cpu,
+        }),
+        advice: advice.to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost: Some(growth.cost(job.ranks().len())),
+    }
+}
+
+/// What a rank lost in its last digests in single long steps.
+struct Lost {
+    /// Share of the time of all of them, and of that since the first pause, which is not in it.
+    share: f64,
+    recent: f64,
+    /// The usual step, and the mean one since the first pause. Seconds.
+    pace: f64,
+    step: f64,
+    /// Pauses apart, and digests since the first.
+    pauses: usize,
+    since: usize,
+    /// Seconds since the first.
+    span: f64,
+}
+
+/// In digests of which the last `skip` are left out.
+fn lost(view: &RankView, skip: usize) -> Option<Lost> {
+    // Newest first.
+    let samples: Vec<PaceSample> = view.pace_samples().rev().skip(skip).take(WINDOW).copied().collect();
+    if samples.len() < WINDOW / 2 {
+        return None;
+    }
+    let pace = quarter(&samples)?;
+    let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * pace;
+    let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
+    let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
+    let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();
+    // Digests in a row that all hold one are no pauses: steps are just longer.
+    let apart = hits.iter().filter(|&&at| at == 0 || !hits.contains(&(at - 1))).count();
+    let sum = |hits: &[usize]| hits.iter().map(|&at| over(&samples[at])).sum::<f64>();
+    // An interval that begins with a pause would hold one too many.
+    let (first, later) = hits.split_last().map_or((0, &hits[..]), |(&first, later)| (first, later));
+    let (passed, steps) =
+        (span(&samples[..first]), samples[..first].iter().map(|sample| f64::from(sample.steps)).sum::<f64>());
+    Some(Lost {
+        share: sum(&hits) / span(&samples),
+        recent: if passed > 0.0 { sum(later) / passed } else { 0.0 },
+        pace,
+        step: if steps > 0.0 { passed / steps } else { pace },
+        pauses: apart,
+        since: hits.last().map_or(0, |first| first + 1),
+        span: span(&samples[..hits.last().map_or(0, |first| first + 1)]),
+    })
+}
+
+/// The usual step, by those digests that hold no pause.
+fn quarter(samples: &[PaceSample]) -> Option<f64> {
+    let mut paces: Vec<f64> =
+        samples.iter().map(|sample| f64::from(sample.pace.min(sample.span / sample.steps))).collect();
+    paces.sort_by(f64::total_cmp);
+    paces.get(paces.len() / 3).copied()
+}
+
+fn pauses(job: &Job, asked: &[(Rank, &RankView)]) -> Option<Finding> {
+    let losses =
+        |skip: usize| -> Vec<Lost> { asked.iter().filter_map(|(_, view)| lost(view, skip)).collect() };
+    let lost = losses(0);
+    let of = |pick: fn(&Lost) -> f64| median(lost.iter().map(pick).collect());
+    let (share, hits, since_s) = (of(|l| l.share)?, of(|l| l.pauses as f64)?, of(|l| l.span)?);
+    let (recent, step) = (of(|l| l.recent)?, of(|l| l.step)?);
+    if share < LOST || hits < PAUSES as f64 || lost.len() * 2 <= asked.len() {
+        return None;
+    }
+    let mut ranks = who_waits_less(job, share, of(|l| l.since as f64)? as usize);
+    let late = if ranks.is_empty() { late::ranks(job, of(|l| l.pace)?) } else { None };
+    if let Some(late) = &late {
+        ranks.clone_from(&late.ranks);
+    }
+    // What all ranks do together now and then is the program's own (evaluation, checkpoints, rollouts), unless it is new.
+    let earlier = median(losses(WINDOW).iter().map(|lost| lost.share).collect());
+    if ranks.is_empty() && earlier.is_none_or(|earlier| earlier > MUCH_AS_BEFORE * share) {
+        return None;
+    }
+    let known = !ranks.is_empty();
+    Some(Finding {
+        kind: if known { Kind::SlowRank } else { Kind::Regression },
+        class: Class::Pauses,
+        ranks: ranks.clone(),
+        confidence: if known { Confidence::Likely } else { Confidence::Guess },
+        since_s,
+        evidence: Evidence::Pauses(Pauses {
+            ranks,
+            lost_pct: 100.0 * recent,
+            window_s: since_s,
+            pauses: hits,
+            late: late.map(Late::told),
+        }),
+        advice: "look for what runs occasionally: garbage collection (gc.freeze, gc.disable), checkpoints, evaluation, logging, a data loader that runs dry".to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost: Some(Cost::of(recent, 0.0, Some(Nanoseconds((step * 1e9) as u64)), (job.ranks().len(), since_s))),
+    })
+}
+
+/// Ranks, a few at most, whose threads waited for the GPU less than the others' by most of that share of time, and in both halves
+/// of the digests since the first pause: they had something else to do, and not once.
+fn who_waits_less(job: &Job, share: f64, since: usize) -> Vec<Rank> {
+    let less = |skip: usize, digests: usize, than: f64| -> Vec<Rank> {
+        let waits = job.ranks().filter_map(|(rank, view)| Some((rank, view.blocked_before(skip, digests)?)));
+        let waits: Vec<_> = waits.collect();
+        let usual = |of: Rank| {
+            // Of a few, each is held against the others alone.
+            let others = waits.iter().filter(|(rank, _)| waits.len() >= MANY || *rank != of);
+            usual_of_others(others.map(|&(_, wait)| wait).collect())
+        };
+        let all = usual(Rank(0)).filter(|_| waits.len() >= MANY);
+        let less = |&&(rank, wait): &&(Rank, f64)| {
+            all.or_else(|| usual(rank)).is_some_and(|usual| usual - wait > than * share)
+        };
+        waits.iter().filter(less).map(|&(rank, _)| rank).collect()
+    };
+    let half = since / 2;
+    let (later, earlier) = (less(0, half, HALF), less(half, half, HALF));
+    let mut ranks = less(0, WINDOW, MOST);
+    ranks.retain(|rank| later.contains(rank) && earlier.contains(rank));
+    if ranks.len() > (job.ranks().len() / 5).max(1) { Vec::new() } else { ranks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps that became longer ten minutes ago are no cost of what began just now, and the other way round.
+    #[test]
+    fn only_what_began_together_costs_what_steps_are_longer_by() {
+        let growth = |since_s| Growth {
+            measure: Measure::Median,
+            before: 0.1,
+            after: 0.15,
+            since_s,
+            work: 0.0,
+            rate: 0.0,
+            error: 0.0,
+        };
+        assert!(
+            growth(20.0).began_with(20.0) && growth(66.0).began_with(31.0) && growth(20.0).began_with(3.0)
+        );
+        assert!(!growth(600.0).began_with(20.0) && !growth(20.0).began_with(300.0));
+    }
+}

@@ -1,0 +1,95 @@
+//! Whose host launches too late: while steps take long its GPU has nothing before it, and the others' have all that their hosts
+//! launched meanwhile. Each digest tells of its own rank alone, so no clock is compared; nothing that was timed is needed.
+
+use xpu_wire::id::Rank;
+
+use super::super::cohort::usual_of_others;
+use crate::job::{Ahead, Job, RankView, median};
+
+/// Digests that are looked back over, and those without which nothing is known.
+const LOOKED_BACK: usize = 28;
+const LEAST: usize = 3;
+
+/// Digests of a host are taken at one moment: what all its ranks tell is told once, and takes so many to be known.
+const LEAST_OF_A_HOST: usize = 8;
+
+/// A digest is slow whose steps, at the usual pace, account for less than this share of its time.
+const SLOW: f64 = 0.5;
+
+/// Collectives that the others have queued at least, and the share of theirs that a late rank has at most.
+const QUEUED: f64 = 2.0;
+const FEWER: f64 = 0.5;
+
+/// And so many fewer: a digest may come just before or after a few are launched.
+const APART: f64 = 4.0;
+
+/// Whose threads are found in a call that waits for the GPU more often than this is not late itself.
+const WAITS: f64 = 0.3;
+
+/// Who launches too late, and what is queued meanwhile, at the median.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Late {
+    pub(super) ranks: Vec<Rank>,
+    pub(super) queued: f64,
+    pub(super) others_queued: f64,
+}
+
+/// What a rank's slow digests found.
+struct Found {
+    rank: Rank,
+    digests: usize,
+    queued: f64,
+    waits: f64,
+}
+
+/// `pace` is what a step takes usually, in seconds.
+pub(super) fn ranks(job: &Job, pace: f64) -> Option<Late> {
+    let living: Vec<_> = job.ranks().filter(|(_, view)| view.is_alive()).collect();
+    // Who waits for a neighbour in a pipeline has launched nothing either.
+    if living.iter().any(|(_, view)| view.part().is_some()) {
+        return None;
+    }
+    let found: Vec<_> = living.iter().filter_map(|(rank, view)| find(*rank, view, pace)).collect();
+    if found.len() < 2 || found.len() * 2 <= living.len() {
+        return None;
+    }
+    let others =
+        |of: Rank| usual_of_others(found.iter().filter(|one| one.rank != of).map(|one| one.queued).collect());
+    let late: Vec<_> = found
+        .iter()
+        .filter_map(|one| Some((one, others(one.rank)?)))
+        .filter(|(one, usual)| {
+            *usual >= QUEUED
+                && one.queued < FEWER * usual
+                && usual - one.queued >= APART
+                && one.waits <= WAITS
+        })
+        .collect();
+    let (first, others_queued) = *late.first()?;
+    let of_one_host =
+        |rank: Rank| job.rank(rank).map(RankView::host) == job.rank(first.rank).map(RankView::host);
+    let here = living.iter().filter(|(rank, _)| of_one_host(*rank)).count();
+    let is_one_host =
+        late.len() > 1 && late.len() * 2 > here && late.iter().all(|(one, _)| of_one_host(one.rank));
+    if is_one_host && here < living.len() && late.iter().any(|(one, _)| one.digests < LEAST_OF_A_HOST) {
+        return None;
+    }
+    let ranks: Vec<_> = late.iter().map(|(one, _)| one.rank).collect();
+    let queued = median(late.iter().map(|(one, _)| one.queued).collect())?;
+    (ranks.len() <= (living.len() / 5).max(1)).then_some(Late { ranks, queued, others_queued })
+}
+
+fn find(rank: Rank, view: &RankView, pace: f64) -> Option<Found> {
+    let is_slow = |one: &&Ahead| f64::from(one.steps) * pace < SLOW * f64::from(one.passed);
+    let slow: Vec<_> = view.ahead().take(LOOKED_BACK).filter(is_slow).collect();
+    if slow.len() < LEAST {
+        return None;
+    }
+    let waits = slow.iter().filter(|one| one.waits).count() as f64 / slow.len() as f64;
+    Some(Found {
+        rank,
+        digests: slow.len(),
+        queued: median(slow.iter().map(|one| f64::from(one.queued)).collect())?,
+        waits,
+    })
+}

@@ -1,0 +1,79 @@
+//! Ranks and collectives in words.
+
+use xpu_wire::id::Rank;
+
+use super::Standstill;
+
+/// Ranges named before the rest is only counted.
+const RANGES: usize = 6;
+
+/// `rank 5`, `ranks 0-3, 7`
+pub(crate) fn ranks(ranks: &[Rank]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks.iter().map(|rank| rank.0) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => ranges.push((rank, rank)),
+        }
+    }
+    let shown = ranges.iter().take(RANGES).map(|&(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first}-{last}"),
+    });
+    let text = shown.collect::<Vec<_>>().join(", ");
+    let more: u32 = ranges.iter().skip(RANGES).map(|(first, last)| last - first + 1).sum();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} {text}{more}", if ranks.len() == 1 { "rank" } else { "ranks" })
+}
+
+/// `AllReduce number 80 of communicator 9ca792c9 (64 MiB)`
+pub(super) fn collective(of: &Standstill) -> String {
+    let operation = of.operation.as_deref().unwrap_or("collective");
+    let name = if of.name.is_empty() { String::new() } else { format!(" ({})", of.name) };
+    let (number, communicator) = (of.number, &of.communicator);
+    let known = of.bytes.filter(|&bytes| of.operation.is_some() && bytes > 0);
+    let size = known.map_or_else(String::new, |known| format!(", {}", bytes(known)));
+    format!("{operation} number {number} of communicator {communicator}{name}{size}")
+}
+
+/// `8 ranks`, `1 rank`
+pub(super) fn counted(ranks: usize) -> String {
+    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
+}
+
+/// `1,024`
+pub(crate) fn count(count: usize) -> String {
+    let digits = count.to_string();
+    let parts: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    parts.join(",")
+}
+
+pub(crate) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_parted() {
+        assert_eq!(
+            [0, 64, 999, 1_024, 10_000, 1_234_567].map(count),
+            ["0", "64", "999", "1,024", "10,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn ranks_are_told_in_ranges() {
+        let told = |numbers: &[u32]| ranks(&numbers.iter().map(|&number| Rank(number)).collect::<Vec<_>>());
+        assert_eq!(told(&[5]), "rank 5");
+        assert_eq!(told(&[0, 1, 2, 3, 7]), "ranks 0-3, 7");
+        assert_eq!(told(&[0, 2, 4, 6, 8, 10, 12, 13]), "ranks 0, 2, 4, 6, 8, 10 and 2 more");
+    }
+}

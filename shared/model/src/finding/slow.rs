@@ -1,0 +1,110 @@
+//! Ranks the others wait for, and whether that is their GPU or their host.
+
+mod compute;
+mod cost;
+pub(super) mod host;
+mod told;
+pub(super) mod work;
+
+use compute::{by_compute, by_own_past};
+use host::by_host;
+use told::finding;
+use xpu_wire::id::Rank;
+
+use super::{
+    Class, Clocks, Confidence, Evidence, Finding, Kind, Severity,
+    cohort::{Member, PERSISTENT, RECENT},
+    device,
+    pace::Growth,
+};
+use crate::job::median;
+
+/// Fewer ranks that do the same are no measure for each other.
+const COHORT: usize = 4;
+
+/// Below this share of its cohort's rate a GPU is slow.
+const SLOW: f64 = 0.9;
+
+/// Of a slow GPU, less is enough: that it is late at all.
+const LATE_BY_COMPUTE: f64 = 0.02;
+
+/// Seconds after which a slow GPU is told though others may follow.
+const FOLLOWED: f64 = 8.0;
+
+/// `explained`: what they cost has another reason, that is told.
+/// `growth`: that steps take longer for good, which one of them accounts for.
+pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option<&Growth>) -> Vec<Finding> {
+    let mut slow: Vec<_> = cohorts.iter().flat_map(|cohort| by_compute(cohort)).collect();
+    let mut fell: Vec<_> = by_own_past(cohorts, &slow);
+    // One that became slower alone: on a GPU that others use too that may cost nothing.
+    if let [one] = &fell[..]
+        && cost::nobody_waits(one.since_s, cohorts)
+    {
+        fell.clear();
+    }
+    slow.extend(fell);
+    let awaited = more_follow(cohorts, &slow);
+    if awaited {
+        slow.clear();
+    }
+    let busy = work::busier(cohorts);
+    let worst = slow.iter().map(|suspect| suspect.late.unwrap_or(0.0)).fold(0.0, f64::max);
+    let mut late: Vec<_> = cohorts.iter().flat_map(|cohort| by_host(cohort)).collect();
+    let others = slow.iter().map(|slow| slow.member.rank).chain(busy.iter().map(|busy| busy.member.rank));
+    let others: Vec<Rank> = others.collect();
+    late.retain(|suspect| !others.contains(&suspect.member.rank));
+    // Who waits for the slow one in one communicator is late in the next: only the latest causes it.
+    let latest = late.iter().filter_map(|suspect| suspect.late).fold(1.5 * worst, f64::max);
+    late.retain(|suspect| suspect.late.is_some_and(|late| late > 0.5 * latest && late > 1.5 * worst));
+    let all = cohorts.iter().flatten().map(|member| member.view);
+    let usual = if slow.is_empty() { None } else { device::usual_clock(all) };
+    for suspect in &mut slow {
+        suspect.clocks = Clocks::of(suspect.member.view, usual);
+    }
+    let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
+    let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]
+        .into_iter()
+        .filter_map(|(class, suspects)| finding(class, suspects, cohorts, growth))
+        .chain(work::finding(cohorts, &busy, growth));
+    let mut findings: Vec<_> = by_rule.collect();
+    // That steps have become longer does not wait for who follows.
+    if findings.is_empty() && (!awaited || growth.is_some()) && !explained {
+        findings.extend(cost::finding(cohorts, growth));
+    }
+    findings
+}
+
+/// A rank under suspicion.
+struct Suspect<'a> {
+    member: &'a Member<'a>,
+    /// Its rate, and what it should be.
+    rate: f64,
+    usual: f64,
+    cohort: usize,
+    /// Share of the time it is later than its cohort; `None` while unknown.
+    late: Option<f64>,
+    confidence: Confidence,
+    since_s: f64,
+    /// What is known of its clocks.
+    clocks: Clocks,
+}
+
+/// Whether others have just become slow too: who is slow is told together, after some seconds in any case.
+fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
+    let is_undecided = |member: &&Member<'_>| {
+        let low =
+            |past: f64| member.rates.iter().take(PERSISTENT).filter(|rate| **rate < SLOW * past).count();
+        member.past.is_some_and(|past| (1..PERSISTENT).contains(&low(past)))
+    };
+    let undecided = cohorts.iter().flatten().filter(is_undecided).count();
+    let longest = slow.iter().map(|suspect| suspect.since_s).fold(0.0, f64::max);
+    undecided > 0 && undecided + slow.len() > 2 && longest < FOLLOWED
+}
+
+fn usual_lateness<'a>(cohort: impl Iterator<Item = &'a Member<'a>>) -> f64 {
+    median(cohort.filter_map(|member| member.lateness()).collect()).unwrap_or(0.0)
+}
+
+fn excess(member: &Member<'_>, on_time: f64) -> Option<f64> {
+    member.lateness().map(|late| late - on_time)
+}

@@ -1,0 +1,208 @@
+//! Straggler delay: what ranks cost the job by being last. The base of all rules: a cost that matters is reported, with
+//! or without a known cause.
+
+use xpu_wire::id::Rank;
+
+use super::super::{
+    Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
+    cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
+    cpu_wait, device,
+    evidence::cost::{Cause, Straggler},
+    pace::Growth,
+};
+use crate::job::{Toll, median};
+
+/// Share of the time from which a cost is told.
+const TOLD: f64 = 0.02;
+
+/// And what must be left of it without the second in which most was lost.
+const STEADY: f64 = 0.016;
+
+/// Timed collectives from which it is known that few of them were waited for.
+const ENOUGH: u32 = 30;
+
+/// Waits for the GPU a step, more than the others make and as a multiple of theirs, that keep the GPU without work.
+const MORE_WAITS: f64 = 5.0;
+const TIMES_THEIRS: f64 = 2.0;
+
+/// Rules that look back over [`LONG`] digests, a second or a little more apart, know of no more seconds than these.
+const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
+
+/// Where another costs more than this share of what the first does, one may pass on what the other began: neither is told.
+const ALONE: f64 = 0.6;
+
+/// Standard errors within which a cost lies, 19 times of 20.
+const WIDTH: f64 = 2.0;
+
+/// Who waited for others for so much of what they wait for it passes on what is not its own.
+const PASSED_ON: f64 = 0.5;
+
+/// Rates of equal GPUs differ by up to this share.
+const APART: f64 = 0.03;
+
+/// What accounts for so much of a cost is told as its cause.
+const EXPLAINS: f64 = 0.35;
+
+/// Shares of the time that the others lose by a rank.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    share: f64,
+    /// Half the width of its interval.
+    error: f64,
+}
+
+/// What the others lose by it; `None` while too little was timed, or if nothing sets it apart.
+fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    let toll = member.toll?;
+    let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
+    let sum = toll.cost - usual;
+    // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
+    // than the others' products waited for.
+    let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
+    let share = sum.min(exposed.unwrap_or(member.late_pooled));
+    let is_apart = share > 0.0 && sum > WIDTH * toll.error;
+    is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
+}
+
+/// Whether it is known that nobody has kept the others waiting for so many seconds: what became slower then costs nothing. Waiting for sends
+/// and receives is not seen.
+pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    if all.len() < 2 || all.iter().any(|member| member.sends) {
+        return false;
+    }
+    let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
+    let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
+    let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
+    let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
+    // It may have begun after most of the time that is looked back over.
+    most * (LOOKED_BACK / since_s.max(1.0)).max(1.0) < TOLD
+}
+
+fn others<'a, 'b>(all: &'b [&'b Member<'a>], of: Rank) -> Vec<&'b Member<'a>> {
+    all.iter().copied().filter(|member| member.rank != of).collect()
+}
+
+/// What is told of who costs most, where no rule has named one.
+pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> Option<Finding> {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    let is_own = |toll: Toll| toll.steady > STEADY && toll.waited < PASSED_ON * toll.cost;
+    let suspects = all.iter().filter(|member| member.begun && member.toll.is_some_and(is_own));
+    // Waiting for sends and receives is not seen: who waited for a neighbour in a pipeline may be late for its sake.
+    if all.iter().any(|member| member.sends) {
+        return None;
+    }
+    let known = suspects.filter_map(|member| Some((*member, lost(member, &others(&all, member.rank))?)));
+    let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * TOLD).collect();
+    known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));
+    let &(member, lost) = known.first()?;
+    let next = known.get(1).map_or(0.0, |(_, next)| next.share);
+    if lost.share < TOLD || next > ALONE * lost.share {
+        return None;
+    }
+    let toll = member.toll?;
+    let others = others(&all, member.rank);
+    let cause = cause(member, &others, lost.share);
+    let (class, advice) = (cause.class(), cause.advice());
+    let since_s = member.view.heard().since(toll.since).as_secs_f64();
+    let (cost, since_s) = of(&[member.rank], since_s, cohorts, growth);
+    let Cost { pct, pct_error, ms_per_step, .. } = cost?;
+    let evidence = Evidence::Straggler(Straggler {
+        rank: member.rank,
+        host: member.view.host().clone(),
+        pct,
+        error_pct: pct_error,
+        step_ms: ms_per_step.map(|ms| 100.0 * ms / pct),
+        timed: toll.joined,
+        last: toll.last,
+        tflops: beside(member, &others, |member| member.rate),
+        cause,
+    });
+    Some(Finding {
+        kind: Kind::SlowRank,
+        class,
+        ranks: vec![member.rank],
+        confidence: if class == Class::Step { Confidence::Guess } else { Confidence::Likely },
+        since_s,
+        evidence,
+        advice: advice.to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost,
+    })
+}
+
+/// A figure of a rank, and what the others have at the median.
+fn beside(
+    member: &Member<'_>,
+    others: &[&Member<'_>],
+    of: impl Fn(&Member<'_>) -> Option<f64>,
+) -> Option<(f64, f64)> {
+    of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
+}
+
+/// What explains that it is late, of what is known of it and the others: a cause that accounts for enough of the cost.
+fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
+    let explains = |part: f64| part > EXPLAINS * share;
+    let in_products = member.busy_lately.unwrap_or(1.0).min(1.0);
+    let slower = |own: f64, usual: f64| {
+        usual > 0.0 && own < (1.0 - APART) * usual && explains(in_products * (1.0 - own / usual))
+    };
+    let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
+    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
+    let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
+    if let Some((tflops, usual_tflops, is_past)) = found {
+        let all = others.iter().map(|other| other.view).chain([member.view]);
+        let clocks = Clocks::of(member.view, device::usual_clock(all));
+        return Cause::SlowGemms { tflops, usual_tflops, is_past, clocks };
+    }
+    // Digests cut steps in two: what that may be off by explains nothing.
+    let arithmetic =
+        |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
+    let blur =
+        arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
+    let work = beside(member, others, |member| arithmetic(member).map(|(work, _)| work));
+    let more = work.map(|(own, usual)| own / usual);
+    if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_products * (more - 1.0))) {
+        return Cause::MoreWork { times };
+    }
+    let views: Vec<_> = others.iter().map(|other| other.view).collect();
+    if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64)
+        && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
+    {
+        return Cause::LacksCpu(lacks);
+    }
+    let blocked = beside(member, others, |member| member.blocked[0]);
+    if let Some((own, usual)) = blocked.filter(|(own, usual)| explains(usual - own)) {
+        return Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual };
+    }
+    let waits = beside(member, others, |member| member.view.blocked_calls());
+    match waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual) {
+        Some((per_step, usual_per_step)) => Cause::MoreWaits { per_step, usual_per_step },
+        None => Cause::Unknown,
+    }
+}
+
+/// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.
+pub(super) fn of(
+    ranks: &[Rank],
+    since_s: f64,
+    cohorts: &[Vec<Member<'_>>],
+    growth: Option<&Growth>,
+) -> (Option<Cost>, f64) {
+    let all: Vec<_> = cohorts.iter().flatten().collect();
+    // Who is named with it is no measure for it.
+    let (named, rest): (Vec<_>, Vec<_>) = all.iter().partition(|member| ranks.contains(&member.rank));
+    let costs = named.into_iter().filter_map(|member: &Member<'_>| Some((member, lost(member, &rest)?)));
+    let most = costs.max_by(|(_, one), (_, other)| one.share.total_cmp(&other.share));
+    let remembered = most.and_then(|(member, _)| Some((member.view.heard(), member.toll?.since)));
+    let remembered = remembered.filter(|_| since_s <= LOOKED_BACK);
+    let since_s = since_s.max(remembered.map_or(0.0, |(now, since)| now.since(since).as_secs_f64()));
+    // Steps became longer when it began: that is what it costs, whatever was timed.
+    if let Some(growth) = growth.filter(|growth| growth.began_with(since_s)) {
+        return (Some(growth.cost(all.len())), growth.since_s);
+    }
+    let Some((member, lost)) = most else { return (None, since_s) };
+    let step = member.toll.and_then(|toll| toll.step);
+    (Some(Cost::of(lost.share, lost.error, step, (all.len(), since_s))), since_s)
+}

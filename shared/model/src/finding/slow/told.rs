@@ -1,0 +1,77 @@
+//! The findings of slow ranks.
+
+use xpu_wire::unit::Nanoseconds;
+
+use super::super::evidence::slow::{Arrival, LateHost, Loss, Named, Rates, SlowGemms, Waiting};
+use super::{Class, Evidence, Finding, Growth, Kind, Member, Rank, Severity, Suspect, cost};
+use crate::finding::Cost;
+
+pub(super) fn finding(
+    class: Class,
+    mut suspects: Vec<Suspect<'_>>,
+    cohorts: &[Vec<Member<'_>>],
+    growth: Option<&Growth>,
+) -> Option<Finding> {
+    suspects.sort_by_key(|suspect| suspect.member.rank);
+    let worst = suspects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
+    let ranks: Vec<Rank> = suspects.iter().map(|suspect| suspect.member.rank).collect();
+    let Suspect { member, rate, usual, cohort, late, confidence, since_s, clocks } = worst;
+    let (cost, since_s) = cost::of(&ranks, *since_s, cohorts, growth);
+    let who = named(&ranks, member);
+    let rates =
+        Rates { tflops: *rate, usual_tflops: *usual, ranks: Some(*cohort).filter(|&ranks| ranks > 1) };
+    let arrival = arrival(member, *late, cost.as_ref());
+    let (evidence, advice) = match class {
+        Class::Clocks | Class::Compute => {
+            (Evidence::SlowGemms(SlowGemms { who, rates, clocks: clocks.clone(), arrival }), clocks.advice())
+        }
+        _ => (
+            Evidence::LateHost(LateHost { who, rates, arrival }),
+            "look at what its Python does between launches: data loader, garbage collection, logging, a busy CPU",
+        ),
+    };
+    Some(Finding {
+        kind: Kind::SlowRank,
+        class,
+        ranks,
+        confidence: *confidence,
+        since_s,
+        evidence,
+        advice: advice.to_owned(),
+        collective: None,
+        severity: Severity::Slow,
+        cost,
+    })
+}
+
+pub(super) fn named(ranks: &[Rank], worst: &Member<'_>) -> Named {
+    Named { ranks: ranks.to_vec(), worst: worst.rank, host: worst.view.host().clone() }
+}
+
+fn weight(suspect: &Suspect<'_>) -> f64 {
+    suspect.late.unwrap_or(0.0) + 1.0 - suspect.rate / suspect.usual
+}
+
+/// How it comes to its collectives, and what that costs; where that is not known, what its lateness adds up to over all of them: what it
+/// is late to a single one is another figure.
+pub(super) fn arrival(member: &Member<'_>, late: Option<f64>, cost: Option<&Cost>) -> Arrival {
+    let loss = |late: f64| {
+        if let Some(&Cost { pct, ms_per_step, .. }) = cost {
+            return Loss { pct, ms_of_step: ms_per_step.map(|ms| (ms, 100.0 * ms / pct)) };
+        }
+        let late = late.max(0.0);
+        let pace = member.view.pace().map(Nanoseconds::milliseconds);
+        Loss { pct: 100.0 * late, ms_of_step: pace.map(|pace| (late * pace, pace)) }
+    };
+    let waiting = |late| Waiting { last_pct: 100.0 * member.last, loss: loss(late), is_cost: cost.is_some() };
+    Arrival { waiting: late.map(waiting), as_of_s: as_of(member) }
+}
+
+/// Seconds after which what is known of a rank that stands is said to be old.
+const OLD: f64 = 5.0;
+
+/// A job that stands tells nothing new of who was slow: that it is not seen any more is no health.
+fn as_of(member: &Member<'_>) -> Option<f64> {
+    let quiet = member.view.active_at().map(|at| member.view.heard().since(at).as_secs_f64());
+    quiet.filter(|&quiet| quiet > OLD.max(3.0 * member.view.pace().map_or(0.0, Nanoseconds::seconds)))
+}

@@ -1,0 +1,399 @@
+use xpu_wire::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        Body, CallState, CommunicatorState, Life, RankDigest, RankRecord, RecordedCall, RecordedCommunicator,
+    },
+    id::{CommunicatorId, Rank},
+    ledger::Call,
+    unit::Moment,
+};
+
+use super::cluster::{Cluster, Layout, hold, only, says, silent, wait};
+use crate::{
+    finding::{Class, Confidence, Finding, Kind, stands},
+    job::{Job, Jobs, RankView},
+    status::{ExitCode, RankState, RankStatus, Status},
+};
+
+/// The second in which progress stops, and the one by which the reason is named.
+const STALL: u64 = 20;
+const BUDGET: u64 = 15;
+
+/// The one finding of a job that stands so, at several sizes.
+fn found(layout: Layout, standing: impl Fn(u32, &mut RankDigest) + Copy + 'static) -> Finding {
+    let mut last = None;
+    for ranks in [8, 64, 1024] {
+        let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, standing);
+        if ranks > 64 {
+            // A thousand ranks take their time to pretend; a short past is enough.
+            cluster.second = STALL - 4;
+        }
+        let (mut found, seconds) = cluster.until_found(30);
+        assert_eq!(found.len(), 1, "{ranks} ranks: {found:#?}");
+        assert!(seconds <= BUDGET, "{ranks} ranks: {seconds} s");
+        let finding = found.remove(0);
+        assert_eq!(finding.kind, Kind::Hang);
+        last = last.or(Some(finding));
+    }
+    last.unwrap()
+}
+
+#[test]
+fn a_rank_that_did_not_enter_is_named_with_what_it_misses() {
+    let finding = found(Layout::Data, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    assert_eq!(
+        (finding.class, finding.ranks, finding.confidence),
+        (Class::NotEntered, only(6), Confidence::Certain)
+    );
+    let missed = finding.collective.unwrap();
+    assert_eq!((missed.communicator.as_str(), missed.number), ("9ca792c9", STALL * 9 * 4));
+    assert_eq!((missed.operation.as_deref(), missed.bytes), (Some("AllReduce"), Some(64 << 20)));
+    assert!(finding.evidence.to_string().contains("7 ranks have waited"), "{}", finding.evidence);
+}
+
+/// The others entered more of them before they waited; the first one missed is told.
+#[test]
+fn the_first_divergence_is_told() {
+    let finding = found(Layout::Data, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 4 - u64::from(rank == 2));
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(6)));
+    let missed = finding.collective.unwrap();
+    // It is of the same kind as the later ones; how large it is they do not tell.
+    assert_eq!(
+        (missed.number, missed.operation.as_deref(), missed.bytes),
+        (STALL * 36, Some("AllReduce"), None)
+    );
+}
+
+/// Rank 0 misses a collective of its stage; its stage waits there, the others in the communicator of all.
+#[test]
+fn who_waits_for_the_culprit_is_not_the_culprit() {
+    let finding = found(Layout::Pipeline { stages: 2 }, |rank, digest| {
+        let first_stage = digest.communicators[1].id == CommunicatorId(0x9ca7_92ca_0000_0001);
+        match rank {
+            0 => {}
+            _ if first_stage => wait(digest, 1, 1),
+            _ => wait(digest, 0, 1),
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(0)));
+}
+
+#[test]
+fn a_rank_that_ended_early_is_named() {
+    let finding = found(Layout::Data, |rank, digest| match rank {
+        3 => digest.life = Life::Ended,
+        _ => wait(digest, 0, 1),
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotEntered, only(3)));
+    assert!(finding.evidence.to_string().contains("it has ended"));
+}
+
+#[test]
+fn a_stopped_process_is_named() {
+    let finding = found(Layout::Data, |rank, digest| match rank {
+        4 => silent(digest, xpu_wire::unit::Moment(1_800_000_000_000_000_000 + STALL * 1_000_000_000)),
+        _ => wait(digest, 0, 1),
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::Stopped, only(4)));
+}
+
+#[test]
+fn two_orders_of_two_communicators_are_a_deadlock() {
+    let other = |digest: &mut RankDigest| {
+        let second = CommunicatorState { id: CommunicatorId(7 << 32), ..digest.communicators[0].clone() };
+        digest.communicators.push(second);
+    };
+    let finding = found(Layout::Data, move |rank, digest| {
+        other(digest);
+        wait(digest, usize::from(rank == 1), 1);
+    });
+    assert_eq!(finding.class, Class::Deadlock);
+    assert!(finding.ranks.contains(&Rank(1)) && finding.ranks.len() > 1);
+    assert!(
+        finding.evidence.to_string().contains("9ca792c9")
+            && finding.evidence.to_string().contains("00000007")
+    );
+}
+
+#[test]
+fn the_minority_that_means_something_else_is_named() {
+    for (operation, bytes) in [(Operation::AllReduce, 1 << 20), (Operation::Broadcast, 64 << 20)] {
+        let finding = found(Layout::Data, move |rank, digest| {
+            wait(digest, 0, 1);
+            if rank == 0 {
+                says(digest, operation, bytes);
+            }
+        });
+        let Finding { class, ranks, confidence, .. } = finding;
+        assert_eq!((class, ranks, confidence), (Class::Mismatch, only(0), Confidence::Certain));
+    }
+}
+
+/// It left one call out and went on: what the others wait for was called by all, and the GPUs do different things in it.
+#[test]
+fn who_is_one_call_out_of_step_is_named_and_not_those_behind_it() {
+    let finding = found(Layout::Data, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+    });
+    let Finding { class, ranks, confidence, evidence, .. } = finding;
+    assert_eq!((class, ranks, confidence), (Class::Mismatch, only(6), Confidence::Likely));
+    let number = STALL * 36;
+    for figure in [
+        format!("{} collectives", number + 34),
+        format!("7 ranks called {}", number + 9),
+        format!("numbers {number} to {}", number + 8),
+    ] {
+        assert!(evidence.to_string().contains(&figure), "{figure}: {evidence}");
+    }
+}
+
+/// The same counts, and most are in Python: they did not come.
+#[test]
+fn most_that_are_in_no_call_did_not_enter() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+        if rank != 6 {
+            digest.inside.clear();
+        }
+    });
+    assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
+}
+
+/// And all that is called is done: most wait for kernels of their own.
+#[test]
+fn who_has_nothing_unfinished_is_not_out_of_step() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, if rank == 6 { 34 } else { 9 });
+        digest.communicators[0].completed = STALL * 36 + 9;
+    });
+    assert_eq!(cluster.until_found(60).0[0].class, Class::NotEntered);
+}
+
+#[test]
+fn one_against_one_is_undecided() {
+    let mut cluster = Cluster::new(5, 2, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        wait(digest, 0, 1);
+        says(digest, Operation::AllReduce, 64 << (20 - rank));
+    });
+    let (found, _) = cluster.until_found(BUDGET);
+    assert_eq!((found[0].ranks.len(), found[0].confidence), (2, Confidence::Guess));
+}
+
+#[test]
+fn a_rank_still_inside_the_call_did_not_launch() {
+    let finding = found(Layout::Data, |rank, digest| {
+        wait(digest, 0, 1);
+        if rank == 2 {
+            digest.communicators[0].enqueued -= 1;
+            hold(digest, Call::GroupEnd);
+        }
+    });
+    assert_eq!((finding.class, finding.ranks), (Class::NotLaunched, only(2)));
+}
+
+#[test]
+fn a_collective_that_does_not_end_is_in_the_kernel() {
+    let finding = found(Layout::Data, |_, digest| wait(digest, 0, 1));
+    assert_eq!(finding.class, Class::InKernel);
+    assert_eq!(finding.confidence, Confidence::Likely);
+}
+
+/// All have launched one more in the communicator of all and in their stage's, and wait for the GPU; their events say this of the two.
+fn launched(layout: Layout, ranks: u32, states: impl Fn(u32) -> [Option<CallState>; 2]) -> Vec<Finding> {
+    let mut cluster = Cluster::new(5, ranks, layout, &[]).stand(STALL, |_, digest| {
+        (0..digest.communicators.len()).for_each(|place| wait(digest, place, 1));
+    });
+    cluster.run(STALL + BUDGET);
+    let records: Vec<_> = cluster
+        .job()
+        .ranks()
+        .map(|(rank, view)| record(cluster.job(), rank, view, cluster.now(), states(rank.0)))
+        .collect();
+    cluster.fold(records.into_iter().map(Body::Record));
+    cluster.run(1).findings()
+}
+
+fn record(job: &Job, rank: Rank, view: &RankView, now: Moment, states: [Option<CallState>; 2]) -> RankRecord {
+    let lines = &view.latest().unwrap().communicators;
+    let communicator = |line: &CommunicatorState| RecordedCommunicator {
+        id: line.id,
+        name: line.name.clone(),
+        member: line.rank,
+        size: line.size,
+        closed: false,
+    };
+    let call = |(place, (line, state)): (usize, (&CommunicatorState, Option<CallState>))| {
+        Some(RecordedCall {
+            order: 1000 + place as u64,
+            communicator: place as u16,
+            number: Some(line.entered - 1),
+            operation: Operation::AllReduce,
+            datatype: DataType::Float32,
+            reduction: Some(0),
+            peer: None,
+            bytes: 64 << 20,
+            replays: 0,
+            group: None,
+            stream: 1,
+            entered: Moment(now.0 - 12_000_000_000),
+            state: state?,
+            site: None,
+        })
+    };
+    RankRecord {
+        read_at: now,
+        made: 1000,
+        communicators: lines.iter().map(communicator).collect(),
+        calls: lines.iter().zip(states).enumerate().filter_map(call).collect(),
+        ..RankRecord::unread(job.name().clone(), rank, view.pid(), String::new())
+    }
+}
+
+#[test]
+fn a_gpu_that_has_not_come_to_what_others_started_is_named() {
+    use CallState::{Begun, Queued};
+    for ranks in [2, 8, 64] {
+        let found =
+            launched(Layout::Data, ranks, |rank| [Some(if rank == 1 { Queued } else { Begun }), None]);
+        let [finding] = &found[..] else { panic!("{found:#?}") };
+        assert_eq!((finding.class, &finding.ranks), (Class::NotStarted, &only(1)));
+        let told = finding.evidence.to_string();
+        assert!(
+            told.contains("its GPU has not started it") && told.contains(&(ranks - 1).to_string()),
+            "{told}"
+        );
+        assert_eq!(finding.collective.as_ref().unwrap().number, STALL * 36);
+    }
+}
+
+/// Or where nobody knows, of all or of the one.
+#[test]
+fn a_collective_that_all_gpus_started_or_none_is_said_of_no_rank() {
+    for states in [[CallState::Begun; 2], [CallState::Queued; 2], [CallState::Begun, CallState::Enqueued]] {
+        let found = launched(Layout::Data, 8, |rank| [Some(states[usize::from(rank == 1)]), None]);
+        assert_eq!((found[0].class, found[0].ranks.len()), (Class::InKernel, 8), "{states:?}");
+    }
+}
+
+/// Rank 0 has not started what all others started: it waits in its stage's, which rank 1 has not started either.
+#[test]
+fn a_gpu_that_waits_for_another_is_not_named() {
+    use CallState::{Begun, Queued};
+    let found = launched(Layout::Pipeline { stages: 2 }, 8, |rank| match rank {
+        0 => [Some(Queued), Some(Begun)],
+        1 => [Some(Queued), Some(Queued)],
+        2 | 3 => [Some(Queued), Some(Begun)],
+        _ => [Some(Begun), None],
+    });
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotStarted, &only(1)), "{found:#?}");
+}
+
+#[test]
+fn who_does_not_come_to_make_a_communicator_is_named() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        if rank != 7 {
+            hold(digest, Call::CommunicatorInit);
+        }
+    });
+    let (found, _) = cluster.until_found(60);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::Init, &only(7)));
+}
+
+#[test]
+fn a_hang_is_an_exit_code_and_a_state() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, |rank, digest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    cluster.run(STALL + BUDGET);
+    let status = Status::of(&Jobs::default(), cluster.job(), cluster.now());
+    assert_eq!(status.exit_code(), ExitCode::Hang);
+    assert_eq!(status.ranks[6].state, RankState::Hung);
+    assert_eq!(status.ranks[5].state, RankState::Waiting);
+    let figures = |rank: &RankStatus| (rank.gemm_tflops, rank.bus_gb_s, rank.step_ms_mean, rank.step_ms_p99);
+    assert!(status.ranks.iter().all(|rank| figures(rank) == (None, None, None, None)), "none is of now");
+    assert_eq!((status.steps.mean_ms, status.mfu, status.bound), (None, None, None));
+    assert_eq!(
+        status.figures_age_s,
+        Some(BUDGET as f64 - 1.0),
+        "the first digest that stands has new counts"
+    );
+}
+
+/// All have done a step: what there was to load and compile is.
+#[test]
+fn a_hang_in_the_first_steps_is_named() {
+    let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(0, |rank, digest| {
+        digest.step = Some(xpu_wire::id::Step(1));
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    });
+    let (found, seconds) = cluster.until_found(30);
+    assert_eq!((found[0].class, &found[0].ranks), (Class::NotEntered, &only(6)));
+    assert!((11..=BUDGET).contains(&seconds), "{seconds} s");
+}
+
+/// One long stall is a debugger: it does not keep the next hang from being told for longer than a minute, nor one that is stopped.
+#[test]
+fn one_long_stall_excuses_the_next_for_a_minute_at_most() {
+    let second = |digest: &RankDigest| (digest.heard.0 - 1_800_000_000_000_000_000) / 1_000_000_000;
+    let stands = move |stopped: bool| {
+        move |rank: u32, digest: &mut RankDigest| {
+            // It stood for five minutes, and then went on by one collective.
+            let later = second(digest) >= 320;
+            if rank != 6 || later {
+                wait(digest, 0, if rank == 6 { 1 } else { 1 + u64::from(later) });
+            }
+            if stopped && later && rank == 6 {
+                silent(digest, xpu_wire::unit::Moment(1_800_000_000_000_000_000 + 320 * 1_000_000_000));
+            }
+        }
+    };
+    for (stopped, least, most) in [(false, 55, 66), (true, 9, 15)] {
+        let mut cluster = Cluster::new(5, 8, Layout::Data, &[]).stand(STALL, stands(stopped));
+        assert_eq!(cluster.run(320).findings(), [], "it goes on");
+        let seconds = (1..200).find(|_| !cluster.run(1).findings().is_empty()).unwrap();
+        assert!((least..=most).contains(&seconds), "stopped {stopped}: {seconds} s");
+    }
+}
+
+/// Of two hosts each hears its own ranks alone: neither knows the cause, where all it knows wait, and both that they stand.
+#[test]
+fn a_host_that_sees_a_part_of_a_job_says_that_its_ranks_stand() {
+    let standing = |rank, digest: &mut RankDigest| {
+        if rank != 12 {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut cluster = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, standing);
+    cluster.hosts = 1;
+    cluster.run(STALL + 5);
+    assert!(!stands(cluster.job(), &cluster.findings()), "not after some seconds");
+    cluster.run(BUDGET - 5);
+    assert!(stands(cluster.job(), &cluster.findings()));
+    // One that trains does not, and neither does one of which a rank here still works.
+    let mut trains = Cluster::new(5, 16, Layout::Data, &[]);
+    trains.hosts = 1;
+    assert!(!stands(trains.run(60).job(), &[]));
+    let works = |rank, digest: &mut RankDigest| {
+        if rank == 3 {
+            digest.blocked_for.0 += digest.heard.0 % 1_000_000_007;
+        } else {
+            wait(digest, 0, 1);
+        }
+    };
+    let mut saves = Cluster::new(5, 16, Layout::Data, &[]).stand(STALL, works);
+    saves.hosts = 1;
+    assert!(!stands(saves.run(STALL + 40).job(), &[]), "it may be saving");
+}

@@ -1,0 +1,103 @@
+//! Faults really made: two ranks of DDP on one H100, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a
+//! viewer that connected when the fault began and asked 20 s later.
+
+use xpu_recording::{Media, Recording};
+use xpu_wire::{codec, id::Rank, unit::Moment};
+
+use crate::{
+    finding::{Class, Finding, Kind, examine},
+    job::Jobs,
+};
+
+/// What is found at the end of a recording.
+fn found(bytes: &[u8]) -> Vec<Finding> {
+    let mut recording = Recording::open(Media::memory(bytes.to_vec())).unwrap();
+    let (mut jobs, mut now) = (Jobs::default(), Moment::default());
+    for entry in recording.entries().to_vec() {
+        let block = recording.block(&entry).unwrap().unwrap();
+        for record in block.records() {
+            now = now.max(record.at);
+            jobs.fold(&codec::decode(record.frame).unwrap());
+        }
+    }
+    examine(jobs.foremost().unwrap(), now)
+}
+
+/// The one finding, which names rank 1, and what it costs a step.
+fn named(bytes: &[u8], class: Class) -> f64 {
+    let found = found(bytes);
+    let [one] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!(
+        (one.kind, one.class, &one.ranks[..]),
+        (Kind::SlowRank, class, &[Rank(1)][..]),
+        "{}",
+        one.evidence
+    );
+    one.cost.and_then(|cost| cost.ms_per_step).unwrap_or_else(|| panic!("{found:#?}"))
+}
+
+#[test]
+fn a_healthy_job_has_no_finding() {
+    assert_eq!(found(include_bytes!("recorded/none.xpurec")), []);
+}
+
+/// By the program's own clock steps took 1,900 ms, and 75 before. Rank 0 had launched ten steps when the fault began, hardly a collective
+/// of which was timed.
+#[test]
+fn who_holds_the_gil_is_named() {
+    let cost = named(include_bytes!("recorded/gil.xpurec"), Class::Host);
+    assert!((1_460.0..2_190.0).contains(&cost), "{cost}");
+}
+
+/// 75 ms a step, and 105.7 with a checkpoint of 1.6 s every 50 steps.
+#[test]
+fn who_saves_alone_is_named() {
+    let cost = named(include_bytes!("recorded/checkpoint.xpurec"), Class::Pauses);
+    assert!((24.6..36.8).contains(&cost), "{cost}");
+}
+
+/// 75.4 ms a step, and 123.6 with twenty `.item()`.
+#[test]
+fn who_waits_for_its_own_gpu_is_named() {
+    let cost = named(include_bytes!("recorded/item.xpurec"), Class::Host);
+    assert!((38.6..57.8).contains(&cost), "{cost}");
+}
+
+/// 75.0 ms a step, and 2,180 by the GPU's clock: of what was timed only a third waited for rank 1.
+#[test]
+fn who_holds_the_gil_costs_what_steps_are_longer_by() {
+    let cost = named(include_bytes!("recorded/gil_again.xpurec"), Class::Host);
+    assert!((1_680.0..2_520.0).contains(&cost), "{cost}");
+}
+
+/// 75.3 ms a step, and 94.6 with four copies of 64 MiB.
+#[test]
+fn who_copies_is_named() {
+    let cost = named(include_bytes!("recorded/copies.xpurec"), Class::Host);
+    assert!((15.4..23.2).contains(&cost), "{cost}");
+}
+
+/// Six busy processes on its one core: 75 ms a step, and 586 by the GPU's clock.
+#[test]
+fn who_lacks_the_cpu_is_named() {
+    let cost = named(include_bytes!("recorded/core.xpurec"), Class::Host);
+    assert!((411.0..616.0).contains(&cost), "{cost}");
+    let found = found(include_bytes!("recorded/core.xpurec"));
+    assert!(found[0].evidence.to_string().contains("had no CPU core"), "{}", found[0].evidence);
+}
+
+/// 76 ms a step, and 135 by the GPU's clock.
+#[test]
+fn who_is_stopped_now_and_then_is_named() {
+    let cost = named(include_bytes!("recorded/stopped.xpurec"), Class::Host);
+    assert!((47.0..71.0).contains(&cost), "{cost}");
+    let found = found(include_bytes!("recorded/stopped.xpurec"));
+    assert!(found[0].evidence.to_string().contains("was stopped (SIGSTOP)"), "{}", found[0].evidence);
+}
+
+/// 76.4 ms a step, and 126.7 with twenty `.item()`; rank 0 is last to four collectives of ten.
+#[test]
+fn who_waits_for_its_own_gpu_is_named_where_others_are_last_too() {
+    let cost = named(include_bytes!("recorded/item_again.xpurec"), Class::Host);
+    assert!((40.2..60.4).contains(&cost), "{cost}");
+}

@@ -1,0 +1,280 @@
+use xpu_wire::{
+    frame::{Body, DeviceReading, Throttle},
+    id::Rank,
+    simulation::Simulation,
+};
+
+use super::cluster::{Cluster, Fault, Layout, only, wait};
+use crate::{
+    finding::{Class, Confidence, Finding, Kind, examine},
+    job::Jobs,
+    status::{ExitCode, RankState, Status},
+};
+
+fn is(found: &[Finding], class: Class, rank: u32) -> bool {
+    matches!(found, [one] if one.kind == Kind::SlowRank && one.class == class && one.ranks == only(rank))
+}
+
+/// Of all jobs and seeds with one fault, those in which it alone is named in time.
+fn recall(class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
+    recall_in(&[Layout::Data, Layout::Pipeline { stages: 2 }], class, fault)
+}
+
+fn recall_in(layouts: &[Layout], class: Class, fault: impl Fn(u32) -> Fault) -> f64 {
+    let (mut named, mut all) = (0, 0);
+    for &layout in layouts {
+        for (ranks, seeds) in [(8, 10), (64, 3)] {
+            for seed in 0..seeds {
+                let rank = (seed * 5 + 3) as u32 % ranks;
+                let mut cluster = Cluster::new(seed, ranks, layout, &[fault(rank)]);
+                cluster.from = 12;
+                let (found, seconds) = cluster.until_found(30);
+                // Whoever is named in its place is a wrong name, at any time.
+                assert!(found.is_empty() || is(&found, class, rank), "seed {seed}: {found:#?}");
+                let settled = cluster.run(10).findings();
+                assert!(is(&settled, class, rank), "seed {seed}, {ranks} ranks, later: {settled:#?}");
+                all += 1;
+                named += u32::from(!found.is_empty() && seconds <= 10);
+            }
+        }
+    }
+    f64::from(named) / f64::from(all)
+}
+
+#[test]
+fn a_slow_gpu_is_named() {
+    for factor in [1.15, 1.3, 2.0] {
+        let recall = recall(Class::Compute, |rank| Fault::Compute { rank, factor });
+        assert!(recall >= 0.95, "{factor}: {recall}");
+    }
+}
+
+#[test]
+fn a_slow_host_is_named() {
+    for ms in [9.0, 20.0, 40.0, 200.0] {
+        let recall = recall(Class::Host, |rank| Fault::Host { rank, ms });
+        assert!(recall >= 0.95, "{ms} ms: {recall}");
+    }
+}
+
+/// Where all are meant to do the same.
+#[test]
+fn a_rank_with_more_work_is_named() {
+    let recall =
+        recall_in(&[Layout::Data], Class::Compute, |rank| Fault::MoreWork { rank, factor: 1.4, ms: 30.0 });
+    assert!(recall >= 0.95, "{recall}");
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::MoreWork { rank: 3, factor: 1.4, ms: 30.0 }]);
+    let found = cluster.run(20).findings().remove(0);
+    for figure in ["1.4x the FLOPs of the 7 ranks", "same communicators", "no lower rate", "is last into"] {
+        assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
+    }
+}
+
+#[test]
+fn one_in_a_thousand_is_named() {
+    let mut cluster = Cluster::new(3, 1024, Layout::Data, &[Fault::Compute { rank: 517, factor: 1.3 }]);
+    assert!(is(&cluster.run(8).findings(), Class::Compute, 517));
+}
+
+#[test]
+fn two_faults_are_two_findings() {
+    let faults = [Fault::Compute { rank: 5, factor: 1.3 }, Fault::Host { rank: 2, ms: 60.0 }];
+    let found = Cluster::new(1, 16, Layout::Data, &faults).run(12).findings();
+    let named: Vec<_> = found.iter().map(|finding| (finding.class, finding.ranks.clone())).collect();
+    // The dearest first.
+    assert_eq!(named, [(Class::Host, only(2)), (Class::Compute, only(5))]);
+}
+
+#[test]
+fn a_slow_rank_comes_with_its_figures() {
+    let faults = [Fault::Compute { rank: 5, factor: 1.5 }];
+    let found = Cluster::new(1, 8, Layout::Data, &faults).run(12).findings().remove(0);
+    assert_eq!(found.confidence, Confidence::Certain);
+    for figure in ["rank 5", "TFLOPS", "33 % below", "8 ranks", "100 % of its collectives", "which costs"] {
+        assert!(found.evidence.to_string().contains(figure), "{figure}: {}", found.evidence);
+    }
+    assert!(found.advice.starts_with("its clocks match the others'"), "{}", found.advice);
+    assert_eq!(found.evidence.figures().get("ranks_compared"), Some(8.0));
+}
+
+/// What a reading has that another has not.
+type Change<'a> = &'a dyn Fn(&mut DeviceReading);
+
+/// Nobody is sent to look at what the driver has told of already.
+#[test]
+fn the_advice_follows_what_the_driver_told() {
+    let held = |throttle: Throttle| {
+        move |reading: &mut DeviceReading| (reading.sm_clock, reading.throttle) = (Some(1200), Some(throttle))
+    };
+    let cases: [(&str, Change<'_>, Class, &str); 5] = [
+        ("well", &|_| {}, Class::Compute, "its clocks match the others'"),
+        (
+            "silent",
+            &|reading| reading.sm_clock = None,
+            Class::Compute,
+            "look for other processes on its GPU (nvidia-smi), and at its clocks",
+        ),
+        ("hot", &held(Throttle::HARDWARE_THERMAL), Class::Clocks, "look at that GPU's cooling: fans"),
+        ("braked", &held(Throttle::POWER_BRAKE), Class::Clocks, "look at that host's power supply"),
+        ("set", &held(Throttle::APPLICATION_CLOCKS), Class::Clocks, "that GPU's clocks were set lower"),
+    ];
+    for (case, change, class, advice) in cases {
+        let simulation = Simulation { slow: vec![(Rank(5), 1.4)], ..Simulation::new(3, 1, 8) };
+        let mut jobs = Jobs::default();
+        for second in 100..120 {
+            for mut frame in simulation.digests(second) {
+                let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+                change(digest.ranks[5].device.as_mut().unwrap());
+                jobs.fold(&frame);
+            }
+        }
+        let found = examine(jobs.foremost().unwrap(), jobs.clock()).remove(0);
+        assert_eq!((found.class, &found.ranks), (class, &only(5)), "{case}");
+        assert!(found.advice.starts_with(advice), "{case}: {}", found.advice);
+    }
+}
+
+/// With two others there is no median: it is told by its own past.
+#[test]
+fn one_of_two_is_named_by_its_own_past() {
+    let mut cluster = Cluster::new(1, 2, Layout::Data, &[Fault::Compute { rank: 1, factor: 1.3 }]);
+    cluster.from = 20;
+    assert_eq!(cluster.run(20).findings(), []);
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Compute, 1) && seconds <= 10, "{seconds} s: {found:#?}");
+}
+
+#[test]
+fn slow_is_an_exit_code_and_a_state() {
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 40.0 }]);
+    cluster.run(12);
+    let status = Status::of(&Jobs::default(), cluster.job(), cluster.now());
+    assert_eq!(status.exit_code(), ExitCode::Slow);
+    let slow = status.ranks.iter().filter(|rank| rank.state == RankState::Slow);
+    assert_eq!(slow.map(|rank| rank.rank.0).collect::<Vec<_>>(), [3]);
+}
+
+/// A little late in every collective: no digest shows it alone, and together they do.
+#[test]
+fn who_is_always_a_little_late_is_named() {
+    let faults = [Fault::Host { rank: 3, ms: 5.0 }, Fault::Pauses { rank: 3, ms: 12.0, every: 6 }];
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    let alone = Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings();
+    assert_eq!(alone, []);
+}
+
+/// Its lateness is too small to be seen in the few collectives that are timed; what its threads waited less is counted.
+#[test]
+fn who_waits_less_for_its_gpu_is_named() {
+    let faults = [Fault::Host { rank: 3, ms: 4.0 }, Fault::Waits { rank: 3, less: 0.15 }];
+    let (found, seconds) = Cluster::new(1, 8, Layout::Data, &faults).until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
+}
+
+/// Kernels that wait for rank 3 take SMs from the products beside them.
+#[test]
+fn whose_products_slow_down_while_it_waits_is_not_slow() {
+    let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });
+    let faults: Vec<_> = crowded.chain([Fault::Host { rank: 3, ms: 40.0 }]).collect();
+    let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
+    cluster.from = 20;
+    let (found, seconds) = cluster.until_found(30);
+    assert!(is(&found, Class::Host, 3), "{seconds} s: {found:#?}");
+    for _ in 0..10 {
+        let found = cluster.run(1).findings();
+        assert!(is(&found, Class::Host, 3), "second {}: {found:#?}", cluster.second);
+    }
+}
+
+#[test]
+fn a_link_that_slows_down_is_named() {
+    let (found, _) = Cluster::new(1, 8, Layout::Data, &[Fault::Link { factor: 1.5 }]).until_found(60);
+    assert_eq!((found.len(), found[0].kind, found[0].class), (1, Kind::SlowLink, Class::Group));
+}
+
+/// That nothing more is seen of it is no health.
+#[test]
+fn who_was_slow_before_a_standstill_is_named_all_through_it() {
+    let stands = |rank: u32, digest: &mut xpu_wire::frame::RankDigest| {
+        if rank != 6 {
+            wait(digest, 0, 1);
+        }
+    };
+    for fault in [Fault::Compute { rank: 5, factor: 1.5 }, Fault::Host { rank: 5, ms: 40.0 }] {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[fault]).stand(20, stands);
+        cluster.run(20);
+        for _ in 0..100 {
+            let found = cluster.run(1).findings();
+            let slow = found.iter().find(|one| one.kind == Kind::SlowRank);
+            assert!(slow.is_some_and(|slow| slow.ranks == only(5)), "second {}: {found:#?}", cluster.second);
+        }
+        let found = cluster.findings();
+        assert_eq!((found[0].kind, found[0].ranks.clone()), (Kind::Hang, only(6)));
+        assert!(found[1].evidence.to_string().contains("as of 99 s ago"), "{}", found[1].evidence);
+    }
+}
+
+/// What it costs is told of a step, and not of one of its collectives: of four of 30 ms that overlap, at least a third of the sum.
+#[test]
+fn lateness_is_told_by_the_step() {
+    let told = |exposed: f64| {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms: 30.0 }]);
+        cluster.exposed = Some(exposed);
+        let found = cluster.run(15).findings().remove(0);
+        let cost = found.cost.unwrap();
+        let figures = format!("costs {:.1} ms of a 111.1 ms step", cost.ms_per_step.unwrap());
+        assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
+        cost.ms_per_step.unwrap()
+    };
+    assert!((told(0.36) - 40.0).abs() < 0.1, "no more than products wait for");
+    assert!(told(1.0) > 40.0);
+}
+
+/// Two ranks: the rate of one's products falls, as on a GPU that both use, and it keeps the other waiting for nothing.
+#[test]
+fn what_costs_nothing_is_not_told() {
+    for (seed, named) in [(1, false), (2, false), (3, true)] {
+        let crowded = Fault::Crowded { rank: 1, factor: 1.5 };
+        let late = Fault::Host { rank: 1, ms: if named { 40.0 } else { 0.0 } };
+        let mut cluster = Cluster::new(seed, 2, Layout::Data, &[crowded, late]);
+        cluster.from = 40;
+        let found = cluster.run(70).findings();
+        assert_eq!(is(&found, Class::Compute, 1), named, "{found:#?}");
+        assert_eq!(found.len(), usize::from(named), "{found:#?}");
+    }
+}
+
+#[test]
+fn who_waits_for_its_gpu_within_the_step_is_told_of_that() {
+    let faults = [Fault::Host { rank: 1, ms: 8.0 }, Fault::Items { rank: 1, calls: 20 }];
+    let mut cluster = Cluster::new(1, 2, Layout::Data, &faults);
+    cluster.from = 12;
+    cluster.exposed = Some(0.2);
+    let found = cluster.run(60).findings();
+    assert!(is(&found, Class::Host, 1), "{found:#?}");
+    assert!(
+        found[0].evidence.to_string().contains("21 times a step, the others' 1 times"),
+        "{}",
+        found[0].evidence
+    );
+    assert!(found[0].advice.contains(".item()"), "{}", found[0].advice);
+}
+
+/// What it costs says how much it matters.
+#[test]
+fn severity_is_by_cost() {
+    use crate::finding::Severity;
+    let severity = |ms: f64| {
+        let mut cluster = Cluster::new(1, 8, Layout::Data, &[Fault::Host { rank: 3, ms }]);
+        cluster.exposed = Some(1.0);
+        let found = cluster.run(60).findings();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let cost = found[0].cost.unwrap();
+        assert!(cost.gpu_hours > 0.0 && cost.ms_per_step.is_some());
+        found[0].severity
+    };
+    assert_eq!((severity(3.0), severity(12.0)), (Severity::Slow, Severity::Critical));
+}

@@ -1,0 +1,199 @@
+//! Communicators without progress, and which ranks wait in them for which.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use xpu_wire::{
+    frame::{CommunicatorState, Life},
+    id::{CommunicatorId, Rank},
+    ledger::Call,
+};
+
+use super::Standstill;
+use crate::job::{Job, RankView};
+
+/// One rank's line of a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub rank: Rank,
+    pub view: &'a RankView,
+    pub state: &'a CommunicatorState,
+}
+
+impl Place<'_> {
+    pub(super) fn is_alive(&self) -> bool {
+        self.view.life() == Life::Alive
+    }
+
+    /// Whether all that was timed of this communicator is of one kind: then the one missed is, too.
+    fn always_alike(&self) -> bool {
+        let mut known = self.view.samples().filter(|sample| sample.communicator == self.state.id);
+        known.all(|sample| Some(sample.operation) == self.state.last_operation)
+    }
+}
+
+/// A communicator none of whose ranks has moved for long.
+#[derive(Debug)]
+pub(super) struct Still<'a> {
+    pub id: CommunicatorId,
+    pub places: Vec<Place<'a>>,
+    /// How long at least.
+    pub stands_for: Duration,
+}
+
+impl<'a> Still<'a> {
+    fn entered(&self) -> impl Iterator<Item = u64> {
+        self.places.iter().map(|place| place.state.entered)
+    }
+
+    /// The collective that not all have entered, or after the last that all have.
+    pub(super) fn least(&self) -> u64 {
+        self.entered().min().unwrap_or(0)
+    }
+
+    pub(super) fn most(&self) -> u64 {
+        self.entered().max().unwrap_or(0)
+    }
+
+    /// Those that entered fewer collectives than others: all of them stand before the same one.
+    pub(super) fn laggards(&self) -> impl Iterator<Item = &Place<'a>> {
+        let (least, most) = (self.least(), self.most());
+        self.places.iter().filter(move |place| place.state.entered == least && least < most)
+    }
+
+    /// Those that entered what the laggards did not.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Place<'a>> {
+        let least = self.least();
+        self.places.iter().filter(move |place| place.state.entered > least)
+    }
+
+    /// Whether its ranks waited there for as long before, and went on: a checkpoint, an evaluation.
+    fn is_usual(&self) -> bool {
+        let living = self.places.iter().filter(|place| place.is_alive());
+        let usual = living.map(|place| place.view.usual_stall(self.id, place.state.last_operation)).max();
+        self.stands_for < usual.unwrap_or_default() * 3 / 2
+    }
+
+    /// Whether every rank of it is known.
+    pub(super) fn is_whole(&self) -> bool {
+        let size = self.places.iter().map(|place| place.state.size).max().unwrap_or(0);
+        self.places.len() >= size as usize
+    }
+
+    /// Collective `number`, by the word of those in `of`: the one that went least far beyond it.
+    pub(super) fn collective<'b>(&self, number: u64, of: impl Iterator<Item = &'b Place<'b>>) -> Standstill {
+        let teller = of.min_by_key(|place| (place.state.entered, place.rank));
+        let told = teller.filter(|place| place.state.entered <= number + 1 || place.always_alike());
+        Standstill {
+            communicator: self.id.to_string(),
+            name: teller.map(|place| place.state.name.clone()).unwrap_or_default(),
+            number,
+            operation: told.and_then(|place| place.state.last_operation).map(|o| o.to_string()),
+            // Of the same kind, but of any size: only the last one's is known.
+            bytes: told.filter(|place| place.state.entered <= number + 1).map(|place| place.state.last_bytes),
+        }
+    }
+}
+
+/// The communicators whose living ranks have not moved for `deadline`. Those with a rank whose hook is off, or that no living
+/// rank is in, are not judged.
+pub(super) fn still(job: &Job, deadline: Duration) -> Vec<Still<'_>> {
+    // No communicator stands of whose ranks none does.
+    let stands = |view: &RankView| view.life() == Life::Alive && view.stands_for() >= deadline;
+    if !job.ranks().any(|(_, view)| stands(view)) {
+        return Vec::new();
+    }
+    let mut places: BTreeMap<CommunicatorId, Vec<Place<'_>>> = BTreeMap::new();
+    for (rank, view) in job.ranks() {
+        for state in view.latest().into_iter().flat_map(|digest| &digest.communicators) {
+            places.entry(state.id).or_default().push(Place { rank, view, state });
+        }
+    }
+    let mut still = Vec::new();
+    for (id, places) in places {
+        let living = || places.iter().filter(|place| place.is_alive());
+        let seen = living().all(|place| place.view.latest().is_some_and(|digest| digest.enabled));
+        let Some(stands_for) = living().map(|place| place.view.stands_for()).min() else { continue };
+        if !seen || stands_for < deadline {
+            continue;
+        }
+        still.push(Still { id, places, stands_for });
+    }
+    // No habit excuses a rank that is stopped or gone.
+    if job.ranks().all(|(_, view)| view.life() == Life::Alive) { without_habits(still) } else { still }
+}
+
+/// Leaves out those that stood for as long before and went on, and those that stand with them: who waits for a rank at a checkpoint
+/// waits for the checkpoint.
+fn without_habits(mut still: Vec<Still<'_>>) -> Vec<Still<'_>> {
+    let mut excused: BTreeSet<Rank> = BTreeSet::new();
+    loop {
+        let is_excused =
+            |one: &Still<'_>| one.is_usual() || one.places.iter().any(|place| excused.contains(&place.rank));
+        let (with, without): (Vec<_>, Vec<_>) = still.into_iter().partition(is_excused);
+        if with.is_empty() {
+            return without;
+        }
+        excused.extend(with.iter().flat_map(|one| &one.places).map(|place| place.rank));
+        still = without;
+    }
+}
+
+/// The call that has held the rank the longest.
+pub(super) fn held(view: &RankView) -> Option<(Call, f64)> {
+    let inside = view.latest()?.inside.iter().max_by_key(|inside| inside.waited)?;
+    Some((inside.call, inside.waited.seconds()))
+}
+
+/// Laggards, each with those it waits for itself.
+#[derive(Debug)]
+pub(super) struct Waits {
+    edges: BTreeMap<Rank, BTreeSet<Rank>>,
+}
+
+impl Waits {
+    pub(super) fn among(still: &[Still<'_>]) -> Self {
+        // Where no thread is seen inside a call, calls are not seen at all: every rank may be held.
+        let told = still.iter().flat_map(|still| &still.places).any(|place| held(place.view).is_some());
+        let mut edges: BTreeMap<Rank, BTreeSet<Rank>> = BTreeMap::new();
+        for place in still.iter().flat_map(Still::laggards) {
+            edges.entry(place.rank).or_default();
+        }
+        for still in still {
+            let laggards: BTreeSet<_> = still.laggards().map(|place| place.rank).collect();
+            for place in still.waiting() {
+                let held = place.is_alive() && (!told || held(place.view).is_some());
+                if let Some(waits_for) = edges.get_mut(&place.rank).filter(|_| held) {
+                    waits_for.extend(laggards.iter().copied().filter(|rank| *rank != place.rank));
+                }
+            }
+        }
+        Self { edges }
+    }
+
+    /// Laggards that wait for nobody: who all the others wait for in the end.
+    pub(super) fn culprits(&self) -> BTreeSet<Rank> {
+        let free = self.edges.iter().filter(|(_, waits_for)| waits_for.is_empty());
+        free.map(|(&rank, _)| rank).collect()
+    }
+
+    /// Ranks that, by way of others, wait for themselves.
+    pub(super) fn cycle(&self) -> Vec<Rank> {
+        let reaches_itself = |start: Rank| {
+            let mut seen = BTreeSet::new();
+            let mut next: Vec<_> = self.edges[&start].iter().copied().collect();
+            while let Some(rank) = next.pop() {
+                if rank == start {
+                    return true;
+                }
+                if seen.insert(rank) {
+                    next.extend(self.edges.get(&rank).into_iter().flatten().copied());
+                }
+            }
+            false
+        };
+        self.edges.keys().copied().filter(|&rank| reaches_itself(rank)).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! Which hosts to watch: a hosts file or a list, as clusters write them, to endpoints.
+//!
+//! A line that makes no sense costs that line and a warning, never the rest: on a thousand hosts one is always wrong.
+
+mod name;
+mod range;
+pub mod service;
+pub mod slurm;
+
+use std::{
+    fmt::{self, Write as _},
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use xpu_wire::endpoint::{BasePort, Endpoint};
+
+/// Hosts in all. The largest clusters have a third of it; a slip of the finger in a range has more.
+const MOST_HOSTS: usize = 100_000;
+
+/// Largest hosts file that is read.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// Warnings kept; a file of the wrong sort would give one for each of its lines.
+const MOST_WARNINGS: usize = 20;
+
+/// The hosts named, each once, and what could not be understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    pub endpoints: Vec<Endpoint>,
+    pub warnings: Vec<Warning>,
+}
+
+/// What is wrong with a part of the list, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    pub place: String,
+    pub what: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+impl Hosts {
+    /// This host alone.
+    pub fn here(base: BasePort) -> Self {
+        let endpoints = vec![Endpoint { host: "127.0.0.1".to_owned(), base, ssh: None }];
+        Self { endpoints, warnings: Vec::new() }
+    }
+
+    /// From a file of one host a line. `base` is for those that name no port.
+    pub fn from_file(path: &Path, base: BasePort) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(LARGEST_FILE).read_to_end(&mut bytes)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        Ok(Self::from_lines(&String::from_utf8_lossy(&bytes), &name, base))
+    }
+
+    fn from_lines(text: &str, file: &str, base: BasePort) -> Self {
+        let mut hosts = Gathering::default();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                hosts.take_line(line, base, || format!("{file}:{}", number + 1));
+            }
+        }
+        hosts.done()
+    }
+
+    /// From the text after `--hosts`: names with commas between them.
+    pub fn from_list(text: &str, base: BasePort) -> Self {
+        let mut hosts = Gathering::default();
+        hosts.take_names(text, base, || "--hosts".to_owned());
+        hosts.done()
+    }
+}
+
+#[derive(Default)]
+struct Gathering {
+    hosts: Hosts,
+    known: std::collections::HashSet<Endpoint>,
+    unsaid: usize,
+}
+
+impl Gathering {
+    /// `host[:port]`, then words such as `slots=8` that are for others.
+    fn take_line(&mut self, line: &str, base: BasePort, place: impl Fn() -> String) {
+        let mut words = line.split_whitespace();
+        let Some(names) = words.next() else { return };
+        if let Some(unexpected) = words.find(|word| !is_setting(word)) {
+            let what = format!(
+                "`{unexpected}` is neither a host nor a setting such as slots=8; write one host a line"
+            );
+            return self.warn(place(), what);
+        }
+        self.take_names(names, base, place);
+    }
+
+    fn take_names(&mut self, names: &str, base: BasePort, place: impl Fn() -> String) {
+        for one in name::split(names) {
+            let limit = MOST_HOSTS - self.hosts.endpoints.len();
+            match name::expand(one.trim(), base, limit) {
+                Ok(endpoints) => {
+                    for endpoint in endpoints {
+                        if self.known.insert(endpoint.clone()) {
+                            self.hosts.endpoints.push(endpoint);
+                        }
+                    }
+                }
+                Err(error) => self.warn(place(), error.to_string()),
+            }
+        }
+    }
+
+    fn warn(&mut self, place: String, what: String) {
+        if self.hosts.warnings.len() < MOST_WARNINGS {
+            self.hosts.warnings.push(Warning { place, what });
+        } else {
+            self.unsaid += 1;
+        }
+    }
+
+    fn done(mut self) -> Hosts {
+        if let Some(last) = self.hosts.warnings.last_mut().filter(|_| self.unsaid > 0) {
+            let _ = write!(last.what, " (and {} more like it)", self.unsaid);
+        }
+        self.hosts
+    }
+}
+
+fn is_setting(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(key, _)| !key.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

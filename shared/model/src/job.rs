@@ -1,0 +1,330 @@
+//! What is known now of a job: frames folded into one picture, whichever host they came from and in whatever order.
+//!
+//! Pure: no clock, no network. The collector folds its own host's frames, the viewer those of all hosts, a replay those
+//! of a file, and all come to the same picture.
+
+mod arrival_skew;
+mod bound;
+mod breakdown;
+mod clock;
+mod jobs;
+mod join;
+mod pace_history;
+mod rank;
+mod records;
+mod stacks;
+mod toll;
+mod transfers;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use arrival_skew::ArrivalSkew;
+pub use arrival_skew::Arrivals;
+pub use bound::{Bound, BoundBy, GemmTime};
+pub use breakdown::Breakdown;
+pub use clock::Clock;
+pub use jobs::{Collector, Jobs, Stream};
+pub use join::{Join, Joins, Place};
+use pace_history::PaceHistory;
+pub use pace_history::PaceSample;
+use rank::SAMPLES;
+pub use rank::{Ahead, CpuWait, RankView, Sample};
+use records::Records;
+use stacks::Stacks;
+pub use toll::Toll;
+pub use transfers::{Track, Traffic, Transfers};
+
+use xpu_wire::{
+    frame::{Frame, RankDigest, RankExit, RankInfo},
+    id::{HostName, JobName, Rank},
+    unit::{GigabytesPerSecond, Moment, Nanoseconds},
+};
+
+/// One job.
+#[derive(Debug)]
+pub struct Job {
+    name: JobName,
+    /// Boxed: leaves of a tree that is filled in order are half empty.
+    ranks: BTreeMap<Rank, Box<RankView>>,
+    joins: Joins,
+    transfers: Transfers,
+    /// By host, as its collector said last.
+    turned_away: BTreeMap<HostName, u32>,
+    stacks: Stacks,
+    records: Records,
+    /// How ranks ended that did not end well: may come before they are introduced.
+    exits: BTreeMap<Rank, RankExit>,
+    /// How far the clock of each host is behind that of the host whose clock is furthest, and what it said then.
+    behind: BTreeMap<HostName, (Moment, Duration)>,
+    /// Whether ranks may not agree on how many there are.
+    mixed: bool,
+    revision: u64,
+}
+
+impl Job {
+    pub fn new(name: JobName) -> Self {
+        Self {
+            name,
+            ranks: BTreeMap::new(),
+            joins: Joins::default(),
+            transfers: Transfers::default(),
+            turned_away: BTreeMap::new(),
+            stacks: Stacks::default(),
+            records: Records::default(),
+            exits: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            mixed: false,
+            revision: 0,
+        }
+    }
+
+    fn introduce(&mut self, host: &HostName, info: &RankInfo) {
+        self.revision += 1;
+        let differs = self.views().next().is_some_and(|other| other.world_size() != info.world_size);
+        self.mixed |= differs;
+        let view =
+            self.ranks.entry(info.rank).or_insert_with(|| Box::new(RankView::new(host.clone(), info.pid)));
+        view.introduce(host, info, self.revision);
+        view.take_exit(self.exits.get(&info.rank));
+    }
+
+    fn digest(&mut self, frame: &Frame, digest: &RankDigest) {
+        self.revision += 1;
+        let Frame { host, now, .. } = frame;
+        let view = self
+            .ranks
+            .entry(digest.rank)
+            .or_insert_with(|| Box::new(RankView::new(host.clone(), digest.pid)));
+        view.digest((host, *now), digest, self.revision, &mut self.joins, &mut self.transfers);
+        if view.is_alive() {
+            // What was said of its end was said too early.
+            self.exits.remove(&digest.rank);
+        }
+        view.take_exit(self.exits.get(&digest.rank));
+    }
+
+    /// Forgets who ended in a run of more ranks than there are now: those that live say how many there are.
+    fn forget_former(&mut self) {
+        if !self.mixed {
+            return;
+        }
+        let Some(world) = self.views().filter(|view| view.is_alive()).map(RankView::world_size).max() else {
+            return;
+        };
+        let before = self.ranks.len();
+        self.ranks.retain(|rank, view| rank.0 < world || view.is_alive());
+        self.exits.retain(|rank, _| self.ranks.contains_key(rank));
+        let mixed = self.views().any(|view| view.world_size() != world);
+        self.mixed = mixed;
+        self.revision += u64::from(self.ranks.len() != before);
+    }
+
+    /// What a host said before and is told of again says nothing new of its clock.
+    fn hear_clock(&mut self, frame: &Frame, behind: Duration) {
+        match self.behind.get_mut(&frame.host) {
+            Some((said, _)) if *said >= frame.now => {}
+            Some(known) => *known = (frame.now, behind),
+            None => drop(self.behind.insert(frame.host.clone(), (frame.now, behind))),
+        }
+    }
+
+    /// What a host's clock said, by the clock of the host whose clock is furthest: those of two hosts may differ by minutes.
+    pub fn common(&self, host: &HostName, moment: Moment) -> Moment {
+        moment.after(self.behind.get(host).map(|&(_, behind)| behind).unwrap_or_default())
+    }
+
+    fn take_exit(&mut self, exit: &RankExit) {
+        self.exits.insert(exit.rank, exit.clone());
+        self.with_rank(exit.rank, |view| {
+            view.take_exit(Some(exit));
+            true
+        });
+    }
+
+    fn detail(&mut self, rank: Rank, detail: &xpu_wire::frame::RankDetail) {
+        self.with_rank(rank, |view| {
+            view.detail(&detail.summary);
+            // No finding is made of it.
+            false
+        });
+    }
+
+    /// `change` says whether it was one.
+    fn with_rank(&mut self, rank: Rank, change: impl FnOnce(&mut RankView) -> bool) {
+        self.revision += 1;
+        if let Some(view) = self.ranks.get_mut(&rank)
+            && change(view)
+        {
+            view.changed = self.revision;
+        }
+    }
+
+    pub fn name(&self) -> &JobName {
+        &self.name
+    }
+
+    /// Counts up whenever anything changed: what is computed from a job can be kept until then.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Ranks in order.
+    pub fn ranks(&self) -> impl ExactSizeIterator<Item = (Rank, &RankView)> {
+        self.ranks.iter().map(|(&rank, view)| (rank, &**view))
+    }
+
+    fn views(&self) -> impl Iterator<Item = &RankView> {
+        self.ranks.values().map(Box::as_ref)
+    }
+
+    pub fn rank(&self, rank: Rank) -> Option<&RankView> {
+        self.ranks.get(&rank).map(Box::as_ref)
+    }
+
+    /// As many as the ranks say there are; those that were never seen included.
+    pub fn world_size(&self) -> u32 {
+        self.views().map(RankView::world_size).max().unwrap_or(0)
+    }
+
+    /// Hosts with at least one rank, in order.
+    pub fn hosts(&self) -> Vec<&HostName> {
+        let mut hosts: Vec<_> = self.views().map(RankView::host).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+
+    pub fn living(&self) -> usize {
+        self.ranks.values().filter(|view| view.is_alive()).count()
+    }
+
+    fn heard(&self) -> Moment {
+        self.views().map(RankView::heard).max().unwrap_or_default()
+    }
+
+    /// Bus bandwidth of the collectives this rank took part in: the median over its latest timed ones, each computed on
+    /// the transfer, the shortest duration any rank saw. `None` until all ranks of a communicator have reported one.
+    pub fn bus_bandwidth(&self, rank: Rank) -> Option<GigabytesPerSecond> {
+        self.bus_bandwidth_of(self.ranks.get(&rank)?.samples())
+    }
+
+    /// The same over some of a rank's timed collectives.
+    pub fn bus_bandwidth_of<'a>(
+        &self,
+        samples: impl Iterator<Item = &'a Sample>,
+    ) -> Option<GigabytesPerSecond> {
+        let rates = samples.filter_map(|sample| rate(sample, self.complete(sample)?));
+        median(rates.collect()).map(GigabytesPerSecond)
+    }
+
+    /// The most ranks seen of a communicator that is only seen in part.
+    ///
+    /// A rank that has just come is left out: the other hosts' words may be on their way.
+    pub fn partly_seen(&self) -> Option<PartlySeen> {
+        self.ranks.values().filter(|view| view.is_settled()).find_map(|view| {
+            let mut most = None;
+            for join in view.samples().filter_map(|sample| self.join(sample)) {
+                if join.is_complete() {
+                    return None;
+                }
+                most = most.max(Some(join.seen()));
+            }
+            most.map(|(ranks, of)| PartlySeen { ranks, of })
+        })
+    }
+
+    /// Of the timed collectives the ranks remember, the share every rank of the communicator has reported. `None` while
+    /// none was timed.
+    pub fn joined(&self) -> Option<f64> {
+        let samples = || self.views().flat_map(RankView::samples);
+        let joined =
+            samples().filter_map(|sample| self.join(sample)).filter(|join| join.is_complete()).count();
+        let all = samples().count();
+        (all > 0).then(|| joined as f64 / all as f64)
+    }
+
+    /// How fast bytes move in its communicators.
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
+    fn join(&self, sample: &Sample) -> Option<&Join> {
+        self.joins.get(sample.place, sample.communicator, sample.sequence)
+    }
+
+    /// The collective as all its ranks saw it; `None` while any of them is missing. Without the last to come, the
+    /// shortest duration holds waiting, and is no transfer.
+    fn complete(&self, sample: &Sample) -> Option<&Join> {
+        self.join(sample).filter(|join| join.is_complete())
+    }
+
+    /// Living processes that claim ranks of this job which others are.
+    pub fn turned_away(&self) -> u32 {
+        self.turned_away.values().fold(0, |sum, more| sum.saturating_add(*more))
+    }
+
+    /// How much later than the first rank this one came to its collectives, at the median.
+    pub fn lateness(&self, rank: Rank) -> Option<Nanoseconds> {
+        self.lateness_of(self.ranks.get(&rank)?.samples())
+    }
+
+    /// Bus bandwidth and lateness of a rank of this job: both are of the same collectives, which are looked up once.
+    pub fn meeting(&self, view: &RankView) -> (Option<GigabytesPerSecond>, Option<Nanoseconds>) {
+        let (mut rates, mut late) = (Vec::with_capacity(SAMPLES), Vec::with_capacity(SAMPLES));
+        for sample in view.samples() {
+            let Some(join) = self.complete(sample) else { continue };
+            late.push(late_by(sample, join));
+            rates.extend(rate(sample, join));
+        }
+        let late = median(late).map(|nanoseconds| Nanoseconds(nanoseconds as u64));
+        (median(rates).map(GigabytesPerSecond), late)
+    }
+
+    /// The same over some of a rank's timed collectives.
+    pub fn lateness_of<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<Nanoseconds> {
+        let late = samples.filter_map(|sample| Some(late_by(sample, self.complete(sample)?)));
+        median(late.collect()).map(|nanoseconds| Nanoseconds(nanoseconds as u64))
+    }
+}
+
+/// GB/s over the bus, once all had come.
+fn rate(sample: &Sample, join: &Join) -> Option<f64> {
+    GigabytesPerSecond::from_work(sample.bus_bytes as f64, join.transfer()).map(|rate| rate.0)
+}
+
+/// Nanoseconds after the first rank.
+fn late_by(sample: &Sample, join: &Join) -> f64 {
+    join.longest().0.saturating_sub(sample.duration.0) as f64
+}
+
+/// How much is seen of a communicator of which not all is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartlySeen {
+    pub ranks: u32,
+    pub of: u32,
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    median_of(&mut values)
+}
+
+/// The same, of values whose order is lost.
+fn median_of(values: &mut [f64]) -> Option<f64> {
+    let (count, middle) = (values.len(), values.len() / 2);
+    if count == 0 {
+        return None;
+    }
+    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    if count % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = below.iter().copied().max_by(f64::total_cmp)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+#[cfg(test)]
+#[path = "job/again_tests.rs"]
+mod again_tests;
+#[cfg(test)]
+mod tests;

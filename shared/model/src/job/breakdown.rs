@@ -1,0 +1,121 @@
+//! Where a rank's time goes in a running job, from digests. Only a capture has all of it.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    id::{CommunicatorId, Rank},
+    unit::Nanoseconds,
+};
+
+use super::{Job, RankView, Sample, median};
+
+/// Shares of the last half minute; `None` where nothing tells. They overlap: communication may run beside products.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Breakdown {
+    /// The GPU at products: their arithmetic, at the rate of those that were timed.
+    pub products: Option<f64>,
+    /// The part of that which they would take at the GPU's peak, at the highest clock it can have.
+    pub at_peak: Option<f64>,
+    /// The clock it has, as a share of that.
+    pub clock: Option<f64>,
+    /// The GPU in collectives: as many as were made, each as long as those that were timed. Waiting for others is in it.
+    pub collectives: Option<f64>,
+    /// The part of that in which the rank waited for others; where all ranks' times are known.
+    pub waiting: Option<f64>,
+    /// Products that were held up by communication: what of it nothing hides.
+    pub exposed: Option<f64>,
+    /// Threads of the program that were held until the GPU was done; several may make it more than one.
+    pub blocked: Option<f64>,
+}
+
+impl Breakdown {
+    /// Each share by itself: that of the rank in the middle.
+    pub fn middle(known: &[Self]) -> Self {
+        let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
+        Self {
+            products: of(|one| one.products),
+            at_peak: of(|one| one.at_peak),
+            clock: of(|one| one.clock),
+            collectives: of(|one| one.collectives),
+            waiting: of(|one| one.waiting),
+            exposed: of(|one| one.exposed),
+            blocked: of(|one| one.blocked),
+        }
+    }
+}
+
+impl Job {
+    pub fn breakdown(&self, rank: Rank) -> Option<Breakdown> {
+        let view = self.rank(rank)?;
+        let collectives = collectives(view);
+        let waited = self.waited(view.samples());
+        let products = view.products_share();
+        let of_peak = view.gemm_rate().zip(view.gemm_peak()).map(|(rate, peak)| rate.0 / peak.0);
+        let clocks = view.device().filter(|reading| !reading.is_stale());
+        let clocks = clocks.and_then(|reading| reading.sm_clock.zip(reading.sm_clock_max));
+        Some(Breakdown {
+            products,
+            at_peak: products.zip(of_peak).map(|(products, of_peak)| products * of_peak.min(1.0)),
+            clock: clocks.filter(|&(_, most)| most > 0).map(|(now, most)| f64::from(now) / f64::from(most)),
+            collectives,
+            waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
+            exposed: view.exposed(),
+            blocked: view.blocked(),
+        })
+    }
+
+    /// Of the time of these collectives the part that was waiting for the last rank to come.
+    fn waited<'a>(&self, samples: impl Iterator<Item = &'a Sample>) -> Option<f64> {
+        let known = samples.filter_map(|sample| Some((sample.duration, self.complete(sample)?.transfer())));
+        let (all, waited) =
+            known.fold((0, 0), |(all, waited), (duration, transfer): (Nanoseconds, Nanoseconds)| {
+                (all + duration.0, waited + duration.0.saturating_sub(transfer.0))
+            });
+        (all > 0).then(|| waited as f64 / all as f64)
+    }
+}
+
+/// Each communicator is timed at a rate of its own: its mean counts as often as it was used.
+fn collectives(view: &RankView) -> Option<f64> {
+    let mut means: BTreeMap<CommunicatorId, (u64, u64)> = BTreeMap::new();
+    for sample in view.samples() {
+        let (time, number) = means.entry(sample.communicator).or_default();
+        (*time, *number) = (*time + sample.duration.0, *number + 1);
+    }
+    let states = &view.latest()?.communicators;
+    let used = states.iter().filter_map(|state| Some((state.entered as f64, means.get(&state.id)?)));
+    let (mut entered, mut time) = (0.0, 0.0);
+    for (count, &(sum, number)) in used {
+        entered += count;
+        time += count * sum as f64 / number as f64;
+    }
+    (entered > 0.0).then(|| view.collectives_per_second().map(|rate| rate * time / entered / 1e9)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::simulation::Simulation;
+
+    use super::*;
+    use crate::job::Jobs;
+
+    #[test]
+    fn who_is_waited_for_does_not_wait_and_the_others_do() {
+        let simulation = Simulation { slow: vec![(Rank(3), 1.4)], ..Simulation::new(1, 1, 8) };
+        let mut jobs = Jobs::default();
+        for second in 100..130 {
+            simulation.digests(second).iter().for_each(|frame| jobs.fold(frame));
+        }
+        let job = jobs.foremost().unwrap();
+        let [slow, other] = [Rank(3), Rank(0)].map(|rank| job.breakdown(rank).unwrap());
+        // A simulated second has whole steps only: a share of 0.71 of their time.
+        assert!((0.4..0.7).contains(&other.products.unwrap()), "{other:?}");
+        assert!(slow.products.unwrap() > 1.3 * other.products.unwrap(), "{slow:?} {other:?}");
+        assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");
+        assert!(other.waiting.unwrap() > 0.8 * other.collectives.unwrap(), "{other:?}");
+        let hidden = 1.0 - other.exposed.unwrap() / other.collectives.unwrap();
+        assert!((0.0..0.2).contains(&hidden) && slow.exposed < other.exposed, "{other:?} {slow:?}");
+        assert!(slow.waiting.unwrap() < 0.2 * other.waiting.unwrap(), "{slow:?}");
+        assert_eq!(job.breakdown(Rank(99)), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! Every known job, and the hosts that reported it.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    endpoint::BasePort,
+    frame::{Body, Event, Frame, HostCpu, HostDigest, HostSnapshot},
+    id::{HostName, JobName, Rank},
+    unit::Moment,
+};
+
+use super::Job;
+
+/// Every job seen, by name.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    known: BTreeMap<JobName, Job>,
+    streams: BTreeMap<HostName, Stream>,
+    collectors: BTreeMap<HostName, Collector>,
+    /// The furthest of the hosts' clocks.
+    clock: Moment,
+}
+
+/// What a host's collector says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    pub version: String,
+    pub started: Moment,
+    pub base: BasePort,
+}
+
+/// What is known of the frames of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The host's clock when it last spoke.
+    pub now: Moment,
+    /// Frames the host said it dropped.
+    pub lost: u64,
+}
+
+impl Jobs {
+    pub fn fold(&mut self, frame: &Frame) {
+        if let Body::History(history) = &frame.body {
+            // Each is of its own host and time.
+            return history.frames.frames().for_each(|frame| self.fold(&frame));
+        }
+        let stream = self.streams.entry(frame.host.clone()).or_default();
+        stream.now = stream.now.max(frame.now);
+        stream.lost = stream.lost.max(frame.lost);
+        self.clock = self.clock.max(frame.now);
+        let behind = self.clock.since(frame.now);
+        match &frame.body {
+            Body::Snapshot(snapshot) => {
+                self.introduce(&frame.host, snapshot);
+                for job in &snapshot.jobs {
+                    let known = self.job_mut(&job.job);
+                    known.turned_away.insert(frame.host.clone(), job.turned_away);
+                    known.hear_clock(frame, behind);
+                    for rank in &job.ranks {
+                        known.introduce(&frame.host, &rank.info);
+                        known.with_rank(rank.info.rank, |view| view.remember(&rank.earlier, &rank.advance));
+                        known.digest(frame, &rank.digest);
+                    }
+                    known.forget_former();
+                }
+            }
+            Body::Digest(HostDigest { job, ranks, turned_away }) => {
+                let known = self.job_mut(job);
+                known.turned_away.insert(frame.host.clone(), *turned_away);
+                known.hear_clock(frame, behind);
+                for rank in ranks {
+                    known.digest(frame, rank);
+                }
+            }
+            Body::Detail(detail) => self.job_mut(&detail.job).detail(detail.rank, detail),
+            Body::Event(Event::Joined(info)) => {
+                let known = self.job_mut(&info.job);
+                known.hear_clock(frame, behind);
+                known.introduce(&frame.host, info);
+                known.forget_former();
+            }
+            Body::Event(Event::Life { job, rank, pid, life }) => {
+                self.job_mut(job).with_rank(*rank, |view| {
+                    view.set_life(*pid, *life, frame.now);
+                    true
+                });
+            }
+            Body::Exit(exit) => self.job_mut(&exit.job).take_exit(exit),
+            Body::Cpu(HostCpu { job, ranks }) => {
+                let known = self.job_mut(job);
+                for cpu in ranks {
+                    known.with_rank(cpu.rank, |view| view.take_cpu(cpu, frame.now));
+                }
+            }
+            Body::Stacks(stacks) => self.known.get_mut(&stacks.job).map_or((), |job| job.keep_stacks(stacks)),
+            Body::Record(record) => self.known.get_mut(&record.job).map_or((), |job| job.keep_record(record)),
+            Body::Hello(_)
+            | Body::Summary(_)
+            | Body::Goodbye
+            | Body::Command(_)
+            | Body::Request(_)
+            | Body::CaptureAnswer(_)
+            | Body::CapturePart(_)
+            | Body::CaptureSheet(_)
+            | Body::Relay(_)
+            | Body::History(_)
+            | Body::Refusal(_)
+            | Body::Kineto(_)
+            | Body::KinetoPart(_) => {}
+        }
+    }
+
+    /// Forgets the details of all ranks but these: whoever looks at a rank again hears all of it again.
+    pub fn keep_details(&mut self, wanted: impl Fn(&JobName, Rank) -> bool) {
+        for job in self.known.values_mut() {
+            for (&rank, view) in &mut job.ranks {
+                if view.summary().is_some() && !wanted(&job.name, rank) {
+                    view.forget_detail();
+                    job.revision += 1;
+                }
+            }
+        }
+    }
+
+    /// Forgets ranks, and jobs of which none is left.
+    pub fn forget(&mut self, gone: impl Fn(&JobName, Rank) -> bool) {
+        for job in self.known.values_mut() {
+            let before = job.ranks.len();
+            job.ranks.retain(|&rank, _| !gone(&job.name, rank));
+            job.revision += u64::from(job.ranks.len() != before);
+        }
+        self.known.retain(|_, job| !job.ranks.is_empty());
+    }
+
+    /// It says so every two seconds, and mostly the same.
+    fn introduce(&mut self, host: &HostName, snapshot: &HostSnapshot) {
+        let known = self.collectors.get(host);
+        if known.is_none_or(|known| (&known.version, known.started) != (&snapshot.version, snapshot.started))
+        {
+            let HostSnapshot { version, started, base, .. } = snapshot;
+            let collector = Collector { version: version.clone(), started: *started, base: *base };
+            self.collectors.insert(host.clone(), collector);
+        }
+    }
+
+    /// The collectors that have told of themselves, by host.
+    pub fn collectors(&self) -> impl Iterator<Item = (&HostName, &Collector)> {
+        self.collectors.iter()
+    }
+
+    fn job_mut(&mut self, name: &JobName) -> &mut Job {
+        self.known.entry(name.clone()).or_insert_with(|| Job::new(name.clone()))
+    }
+
+    pub fn get(&self, name: &JobName) -> Option<&Job> {
+        self.known.get(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.known.values()
+    }
+
+    /// The job to show when nobody named one: that of most living ranks, then the one heard last.
+    pub fn foremost(&self) -> Option<&Job> {
+        self.known.values().max_by_key(|job| (job.living(), job.heard()))
+    }
+
+    /// What time it is by the furthest of the hosts' clocks, as it last said.
+    pub fn clock(&self) -> Moment {
+        self.clock
+    }
+
+    pub fn stream(&self, host: &HostName) -> Option<Stream> {
+        self.streams.get(host).copied()
+    }
+
+    /// Frames all hosts said they dropped.
+    pub fn lost_frames(&self) -> u64 {
+        self.streams.values().map(|stream| stream.lost).sum()
+    }
+}

@@ -1,0 +1,152 @@
+//! The same collective as its ranks saw it, joined by sequence number: no clock is compared.
+
+use foldhash::HashMap;
+
+use xpu_wire::{
+    id::{CommunicatorId, Sequence},
+    sampling::Rate,
+    unit::Nanoseconds,
+};
+
+/// Collectives remembered: half a minute of a job with thousands of communicators.
+const REMEMBERED: usize = 1 << 16;
+
+/// One collective.
+#[derive(Clone, Copy, Debug)]
+pub struct Join {
+    size: u32,
+    reported: u32,
+    /// The coarsest rate at which any of its ranks timed collectives lately.
+    rate: Rate,
+    shortest: Nanoseconds,
+    /// The shortest but one.
+    second: Nanoseconds,
+    longest: Nanoseconds,
+}
+
+impl Join {
+    /// The shortest duration: the last rank to come waited for nobody, so this is what the transfer took.
+    pub fn transfer(&self) -> Nanoseconds {
+        self.shortest
+    }
+
+    /// What all the others waited at least for the last rank to come: what would be won if it came with the last of them.
+    pub fn gap(&self) -> Nanoseconds {
+        if self.reported < 2 { Nanoseconds(0) } else { Nanoseconds(self.second.0 - self.shortest.0) }
+    }
+
+    /// The duration of the rank that came first, and waited for all.
+    pub fn longest(&self) -> Nanoseconds {
+        self.longest
+    }
+
+    /// Ranks that have reported, and those of the communicator.
+    pub fn seen(&self) -> (u32, u32) {
+        (self.reported, self.size)
+    }
+
+    /// One in so many at most was timed on all ranks.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Whether every rank of the communicator has reported.
+    pub fn is_complete(&self) -> bool {
+        self.reported >= self.size
+    }
+}
+
+/// The latest collectives that were timed.
+#[derive(Debug, Default)]
+pub struct Joins {
+    /// Where each is in the ring.
+    places: HashMap<Key, u32>,
+    /// Once it is full, the oldest gives way to the next.
+    ring: Vec<(Key, Join)>,
+    oldest: usize,
+}
+
+type Key = (CommunicatorId, Sequence);
+
+/// Where a collective was put down: who remembers that finds it without a search, for as long as it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+impl Joins {
+    /// One rank's duration, and the coarsest rate at which it timed lately; the whole, where it was the last to tell. Each rank must report a collective once.
+    pub fn report(
+        &mut self,
+        id: CommunicatorId,
+        sequence: Sequence,
+        (size, rate): (u32, Rate),
+        duration: Nanoseconds,
+    ) -> (Place, Option<Join>) {
+        let key = (id, sequence);
+        if let Some(&place) = self.places.get(&key) {
+            let (_, join) = &mut self.ring[place as usize];
+            join.reported += 1;
+            join.rate = join.rate.max(rate);
+            join.second = join.second.min(join.shortest.max(duration));
+            join.shortest = join.shortest.min(duration);
+            join.longest = join.longest.max(duration);
+            return (Place(place), Some(*join).filter(Join::is_complete));
+        }
+        let second = Nanoseconds(u64::MAX);
+        let join = Join { size, reported: 1, rate, shortest: duration, second, longest: duration };
+        let at = if self.ring.len() < REMEMBERED {
+            self.ring.push((key, join));
+            self.ring.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % REMEMBERED;
+            let (gone, _) = std::mem::replace(&mut self.ring[at], (key, join));
+            self.places.remove(&gone);
+            at
+        };
+        let place = at as u32;
+        self.places.insert(key, place);
+        (Place(place), None)
+    }
+
+    /// The collective that was put down there, if it still is.
+    pub fn get(&self, place: Place, id: CommunicatorId, sequence: Sequence) -> Option<&Join> {
+        let (key, join) = self.ring.get(place.0 as usize)?;
+        (*key == (id, sequence)).then_some(join)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_between_the_last_two_to_come() {
+        let mut joins = Joins::default();
+        let mut report =
+            |ms: u64| joins.report(CommunicatorId(1), Sequence(0), (4, Rate::EVERY), Nanoseconds(ms)).1;
+        assert_eq!([9, 2, 7].map(|ms| report(ms).is_some()), [false; 3]);
+        let whole = report(5).unwrap();
+        assert_eq!(
+            (whole.gap(), whole.transfer(), whole.longest()),
+            (Nanoseconds(3), Nanoseconds(2), Nanoseconds(9))
+        );
+    }
+
+    #[test]
+    fn a_place_that_was_given_to_another_holds_nothing_any_more() {
+        let (mut joins, id) = (Joins::default(), CommunicatorId(1));
+        let (first, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(5));
+        assert!(whole.is_none());
+        let (again, whole) = joins.report(id, Sequence(0), (2, Rate::EVERY), Nanoseconds(3));
+        assert_eq!((again, whole.map(|join| join.transfer())), (first, Some(Nanoseconds(3))));
+        for sequence in 1..=REMEMBERED as u64 {
+            let still = joins.get(first, id, Sequence(0)).map(Join::longest);
+            assert_eq!(still, Some(Nanoseconds(5)), "{sequence} others");
+            joins.report(id, Sequence(sequence), (2, Rate::EVERY), Nanoseconds(1));
+        }
+        assert!(joins.get(first, id, Sequence(0)).is_none());
+        assert!(joins.get(first, id, Sequence(REMEMBERED as u64)).is_some());
+        // Told of once more, it is a new one.
+        assert!(joins.report(id, Sequence(0), (1, Rate::EVERY), Nanoseconds(1)).1.is_none());
+    }
+}

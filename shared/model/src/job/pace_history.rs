@@ -1,0 +1,162 @@
+//! A rank's step times over minutes: the input of regressions.
+
+use std::collections::VecDeque;
+
+use xpu_wire::{
+    frame::RankDigest,
+    id::Step,
+    unit::{Moment, Nanoseconds},
+};
+
+use super::rank::push_bounded;
+
+/// Digests with steps that are remembered: four minutes of short ones.
+const REMEMBERED: usize = 240;
+
+/// What came before them is remembered in spans of so long, and so many of them: four hours.
+const COARSE_SPAN: f32 = 60.0;
+const COARSE_KEPT: usize = 240;
+
+/// The steps of one digest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PaceSample {
+    /// Their median, in seconds.
+    pub pace: f32,
+    /// How many, and the seconds from the last one before them to the last of them.
+    pub steps: f32,
+    pub span: f32,
+    /// Arithmetic, in TFLOP.
+    pub work: f32,
+    /// What the products of the digest ran at, in TFLOPS; 0 if none was timed.
+    pub rate: f32,
+}
+
+impl PaceSample {
+    /// Both, one after the other: the pace of either counts by its time.
+    fn and(self, next: Self) -> Self {
+        let span = self.span + next.span;
+        let mean = |of: fn(&Self) -> f32| (of(&self) * self.span + of(&next) * next.span) / span;
+        Self {
+            pace: mean(|sample| sample.pace),
+            steps: self.steps + next.steps,
+            span,
+            work: self.work + next.work,
+            rate: mean(|sample| sample.rate),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PaceHistory {
+    former: VecDeque<PaceSample>,
+    samples: VecDeque<PaceSample>,
+    /// Where the last sample ended.
+    from: Option<Mark>,
+}
+
+/// Totals at a step.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    step: Step,
+    at: Moment,
+    flops: f64,
+    timed_flops: f64,
+    timed_for: Nanoseconds,
+}
+
+impl Mark {
+    fn of(digest: &RankDigest) -> Option<Self> {
+        Some(Self {
+            step: digest.step?,
+            at: digest.step_at,
+            flops: digest.gemm_flops,
+            timed_flops: digest.gemm_timed_flops,
+            timed_for: digest.gemm_timed_for,
+        })
+    }
+}
+
+impl PaceHistory {
+    /// Takes a digest. Steps it counted and did not time are the next one's.
+    pub(super) fn take(&mut self, digest: &RankDigest) {
+        let Some(to) = Mark::of(digest) else { return };
+        let Some(from) = self.from else { return self.from = Some(to) };
+        let steps = to.step.0.saturating_sub(from.step.0);
+        let span = to.at.since(from.at).as_secs_f64();
+        let Some(median) = digest.step_median.filter(|_| steps > 0 && span > 0.0 && digest.step_count > 0)
+        else {
+            return;
+        };
+        let time = to.timed_for.0.saturating_sub(from.timed_for.0) as f64;
+        let sample = PaceSample {
+            pace: median.seconds() as f32,
+            steps: steps as f32,
+            span: span as f32,
+            work: ((to.flops - from.flops) / 1e12) as f32,
+            rate: if time > 0.0 { ((to.timed_flops - from.timed_flops) / time / 1e3) as f32 } else { 0.0 },
+        };
+        if self.samples.len() == REMEMBERED
+            && let Some(oldest) = self.samples.pop_front()
+        {
+            match self.former.back_mut().filter(|last| last.span + oldest.span <= COARSE_SPAN) {
+                Some(last) => *last = last.and(oldest),
+                None => push_bounded(&mut self.former, oldest, COARSE_KEPT),
+            }
+        }
+        push_bounded(&mut self.samples, sample, REMEMBERED);
+        self.from = Some(to);
+    }
+
+    /// Oldest first.
+    pub(super) fn pace_samples(&self) -> impl DoubleEndedIterator<Item = &PaceSample> {
+        self.former.iter().chain(&self.samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::{frame::Body, simulation::Simulation};
+
+    use super::*;
+
+    /// Steps that were counted and not timed are in the sample of the next that were, with the time they took.
+    #[test]
+    fn steps_that_were_not_timed_are_in_the_next_pace_sample() {
+        let digest = |second: u64, step: u64, timed: bool| {
+            let mut frames = Simulation::new(1, 1, 1).digests(second);
+            let Body::Digest(digest) = frames.remove(0).body else { panic!("no digest") };
+            let mut digest = digest.ranks[0].clone();
+            (digest.step, digest.step_at) = (Some(Step(step)), Moment(second * 1_000_000_000));
+            let median = timed.then_some(Nanoseconds(250_000_000));
+            (digest.step_median, digest.step_count) = (median, u32::from(timed));
+            digest
+        };
+        let mut pace_history = PaceHistory::default();
+        for (second, step, timed) in [(10, 40, true), (11, 44, true), (12, 45, false), (14, 52, true)] {
+            pace_history.take(&digest(second, step, timed));
+        }
+        let samples: Vec<_> = pace_history.pace_samples().map(|sample| (sample.steps, sample.span)).collect();
+        assert_eq!(samples, [(4.0, 1.0), (8.0, 3.0)]);
+    }
+
+    /// Two hours of steps of 250 ms, and twenty minutes of 300 ms.
+    #[test]
+    fn of_hours_one_pace_sample_a_minute_is_left() {
+        let (mut pace_history, mut step) = (PaceHistory::default(), 0);
+        let mut digest = Simulation::new(1, 1, 1).digests(1).remove(0);
+        let Body::Digest(digest) = &mut digest.body else { unreachable!() };
+        let digest = &mut digest.ranks[0];
+        for second in 0..8400_u64 {
+            let (steps, pace) = if second < 7200 { (4, 250_000_000) } else { (3, 333_333_333) };
+            step += steps;
+            (digest.step, digest.step_at) = (Some(Step(step)), Moment(second * 1_000_000_000));
+            (digest.step_median, digest.step_count) = (Some(Nanoseconds(pace)), steps as u32);
+            pace_history.take(digest);
+        }
+        let span: f32 = pace_history.pace_samples().map(|sample| sample.span).sum();
+        assert_eq!((span, pace_history.pace_samples().count()), (8399.0, REMEMBERED + 136));
+        let slow: f32 =
+            pace_history.pace_samples().filter(|sample| sample.pace > 0.3).map(|sample| sample.span).sum();
+        assert!((slow - 1200.0).abs() < COARSE_SPAN, "{slow} s are slow");
+    }
+}

@@ -1,0 +1,353 @@
+//! What is known of one rank.
+
+mod ahead;
+mod cpu_wait;
+mod detail;
+mod intervals;
+mod known;
+mod rates;
+mod stalls;
+
+use std::{collections::VecDeque, time::Duration};
+
+pub use ahead::Ahead;
+pub use cpu_wait::CpuWait;
+use cpu_wait::CpuWaits;
+use detail::Detail;
+use intervals::{Interval, Intervals, WINDOW};
+use stalls::Stalls;
+use xpu_wire::{
+    collective::Operation,
+    frame::{Advance, DeviceReading, Life, Progress, RankCpu, RankDigest, RankExit, RankInfo, Summary},
+    id::{CommunicatorId, HostName, Pid, Sequence},
+    sampling::Rate,
+    unit::{Moment, Nanoseconds, Tflops},
+};
+
+use super::{ArrivalSkew, Joins, PaceHistory, Place, Transfers, median_of};
+
+/// As long as [`WINDOW`] digests take at the usual rate.
+const RATES: Duration = Duration::from_secs(WINDOW as u64);
+
+/// Timed collectives remembered of a rank.
+pub(super) const SAMPLES: usize = 64;
+
+/// Readings of its GPU that are remembered.
+const READINGS: usize = 5;
+
+/// Rates remembered for a sparkline: ten minutes at the usual rate.
+pub(super) const HISTORY: usize = 600;
+
+/// One rank of a job.
+#[derive(Debug)]
+pub struct RankView {
+    host: HostName,
+    pid: Pid,
+    info: Option<RankInfo>,
+    latest: Option<RankDigest>,
+    life: Life,
+    /// When it was seen to be gone, where that was seen.
+    gone: Option<Moment>,
+    /// How it ended, where it did not end well.
+    exit: Option<Box<RankExit>>,
+    intervals: Intervals,
+    samples: VecDeque<Sample>,
+    arrival_skew: ArrivalSkew,
+    /// At which rates it timed collectives in its last digests.
+    collective_rates: VecDeque<Rate>,
+    pace_history: PaceHistory,
+    ahead: VecDeque<Ahead>,
+    stalls: Stalls,
+    advance: Advance,
+    /// When it was first heard, where no snapshot had come before: since when it stands was guessed then.
+    guessed: Option<Moment>,
+    /// The median of the paces in there.
+    pace: Option<Nanoseconds>,
+    devices: VecDeque<DeviceReading>,
+    cpu_waits: CpuWaits,
+    history: VecDeque<f32>,
+    /// Of a rank that is looked at.
+    detail: Option<Box<Detail>>,
+    /// The job's revision with which what findings are made of changed last.
+    pub(super) changed: u64,
+}
+
+/// One timed collective of the rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub communicator: CommunicatorId,
+    pub sequence: Sequence,
+    pub operation: Operation,
+    /// Where the others' durations of it are.
+    pub place: Place,
+    pub bus_bytes: u64,
+    pub duration: Nanoseconds,
+}
+
+impl RankView {
+    pub(super) fn new(host: HostName, pid: Pid) -> Self {
+        Self {
+            host,
+            pid,
+            info: None,
+            latest: None,
+            life: Life::Alive,
+            gone: None,
+            exit: None,
+            intervals: Intervals::default(),
+            samples: VecDeque::new(),
+            arrival_skew: ArrivalSkew::default(),
+            collective_rates: VecDeque::new(),
+            ahead: VecDeque::new(),
+            pace_history: PaceHistory::default(),
+            stalls: Stalls::default(),
+            advance: Advance::default(),
+            guessed: None,
+            pace: None,
+            devices: VecDeque::new(),
+            cpu_waits: CpuWaits::default(),
+            history: VecDeque::new(),
+            detail: None,
+            changed: 0,
+        }
+    }
+
+    /// Another process took the rank's place: nothing of the old one is the new one's.
+    fn restart_if_other(&mut self, host: &HostName, pid: Pid) {
+        if (&self.host, self.pid) != (host, pid) {
+            *self = Self::new(host.clone(), pid);
+        }
+    }
+
+    /// It is said every two seconds, and mostly the same.
+    pub(super) fn introduce(&mut self, host: &HostName, info: &RankInfo, revision: u64) {
+        self.restart_if_other(host, info.pid);
+        if self.info.as_ref() != Some(info) {
+            self.info = Some(info.clone());
+            self.changed = revision;
+        }
+    }
+
+    /// Where it stood before anything was heard of it here, oldest first, and when it last got on.
+    pub(super) fn remember(&mut self, earlier: &[Progress], advance: &Advance) -> bool {
+        let is_new = self.intervals.is_empty() || self.advance == Advance::default();
+        self.intervals.begin_with(earlier);
+        if self.advance == Advance::default() {
+            let Advance { moved, worked, ref paces } = *advance;
+            let paces = paces.iter().rev().take(WINDOW).rev().copied().collect();
+            self.advance = Advance { moved, worked, paces };
+            self.find_pace();
+        }
+        is_new | self.correct(advance)
+    }
+
+    /// A digest that comes before any snapshot cannot tell since when the rank stands: the snapshot after it does.
+    fn correct(&mut self, told: &Advance) -> bool {
+        let Some(guessed) = self.guessed.filter(|_| *told != Advance::default()) else { return false };
+        self.guessed = None;
+        for (mine, told) in [(&mut self.advance.moved, told.moved), (&mut self.advance.worked, told.worked)] {
+            if *mine == guessed {
+                *mine = told.min(guessed);
+            }
+        }
+        if self.heard().since(told.moved.max(told.worked)) > RATES {
+            self.intervals.forget_figures();
+        }
+        true
+    }
+
+    pub(super) fn digest(
+        &mut self,
+        (host, now): (&HostName, Moment),
+        digest: &RankDigest,
+        revision: u64,
+        joins: &mut Joins,
+        transfers: &mut Transfers,
+    ) {
+        self.restart_if_other(host, digest.pid);
+        let before = self.latest.as_ref();
+        // Snapshots and digests come by two sockets: one may have been passed on the way.
+        if before.is_some_and(|before| digest.heard < before.heard) {
+            return;
+        }
+        // A collector that was restarted has not heard from the rank yet: what is known stays known.
+        if digest.is_blank() && before.is_some_and(|before| !before.is_blank()) {
+            return self.live(digest.life, now);
+        }
+        // A snapshot repeats the last digest: its interval must not count twice.
+        let fresh = before.is_none_or(|before| digest.heard > before.heard);
+        if fresh || before.is_some_and(|before| tells_more(before, digest)) {
+            self.changed = revision;
+        }
+        if fresh {
+            if let Some(ahead) = before.and_then(|before| Ahead::between(before, digest)) {
+                push_bounded(&mut self.ahead, ahead, ahead::REMEMBERED);
+            }
+            let mut interval = Interval::between(before, digest);
+            // What was timed before it was heard here is no figure of now where the rank stands since.
+            if before.is_none() && self.stood_before(digest) {
+                interval = interval.without_figures();
+            }
+            if let Some(rate) = Tflops::from_work(interval.gemm_flops, interval.gemm_time) {
+                push_bounded(&mut self.history, rate.0 as f32, HISTORY);
+            }
+            self.take_motion(digest);
+            interval.active = self.advance.moved == digest.heard || interval.gemm_time.0 > 0;
+            self.intervals.take(interval);
+            self.pace_history.take(digest);
+            self.take_samples(digest, joins, transfers);
+        }
+        self.live(digest.life, now);
+        match &mut self.latest {
+            // What was timed in it has been taken.
+            Some(latest) => latest.follow(digest),
+            None => self.latest = Some(RankDigest { samples: Vec::new(), ..digest.clone() }),
+        }
+        self.take_device(digest.device.as_ref());
+    }
+
+    /// A reading is repeated until there is a newer one: its age alone has grown.
+    fn take_device(&mut self, reading: Option<&DeviceReading>) {
+        let Some(reading) = reading else { return self.devices.clear() };
+        match self.devices.back_mut() {
+            Some(last) if last.uuid != reading.uuid => self.devices.clear(),
+            Some(last) if last.read >= reading.read => return *last = reading.clone(),
+            _ => {}
+        }
+        push_bounded(&mut self.devices, reading.clone(), READINGS);
+    }
+
+    fn take_motion(&mut self, digest: &RankDigest) {
+        // A snapshot has told of its first digest too.
+        if self.latest.is_some() || self.advance == Advance::default() {
+            if self.latest.is_none() {
+                self.guessed = Some(digest.heard);
+            }
+            let stood = self.stands_for();
+            self.stalls.take(self.latest.as_ref(), digest, stood);
+            self.advance.take(self.latest.as_ref(), digest);
+            self.find_pace();
+        }
+    }
+
+    /// Whether its collector has seen it stand for as long as rates are taken over.
+    fn stood_before(&self, digest: &RankDigest) -> bool {
+        let Advance { moved, worked, .. } = self.advance;
+        self.advance != Advance::default() && digest.heard.since(moved.max(worked)) > RATES
+    }
+
+    fn find_pace(&mut self) {
+        // Of every rank once a second: without memory asked for.
+        let (mut paces, known) = ([0.0; WINDOW], self.advance.paces.len().min(WINDOW));
+        for (place, pace) in paces.iter_mut().zip(&self.advance.paces) {
+            *place = pace.0 as f64;
+        }
+        self.pace = median_of(&mut paces[..known]).map(|pace| Nanoseconds(pace as u64));
+    }
+
+    /// How long it may be expected to wait in such an operation of this communicator, having waited in it before and gone on.
+    pub fn usual_stall(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
+        self.stalls.usual(id, operation)
+    }
+
+    fn take_samples(&mut self, digest: &RankDigest, joins: &mut Joins, transfers: &mut Transfers) {
+        let part = part(digest);
+        // What is told now was launched before, at the rate of then.
+        push_bounded(&mut self.collective_rates, digest.collective_rate, WINDOW);
+        let rate = self.collective_rates.iter().max().copied().unwrap_or_default();
+        for sample in &digest.samples {
+            let Some(communicator) = digest.communicators.get(usize::from(sample.communicator)) else {
+                continue;
+            };
+            let (id, size) = (communicator.id, communicator.size);
+            let (place, whole) = joins.report(id, sample.sequence, (size, rate), sample.duration);
+            let taken = Sample {
+                communicator: id,
+                sequence: sample.sequence,
+                operation: sample.operation,
+                place,
+                bus_bytes: sample.bus_bytes,
+                duration: sample.duration,
+            };
+            if let Some(join) = whole {
+                transfers.take(&taken, &join, digest.heard);
+            }
+            push_bounded(&mut self.samples, taken, SAMPLES);
+            // The stages of a pipeline end one after the other: who is late there is late for its stage.
+            if part.is_none_or(|part| part == taken.communicator) {
+                self.arrival_skew.note(taken);
+            }
+        }
+        self.arrival_skew.judge(joins, (digest.heard, digest.step));
+    }
+
+    /// Who was there when last heard of, and is not at `now`, went then. Who was never there may have gone long ago.
+    fn live(&mut self, life: Life, now: Moment) {
+        let is_over = |life| matches!(life, Life::Ended | Life::Died);
+        match is_over(life) {
+            true if self.latest.is_some() && !is_over(self.life) => self.gone = Some(now),
+            true => {}
+            // It was taken for dead, and speaks again.
+            false => (self.gone, self.exit) = (None, None),
+        }
+        self.life = life;
+    }
+
+    /// That it waits for the CPU. It explains what else is found, and is asked for then.
+    pub(super) fn take_cpu(&mut self, cpu: &RankCpu, at: Moment) -> bool {
+        if self.pid == cpu.pid {
+            self.cpu_waits.take(cpu, at);
+        }
+        false
+    }
+
+    pub(super) fn set_life(&mut self, pid: Pid, life: Life, now: Moment) {
+        if self.pid == pid {
+            self.live(life, now);
+            if let Some(latest) = &mut self.latest {
+                latest.life = life;
+            }
+        }
+    }
+
+    pub(super) fn take_exit(&mut self, exit: Option<&RankExit>) {
+        if let Some(exit) = exit.filter(|exit| exit.pid == self.pid && self.exit.as_deref() != Some(exit)) {
+            self.exit = Some(Box::new(exit.clone()));
+        }
+    }
+
+    pub(super) fn detail(&mut self, summary: &Summary) {
+        self.detail.get_or_insert_default().take(summary);
+    }
+
+    pub(super) fn forget_detail(&mut self) {
+        self.detail = None;
+    }
+}
+
+/// Whether a digest that is repeated says more than before: its words may have come by two paths.
+fn tells_more(before: &RankDigest, again: &RankDigest) -> bool {
+    let said = |digest: &RankDigest| {
+        let RankDigest { life, enabled, step, gemm_flops, launches, world_size, .. } = *digest;
+        (life, enabled, step, gemm_flops, launches, world_size)
+    };
+    said(before) != said(again) || before.communicators != again.communicators
+}
+
+/// The largest communicator that is not of all; `None` where nobody sends.
+fn part(digest: &RankDigest) -> Option<CommunicatorId> {
+    let some =
+        digest.communicators.iter().filter(|state| state.entered > 0 && state.size < digest.world_size);
+    let largest = some.max_by_key(|state| (state.size, state.id)).map(|state| state.id);
+    largest.filter(|_| digest.launches.point_to_point > 0)
+}
+
+pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    } else if queue.len() == queue.capacity() {
+        // It grows as it would by itself, and never beyond what it is to hold: of many thousand ranks that is felt.
+        queue.reserve_exact(queue.len().max(4).min(most - queue.len()));
+    }
+    queue.push_back(value);
+}

@@ -1,0 +1,150 @@
+//! What each of a rank's last digests added: what rates are taken over. Of ten thousand ranks this is most of what a viewer remembers,
+//! so nothing is in it twice.
+
+use std::collections::VecDeque;
+
+use xpu_wire::{
+    frame::{Progress, RankDigest},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{RATES, push_bounded};
+
+/// Digests that rates are taken over.
+pub(super) const WINDOW: usize = Progress::WINDOW;
+
+/// Room that is kept for what was before: one, and one more for a moment.
+const FEW: usize = 4;
+
+/// Digests in which it got on that are remembered, however long ago.
+const ACTIVE: usize = WINDOW + 1;
+
+/// What one digest added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    pub(super) progress: Progress,
+    /// Launched since the rank started.
+    pub(super) collectives: u64,
+    /// All arithmetic since the rank started; what was timed in this digest.
+    pub(super) arithmetic: f64,
+    pub(super) gemm_flops: f64,
+    pub(super) gemm_time: Nanoseconds,
+    /// It got on, or timed a product: while it stands, nothing new is known of how fast it is.
+    pub(super) active: bool,
+}
+
+impl Interval {
+    pub(super) fn between(before: Option<&RankDigest>, digest: &RankDigest) -> Self {
+        let timed = |digest: &RankDigest| (digest.gemm_timed_flops, digest.gemm_timed_for.0);
+        let ((flops, time), (flops_before, time_before)) = (timed(digest), before.map_or((0.0, 0), timed));
+        // Totals that went back began anew.
+        let began_anew = flops < flops_before || time < time_before;
+        let (gemm_flops, gemm_time) =
+            if began_anew { (0.0, 0) } else { (flops - flops_before, time - time_before) };
+        Self {
+            progress: Progress::of(digest),
+            collectives: digest.launches.collectives,
+            arithmetic: digest.gemm_flops,
+            gemm_flops,
+            gemm_time: Nanoseconds(gemm_time),
+            active: false,
+        }
+    }
+
+    pub(super) fn without_figures(self) -> Self {
+        Self { gemm_flops: 0.0, gemm_time: Nanoseconds(0), ..self }
+    }
+
+    fn activity(&self) -> Activity {
+        let Self { progress, arithmetic, gemm_flops, gemm_time, .. } = *self;
+        let Progress { heard, blocked_for, .. } = progress;
+        Activity { heard, arithmetic, gemm_flops, gemm_time, blocked_for }
+    }
+}
+
+/// What is remembered of a digest in which the rank got on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activity {
+    pub(super) heard: Moment,
+    pub(super) arithmetic: f64,
+    pub(super) gemm_flops: f64,
+    pub(super) gemm_time: Nanoseconds,
+    pub(super) blocked_for: Nanoseconds,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Intervals {
+    window: VecDeque<Interval>,
+    /// Where it stood before them, as far back as the half minute goes.
+    before: VecDeque<Progress>,
+    /// Those of them in which it got on, and what is remembered of others before them.
+    active: usize,
+    active_before: VecDeque<Activity>,
+}
+
+impl Intervals {
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.window.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Where it stood before the first digest that was heard here, oldest first.
+    pub(super) fn begin_with(&mut self, earlier: &[Progress]) {
+        if self.before.is_empty() {
+            let first = self.window.front().map_or(Moment(u64::MAX), |first| first.progress.heard);
+            let earlier = &earlier[..earlier.partition_point(|progress| progress.heard < first)];
+            self.before.extend(&earlier[earlier.len().saturating_sub(WINDOW)..]);
+        }
+    }
+
+    pub(super) fn take(&mut self, interval: Interval) {
+        if self.window.len() == WINDOW
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.before.push_back(oldest.progress);
+            if oldest.active {
+                self.active -= 1;
+                push_bounded(&mut self.active_before, oldest.activity(), ACTIVE);
+            }
+        }
+        push_bounded(&mut self.window, interval, WINDOW);
+        // The half minute begins at the last of them that is not within it.
+        let begins = Moment(interval.progress.heard.0.saturating_sub(RATES.as_nanos() as u64));
+        let within = self.before.iter().position(|progress| progress.heard > begins);
+        self.before.drain(..within.unwrap_or(self.before.len()).saturating_sub(1));
+        self.before.shrink_to(FEW);
+        self.active += usize::from(interval.active);
+        if self.active + self.active_before.len() > ACTIVE {
+            self.active_before.pop_front();
+        }
+    }
+
+    /// Nothing was timed in the half minute.
+    pub(super) fn forget_figures(&mut self) {
+        self.window.iter_mut().for_each(|interval| *interval = interval.without_figures());
+    }
+
+    /// The last half minute, oldest first.
+    pub(super) fn window(&self) -> impl ExactSizeIterator<Item = &Interval> + DoubleEndedIterator {
+        self.window.iter()
+    }
+
+    /// Where it stood at the beginning of the half minute, and after each digest in it.
+    pub(super) fn progress(&self) -> impl DoubleEndedIterator<Item = &Progress> {
+        self.before.iter().chain(self.window.iter().map(|interval| &interval.progress))
+    }
+
+    /// The digests in which it got on, oldest first.
+    pub(super) fn active(&self) -> impl DoubleEndedIterator<Item = Activity> {
+        let within = self.window.iter().filter(|interval| interval.active).map(Interval::activity);
+        self.active_before.iter().copied().chain(within)
+    }
+
+    /// The first and the last of the half minute.
+    pub(super) fn ends(&self) -> Option<(&Interval, &Interval)> {
+        Some((self.window.front()?, self.window.back()?))
+    }
+}

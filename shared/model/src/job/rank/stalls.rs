@@ -1,0 +1,67 @@
+//! How long a rank waited in its collectives before it continued: a checkpoint, an evaluation. It may take as long
+//! again.
+
+use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+
+use xpu_wire::{collective::Operation, frame::RankDigest, id::CommunicatorId};
+
+use super::push_bounded;
+
+/// Standing for so long is remembered, of the last few times, once so many steps are done.
+const STALL: Duration = Duration::from_secs(3);
+const REMEMBERED: usize = 16;
+const WARM: u64 = 3;
+
+/// What was seen once may have been a debugger: it excuses no more than this. What was seen twice is a habit.
+const ONCE: Duration = Duration::from_secs(40);
+const TWICE: Duration = Duration::from_mins(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    known: VecDeque<(CommunicatorId, Option<Operation>, Duration)>,
+}
+
+impl Stalls {
+    /// What it waited in, if it `stood` for long before this digest and goes on now.
+    pub(super) fn take(&mut self, before: Option<&RankDigest>, digest: &RankDigest, stood: Duration) {
+        let Some(before) = before.filter(|_| stood >= STALL) else { return };
+        // The first steps compile: that says nothing of the later ones.
+        let warm = digest.step.is_none_or(|step| step.0 > WARM);
+        if warm && before.communicators != digest.communicators {
+            let waited = before.communicators.iter().filter(|state| state.completed < state.entered);
+            for state in waited {
+                push_bounded(&mut self.known, (state.id, state.last_operation, stood), REMEMBERED);
+            }
+        }
+    }
+
+    /// How long it may be expected to wait in such an operation of this communicator.
+    pub(super) fn usual(&self, id: CommunicatorId, operation: Option<Operation>) -> Duration {
+        let alike = self.known.iter().filter(|stall| (stall.0, stall.1) == (id, operation));
+        let mut longest_first: Vec<_> = alike.map(|&(.., stood)| stood).collect();
+        longest_first.sort_unstable_by_key(|&stood| Reverse(stood));
+        let of = |nth: usize, most: Duration| {
+            longest_first.get(nth).map_or(Duration::ZERO, |stood| (*stood).min(most))
+        };
+        of(0, ONCE).max(of(1, TWICE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_once_excuses_less_than_a_habit() {
+        let id = CommunicatorId(1);
+        let of = |seconds: &[u64]| {
+            let known = seconds.iter().map(|&seconds| (id, None, Duration::from_secs(seconds)));
+            Stalls { known: known.collect() }.usual(id, None).as_secs()
+        };
+        assert_eq!(
+            [of(&[]), of(&[20]), of(&[600]), of(&[100, 600]), of(&[600, 600, 3])],
+            [0, 20, 40, 100, 300]
+        );
+        assert_eq!(Stalls::default().usual(CommunicatorId(2), None), Duration::ZERO);
+    }
+}

@@ -1,0 +1,72 @@
+//! The last NCCL calls of a job's ranks, the record that came last of each.
+
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+
+use xpu_wire::{frame::RankRecord, id::Rank};
+
+use super::Job;
+use crate::divergence::{self, Divergence};
+
+/// A rank that has called nothing for so long has not come to what others have called.
+const STANDS: Duration = Duration::from_secs(3);
+
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    of: BTreeMap<Rank, RankRecord>,
+    revision: u64,
+    /// What they say together, once that was asked: of a job that goes on, and of one that stands.
+    divergence: [OnceLock<Option<Divergence>>; 2],
+}
+
+impl Job {
+    pub(super) fn keep_record(&mut self, record: &RankRecord) {
+        let fresh = self.records.of.get(&record.rank).is_none_or(|known| {
+            // What was read for somebody who wants fewer calls, of the same moment, says less.
+            known.pid != record.pid
+                || known.read_at < record.read_at
+                || known.calls.len() < record.calls.len()
+        });
+        if self.rank(record.rank).is_some() && fresh {
+            self.records.of.insert(record.rank, record.clone());
+            self.records.revision += 1;
+            self.records.divergence = Default::default();
+            self.revision += 1;
+        }
+    }
+
+    /// Of each rank the last that came, as long as it is the same process.
+    pub fn records(&self) -> impl Iterator<Item = &RankRecord> {
+        let known = |record: &&RankRecord| self.rank(record.rank).is_some_and(|v| v.pid() == record.pid);
+        self.records.of.values().filter(known)
+    }
+
+    /// Counts up whenever one came.
+    pub fn records_revision(&self) -> u64 {
+        self.records.revision
+    }
+
+    pub fn record(&self, rank: Rank) -> Option<&RankRecord> {
+        self.records().find(|record| record.rank == rank)
+    }
+
+    /// Ranks whose record did not come since they last moved.
+    pub fn without_records(&self) -> impl Iterator<Item = Rank> {
+        self.ranks().map(|(rank, _)| rank).filter(|&rank| !self.has_fresh_record(rank))
+    }
+
+    /// Whether what a rank called last is in its record. Of one without a record there will be none.
+    pub(crate) fn has_fresh_record(&self, rank: Rank) -> bool {
+        let (Some(view), Some(record)) = (self.rank(rank), self.records.of.get(&rank)) else { return false };
+        record.pid == view.pid() && (record.read_at >= view.moved() || !record.why.is_empty())
+    }
+
+    /// Where the ranks' calls part for the first time, by the records that came.
+    pub fn divergence(&self) -> Option<&Divergence> {
+        // Who goes on again just now has called something since it was last heard.
+        let quiet = self.records().all(|record| record.quiet_for() >= STANDS);
+        let stands =
+            quiet && self.ranks().all(|(rank, view)| !view.is_alive() || self.has_fresh_record(rank));
+        let found = &self.records.divergence[usize::from(stands)];
+        found.get_or_init(|| divergence::first(self.records(), stands)).as_ref()
+    }
+}

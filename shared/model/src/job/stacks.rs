@@ -1,0 +1,131 @@
+//! The stacks of a job's ranks, the last that came of each.
+
+use std::collections::BTreeMap;
+
+use xpu_wire::{
+    frame::{Life, RankStacks},
+    id::Rank,
+    unit::Moment,
+};
+
+use super::Job;
+use crate::stack::{self, Tree};
+
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    of: BTreeMap<Rank, RankStacks>,
+    revision: u64,
+}
+
+impl Job {
+    pub(super) fn keep_stacks(&mut self, stacks: &RankStacks) {
+        if self.rank(stacks.rank).is_some() {
+            self.stacks.of.insert(stacks.rank, stacks.clone());
+            self.stacks.revision += 1;
+        }
+    }
+
+    /// Of each rank the last that came, as long as it is the same process.
+    pub fn stacks(&self) -> impl Iterator<Item = &RankStacks> {
+        let known = |stacks: &&RankStacks| self.rank(stacks.rank).is_some_and(|v| v.pid() == stacks.pid);
+        self.stacks.of.values().filter(known)
+    }
+
+    /// Counts up whenever stacks came: a tree made of them is good until then.
+    pub fn stacks_revision(&self) -> u64 {
+        self.stacks.revision
+    }
+
+    /// All stacks that came as one tree; `None` while none did. Costs milliseconds.
+    pub fn merged_stacks(&self) -> Option<Tree> {
+        self.stacks().next()?;
+        let all = self.ranks().filter(|(_, view)| view.life() != Life::Ended).map(|(rank, _)| rank);
+        Some(stack::merge(all, self.stacks()))
+    }
+
+    /// When the oldest of them was read, by its host's clock.
+    pub fn stacks_since(&self) -> Option<Moment> {
+        self.stacks().map(|stacks| stacks.read_at).min()
+    }
+
+    /// Ranks whose stacks, with native frames, did not come since they last moved. Who ended in an orderly way has none any
+    /// more.
+    pub fn without_stacks(&self) -> impl Iterator<Item = Rank> {
+        let wanting = self.ranks().filter(|(rank, view)| {
+            let came = self.stacks.of.get(rank);
+            let fresh = came.is_some_and(|came| {
+                came.pid == view.pid() && came.read_at >= view.moved() && came.is_thorough()
+            });
+            !fresh && view.life() != Life::Ended
+        });
+        wanting.map(|(rank, _)| rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xpu_wire::frame::example::stacks;
+    use xpu_wire::{
+        frame::{Body, Frame},
+        simulation::Simulation,
+    };
+
+    use super::*;
+    use crate::job::Jobs;
+
+    fn jobs() -> Jobs {
+        let simulation = Simulation::new(1, 1, 3);
+        let mut jobs = Jobs::default();
+        simulation.snapshots(1).iter().chain(&simulation.digests(2)).for_each(|frame| jobs.fold(frame));
+        jobs
+    }
+
+    fn stacks_of(jobs: &Jobs, rank: u32, read_at: Moment) -> RankStacks {
+        let job = jobs.foremost().unwrap();
+        let pid = job.rank(Rank(rank)).unwrap().pid();
+        RankStacks { job: job.name().clone(), pid, read_at, ..stacks::rank(rank, &["main"]) }
+    }
+
+    fn fold(jobs: &mut Jobs, stacks: RankStacks) {
+        let body = Body::Stacks(stacks);
+        jobs.fold(&Frame { host: "a".into(), number: 0, now: Moment(0), lost: 0, body });
+    }
+
+    #[test]
+    fn stacks_are_missing_until_they_came_since_the_rank_last_moved() {
+        let mut jobs = jobs();
+        let late = Moment(u64::MAX);
+        assert!(jobs.foremost().unwrap().merged_stacks().is_none());
+        let [zero, one] = [stacks_of(&jobs, 0, late), stacks_of(&jobs, 1, Moment(1))];
+        let other = RankStacks { pid: xpu_wire::id::Pid(1), ..stacks_of(&jobs, 2, late) };
+        for stacks in [zero, one, other] {
+            fold(&mut jobs, stacks);
+        }
+        let job = jobs.foremost().unwrap();
+        assert_eq!(job.without_stacks().collect::<Vec<_>>(), [Rank(1), Rank(2)]);
+        let tree = job.merged_stacks().unwrap();
+        assert_eq!((tree.ranks.to_string(), tree.roots[0].here.to_string()), ("0-2".into(), "0-1".into()));
+    }
+
+    /// As when somebody looked before it was known that the job stands.
+    #[test]
+    fn stacks_without_native_frames_do_not_stand_for_those_with() {
+        let mut jobs = jobs();
+        let thorough = stacks_of(&jobs, 0, Moment(u64::MAX));
+        fold(&mut jobs, RankStacks { held_for_native: None, ..thorough.clone() });
+        let missing = |jobs: &Jobs| jobs.foremost().unwrap().without_stacks().any(|rank| rank == Rank(0));
+        assert!(missing(&jobs) && jobs.foremost().unwrap().merged_stacks().is_some());
+        fold(&mut jobs, thorough);
+        assert!(!missing(&jobs));
+    }
+
+    #[test]
+    fn stacks_of_a_rank_or_a_job_nobody_knows_are_left() {
+        let mut jobs = jobs();
+        let known = stacks_of(&jobs, 0, Moment(1));
+        fold(&mut jobs, RankStacks { rank: Rank(9), ..known.clone() });
+        fold(&mut jobs, RankStacks { job: "other".into(), ..known });
+        assert_eq!(jobs.iter().count(), 1);
+        assert_eq!(jobs.foremost().unwrap().stacks_revision(), 0);
+    }
+}

@@ -1,0 +1,524 @@
+use xpu_wire::{
+    frame::{Advance, Body, Event, Life, Progress, RankDigest},
+    id::Step,
+    simulation::Simulation,
+};
+
+use super::*;
+use crate::status::{ExitCode, RankState, Status};
+
+fn folded(simulation: &Simulation, seconds: std::ops::RangeInclusive<u64>) -> Jobs {
+    let mut jobs = Jobs::default();
+    for frame in simulation.snapshots(*seconds.start()) {
+        jobs.fold(&frame);
+    }
+    for second in seconds.skip(1) {
+        for frame in simulation.digests(second) {
+            jobs.fold(&frame);
+        }
+    }
+    jobs
+}
+
+fn status(jobs: &Jobs) -> Status {
+    Status::of(jobs, jobs.foremost().unwrap(), jobs.clock())
+}
+
+#[test]
+fn a_healthy_job_reads_as_it_is() {
+    let status = status(&folded(&Simulation::new(1, 2, 4), 10..=20));
+    assert_eq!((status.world_size, status.ranks.len()), (8, 8));
+    assert_eq!(status.exit_code(), ExitCode::Healthy);
+    for rank in &status.ranks {
+        let tflops = rank.gemm_tflops.unwrap().0;
+        assert!((tflops / 640.0 - 1.0).abs() < 0.01, "{tflops}");
+        let bus = rank.bus_gb_s.unwrap().0;
+        assert!((bus / 350.0 - 1.0).abs() < 0.05, "{bus}");
+        assert!((rank.step_ms_p50.unwrap() / 111.1 - 1.0).abs() < 0.01);
+        assert_eq!(rank.state, RankState::Ok);
+    }
+}
+
+/// The victims wait for rank 5: their long durations must not lower the bandwidth shown, and rank 5 is the late one.
+#[test]
+fn waiting_is_not_bandwidth_and_the_last_to_come_is_the_late_one() {
+    let mut simulation = Simulation::new(1, 2, 4);
+    simulation.slow = vec![(Rank(5), 1.5)];
+    let status = status(&folded(&simulation, 10..=20));
+    for rank in &status.ranks {
+        let bus = rank.bus_gb_s.unwrap().0;
+        assert!((bus / 350.0 - 1.0).abs() < 0.05, "rank {}: {bus}", rank.rank);
+        let late = rank.lateness_ms_p50.unwrap();
+        assert_eq!(late > 5.0, rank.rank == Rank(5), "rank {}: {late} ms late", rank.rank);
+    }
+}
+
+#[test]
+fn a_snapshot_that_repeats_a_digest_changes_nothing() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let before = status(&jobs);
+    for frame in simulation.snapshots(9) {
+        jobs.fold(&frame);
+    }
+    assert_eq!(status(&jobs), before);
+}
+
+#[test]
+fn frames_of_a_host_that_never_spoke_leave_its_ranks_unknown() {
+    let simulation = Simulation::new(3, 2, 4);
+    let mut jobs = Jobs::default();
+    jobs.fold(&simulation.snapshots(5)[1]);
+    let status = status(&jobs);
+    assert_eq!((status.world_size, status.coverage.ranks_seen), (8, 4));
+    // What was not seen is not known to be healthy.
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+/// Who sees only the victims' half of a communicator sees their waiting, and no transfer.
+#[test]
+fn half_a_communicator_gives_no_bandwidth_and_says_so() {
+    let mut simulation = Simulation::new(1, 2, 4);
+    simulation.slow = vec![(Rank(5), 1.5)];
+    let mut jobs = Jobs::default();
+    for second in 10..=20 {
+        jobs.fold(&simulation.digests(second)[0]);
+    }
+    let half = status(&jobs);
+    for rank in &half.ranks {
+        assert_eq!((rank.bus_gb_s, rank.lateness_ms_p50), (None, None), "rank {}", rank.rank);
+    }
+    assert_eq!(half.coverage.joined_pct, Some(0.0));
+    let seen = jobs.foremost().unwrap().partly_seen().unwrap();
+    assert_eq!((seen.ranks, seen.of), (4, 8));
+    let whole = folded(&simulation, 10..=20);
+    assert_eq!(status(&whole).coverage.joined_pct, Some(100.0));
+    assert_eq!(whole.foremost().unwrap().partly_seen(), None);
+}
+
+#[test]
+fn a_job_that_ended_is_healthy_and_one_with_unreachable_hosts_is_not() {
+    let simulation = Simulation::new(3, 2, 2);
+    let mut status = status(&folded(&simulation, 5..=9));
+    assert_eq!(status.exit_code(), ExitCode::Healthy);
+    let why = "no collector listens".to_owned();
+    status
+        .coverage
+        .hosts_unreachable
+        .push(crate::status::UnreachableHost { host: "gpu-003".to_owned(), why });
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+#[test]
+fn what_hooks_cannot_see_and_who_was_turned_away_reach_the_document() {
+    let simulation = Simulation::new(3, 2, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    for (host, mut frame) in simulation.digests(10).into_iter().enumerate() {
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        digest.turned_away = 1 + host as u32;
+        digest.ranks[0].blind = vec!["XPU_TOP_SAMPLE is wrong".to_owned()];
+        jobs.fold(&frame);
+    }
+    jobs.fold(&Simulation { job: "eval".into(), ..Simulation::new(9, 1, 1) }.snapshots(1)[0]);
+    let coverage = status(&jobs).coverage;
+    assert_eq!(coverage.blind, ["XPU_TOP_SAMPLE is wrong"]);
+    assert_eq!(coverage.turned_away, 3);
+    assert_eq!(status(&jobs).other_jobs, ["eval".into()]);
+}
+
+#[test]
+fn a_restarted_rank_starts_from_nothing() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut frame = simulation.digests(1).remove(0);
+    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+    digest.ranks[0].pid = xpu_wire::id::Pid(9);
+    digest.ranks[0].step = Some(Step(0));
+    digest.ranks[0].gemm_timed_for = Nanoseconds(0);
+    jobs.fold(&frame);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!((view.step(), view.gemm_rate()), (Some(Step(0)), None));
+}
+
+#[test]
+fn a_rank_that_died_is_a_finding_and_one_that_ended_is_not() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let tell = |jobs: &mut Jobs, rank: u32, life| {
+        let event = Event::Life {
+            job: simulation.job.clone(),
+            rank: Rank(rank),
+            pid: xpu_wire::id::Pid(4000 + rank),
+            life,
+        };
+        jobs.fold(&Frame { body: Body::Event(event), ..simulation.digests(9).remove(0) });
+    };
+    tell(&mut jobs, 0, Life::Ended);
+    assert_eq!(status(&jobs).exit_code(), ExitCode::Healthy);
+    tell(&mut jobs, 1, Life::Died);
+    let status = status(&jobs);
+    assert_eq!(status.exit_code(), ExitCode::Hang);
+    assert_eq!(status.findings[0].ranks, [Rank(1)]);
+}
+
+#[test]
+fn an_empty_job_has_no_figures_rather_than_zeros() {
+    let jobs = Jobs::default();
+    let status = Status::of(&jobs, &Job::new("empty".into()), Moment(0));
+    assert_eq!((status.steps.min, status.steps.mean_ms), (None, None));
+    assert_eq!(status.exit_code(), ExitCode::NoData);
+}
+
+#[test]
+fn the_median_of_an_even_number_is_between() {
+    assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    assert_eq!(median(vec![]), None);
+}
+
+/// Frames of a healthy job whose ranks say, beside, what `change` writes into them.
+fn changed(change: impl Fn(&mut xpu_wire::frame::RankDigest, u64)) -> Status {
+    let simulation = Simulation::new(1, 1, 4);
+    let mut jobs = Jobs::default();
+    for second in 10..=40 {
+        for mut frame in simulation.digests(second) {
+            if let xpu_wire::frame::Body::Digest(digest) = &mut frame.body {
+                digest.ranks.iter_mut().for_each(|rank| change(rank, second));
+            }
+            jobs.fold(&frame);
+        }
+    }
+    status(&jobs)
+}
+
+#[test]
+fn work_is_told_by_rank_and_for_the_job() {
+    let status = changed(|rank, second| {
+        rank.work.tokens = second * 8192;
+        rank.work.loss = Some(f64::from(rank.rank.0));
+    });
+    assert!(status.ranks.iter().all(|rank| (rank.tokens_per_s.unwrap() / 8192.0 - 1.0).abs() < 1e-6));
+    assert!((status.tokens_per_s.unwrap() / (4.0 * 8192.0) - 1.0).abs() < 1e-6);
+    assert_eq!((status.samples_per_s, status.loss), (None, Some(1.5)), "what is not said is not zero");
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_named_and_no_figure() {
+    let lost =
+        changed(|rank, _| rank.work.loss = Some([1.5, f64::NAN, f64::INFINITY, 2.5][rank.rank.0 as usize]));
+    assert_eq!((lost.loss, &lost.loss_not_finite[..]), (Some(2.0), &[Rank(1), Rank(2)][..]));
+    assert_eq!((lost.ranks[1].loss, lost.ranks[1].loss_not_finite), (None, true));
+}
+
+#[test]
+fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
+    let exposed = |of: fn(u64) -> Option<u64>| {
+        changed(|rank, second| rank.exposed_for = of(second).map(Nanoseconds)).ranks[0].exposed_pct
+    };
+    let share = |of| exposed(of).unwrap();
+    assert!((share(|second| Some(second * 120_000_000)) - 12.0).abs() < 1e-6);
+    // In the first seconds nobody communicated.
+    assert!((share(|second| (second > 12).then_some(second * 120_000_000)) - 12.0).abs() < 1e-6);
+    assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
+    assert_eq!(exposed(|_| None), None);
+    let idle = changed(|rank, _| (rank.gemm_flops, rank.exposed_for) = (1e15, Some(Nanoseconds(5))));
+    assert_eq!(idle.ranks[0].exposed_pct, None, "no product was held up: there was none");
+}
+
+#[test]
+fn utilisation_is_the_time_at_peak_in_the_time_that_passed() {
+    let status = changed(|rank, second| {
+        // Nothing was multiplied in the first seconds.
+        rank.gemm_at_peak = (second > 12).then_some(Nanoseconds(second * 400_000_000));
+        rank.blocked_for = Nanoseconds(second * 250_000_000);
+    });
+    assert!((status.mfu.unwrap() - 0.4).abs() < 1e-6, "{:?}", status.mfu);
+    assert!((status.ranks[0].blocked_pct.unwrap() - 25.0).abs() < 1e-6);
+    let unknown = changed(|rank, _| rank.gemm_at_peak = None);
+    assert_eq!((unknown.mfu, unknown.ranks[0].mfu), (None, None));
+}
+
+#[test]
+fn who_says_where_steps_end_is_told() {
+    use xpu_wire::frame::StepSource;
+
+    use crate::status::StepSign;
+    let status = changed(|rank, _| {
+        rank.step_source = Some(if rank.rank == Rank(2) { StepSource::Detected } else { StepSource::Marked });
+    });
+    assert_eq!(status.ranks[1].step_source, Some(StepSign::Marked));
+    assert_eq!(status.steps.source, Some(StepSign::Detected));
+}
+
+/// One rank's GPU, read at these seconds, in digests of these.
+fn devices(readings: &[(u64, u64)]) -> Jobs {
+    let simulation = Simulation::new(7, 1, 1);
+    let mut jobs = Jobs::default();
+    for &(second, read) in readings {
+        let mut frame = simulation.digests(second).remove(0);
+        let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+        let device = digest.ranks[0].device.as_mut().unwrap();
+        device.age = std::time::Duration::from_secs(second - read).into();
+        device.read = Moment(device.read.0 - device.age.0);
+        jobs.fold(&frame);
+    }
+    jobs
+}
+
+#[test]
+fn a_gpu_s_reading_counts_once_however_often_it_is_said_and_grows_old() {
+    let jobs = devices(&[(1, 1), (2, 2), (3, 2), (14, 2)]);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(view.device_readings().count(), 2);
+    let last = view.device().unwrap();
+    assert_eq!((last.age.seconds(), last.is_stale()), (12.0, true));
+}
+
+#[test]
+fn of_a_gpu_that_cannot_be_read_any_more_nothing_is_known() {
+    let simulation = Simulation::new(7, 1, 1);
+    let mut jobs = devices(&[(1, 1)]);
+    let mut frame = simulation.digests(2).remove(0);
+    let Body::Digest(digest) = &mut frame.body else { unreachable!() };
+    digest.ranks[0].device = None;
+    jobs.fold(&frame);
+    assert_eq!(jobs.foremost().unwrap().rank(Rank(0)).unwrap().device(), None);
+}
+
+/// Who opens the screen in the night, on a job that has hung for hours, must not wait to be told.
+#[test]
+fn who_comes_late_knows_since_when_a_rank_stands() {
+    let simulation = Simulation::new(3, 1, 2);
+    let moved = Moment(simulation.snapshots(60)[0].now.0 - 40_000_000_000);
+    // Digests come by another socket than snapshots, and may be first.
+    for digests in [vec![], simulation.digests(60)] {
+        let mut jobs = Jobs::default();
+        let is_first = digests.is_empty();
+        for frame in &digests {
+            jobs.fold(frame);
+        }
+        for mut frame in simulation.snapshots(60) {
+            if let Body::Snapshot(snapshot) = &mut frame.body {
+                for rank in snapshot.jobs.iter_mut().flat_map(|job| &mut job.ranks) {
+                    rank.advance = Advance { moved, worked: moved, paces: vec![Nanoseconds(7)] };
+                }
+            }
+            jobs.fold(&frame);
+        }
+        let view = jobs.foremost().unwrap().ranks().next().unwrap().1;
+        assert_eq!((view.stands_for().as_secs(), view.idle_for().as_secs()), (40, 40));
+        assert_eq!((view.gemm_rate(), view.step_time()), (None, None), "that was before");
+        assert_eq!(view.pace() == Some(Nanoseconds(7)), is_first);
+    }
+}
+
+/// One step a second until its collector was asked, ten from then on: half a minute is 17 seconds of one and 13 of the other.
+#[test]
+fn who_comes_late_means_the_same_half_minute() {
+    let simulation = Simulation::new(3, 1, 1);
+    let second = |second: u64| Moment(simulation.started.0 + second * 1_000_000_000);
+    let mut digests = simulation.digests(60);
+    let Body::Digest(digest) = &mut digests[0].body else { unreachable!() };
+    let mut told = digest.ranks.remove(0);
+    let mut at = |seconds: u64, steps: u64| {
+        (told.heard, told.step_at, told.step) = (second(seconds), second(seconds), Some(Step(steps)));
+        told.clone()
+    };
+    let earlier: Vec<_> = (31..=60).map(|seconds| Progress::of(&at(seconds, seconds))).collect();
+    let mut jobs = Jobs::default();
+    let mut snapshots = simulation.snapshots(60);
+    let Body::Snapshot(snapshot) = &mut snapshots[0].body else { unreachable!() };
+    (snapshot.jobs[0].ranks[0].digest, snapshot.jobs[0].ranks[0].earlier) = (at(60, 60), earlier);
+    jobs.fold(&snapshots[0]);
+    for seconds in 61..=73 {
+        let mut frames = simulation.digests(seconds);
+        let Body::Digest(digest) = &mut frames[0].body else { unreachable!() };
+        digest.ranks[0] = at(seconds, 60 + (seconds - 60) * 10);
+        jobs.fold(&frames[0]);
+    }
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(view.step_time(), Some(Nanoseconds(30_000_000_000 / (17 + 130))));
+}
+
+/// A digest may repeat what was summed up last while the ledger went on: its steps are the next sample.
+#[test]
+fn steps_counted_between_two_summaries_are_not_lost() {
+    let simulation = Simulation::new(3, 1, 1);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut repeated = simulation.digests(10);
+    let Body::Digest(digest) = &mut repeated[0].body else { unreachable!() };
+    digest.ranks[0].heard = Moment(simulation.started.0 + 9_000_000_000);
+    jobs.fold(&repeated[0]);
+    jobs.fold(&simulation.digests(11)[0]);
+    let view = jobs.foremost().unwrap().rank(Rank(0)).unwrap();
+    assert_eq!(
+        view.pace_samples().map(|sample| sample.steps).collect::<Vec<_>>(),
+        [9.0, 9.0, 9.0, 9.0, 18.0]
+    );
+}
+
+/// Its last word may be old when it goes; who comes later cannot know when that was.
+#[test]
+fn when_a_process_went_is_told_where_it_was_seen() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=9);
+    let mut frame = simulation.digests(9).remove(0);
+    frame.now = Moment(simulation.started.0 + 15_000_000_000);
+    frame.body = Body::Event(Event::Life {
+        job: simulation.job.clone(),
+        rank: Rank(1),
+        pid: xpu_wire::id::Pid(4001),
+        life: Life::Died,
+    });
+    jobs.fold(&frame);
+    let now = Moment(simulation.started.0 + 17_000_000_000);
+    let found = |jobs: &Jobs| crate::finding::examine(jobs.foremost().unwrap(), now).remove(0);
+    assert!(found(&jobs).evidence.to_string().contains("exit 2 s ago"), "{}", found(&jobs).evidence);
+    let mut jobs = Jobs::default();
+    for mut frame in simulation.snapshots(9) {
+        let Body::Snapshot(snapshot) = &mut frame.body else { unreachable!() };
+        snapshot.jobs[0].ranks[1].digest.life = Life::Died;
+        jobs.fold(&frame);
+    }
+    assert!(
+        found(&jobs).evidence.to_string().contains("exit; it last reported 8 s ago"),
+        "{}",
+        found(&jobs).evidence
+    );
+}
+
+#[test]
+fn a_job_that_is_not_shown_and_lost_a_rank_is_named() {
+    let shown = Simulation::new(3, 1, 4);
+    let other = Simulation { job: "eval".into(), ..Simulation::new(9, 1, 2) };
+    let mut jobs = folded(&shown, 10..=20);
+    other.snapshots(19).iter().chain(&other.digests(20)).for_each(|frame| jobs.fold(frame));
+    let now = shown.digests(20)[0].now;
+    let hang = |jobs: &Jobs| Status::of(jobs, jobs.get(&shown.job).unwrap(), now).other_jobs_hang;
+    assert_eq!(hang(&jobs), []);
+    let pid = jobs.get(&other.job).unwrap().rank(Rank(1)).unwrap().pid();
+    let life = Event::Life { job: other.job.clone(), rank: Rank(1), pid, life: Life::Died };
+    let gone = Frame { body: Body::Event(life), ..other.digests(20).remove(0) };
+    jobs.fold(&gone);
+    let status = Status::of(&jobs, jobs.get(&shown.job).unwrap(), now);
+    assert_eq!(
+        (&status.other_jobs_hang[..], status.exit_code()),
+        (&[other.job.clone()][..], ExitCode::Healthy)
+    );
+}
+
+/// Says of a rank what its life is, and when.
+fn life(simulation: &Simulation, rank: u32, life: Life, second: u64) -> Frame {
+    let mut frame = simulation.digests(second).remove((rank / simulation.ranks_per_host) as usize);
+    let (job, pid) = (simulation.job.clone(), xpu_wire::id::Pid(4000 + rank));
+    frame.body = Body::Event(Event::Life { job, rank: Rank(rank), pid, life });
+    frame
+}
+
+/// GPUs of a job whose last rank is gone are others'.
+#[test]
+fn hours_are_lost_until_the_last_rank_ends() {
+    let simulation = Simulation::new(3, 1, 4);
+    let mut jobs = folded(&simulation, 5..=9);
+    jobs.fold(&life(&simulation, 2, Life::Died, 10));
+    let lost = |jobs: &Jobs, second: u64| {
+        let now = Moment(simulation.started.0 + second * 1_000_000_000);
+        let found = crate::finding::examine(jobs.foremost().unwrap(), now);
+        found[0].cost.unwrap().gpu_hours * 3600.0
+    };
+    assert!((lost(&jobs, 70) - 4.0 * 60.0).abs() < 1e-6, "{}", lost(&jobs, 70));
+    for rank in [0, 1, 3] {
+        jobs.fold(&life(&simulation, rank, Life::Died, 70 + u64::from(rank)));
+    }
+    for second in [73, 80, 3_000] {
+        assert!((lost(&jobs, second) - 4.0 * 63.0).abs() < 1e-6, "{second}: {}", lost(&jobs, second));
+    }
+}
+
+/// Of four ranks on two hosts one ends, is silent, or has nobody who speaks for it; the other goes on.
+#[test]
+fn what_is_not_of_now_is_no_figure_and_in_no_mean() {
+    type Change<'a> = &'a dyn Fn(&mut Frame);
+    let simulation = Simulation { slow: vec![(Rank(2), 1.5)], ..Simulation::new(3, 2, 2) };
+    let went_on = |jobs: &mut Jobs, change: &dyn Fn(&mut Frame)| {
+        for second in 41..=52 {
+            for mut frame in simulation.digests(second) {
+                if frame.host.as_str() == "gpu-002" {
+                    change(&mut frame);
+                }
+                jobs.fold(&frame);
+            }
+        }
+    };
+    let with_ranks = |frame: &mut Frame, change: &dyn Fn(&mut RankDigest)| {
+        if let Body::Digest(digest) = &mut frame.body {
+            digest.ranks.iter_mut().for_each(change);
+        }
+    };
+    let last = simulation.digests(40).remove(1);
+    let Body::Digest(of_last) = &last.body else { unreachable!() };
+    let of_last = &of_last.ranks;
+    let silent = |digest: &mut RankDigest| {
+        let device = digest.device.clone();
+        *digest = RankDigest {
+            life: Life::Silent,
+            device,
+            samples: Vec::new(),
+            ..of_last[digest.rank.0 as usize - 2].clone()
+        };
+    };
+    let hung = |digest: &mut RankDigest| {
+        let (heard, device) = (digest.heard, digest.device.clone());
+        let before = of_last[digest.rank.0 as usize - 2].clone();
+        *digest = RankDigest { heard, device, samples: Vec::new(), step_count: 0, ..before };
+    };
+    let cases: [(&str, bool, Change<'_>); 4] = [
+        ("gone", false, &|frame| with_ranks(frame, &|digest| digest.life = Life::Died)),
+        ("silent", true, &|frame| with_ranks(frame, &silent)),
+        ("stands", true, &|frame| with_ranks(frame, &hung)),
+        ("its collector is gone", false, &|frame| *frame = last.clone()),
+    ];
+    for (case, gpu_is_read, change) in cases {
+        let mut jobs = folded(&simulation, 5..=40);
+        let now = simulation.digests(52)[0].now;
+        let before = Status::of(&jobs, jobs.foremost().unwrap(), simulation.digests(40)[0].now);
+        assert!(before.ranks.iter().all(|rank| rank.is_live() && rank.gemm_tflops.is_some()), "{case}");
+        went_on(&mut jobs, change);
+        let status = Status::of(&jobs, jobs.foremost().unwrap(), now);
+        for rank in &status.ranks[2..] {
+            let figures = (rank.step_ms_mean, rank.step_ms_p50, rank.gemm_tflops, rank.bus_gb_s, rank.mfu);
+            assert_eq!(figures, (None, None, None, None, None), "{case}");
+            assert_eq!(
+                (rank.lateness_ms_p50, rank.exposed_pct, rank.tokens_per_s),
+                (None, None, None),
+                "{case}"
+            );
+            let (age, device) = (rank.figures_age_s.unwrap(), rank.device.as_ref().unwrap());
+            assert!((if case == "gone" { 0.0..=12.0 } else { 11.0..=12.0 }).contains(&age), "{case}: {age}");
+            assert_eq!(
+                device.power_w.is_some(),
+                gpu_is_read,
+                "{case}: the driver tells of its GPU as before"
+            );
+            assert_eq!(device.power_limit_w, Some(700.0), "{case}");
+        }
+        let live = status.ranks[..2].iter().map(|rank| rank.step_ms_mean.unwrap()).collect();
+        assert_eq!((status.steps.mean_ms, status.figures_age_s), (median(live), None), "{case}");
+        let rates =
+            status.ranks[..2].iter().map(|rank| rank.gemm_tflops.unwrap().0).fold(f64::INFINITY, f64::min);
+        assert!(rates > 600.0, "{case}: {rates}");
+    }
+}
+
+/// Who looks at a job that has ended wants to know how it did.
+#[test]
+fn of_a_job_that_is_over_the_last_figures_stand_with_their_age() {
+    let simulation = Simulation::new(3, 1, 2);
+    let mut jobs = folded(&simulation, 5..=40);
+    for rank in 0..2 {
+        jobs.fold(&life(&simulation, rank, Life::Ended, 41));
+    }
+    let status = Status::of(&jobs, jobs.foremost().unwrap(), simulation.digests(100)[0].now);
+    assert!(status.steps.mean_ms.is_some() && status.ranks.iter().all(|rank| rank.gemm_tflops.is_some()));
+    assert_eq!((status.figures_age_s, status.ranks[0].figures_age_s), (Some(60.0), Some(60.0)));
+    assert_eq!(status.bound, None, "nothing holds it up any more");
+}

@@ -1,0 +1,396 @@
+//! What a rank costs the others by coming last: estimated from the collectives that were timed.
+//!
+//! Which collectives are timed depends on a hash of their number alone, so each one's chance is known, and each that was timed
+//! stands for as many as its chance says; where ranks changed their rates meanwhile, for as many as there were. The sum over them is unbiased, and its variance is that of a sample of independent
+//! draws (Horvitz and Thompson): `sum(gap / p)`, `sum(gap^2 * (1 - p) / p^2)`.
+
+use std::{collections::VecDeque, time::Duration};
+
+use xpu_wire::{
+    id::{CommunicatorId, Sequence, Step},
+    sampling::{self, Rate},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::rank::push_bounded;
+
+/// Digests over which it is estimated, and those without which nothing is.
+const DIGESTS: usize = 15;
+const LEAST: usize = 5;
+
+/// Steps that compile and warm up: what was lost in them is not lost again.
+const FIRST: u64 = 10;
+
+/// So many collectives of a digest tell by themselves at which rate they were timed: that all lie in the lower half of the hash
+/// by chance happens once in 2^8.
+const TELLING: u32 = 8;
+
+/// Segments of so long, by the host's clock, are remembered, and so many of each: the same for all who look, whenever they came. Ten
+/// minutes, two hours, a day.
+const SEGMENTS: [(Duration, usize); 3] =
+    [(Duration::from_secs(15), 40), (Duration::from_mins(2), 60), (Duration::from_mins(15), 96)];
+
+/// Shares of the time that passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Toll {
+    /// What the others waited for this rank alone, and the standard error of that.
+    pub cost: f64,
+    pub error: f64,
+    /// The same without the digest in which most was lost: of what happened once nothing is left.
+    pub steady: f64,
+    /// When it began to, a day ago at most.
+    pub since: Moment,
+    /// What it waited for others.
+    pub waited: f64,
+    /// What a step took meanwhile; `None` where none is known.
+    pub step: Option<Nanoseconds>,
+    /// Collectives that were timed and joined, and those it came last to.
+    pub joined: u32,
+    pub last: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    digests: VecDeque<Tally>,
+    /// Before the first of them, and the step it was at.
+    from: Moment,
+    from_step: Option<Step>,
+    former: Former,
+}
+
+/// What was lost before that, in segments that are the longer the older they are; each oldest first.
+#[derive(Debug, Default)]
+struct Former([VecDeque<Segment>; SEGMENTS.len()]);
+
+/// What was lost from a moment on, both in seconds: of ten thousand ranks a day is remembered. It ends where the next one begins.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    from: u32,
+    lost: f32,
+}
+
+impl Segment {
+    fn began(self) -> Moment {
+        Moment(u64::from(self.from) * 1_000_000_000)
+    }
+}
+
+impl Former {
+    /// What was lost from a moment on.
+    fn take(&mut self, segment: Segment) {
+        let mut next = Some(segment);
+        for (kept, (length, most)) in self.0.iter_mut().zip(SEGMENTS) {
+            let Some(segment) = next.take() else { return };
+            let number = |of: Segment| u64::from(of.from) / length.as_secs();
+            if let Some(last) = kept.back_mut().filter(|last| number(**last) == number(segment)) {
+                last.lost += segment.lost;
+                continue;
+            }
+            next = if kept.len() == most { kept.pop_front() } else { None };
+            push_bounded(kept, segment, most);
+        }
+    }
+
+    /// Newest first.
+    fn segments(&self) -> impl Iterator<Item = Segment> {
+        self.0.iter().flat_map(|kept| kept.iter().rev().copied())
+    }
+}
+
+/// The joined collectives of one digest.
+#[derive(Debug, Default)]
+struct Tally {
+    at: Moment,
+    step: Option<Step>,
+    communicators: Vec<Counts>,
+}
+
+/// Those of one communicator. Nanoseconds.
+#[derive(Debug)]
+struct Counts {
+    id: CommunicatorId,
+    joined: u32,
+    last: u32,
+    /// One in 2^k at least was timed, by the hashes of those that were.
+    rate: u32,
+    /// One in 2^k at most, by what their ranks say.
+    coarsest: u32,
+    /// Numbers of the first and the last of them.
+    first: Sequence,
+    latest: Sequence,
+    gaps: f64,
+    squares: f64,
+    waited: f64,
+}
+
+impl Window {
+    /// A digest begins, up to which so many steps are done.
+    pub(super) fn begin(&mut self, at: Moment, step: Option<Step>) {
+        if step.is_some_and(|step| step.0 < FIRST) {
+            *self = Self { from: at, from_step: step, ..Self::default() };
+        }
+        if self.digests.len() == DIGESTS {
+            self.retire();
+        } else if self.digests.is_empty() && self.from == Moment::default() {
+            // What came with the first digest is of a time that is not known.
+            (self.from, self.from_step) = (at, step);
+        }
+        push_bounded(&mut self.digests, Tally { at, step, communicators: Vec::new() }, DIGESTS);
+    }
+
+    /// The oldest digest counts towards a segment from now on.
+    fn retire(&mut self) {
+        let Some(gone) = self.digests.front() else { return };
+        let (lost, at, step) = (self.lost(gone), gone.at, gone.step);
+        let from = u32::try_from(self.from.0 / 1_000_000_000).unwrap_or(u32::MAX);
+        self.former.take(Segment { from, lost: (lost / 1e9) as f32 });
+        (self.from, self.from_step) = (at, step);
+    }
+
+    /// What is estimated to have been lost in a digest.
+    fn lost(&self, tally: &Tally) -> f64 {
+        tally.communicators.iter().map(|counts| counts.gaps * self.stands_for(counts)).sum()
+    }
+
+    /// Collectives for each one that was timed.
+    fn stands_for(&self, counts: &Counts) -> f64 {
+        if counts.joined >= TELLING { one_in(counts.rate) } else { self.few_stand_for(counts.id) }
+    }
+
+    /// Since when this share of the time has been lost, as far as is remembered: from then on most exceeds half of it. A segment of
+    /// which few collectives were timed may by chance say less.
+    fn since(&self, share: f64) -> Moment {
+        let (mut since, mut end) = (self.from, self.from);
+        let (mut excess, mut most) = (0.0, 0.0);
+        for segment in self.former.segments() {
+            let began = segment.began();
+            excess += f64::from(segment.lost) - share * end.since(began).as_secs_f64() / 2.0;
+            end = began;
+            if excess > most {
+                (most, since) = (excess, began);
+            }
+        }
+        since
+    }
+
+    pub(super) fn take(
+        &mut self,
+        (id, sequence, coarsest): (CommunicatorId, Sequence, Rate),
+        gap: Nanoseconds,
+        waited: Nanoseconds,
+    ) {
+        let Some(tally) = self.digests.back_mut().filter(|tally| tally.at > self.from) else { return };
+        let place = tally.communicators.iter().position(|counts| counts.id == id).unwrap_or_else(|| {
+            tally.communicators.push(Counts::new(id, sequence));
+            tally.communicators.len() - 1
+        });
+        let counts = &mut tally.communicators[place];
+        let (gap, waited) = (gap.0 as f64, waited.0 as f64);
+        counts.joined += 1;
+        counts.last += u32::from(waited == 0.0);
+        counts.rate = counts.rate.min(sampling::priority(sequence.0).leading_zeros());
+        counts.coarsest = counts.coarsest.max(u32::from(coarsest.0));
+        counts.first = counts.first.min(sequence);
+        counts.latest = counts.latest.max(sequence);
+        counts.gaps += gap;
+        counts.squares += gap * gap;
+        counts.waited += waited;
+    }
+
+    /// `None` while too little was joined.
+    pub(super) fn toll(&self) -> Option<Toll> {
+        let told = self.digests.iter().filter(|tally| !tally.communicators.is_empty()).count();
+        let passed = self.digests.back()?.at.since(self.from).as_nanos() as f64;
+        if told < LEAST || passed <= 0.0 {
+            return None;
+        }
+        let mut toll = Toll { since: self.from, ..Toll::default() };
+        let mut lost = [0.0; DIGESTS];
+        for (tally, lost) in self.digests.iter().zip(&mut lost) {
+            for counts in &tally.communicators {
+                let stands_for = self.stands_for(counts);
+                *lost += counts.gaps * stands_for;
+                toll.error += counts.squares * stands_for * (stands_for - 1.0);
+                toll.waited += counts.waited * stands_for;
+                toll.joined += counts.joined;
+                toll.last += counts.last;
+            }
+        }
+        let lost = &lost[..self.digests.len()];
+        let (sum, most) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
+        // The first digest in which at least half as much was lost as at the mean.
+        let began = lost.iter().position(|lost| 2.0 * lost > sum / self.digests.len() as f64).unwrap_or(0);
+        toll.since = if began == 0 { self.since(sum / passed) } else { self.digests[began - 1].at };
+        let steps =
+            self.digests.back()?.step.zip(self.from_step).and_then(|(to, from)| to.0.checked_sub(from.0));
+        toll.step = steps.filter(|steps| *steps > 0).map(|steps| Nanoseconds((passed / steps as f64) as u64));
+        let share = |time: f64| time / passed;
+        let (cost, steady) = (share(sum), share(sum - most));
+        Some(Toll { cost, steady, error: share(toll.error.sqrt()), waited: share(toll.waited), ..toll })
+    }
+
+    /// Collectives for each one that was timed, over all digests of a communicator of which few are timed.
+    fn few_stand_for(&self, id: CommunicatorId) -> f64 {
+        let (mut joined, mut launched, mut before) = (0, 0, None);
+        let (mut finest, mut coarsest) = (u32::MAX, 0);
+        for counts in self.digests.iter().flat_map(|tally| &tally.communicators).filter(|one| one.id == id) {
+            if counts.joined < TELLING {
+                joined += u64::from(counts.joined);
+                // Those of one digest may be told in the next.
+                launched += counts
+                    .latest
+                    .0
+                    .saturating_sub(before.unwrap_or_else(|| counts.first.0.saturating_sub(1)));
+                finest = finest.min(counts.rate);
+                coarsest = coarsest.max(counts.coarsest);
+            }
+            before = before.max(Some(counts.latest.0));
+        }
+        if finest >= coarsest {
+            return one_in(finest);
+        }
+        // Some were timed at a finer rate. A group has several numbers, and is timed once: the rate is the limit.
+        (launched as f64 / joined.max(1) as f64).clamp(1.0, one_in(coarsest))
+    }
+}
+
+impl Counts {
+    fn new(id: CommunicatorId, first: Sequence) -> Self {
+        Self {
+            id,
+            joined: 0,
+            last: 0,
+            rate: u32::MAX,
+            coarsest: 0,
+            first,
+            latest: first,
+            gaps: 0.0,
+            squares: 0.0,
+            waited: 0.0,
+        }
+    }
+}
+
+fn one_in(rate: u32) -> f64 {
+    2_f64.powi(rate.min(30) as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A hundred collectives a second, of which one in ten keeps the others waiting for 10 ms: a tenth of the time.
+    fn estimate(rate: Rate, first: u64) -> Option<Toll> {
+        let mut window = Window::default();
+        for second in 0..=DIGESTS as u64 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            for number in (0..100).map(|n| first + second * 100 + n).filter(|&number| rate.times(number)) {
+                let gap = if number % 10 == 0 { 10_000_000 } else { 0 };
+                let waited = if gap == 0 { 1_000_000 } else { 0 };
+                window.take(
+                    (CommunicatorId(1), Sequence(number), rate),
+                    Nanoseconds(gap),
+                    Nanoseconds(waited),
+                );
+            }
+        }
+        window.toll()
+    }
+
+    #[test]
+    fn where_all_are_timed_it_is_what_was_lost() {
+        let toll = estimate(Rate::EVERY, 0).unwrap();
+        assert!((toll.cost - 0.1).abs() < 1e-9 && toll.error == 0.0, "{toll:?}");
+        assert!((toll.waited - 0.09).abs() < 1e-9, "{toll:?}");
+        assert_eq!((toll.joined, toll.last), (1500, 150));
+    }
+
+    #[test]
+    fn a_sample_has_no_bias_and_its_error_is_told() {
+        for k in [1, 2, 4] {
+            let all: Vec<_> = (0..200).map(|n| estimate(Rate(k), n * 77_777).unwrap()).collect();
+            let mean = all.iter().map(|toll| toll.cost).sum::<f64>() / 200.0;
+            let error = all.iter().map(|toll| toll.error).sum::<f64>() / 200.0;
+            let spread = (all.iter().map(|toll| (toll.cost - mean).powi(2)).sum::<f64>() / 200.0).sqrt();
+            assert!((mean / 0.1 - 1.0).abs() < 0.05, "one in 2^{k}: {mean}");
+            assert!((error / spread - 1.0).abs() < 0.25, "one in 2^{k}: told {error}, is {spread}");
+        }
+    }
+
+    /// Five collectives a step of two seconds, of which the first keeps the others waiting for a second; the rate becomes finer in the
+    /// middle, and what was launched before is told of after.
+    #[test]
+    fn a_rate_that_changes_meanwhile_has_no_bias() {
+        let estimate = |first: u64| {
+            let mut window = Window::default();
+            for second in 0..=DIGESTS as u64 {
+                window.begin(Moment((100 + second) * SECOND), None);
+                let timed = if second < 10 { Rate(2) } else { Rate::EVERY };
+                let numbers = (0..5).map(|n| 5 * (first + second / 2) + n).filter(|_| second % 2 == 0);
+                for number in numbers.filter(|&number| timed.times(number)) {
+                    let gap = if number % 5 == 0 { SECOND } else { 0 };
+                    let collective = (CommunicatorId(1), Sequence(number), Rate(2));
+                    window.take(collective, Nanoseconds(gap), Nanoseconds(0));
+                }
+            }
+            window.toll()
+        };
+        let all: Vec<f64> = (0..400).filter_map(|n| Some(estimate(n * 1_111)?.cost)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!(all.len() > 300 && (0.42..0.58).contains(&mean), "{mean} of {}", all.len());
+    }
+
+    /// To an eighth of how long ago that is, and in a few kilobytes.
+    #[test]
+    fn since_when_it_costs_is_known_for_a_day() {
+        for hours in [1, 5, 20] {
+            let mut window = Window::default();
+            for second in 0..3600 * (hours + 3) {
+                window.begin(Moment((1_000_000 + second) * SECOND), None);
+                let late = second >= 3 * 3600;
+                let (gap, waited) = if late { (100_000_000, 0) } else { (0, 10_000_000) };
+                for sequence in [2 * second, 2 * second + 1] {
+                    let collective = (CommunicatorId(1), Sequence(sequence), Rate::EVERY);
+                    window.take(collective, Nanoseconds(gap), Nanoseconds(waited));
+                }
+            }
+            let ago = (1_000_000 + 3600 * (hours + 3)) - window.toll().unwrap().since.0 / SECOND;
+            let off = ago.abs_diff(3600 * hours) as f64 / (3600 * hours) as f64;
+            assert!(off < 0.125, "{hours} hours ago, told {ago} s");
+        }
+    }
+
+    /// It costs nothing for two minutes, and a tenth of the time from then on.
+    #[test]
+    fn since_when_it_costs_is_known_for_minutes() {
+        for rate in [Rate::EVERY, Rate(3)] {
+            let mut window = Window::default();
+            for second in 0..400 {
+                window.begin(Moment((100 + second) * SECOND), None);
+                for number in (0..100).map(|n| second * 100 + n).filter(|&number| rate.times(number)) {
+                    let late = second >= 120 && number % 10 == 0;
+                    let (gap, waited) = if late { (10_000_000, 0) } else { (0, 1_000_000) };
+                    window.take(
+                        (CommunicatorId(1), Sequence(number), rate),
+                        Nanoseconds(gap),
+                        Nanoseconds(waited),
+                    );
+                }
+            }
+            let since = window.toll().unwrap().since.0 / SECOND - 100;
+            assert!((105..=135).contains(&since), "{rate:?}: since second {since}");
+        }
+    }
+
+    #[test]
+    fn of_too_little_nothing_is_said() {
+        let mut window = Window::default();
+        for second in 0..4 {
+            window.begin(Moment((100 + second) * SECOND), None);
+            window.take((CommunicatorId(1), Sequence(second), Rate::EVERY), Nanoseconds(5), Nanoseconds(0));
+        }
+        assert_eq!(window.toll(), None);
+    }
+}

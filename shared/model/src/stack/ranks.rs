@@ -1,0 +1,150 @@
+//! Sets of ranks, written as `0-5,7`.
+
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write as _},
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use xpu_wire::id::Rank;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ranks(BTreeSet<Rank>);
+
+impl Ranks {
+    pub fn insert(&mut self, rank: Rank) {
+        self.0.insert(rank);
+    }
+
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.0.contains(&rank)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn first(&self) -> Option<Rank> {
+        self.0.first().copied()
+    }
+
+    /// Those of this set that the other has not.
+    pub fn without(&self, other: &Self) -> Self {
+        Self(self.0.difference(&other.0).copied().collect())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Rank> {
+        self.0.iter().copied()
+    }
+
+    /// First and last of each run.
+    fn runs(&self) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for Rank(rank) in self.iter() {
+            match runs.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(rank) => *last = rank,
+                _ => runs.push((rank, rank)),
+            }
+        }
+        runs
+    }
+
+    /// `rank 6`, `ranks 0-5,7`, in so many runs.
+    pub fn named(&self, runs: usize) -> String {
+        format!("{} {}", if self.len() == 1 { "rank" } else { "ranks" }, self.brief(runs))
+    }
+
+    /// Not more than so many runs, and then how many ranks there are: ten thousand ranks fit on a line.
+    pub fn brief(&self, runs: usize) -> String {
+        let all = self.runs();
+        let mut text = String::new();
+        write_runs(&mut text, &all[..all.len().min(runs)]);
+        if all.len() > runs {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ",… ({} ranks)", self.len());
+        }
+        text
+    }
+}
+
+fn write_runs(to: &mut String, runs: &[(u32, u32)]) {
+    for (index, (first, last)) in runs.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = match last - first {
+            0 => write!(to, "{comma}{first}"),
+            _ => write!(to, "{comma}{first}-{last}"),
+        };
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        write_runs(&mut text, &self.runs());
+        f.pad(&text)
+    }
+}
+
+impl FromIterator<Rank> for Ranks {
+    fn from_iter<I: IntoIterator<Item = Rank>>(ranks: I) -> Self {
+        Self(ranks.into_iter().collect())
+    }
+}
+
+impl Serialize for Ranks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ranks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let mut ranks = Self::default();
+        for run in text.split(',').filter(|run| !run.is_empty()) {
+            let (first, last) = run.split_once('-').unwrap_or((run, run));
+            let number = |text: &str| text.parse::<u32>().map_err(D::Error::custom);
+            ranks.0.extend((number(first)?..=number(last)?).map(Rank));
+        }
+        Ok(ranks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    fn ranks(numbers: &[u32]) -> Ranks {
+        numbers.iter().copied().map(Rank).collect()
+    }
+
+    #[test]
+    fn runs_are_folded() {
+        assert_eq!(ranks(&[7, 0, 1, 2, 3, 4, 5]).to_string(), "0-5,7");
+        assert_eq!(ranks(&[3, 4, u32::MAX]).to_string(), "3-4,4294967295");
+        assert_eq!(ranks(&[]).to_string(), "");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let read = |text: &str| Ranks::deserialize(StrDeserializer::<Error>::new(text));
+        for set in [ranks(&[7, 0, 1, 2]), ranks(&[]), ranks(&[3])] {
+            assert_eq!(read(&set.to_string()).unwrap(), set);
+        }
+        assert!(read("1-x").is_err());
+    }
+
+    #[test]
+    fn many_runs_are_cut_and_counted() {
+        let spread: Vec<_> = (0..5000).map(|n| 2 * n + 1).collect();
+        assert_eq!(ranks(&spread).brief(3), "1,3,5,… (5000 ranks)");
+        assert_eq!(ranks(&[1, 3, 4]).brief(2), "1,3-4");
+        assert_eq!([ranks(&[6]).named(2), ranks(&[1, 3, 4]).named(2)], ["rank 6", "ranks 1,3-4"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Which threads of the ranks are the same: by their names without the numbers.
+
+use xpu_wire::frame::{StackFrame, ThreadStack};
+
+use super::word::{Class, Word};
+
+/// The root of the threads that processes began with.
+pub const MAIN_THREAD: &str = "main thread";
+
+/// Where a root comes in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    /// What is wrong with a whole process.
+    Process,
+    Main,
+    Python,
+    Native,
+}
+
+pub(super) fn of(thread: &ThreadStack) -> (Order, Word) {
+    let role = |name: String| Word::bare(Class::Role, name);
+    if thread.main {
+        (Order::Main, role(MAIN_THREAD.to_owned()))
+    } else if !thread.frames.iter().any(StackFrame::is_python) {
+        (Order::Native, role(format!("thread {} (no Python)", without_numbers(&thread.name))))
+    } else {
+        (Order::Python, role(format!("thread {}", without_numbers(&thread.name))))
+    }
+}
+
+/// `Thread-12 (work)` as `Thread-* (work)`.
+fn without_numbers(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '0'..='9' if text.ends_with('*') => {}
+            '0'..='9' => text.push('*'),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_do_not_tell_threads_apart() {
+        assert_eq!(without_numbers("Thread-12 (work)"), "Thread-* (work)");
+        assert_eq!(without_numbers("pt_autograd_0"), "pt_autograd_*");
+        assert_eq!(without_numbers("pin"), "pin");
+    }
+}

@@ -1,0 +1,505 @@
+//! A job's state as one JSON document: what `xpu-top status --json` prints.
+
+mod activity;
+mod detail;
+mod device;
+mod exit;
+mod live;
+mod stacks;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use xpu_wire::{
+    frame::{Life, StepSource, TimedBy},
+    histogram::Histogram,
+    id::{HostName, JobName, Pid, Rank, Step},
+    sampling::Rate,
+    unit::{GigabytesPerSecond, Moment, Nanoseconds, Tflops},
+};
+
+use crate::{
+    divergence::Divergence,
+    finding::{self, Cost, Episode, Finding, Price},
+    job::{Bound, Job, Jobs, RankView, median},
+};
+
+pub use activity::{Activity, BlockedStatus, CopiesStatus, GraphStatus, KernelStatus, MemoryStatus};
+pub use detail::{CollectiveStatus, CommunicatorStatus, GemmStatus, InsideStatus};
+pub use device::{DeviceStatus, XidStatus};
+pub use exit::ExitStatus;
+pub use live::{STALE, age_of, stale_since};
+pub use stacks::StackStatus;
+
+/// Texts of blindness passed on; ranks mostly say the same.
+const BLIND: usize = 16;
+
+/// A rank's waiting for the CPU is that of so long.
+const CPU_WAIT: Duration = Duration::from_secs(10);
+
+/// The document. Unknown figures are `null`, never zero.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    pub job: JobName,
+    pub world_size: u32,
+    pub steps: StepRange,
+    /// What the ranks that say so work through together, in a second.
+    pub tokens_per_s: Option<f64>,
+    pub samples_per_s: Option<f64>,
+    /// Mean of the last losses the ranks told of.
+    pub loss: Option<f64>,
+    /// Ranks whose last loss is infinite, or no number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub loss_not_finite: Vec<Rank>,
+    /// Model FLOPs utilisation, the mean over the ranks of which it is known: 0.4 is 40 %.
+    pub mfu: Option<f64>,
+    /// Seconds since any rank's figures were of now; absent while one's are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figures_age_s: Option<f64>,
+    /// What holds the job up as a whole; `None` while too little is known.
+    pub bound: Option<Bound>,
+    pub ranks: Vec<RankStatus>,
+    pub findings: Vec<Finding>,
+    /// What they cost together; absent where nothing is known to cost anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Cost>,
+    /// Where the NCCL calls of the ranks part for the first time; only once their records were read, which is where a job stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<Divergence>,
+    /// What was wrong and is not any more, newest first, as far as whoever asks was told of the past.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub came_and_went: Vec<Episode>,
+    /// Where all ranks are; only once stacks were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<StackStatus>,
+    pub coverage: Coverage,
+    /// Jobs that are there beside this one.
+    pub other_jobs: Vec<JobName>,
+    /// Those of them that make no progress.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_jobs_hang: Vec<JobName>,
+}
+
+/// Steps completed, over the ranks that mark them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRange {
+    pub min: Option<Step>,
+    pub max: Option<Step>,
+    /// A lower bound of the steps of the ranks of which no more is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<Step>,
+    /// Step time in milliseconds: elapsed time over the steps of the last half minute; the median over ranks.
+    pub mean_ms: Option<f64>,
+    /// Median and 99th percentile of the single steps of that time, in milliseconds; medians over ranks.
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    /// Whose clock single steps are by; of ranks that differ, the host's.
+    pub timed_by: Option<StepClock>,
+    /// Who says where steps end; of ranks that differ, the lesser word: detected before optimizer before marked.
+    pub source: Option<StepSign>,
+    /// The optimizer whose steps are the program's, where that is the source.
+    #[serde(default)]
+    pub optimizer: Option<String>,
+}
+
+/// Who says where a step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepSign {
+    /// The program, with `step()`.
+    Marked,
+    /// PyTorch: an optimizer of the program has stepped.
+    Optimizer,
+    /// The hook: what the program asks of the GPU repeats.
+    Detected,
+    /// The same, and the step number is a lower bound: how many steps came before the first repetition is unknown.
+    DetectedLate,
+}
+
+impl From<StepSource> for StepSign {
+    fn from(source: StepSource) -> Self {
+        match source {
+            StepSource::Marked => Self::Marked,
+            StepSource::Optimizer => Self::Optimizer,
+            StepSource::Detected => Self::Detected,
+            StepSource::DetectedLate => Self::DetectedLate,
+        }
+    }
+}
+
+/// Whose clock single steps are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepClock {
+    /// From the first launch of one step on the GPU to that of the next.
+    Gpu,
+    /// From mark to mark in the program, which may run ahead of its GPU.
+    Host,
+}
+
+impl From<TimedBy> for StepClock {
+    fn from(by: TimedBy) -> Self {
+        match by {
+            TimedBy::Gpu => Self::Gpu,
+            TimedBy::Host => Self::Host,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankStatus {
+    pub rank: Rank,
+    pub host: HostName,
+    pub pid: Pid,
+    pub step: Option<Step>,
+    /// A lower bound of the step, where no more is known: its source is `detected_late`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_at_least: Option<Step>,
+    /// When it was completed, in seconds since 1970 by the clock of the rank's host.
+    #[serde(default)]
+    pub step_at: Option<f64>,
+    /// Elapsed time over steps, and of single steps median and 99th percentile: all of the last half minute.
+    #[serde(default)]
+    pub step_ms_mean: Option<f64>,
+    /// The mean is of so many steps, up to `step`.
+    #[serde(default)]
+    pub steps_measured: Option<u64>,
+    pub step_ms_p50: Option<f64>,
+    #[serde(default)]
+    pub step_ms_p99: Option<f64>,
+    #[serde(default)]
+    pub step_timed_by: Option<StepClock>,
+    pub step_source: Option<StepSign>,
+    pub tokens_per_s: Option<f64>,
+    pub samples_per_s: Option<f64>,
+    pub loss: Option<f64>,
+    /// Its last loss is infinite, or no number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loss_not_finite: bool,
+    /// Share of the last half minute in which the products could have been done at the GPU's peak.
+    pub mfu: Option<f64>,
+    pub gemm_tflops: Option<Tflops>,
+    /// What its products reach of what its GPU can do at the clock it has now, in percent.
+    #[serde(default)]
+    pub gemm_peak_pct: Option<f64>,
+    /// On the transfer alone: waiting for other ranks is not in it.
+    pub bus_gb_s: Option<GigabytesPerSecond>,
+    pub lateness_ms_p50: Option<f64>,
+    pub state: RankState,
+    /// Seconds since its figures were of now; absent while they are. Then they are `null`, unless all ranks have ended: those are the last ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures_age_s: Option<f64>,
+    /// Whether its hook observes; switched with `xpu-top ctl --hook`.
+    pub enabled: bool,
+    /// Device memory allocated and not freed; `None` while no allocation was seen.
+    pub memory_held_bytes: Option<u64>,
+    /// Its GPU's health; `None` while it is not known which that is, or NVML does not tell.
+    #[serde(default)]
+    pub device: Option<DeviceStatus>,
+    /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
+    pub blocked_pct: Option<f64>,
+    /// Exposed communication: time in which its products were held up by NCCL operations, waiting for other ranks included, in
+    /// percent of the last half minute, estimated from a sample; `None` while nothing tells.
+    #[serde(default)]
+    pub exposed_pct: Option<f64>,
+    /// Share of the last ten seconds in which it waited for the CPU, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_wait_pct: Option<f64>,
+    /// Share of wall time that timing takes from launching threads, and may take; `None` if nothing bounds it.
+    pub overhead_pct: Option<f64>,
+    pub budget_pct: Option<f64>,
+    /// One in so many is timed now.
+    pub gemm_timed_one_in: Option<u64>,
+    pub collective_timed_one_in: Option<u64>,
+    /// Only of ranks whose detail was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
+    /// By shape, most time first; only of ranks whose detail was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gemms: Vec<GemmStatus>,
+    /// By communicator, operation and size; likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<CollectiveStatus>,
+    /// What its ledger page says of each communicator; likewise, and of ranks that are silent or gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub communicators: Vec<CommunicatorStatus>,
+    /// Threads inside a call that can block.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<InsideStatus>,
+    /// How it ended, where it did not end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitStatus>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankState {
+    Ok,
+    /// For a rank that hangs or is gone: it is not the one to look at.
+    Waiting,
+    Slow,
+    Hung,
+    Silent,
+    Exited,
+}
+
+impl From<Life> for RankState {
+    /// As far as the rank alone tells: what the others tell of it is a [`Finding`].
+    fn from(life: Life) -> Self {
+        match life {
+            Life::Alive => Self::Ok,
+            Life::Silent => Self::Silent,
+            Life::Ended | Life::Died => Self::Exited,
+        }
+    }
+}
+
+/// How much of the job was seen, and what seeing cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    pub ranks_seen: u32,
+    pub dropped_records: u64,
+    pub lost_frames: u64,
+    /// Operations that should have been timed and were not.
+    pub untimed: u64,
+    /// Share of wall time the hook took from launching threads, the worst rank's, in percent.
+    pub overhead_pct: f64,
+    /// Of the timed collectives the ranks remember, how many every rank of the communicator reported, in percent: bus
+    /// bandwidth and lateness are of these alone. `None` while none was timed.
+    pub joined_pct: Option<f64>,
+    /// Hosts that were asked for and not heard, and why.
+    pub hosts_unreachable: Vec<UnreachableHost>,
+    /// Living ranks whose hook is off: of them nothing new is known.
+    pub ranks_off: u32,
+    /// What hooks cannot see, each text once.
+    pub blind: Vec<String>,
+    /// Living processes that claim ranks of this job which others are.
+    pub turned_away: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreachableHost {
+    pub host: String,
+    pub why: String,
+}
+
+/// What `xpu-top status` ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitCode {
+    Healthy = 0,
+    Slow = 1,
+    Hang = 2,
+    NoData = 3,
+    Usage = 64,
+}
+
+impl Status {
+    pub fn of(jobs: &Jobs, job: &Job, now: Moment) -> Self {
+        Self::with(jobs, job, finding::examine(job, now), now)
+    }
+
+    /// The same with what was found.
+    pub fn with(jobs: &Jobs, job: &Job, findings: Vec<Finding>, now: Moment) -> Self {
+        let ranks: Vec<_> = job.ranks().map(|(rank, _)| rank_status(job, rank, &findings, now)).collect();
+        let steps = ranks.iter().filter_map(|rank| rank.step);
+        let ages: Option<Vec<f64>> = ranks.iter().map(|rank| rank.figures_age_s).collect();
+        let live = ranks.iter().filter(|rank| rank.is_live()).map(|rank| rank.rank);
+        let digests = || job.ranks().filter_map(|(_, view)| view.latest());
+        let others = || jobs.iter().filter(|other| other.name() != job.name());
+        let lost_losses =
+            job.ranks().filter(|(_, view)| view.has_lost_its_loss()).map(|(rank, _)| rank).collect();
+        Self {
+            job: job.name().clone(),
+            world_size: job.world_size(),
+            steps: StepRange {
+                min: steps.clone().min(),
+                max: steps.max(),
+                at_least: ranks.iter().filter_map(|rank| rank.step_at_least).min(),
+                mean_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_mean).collect()),
+                p50_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p50).collect()),
+                p99_ms: median(ranks.iter().filter_map(|rank| rank.step_ms_p99).collect()),
+                timed_by: ranks.iter().filter_map(|rank| rank.step_timed_by).max(),
+                source: ranks.iter().filter_map(|rank| rank.step_source).max(),
+                optimizer: optimizer(job),
+            },
+            tokens_per_s: sum(ranks.iter().filter_map(|rank| rank.tokens_per_s)),
+            samples_per_s: sum(ranks.iter().filter_map(|rank| rank.samples_per_s)),
+            loss: mean(ranks.iter().filter_map(|rank| rank.loss)),
+            loss_not_finite: lost_losses,
+            mfu: mean(ranks.iter().filter_map(|rank| rank.mfu)),
+            figures_age_s: ages.and_then(|ages| ages.into_iter().reduce(f64::min)),
+            bound: job.bound(live),
+            lost: Cost::sum(&findings),
+            findings,
+            divergence: job.divergence().cloned(),
+            came_and_went: Vec::new(),
+            stacks: StackStatus::of(job),
+            coverage: Coverage {
+                ranks_seen: u32::try_from(digests().count()).unwrap_or(u32::MAX),
+                dropped_records: digests().map(|digest| digest.dropped_records).sum(),
+                lost_frames: jobs.lost_frames(),
+                untimed: digests().map(|digest| digest.untimed).sum(),
+                overhead_pct: digests()
+                    .map(|digest| f64::from(digest.overhead_ppm) / 1e4)
+                    .fold(0.0, f64::max),
+                joined_pct: job.joined().map(|share| share * 100.0),
+                hosts_unreachable: Vec::new(),
+                ranks_off: u32::try_from(ranks_off(job)).unwrap_or(u32::MAX),
+                blind: blind(job),
+                turned_away: job.turned_away(),
+            },
+            other_jobs: others().map(Job::name).cloned().collect(),
+            other_jobs_hang: others()
+                .filter(|other| finding::standstill(other, now).is_some())
+                .map(Job::name)
+                .cloned()
+                .collect(),
+            ranks,
+        }
+    }
+
+    /// Says what lost GPU-hours cost in money.
+    pub fn price(&mut self, price: Option<Price>) {
+        if let Some(price) = price {
+            price.apply(&mut self.findings);
+            self.lost = Cost::sum(&self.findings);
+        }
+    }
+
+    /// Whether something that was asked for, or that the job should have, was not seen. A job that has ended is whole.
+    fn is_partial(&self) -> bool {
+        let ended = self.ranks.iter().all(|rank| rank.state == RankState::Exited);
+        !self.coverage.hosts_unreachable.is_empty() || (self.coverage.ranks_seen < self.world_size && !ended)
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        if self.coverage.ranks_seen == 0 {
+            ExitCode::NoData
+        } else if self.findings.iter().any(Finding::stops_the_job) {
+            ExitCode::Hang
+        } else if !self.findings.is_empty() {
+            ExitCode::Slow
+        } else if self.is_partial() {
+            ExitCode::NoData
+        } else {
+            ExitCode::Healthy
+        }
+    }
+}
+
+/// `None` of nothing: unknown is not zero.
+pub fn sum(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.reduce(|sum, value| sum + value)
+}
+
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// The optimizer that the first rank with one follows.
+pub fn optimizer(job: &Job) -> Option<String> {
+    let mut followed = job.ranks().filter_map(|(_, view)| view.latest()).map(|digest| &digest.optimizer);
+    followed.find(|name| !name.is_empty()).cloned()
+}
+
+/// Living ranks of a job whose hook is off.
+pub fn ranks_off(job: &Job) -> usize {
+    let off = |view: &&RankView| view.is_alive() && view.latest().is_some_and(|digest| !digest.enabled);
+    job.ranks().map(|(_, view)| view).filter(off).count()
+}
+
+/// What hooks of a job cannot see, each text once.
+pub fn blind(job: &Job) -> Vec<String> {
+    let texts = job.ranks().filter_map(|(_, view)| view.latest()).flat_map(|digest| &digest.blind);
+    texts.collect::<BTreeSet<_>>().into_iter().take(BLIND).cloned().collect()
+}
+
+/// One rank's line, without figures that are not of now; of a job that is over they are the last ones.
+pub fn rank_status(job: &Job, rank: Rank, findings: &[Finding], now: Moment) -> RankStatus {
+    let view = job.rank(rank).expect("the caller took the rank from this job");
+    let mut status = rank_line(job, rank, view);
+    let state = finding::state(findings, rank, view);
+    status.place(view, state, |then| now.since(job.common(view.host(), then)));
+    if job.living() > 0 {
+        status.forget_stale();
+    }
+    status
+}
+
+impl RankStatus {
+    /// The step, or a lower bound of it.
+    pub fn step_or_bound(&self) -> Option<Step> {
+        self.step.or(self.step_at_least)
+    }
+}
+
+/// All that is known of a rank, whenever it was so.
+pub fn rank_line(job: &Job, rank: Rank, view: &RankView) -> RankStatus {
+    let latest = view.latest();
+    let (bus_gb_s, lateness) = job.meeting(view);
+    let device = view.device().map(DeviceStatus::from);
+    let step_source = latest.and_then(|digest| digest.step_source).map(StepSign::from);
+    let is_late = step_source == Some(StepSign::DetectedLate);
+    RankStatus {
+        rank,
+        host: view.host().clone(),
+        pid: view.pid(),
+        step: view.step().filter(|_| !is_late),
+        step_at_least: view.step().filter(|_| is_late),
+        step_at: latest.filter(|digest| digest.step.is_some()).map(|digest| digest.step_at.0 as f64 / 1e9),
+        step_ms_mean: view.step_time().map(Nanoseconds::milliseconds),
+        steps_measured: view.steps_measured().map(|(_, steps)| steps),
+        step_ms_p50: view.step_p50().map(Nanoseconds::milliseconds),
+        step_ms_p99: view.step_p99().map(Nanoseconds::milliseconds),
+        step_timed_by: latest
+            .filter(|digest| digest.step_p50.is_some())
+            .map(|digest| digest.steps_timed_by.into()),
+        step_source,
+        tokens_per_s: view.tokens_per_second(),
+        samples_per_s: view.samples_per_second(),
+        loss: view.loss(),
+        loss_not_finite: view.has_lost_its_loss(),
+        mfu: view.utilisation(),
+        gemm_tflops: view.gemm_rate(),
+        gemm_peak_pct: share_of_peak(view, device.as_ref()).map(|share| share * 100.0),
+        bus_gb_s,
+        lateness_ms_p50: lateness.map(Nanoseconds::milliseconds),
+        state: view.life().into(),
+        figures_age_s: None,
+        enabled: latest.is_none_or(|digest| digest.enabled),
+        memory_held_bytes: latest.map(|digest| digest.memory_held).filter(|&held| held > 0),
+        device,
+        blocked_pct: view.blocked().map(|share| share * 100.0),
+        exposed_pct: view.exposed().map(|share| share * 100.0),
+        cpu_wait_pct: Some(100.0 * view.cpu_wait(CPU_WAIT).share()).filter(|&pct| pct > 0.0),
+        overhead_pct: latest.map(|digest| f64::from(digest.overhead_ppm) / 1e4),
+        budget_pct: latest.and_then(|digest| digest.budget_ppm).map(|budget| f64::from(budget) / 1e4),
+        gemm_timed_one_in: latest.and_then(|digest| one_in(digest.gemm_rate)),
+        collective_timed_one_in: latest.and_then(|digest| one_in(digest.collective_rate)),
+        activity: Activity::of(view),
+        gemms: detail::gemms(view),
+        collectives: view.collectives().map(|total| detail::collective(job, view, total)).collect(),
+        communicators: detail::communicators(view),
+        inside: view.latest().map(detail::inside).unwrap_or_default(),
+        exit: view.exit().map(ExitStatus::from),
+    }
+}
+
+/// Where the driver does not tell the clock, of the peak as the data sheet has it.
+fn share_of_peak(view: &RankView, device: Option<&DeviceStatus>) -> Option<f64> {
+    let share = view.gemm_rate()?.0 / view.gemm_peak()?.0;
+    let told = device.filter(|device| !device.is_stale());
+    let clocks = told.and_then(|device| device.sm_max_mhz.zip(device.sm_mhz)).filter(|&(_, now)| now > 0);
+    Some(share * clocks.map_or(1.0, |(most, now)| f64::from(most) / f64::from(now)))
+}
+
+/// `None` where nothing is timed.
+fn one_in(rate: Rate) -> Option<u64> {
+    (rate != Rate::NEVER).then(|| rate.stands_for())
+}
+
+fn microseconds(durations: &Histogram, quantile: f64) -> Option<f64> {
+    durations.quantile(quantile).map(|time| time.0 as f64 / 1e3)
+}

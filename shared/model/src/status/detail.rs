@@ -1,0 +1,171 @@
+//! One rank in detail: its GEMMs and collectives by shape, its communicators, and the calls its threads are in.
+
+use serde::{Deserialize, Serialize};
+use xpu_wire::{
+    frame::{CollectiveTotals, GemmTotals, Life, RankDigest},
+    histogram::Histogram,
+    unit::{GigabytesPerSecond, Tflops},
+};
+
+use super::microseconds;
+use crate::job::{Job, RankView, Sample};
+
+/// How far a rank is in one communicator. Counts are of collectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommunicatorStatus {
+    pub communicator: String,
+    pub name: String,
+    pub rank: u32,
+    pub size: u32,
+    pub entered: u64,
+    pub enqueued: u64,
+    /// At least so many are done.
+    pub completed: u64,
+    /// The last one entered.
+    pub last_operation: Option<String>,
+    pub last_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InsideStatus {
+    /// Kernel thread id on the rank's host.
+    pub thread: u32,
+    pub call: String,
+    pub for_s: f64,
+}
+
+/// One shape on one rank, since the rank started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GemmStatus {
+    pub m: u64,
+    pub n: u64,
+    pub k: u64,
+    pub batch: u64,
+    pub datatype: String,
+    /// Of A and B, as BLAS writes it: `TN` is A transposed.
+    pub transposed: String,
+    pub count: u64,
+    /// How many were timed; the rates are theirs.
+    pub timed: u64,
+    pub tflops: Option<Tflops>,
+    /// Of the durations seen since the detail was asked for.
+    pub us_p50: Option<f64>,
+    pub us_p99: Option<f64>,
+    #[serde(default)]
+    pub us_max: Option<f64>,
+    /// How many lie in each of [`PARTS`] equal parts from the shortest to the longest.
+    #[serde(skip)]
+    pub parts: Vec<u64>,
+}
+
+/// One kind of collective on one rank, since the rank started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollectiveStatus {
+    pub communicator: String,
+    pub operation: String,
+    pub datatype: String,
+    /// Message size as nccl-tests counts it.
+    pub bytes: u64,
+    pub count: u64,
+    pub timed: u64,
+    /// On the transfer alone, over the latest timed ones of this kind.
+    pub bus_gb_s: Option<GigabytesPerSecond>,
+    /// As this rank saw it, waiting for others included.
+    pub us_p50: Option<f64>,
+    pub us_p99: Option<f64>,
+    #[serde(default)]
+    pub us_max: Option<f64>,
+    /// As [`GemmStatus::parts`].
+    #[serde(skip)]
+    pub parts: Vec<u64>,
+}
+
+/// Parts of a distribution: as many as can be told apart in a table.
+const PARTS: usize = 8;
+
+fn parts(durations: &Histogram) -> Vec<u64> {
+    let ends = durations.quantile(0.0).zip(durations.max());
+    ends.map_or_else(Vec::new, |(shortest, longest)| durations.parts(shortest, longest, PARTS))
+}
+
+/// Of ranks whose detail was asked for, and of those that give none.
+pub(super) fn communicators(view: &RankView) -> Vec<CommunicatorStatus> {
+    let shown = view.summary().is_some() || view.life() != Life::Alive;
+    let known = view.latest().filter(|_| shown).into_iter().flat_map(|digest| &digest.communicators);
+    known
+        .map(|state| CommunicatorStatus {
+            communicator: state.id.to_string(),
+            name: state.name.clone(),
+            rank: state.rank,
+            size: state.size,
+            entered: state.entered,
+            enqueued: state.enqueued,
+            completed: state.completed,
+            last_operation: state.last_operation.map(|operation| operation.to_string()),
+            last_bytes: state.last_bytes,
+        })
+        .collect()
+}
+
+pub(super) fn inside(digest: &RankDigest) -> Vec<InsideStatus> {
+    let said = digest.inside.iter().map(|inside| InsideStatus {
+        thread: inside.thread,
+        call: inside.call.to_string(),
+        for_s: inside.waited.seconds(),
+    });
+    said.collect()
+}
+
+pub(super) fn gemms(view: &RankView) -> Vec<GemmStatus> {
+    let mut totals: Vec<_> = view.gemms().collect();
+    totals.sort_by_key(|total| std::cmp::Reverse(estimated_time(total)));
+    totals.into_iter().map(gemm).collect()
+}
+
+/// What all products of a shape took, if the timed ones are like the rest.
+fn estimated_time(total: &GemmTotals) -> u128 {
+    u128::from(total.timed_for.0) * u128::from(total.count) / u128::from(total.timed.max(1))
+}
+
+fn gemm(total: &GemmTotals) -> GemmStatus {
+    let shape = &total.shape;
+    GemmStatus {
+        m: shape.m,
+        n: shape.n,
+        k: shape.k,
+        batch: shape.batch,
+        datatype: shape.datatype.to_string(),
+        transposed: [shape.transposed.0, shape.transposed.1]
+            .map(|yes| if yes { 'T' } else { 'N' })
+            .iter()
+            .collect(),
+        count: total.count,
+        timed: total.timed,
+        tflops: Tflops::from_work(shape.flops() * total.timed as f64, total.timed_for),
+        us_p50: microseconds(&total.durations, 0.5),
+        us_p99: microseconds(&total.durations, 0.99),
+        us_max: microseconds(&total.durations, 1.0),
+        parts: parts(&total.durations),
+    }
+}
+
+pub(super) fn collective(job: &Job, view: &RankView, total: &CollectiveTotals) -> CollectiveStatus {
+    let bus_bytes = view.bus_bytes(total);
+    let same = |sample: &Sample| {
+        (sample.communicator, sample.operation, Some(sample.bus_bytes))
+            == (total.communicator, total.operation, bus_bytes)
+    };
+    CollectiveStatus {
+        communicator: total.communicator.to_string(),
+        operation: total.operation.to_string(),
+        datatype: total.datatype.to_string(),
+        bytes: total.bytes,
+        count: total.count,
+        timed: total.timed,
+        bus_gb_s: job.bus_bandwidth_of(view.samples().filter(|sample| same(sample))),
+        us_p50: microseconds(&total.durations, 0.5),
+        us_p99: microseconds(&total.durations, 0.99),
+        us_max: microseconds(&total.durations, 1.0),
+        parts: parts(&total.durations),
+    }
+}

@@ -1,0 +1,88 @@
+//! The health of a rank's GPU.
+
+use serde::{Deserialize, Serialize};
+
+use xpu_wire::frame::DeviceReading;
+
+/// As last read from NVML; what it does not tell of this GPU is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// As `nvidia-smi -L` lists it, without `GPU-` or `MIG-`.
+    pub uuid: String,
+    /// How long ago it was read.
+    pub age_s: f64,
+    /// Share of the last moments in which any kernel ran, in percent; one that only waits counts as well.
+    pub gpu_pct: Option<u8>,
+    pub sm_mhz: Option<u32>,
+    pub sm_max_mhz: Option<u32>,
+    pub memory_mhz: Option<u32>,
+    pub memory_max_mhz: Option<u32>,
+    /// What holds the clocks down, in words; empty if nothing does.
+    pub throttle: Option<Vec<String>>,
+    pub power_w: Option<f64>,
+    pub power_limit_w: Option<f64>,
+    pub temperature_c: Option<u32>,
+    /// Of all processes on the GPU.
+    pub memory_used_bytes: Option<u64>,
+    pub memory_total_bytes: Option<u64>,
+    /// Memory errors since the driver was loaded.
+    pub ecc_corrected: Option<u64>,
+    pub ecc_uncorrected: Option<u64>,
+    /// Of all its `NVLinks` together, likewise.
+    pub nvlink_errors: Option<u64>,
+    /// Errors the driver told of since the collector started.
+    pub xids: Option<u32>,
+    pub last_xid: Option<XidStatus>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct XidStatus {
+    pub code: u32,
+    /// What NVIDIA's list says of it, if it is one of the more frequent ones.
+    pub means: Option<String>,
+    pub age_s: f64,
+}
+
+impl DeviceStatus {
+    /// Whether it says nothing of now.
+    pub fn is_stale(&self) -> bool {
+        self.age_s > DeviceReading::STALE.as_secs_f64()
+    }
+
+    /// Takes back what changes from one moment to the next. Limits, and errors that are counted, stay true.
+    pub(super) fn forget_moment(&mut self) {
+        (self.gpu_pct, self.sm_mhz, self.memory_mhz, self.throttle) = (None, None, None, None);
+        (self.power_w, self.temperature_c, self.memory_used_bytes) = (None, None, None);
+    }
+}
+
+impl From<&DeviceReading> for DeviceStatus {
+    fn from(reading: &DeviceReading) -> Self {
+        let watts = |milliwatts: Option<u32>| milliwatts.map(|power| f64::from(power) / 1e3);
+        let words = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
+        Self {
+            uuid: reading.uuid.to_string(),
+            age_s: reading.age.seconds(),
+            gpu_pct: reading.utilisation,
+            sm_mhz: reading.sm_clock,
+            sm_max_mhz: reading.sm_clock_max,
+            memory_mhz: reading.memory_clock,
+            memory_max_mhz: reading.memory_clock_max,
+            throttle: reading.throttle.map(|throttle| words(throttle.words())),
+            power_w: watts(reading.power),
+            power_limit_w: watts(reading.power_limit),
+            temperature_c: reading.temperature,
+            memory_used_bytes: reading.memory_used,
+            memory_total_bytes: reading.memory_total,
+            ecc_corrected: reading.ecc_corrected,
+            ecc_uncorrected: reading.ecc_uncorrected,
+            nvlink_errors: reading.nvlink_errors,
+            xids: reading.xids,
+            last_xid: reading.last_xid.map(|xid| XidStatus {
+                code: xid.code,
+                means: xid.means().map(str::to_owned),
+                age_s: reading.read.since(xid.at).as_secs_f64() + reading.age.seconds(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! How a rank ended, in a document.
+
+use serde::{Deserialize, Serialize};
+use xpu_wire::frame::{Ending, RankExit, StackFrame, signal_name};
+
+use crate::finding::Class;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExitStatus {
+    pub class: Class,
+    /// By its host's clock, in seconds since the Unix epoch.
+    pub at_s: f64,
+    /// The code it exited with, or the signal that ended it; neither where nobody could tell.
+    pub code: Option<i32>,
+    pub signal: Option<String>,
+    /// Which process asked it to end before, if one did: launchers do when another rank has ended.
+    pub asked_by: Option<String>,
+    pub exception: Option<String>,
+    pub message: Option<String>,
+    /// What happened, as what follows the rank's name.
+    pub text: String,
+    /// Where it was, outermost first.
+    pub frames: Vec<StackFrame>,
+}
+
+impl From<&RankExit> for ExitStatus {
+    fn from(exit: &RankExit) -> Self {
+        let exception = exit.exception.as_ref();
+        Self {
+            class: exit.cause().into(),
+            at_s: exit.at.0 as f64 / 1e9,
+            code: match exit.ending {
+                Ending::Code(code) => Some(code),
+                _ => None,
+            },
+            signal: match &exit.ending {
+                Ending::Signal(signal) => Some(signal_name(signal.number)),
+                Ending::OutOfMemory { .. } => Some("SIGKILL".to_owned()),
+                _ => None,
+            },
+            asked_by: exit
+                .asked
+                .as_ref()
+                .map(|asked| format!("{} {}", asked.name, asked.by).trim().to_owned()),
+            exception: exception.map(|exception| exception.kind.clone()),
+            message: exception.map(|exception| exception.message.clone()),
+            text: exit.sentence(),
+            frames: exit.frames().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether what is known of a rank is of now. The screen, documents and metrics all ask here.
+
+use std::time::Duration;
+
+use xpu_wire::{
+    frame::{DeviceReading, Life},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::{RankState, RankStatus};
+use crate::job::RankView;
+
+/// A rank that was not heard of for so long may do something else by now: collectors speak once a second.
+pub const STALE: Duration = Duration::from_secs(5);
+
+/// Steps for which a rank may get on with nothing.
+const STEPS: u32 = 3;
+
+/// Since when the figures of a rank are not of now any more, by its host's clock: it hangs, waits for one that does, is silent or gone, or
+/// has got on with nothing for a while. `None` while they are. `silence`: how long nothing was heard of it.
+pub fn stale_since(view: &RankView, state: RankState, silence: Duration) -> Option<Moment> {
+    // Of who has only introduced itself there is no figure that could be old.
+    view.latest()?;
+    let step = view.pace().map_or(Duration::ZERO, |Nanoseconds(pace)| Duration::from_nanos(pace));
+    let rests = view.heard().since(view.got_on()) >= STALE.max(step * STEPS);
+    let is_well = matches!(state, RankState::Ok | RankState::Slow) && view.life() == Life::Alive;
+    (!is_well || rests || silence >= STALE).then(|| view.got_on())
+}
+
+impl RankStatus {
+    /// Takes what the rank is in the light of what was found, and how old its figures are. `ago`: how long ago its host's clock said so.
+    pub fn place(&mut self, view: &RankView, state: RankState, ago: impl Fn(Moment) -> Duration) {
+        self.state = state;
+        let since = stale_since(view, state, ago(view.heard()));
+        self.figures_age_s = since.map(|since| ago(since).as_secs_f64());
+        if let Some((device, reading)) = self.device.as_mut().zip(view.device()) {
+            device.age_s = age_of(reading, ago).as_secs_f64();
+        }
+    }
+
+    /// Whether its figures are of now.
+    pub fn is_live(&self) -> bool {
+        self.figures_age_s.is_none()
+    }
+
+    /// Takes back what is not of now: its figures, and what its GPU did when it was read last.
+    pub fn forget_stale(&mut self) {
+        let is_gone = self.state == RankState::Exited;
+        if let Some(device) = self.device.as_mut().filter(|device| is_gone || device.is_stale()) {
+            device.forget_moment();
+        }
+        if self.is_live() {
+            return;
+        }
+        (self.step_ms_mean, self.step_ms_p50, self.step_ms_p99, self.step_timed_by) =
+            (None, None, None, None);
+        self.steps_measured = None;
+        (self.tokens_per_s, self.samples_per_s, self.mfu) = (None, None, None);
+        (self.gemm_tflops, self.gemm_peak_pct) = (None, None);
+        (self.bus_gb_s, self.lateness_ms_p50) = (None, None);
+        (self.blocked_pct, self.exposed_pct) = (None, None);
+        self.collectives.iter_mut().for_each(|one| one.bus_gb_s = None);
+        if is_gone {
+            self.memory_held_bytes = None;
+        }
+    }
+}
+
+/// How old a reading is: a collector that is gone does not say that it gets older.
+pub fn age_of(reading: &DeviceReading, ago: impl Fn(Moment) -> Duration) -> Duration {
+    Duration::from_nanos(reading.age.0).max(ago(reading.read))
+}

@@ -1,0 +1,142 @@
+//! Frames into blocks: a block is closed when it is full, or a second old.
+
+use std::{io, time::Duration};
+
+use xpu_wire::{
+    codec,
+    frame::{Body, Frame},
+    id::Rank,
+    unit::Moment,
+};
+
+use super::{FULL, Kind, Record, SealedBlock, block::Block};
+
+/// The most that is lost when the recorder is killed.
+const OLD: Duration = Duration::from_millis(900);
+
+/// Frames are stamped where they arrive, by several threads: one may come after a later one.
+const OVERTAKEN: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub struct Packer {
+    overview: Open,
+    detail: Open,
+    /// Time in a recording never runs backwards, and never stands, whatever the clock does.
+    latest: Moment,
+    /// How far the clock has been set back since this began.
+    set_back: Duration,
+    /// A block of this age is closed.
+    old: Duration,
+}
+
+/// A block that is being filled.
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    raw: Vec<u8>,
+    frames: u32,
+    first: Moment,
+    last: Moment,
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        Self {
+            overview: Open::new(Kind::Overview),
+            detail: Open::new(Kind::Detail),
+            latest: Moment(0),
+            set_back: Duration::ZERO,
+            old: OLD,
+        }
+    }
+}
+
+impl Packer {
+    /// One that closes its blocks at this age, in place of a second: longer ones take less space.
+    pub fn closing_after(old: Duration) -> Self {
+        Self { old, ..Self::default() }
+    }
+
+    /// Takes a frame that came in at `at`, and hands over the block that is full with it.
+    pub fn push(&mut self, at: Moment, frame: &Frame) -> io::Result<Option<SealedBlock>> {
+        self.push_encoded(at, subject(frame), &codec::encode(frame))
+    }
+
+    /// The same of bytes. Bytes that are no whole frame, or more than anybody accepts, are refused.
+    pub fn push_encoded(
+        &mut self,
+        at: Moment,
+        rank: Option<Rank>,
+        frame: &[u8],
+    ) -> io::Result<Option<SealedBlock>> {
+        if frame.len() < codec::HEADER || frame.len() > codec::LARGEST_FRAME {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a frame of a size nobody accepts"));
+        }
+        self.note(at);
+        let open = if rank.is_some() { &mut self.detail } else { &mut self.overview };
+        open.push(Record { at: self.latest, rank, frame });
+        if open.raw.len() >= FULL { open.seal() } else { Ok(None) }
+    }
+
+    /// The blocks that are old enough at `now` to be closed.
+    pub fn due(&mut self, now: Moment) -> io::Result<Vec<SealedBlock>> {
+        self.note(now);
+        let (now, age) = (self.latest, self.old);
+        let old = |open: &&mut Open| now.since(open.first) >= age;
+        [&mut self.overview, &mut self.detail]
+            .into_iter()
+            .filter(old)
+            .filter_map(|o| o.seal().transpose())
+            .collect()
+    }
+
+    /// A clock that says less than it did by more than frames overtake each other was set back.
+    fn note(&mut self, clock: Moment) {
+        let at = clock.after(self.set_back);
+        if self.latest.since(at) > OVERTAKEN {
+            self.set_back = self.latest.since(clock);
+        }
+        self.latest = self.latest.max(clock.after(self.set_back));
+    }
+
+    /// What is left.
+    pub fn rest(&mut self) -> io::Result<Vec<SealedBlock>> {
+        [&mut self.overview, &mut self.detail]
+            .into_iter()
+            .filter_map(|open| open.seal().transpose())
+            .collect()
+    }
+}
+
+/// The rank whose detail a frame is.
+pub(super) fn subject(frame: &Frame) -> Option<Rank> {
+    match &frame.body {
+        Body::Detail(detail) => Some(detail.rank),
+        _ => None,
+    }
+}
+
+impl Open {
+    fn new(kind: Kind) -> Self {
+        Self { kind, raw: Vec::new(), frames: 0, first: Moment(0), last: Moment(0) }
+    }
+
+    fn push(&mut self, record: Record<'_>) {
+        if self.frames == 0 {
+            self.first = record.at;
+        }
+        self.last = record.at;
+        self.frames += 1;
+        Block::push(&mut self.raw, record);
+    }
+
+    fn seal(&mut self) -> io::Result<Option<SealedBlock>> {
+        if self.frames == 0 {
+            return Ok(None);
+        }
+        let sealed = SealedBlock::seal(self.kind, &self.raw, self.frames, self.first, self.last)?;
+        self.raw.clear();
+        self.frames = 0;
+        Ok(Some(sealed))
+    }
+}

@@ -1,0 +1,399 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        CallSite, CallState, CaptureOrder, Command, Event, KinetoBytes, KinetoEnd, KinetoOptions,
+        KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish, RankRecord,
+        RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps, Summary,
+        TimedBy, Work,
+    },
+    histogram::Histogram,
+    id::{CommunicatorId, Pid, Rank, Step},
+    simulation::Simulation,
+    unit::Nanoseconds,
+};
+
+const ORDER: CaptureOrder = CaptureOrder {
+    number: 7,
+    first: Step(40),
+    steps: 3,
+    limit: Nanoseconds(60_000_000_000),
+    before: 0,
+    activity: false,
+    functions: false,
+};
+
+const KINETO: KinetoOrder = KinetoOrder {
+    number: 7,
+    window: KinetoWindow::Steps { first: Step(40), steps: 3, latest: Step(37), calls: 2 },
+    limit: Nanoseconds(60_000_000_000),
+    options: KinetoOptions {
+        record_shapes: true,
+        profile_memory: false,
+        with_stack: true,
+        with_flops: false,
+        with_modules: false,
+    },
+};
+
+/// One call, of everything a field may hold.
+fn record(function: &str) -> RankRecord {
+    let frame = StackFrame { function: function.to_owned(), file: "/work/train.py".to_owned(), line: 212 };
+    let communicators = vec![RecordedCommunicator {
+        id: CommunicatorId(u64::MAX - 1),
+        name: "data_parallel".to_owned(),
+        member: 1,
+        size: 300,
+        closed: false,
+    }];
+    let call = RecordedCall {
+        order: 4095,
+        communicator: 0,
+        number: Some(3192),
+        operation: Operation::AllReduce,
+        datatype: DataType::Float32,
+        reduction: Some(0),
+        peer: Some(7),
+        bytes: 492,
+        replays: 0,
+        group: Some(4094),
+        stream: 0x7fff_0000_1000,
+        entered: Moment(8),
+        state: CallState::Enqueued,
+        site: Some(0),
+    };
+    RankRecord {
+        read_at: Moment(9),
+        made: 4096,
+        communicators,
+        sites: vec![CallSite { frames: vec![frame], returns_to: 0x7fff_0000_2000 }],
+        calls: vec![call],
+        ..RankRecord::unread("j".into(), Rank(1), Pid(2), String::new())
+    }
+}
+
+fn frames() -> Vec<Frame> {
+    let simulation = Simulation::new(7, 1, 2);
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    let mut durations = Histogram::new();
+    durations.record(Nanoseconds(102_400_000));
+    let steps = Steps {
+        source: StepSource::Marked,
+        completed: Step(5),
+        at: Moment(8),
+        durations,
+        timed_by: TimedBy::Gpu,
+        optimizer: String::new(),
+        work: Work::default(),
+    };
+    let data = SpanTotals { name: "data".to_owned(), count: 5, took: Nanoseconds(60_000_000) };
+    let life = Event::Life { job: "j".into(), rank: Rank(1), pid: Pid(2), life: crate::frame::Life::Died };
+    let mut past = crate::frame::History::default();
+    for frame in simulation.digests(3) {
+        past.frames.push(&encode(&frame));
+    }
+    let mut all = simulation.snapshots(4);
+    all.extend(simulation.digests(5));
+    all.extend([
+        frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
+        frame(Body::Goodbye),
+        frame(Body::Command(Command::Enable(false))),
+        frame(Body::Request(Request::Snapshot)),
+        frame(Body::Request(Request::History { length: Nanoseconds(60_000_000_000) })),
+        frame(Body::History(past)),
+        frame(Body::Refusal("no".into())),
+        frame(Body::Event(life)),
+        frame(Body::Request(Request::Stacks {
+            job: "j".into(),
+            ranks: vec![Rank(1)],
+            kept: true,
+            natively: false,
+        })),
+        frame(Body::Command(Command::Capture(ORDER))),
+        frame(Body::Request(Request::Capture { job: "j".into(), ranks: vec![Rank(3)], order: ORDER })),
+        frame(Body::Request(Request::Kineto {
+            job: "j".into(),
+            ranks: vec![Rank(3)],
+            wish: KinetoWish::Trace(KINETO),
+        })),
+        frame(Body::Kineto(KinetoRank {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(3),
+            pid: Pid(2),
+            standing: KinetoStanding::Refused { why: "no".to_owned() },
+            polled: Some(Moment(8)),
+            every: Some(Nanoseconds(5_000_000_000)),
+            count: Some(crate::ledger::KinetoCount { step: Step(5), counted: 10 }),
+            clock_offset: -3,
+        })),
+        frame(Body::KinetoPart(KinetoPart {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(3),
+            part: 1,
+            bytes: KinetoBytes(vec![0, 255, 7]),
+            end: Some(KinetoEnd {
+                bytes: 9,
+                optimizer_steps: 3,
+                first: Some(Moment(1)),
+                last: None,
+                wrong: None,
+            }),
+        })),
+        frame(Body::CaptureAnswer(crate::frame::CaptureAnswer {
+            number: 7,
+            job: "j".into(),
+            rank: Rank(1),
+            completed: Step(5),
+            outcome: crate::frame::CaptureOutcome::TooLate,
+        })),
+        frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
+        frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
+        frame(Body::Exit(crate::frame::example::exit())),
+        frame(Body::Cpu(crate::frame::HostCpu::example())),
+        frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
+        frame(Body::Record(record("log_metrics"))),
+        frame(Body::Request(Request::Records { job: "j".into(), ranks: vec![Rank(1)], most: 64 })),
+        frame(Body::Relay(crate::frame::RelaySnapshot {
+            version: crate::VERSION.to_owned(),
+            started: crate::unit::Moment(7),
+            base: crate::endpoint::BasePort::DEFAULT,
+            hosts: vec![crate::frame::RelayedHost {
+                endpoint: crate::endpoint::Endpoint {
+                    host: "node1".to_owned(),
+                    base: crate::endpoint::BasePort::DEFAULT,
+                    ssh: None,
+                },
+                link: crate::link::Link::Down { why: "no answer".to_owned() },
+                called: Some("n1".into()),
+            }],
+        })),
+    ]);
+    all
+}
+
+/// What clients in other languages are tried on. `UPDATE_EXPECT=1` rewrites it.
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/frames.bin");
+
+#[test]
+fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_kind() {
+    let info = crate::frame::RankInfo {
+        job: "j".into(),
+        rank: Rank(1),
+        world_size: 300,
+        local_rank: None,
+        pid: Pid(70_000),
+        started: Moment(u64::MAX),
+        program: "train.py \u{e9}".to_owned(),
+        version: crate::VERSION.to_owned(),
+        ledger: Some(7),
+    };
+    let hello = Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body: Body::Hello(info) };
+    let all: Vec<_> = [hello].into_iter().chain(frames()).chain(wordy()).collect();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(FIXTURE, all.iter().flat_map(encode).collect::<Vec<_>>()).unwrap();
+    }
+    let (bytes, mut kinds) = (std::fs::read(FIXTURE).unwrap(), std::collections::BTreeSet::new());
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..HEADER].try_into().unwrap()) as usize;
+        let (one, after) = rest.split_at(HEADER + length);
+        let frame = decode(one).unwrap();
+        assert_eq!(encode(&frame), one);
+        kinds.insert(frame.body.kind());
+        rest = after;
+    }
+    assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
+    assert_eq!(kinds.len(), 21, "of every kind there is one");
+}
+
+#[test]
+fn every_kind_of_frame_comes_back_as_it_was() {
+    for frame in frames() {
+        assert_eq!(decode(&encode(&frame)), Ok(frame));
+    }
+}
+
+/// With a text in each field that the others leave empty.
+fn wordy() -> Vec<Frame> {
+    use crate::frame::{
+        Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
+        RankDetail, RankExit, TaskState, Tracing,
+    };
+    let text = || "text".to_owned();
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    let summary = Summary {
+        kernels: vec![KernelTotals {
+            pattern: text(),
+            count: 1,
+            timed: 0,
+            timed_for: Nanoseconds(0),
+            durations: Histogram::new(),
+        }],
+        communicators: vec![CommunicatorState {
+            id: crate::id::CommunicatorId(1),
+            parent: None,
+            name: text(),
+            rank: 0,
+            size: 2,
+            entered: 0,
+            enqueued: 0,
+            completed: 0,
+            last_operation: None,
+            last_bytes: 0,
+        }],
+        device: text(),
+        hook: HookHealth { blind: vec![text()], ..HookHealth::default() },
+        ..Summary::default()
+    };
+    let mut digests = Simulation::new(7, 1, 1).digests(5).remove(0);
+    if let Body::Digest(digest) = &mut digests.body {
+        digest.ranks[0].blind = vec![text()];
+    }
+    let mut part = crate::frame::example::capture::part(1, 0);
+    part.labels = vec![
+        CapturedLabel::Kernel(text()),
+        CapturedLabel::Activity(text()),
+        CapturedLabel::Function { kind: FunctionKind::Named, name: text() },
+    ];
+    if let Some(account) = &mut part.account {
+        account.activity = Tracing::Refused { why: text() };
+    }
+    let mut sheet = crate::frame::example::capture::sheet(&[0, 1]);
+    sheet.standstill = Some(text());
+    sheet.missing = vec![MissingRank { rank: Rank(1), why: text() }];
+    let mut stacks = crate::frame::example::stacks::rank(1, &["main", "train"]);
+    stacks.why = vec![text()];
+    for thread in &mut stacks.threads {
+        thread.name = text();
+        thread.task = Some(TaskState { letter: 'S', waits_in: Some(text()), call: None });
+    }
+    let killed = RankExit {
+        ending: Ending::OutOfMemory { certain: true, told_by: text() },
+        asked: Some(Asked { by: Pid(1), name: text(), at: Moment(1) }),
+        ..crate::frame::example::exit()
+    };
+    let mut all = vec![digests];
+    all.extend(
+        [
+            Body::Detail(RankDetail { job: "j".into(), rank: Rank(1), summary }),
+            Body::CapturePart(part),
+            Body::CaptureSheet(sheet),
+            Body::Stacks(stacks),
+            Body::Exit(killed),
+            Body::Record(RankRecord { why: text(), ..record(&text()) }),
+        ]
+        .map(frame),
+    );
+    all
+}
+
+/// Each letter of each text in turn becomes one that steers a terminal, or a reader's eye: it does not come through.
+#[test]
+fn what_steers_a_terminal_enters_by_no_field() {
+    let mut tried = 0;
+    for frame in frames().into_iter().skip(1).chain(wordy()) {
+        let bytes = encode(&frame);
+        let letters = (HEADER..bytes.len()).filter(|&at| bytes[at].is_ascii_graphic());
+        for at in letters {
+            let mut hostile = bytes.clone();
+            hostile[at] = 0x1b;
+            let Ok(decoded) = decode(&hostile) else { continue };
+            tried += 1;
+            let said = format!("{decoded:?}");
+            assert!(!said.contains("\\u{1b}"), "byte {at}: {said}");
+        }
+    }
+    assert!(tried > 400, "{tried}");
+}
+
+#[test]
+fn more_ranks_than_any_job_has_are_not_believed() {
+    let life =
+        |rank| Event::Life { job: "j".into(), rank: Rank(rank), pid: Pid(2), life: crate::frame::Life::Died };
+    let decoded =
+        |body| decode(&encode(&Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body }));
+    assert!(decoded(Body::Event(life(Rank::WORLD - 1))).is_ok());
+    assert_eq!(decoded(Body::Event(life(Rank::WORLD))), Err(DecodeError::Payload { kind: 66 }));
+    for (world, is_believed) in [(Rank::WORLD, true), (u32::MAX, false)] {
+        let Body::Digest(mut digest) = Simulation::new(7, 1, 1).digests(5).remove(0).body else {
+            panic!("no digest")
+        };
+        digest.ranks[0].world_size = world;
+        assert_eq!(decoded(Body::Digest(digest)).is_ok(), is_believed, "{world}");
+    }
+}
+
+#[test]
+fn a_frame_of_another_version_says_so() {
+    let mut bytes = encode(&frames()[0]);
+    bytes[4] = 9;
+    assert_eq!(decode(&bytes), Err(DecodeError::Version { found: 9 }));
+}
+
+#[test]
+fn an_unknown_kind_is_named() {
+    let mut bytes = encode(&frames()[0]);
+    bytes[6] = 250;
+    assert_eq!(decode(&bytes), Err(DecodeError::Kind { kind: 250 }));
+}
+
+#[test]
+fn every_cut_is_refused() {
+    let bytes = encode(&frames()[0]);
+    for end in 0..bytes.len() {
+        assert!(decode(&bytes[..end]).is_err(), "cut at {end}");
+    }
+}
+
+/// A digest is what all ranks send for ever: it has a budget of 1 KiB.
+#[test]
+fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
+    let one = |ranks| encode(&Simulation::new(7, 1, ranks).digests(86_400).remove(0)).len();
+    let per_rank = (one(64) - one(8)) / 56;
+    assert!(per_rank <= 1024, "{per_rank} bytes");
+}
+
+/// A refusal is read by people: nothing of how a library writes its errors.
+#[test]
+fn a_payload_that_does_not_decode_is_one_sentence() {
+    let mut bytes = encode(&frames()[0]);
+    bytes.truncate(HEADER);
+    bytes.extend([200; 3]);
+    bytes[8..HEADER].copy_from_slice(&3_u32.to_le_bytes());
+    let said = decode(&bytes).unwrap_err().to_string();
+    assert!(!said.contains(['{', '(']) && said.contains("kind 33"), "{said}");
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_at_all_are_refused_or_understood(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn any_payload_behind_a_good_header_is_refused_or_understood(
+        kind in prop::sample::select(vec![1_u16, 2, 3, 16, 32, 33, 34, 35, 37, 38, 64, 65, 66]),
+        payload in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
+        let mut bytes = Vec::from(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend((payload.len() as u32).to_le_bytes());
+        bytes.extend(payload);
+        let _ = decode(&bytes);
+    }
+
+    #[test]
+    fn a_frame_with_one_byte_changed_never_panics(which in 0..8_usize, at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let frames = frames();
+        let mut bytes = encode(&frames[which % frames.len()]);
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = decode(&bytes);
+    }
+}

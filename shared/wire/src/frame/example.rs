@@ -1,0 +1,35 @@
+//! Frames made by hand, for the tests of every crate.
+
+pub mod capture;
+pub mod stacks;
+
+use super::{ApiError, Asked, Ending, FatalSignal, PythonException, RankExit, StackFrame};
+use crate::{
+    id::{Pid, Rank, Step},
+    unit::Moment,
+};
+
+/// A rank that died of a SIGSEGV, after an error of CUDA and an exception.
+pub fn exit() -> RankExit {
+    let frame = StackFrame { function: "step".to_owned(), file: "/a/train.py".to_owned(), line: 12 };
+    RankExit {
+        job: "j".into(),
+        rank: Rank(3),
+        pid: Pid(7),
+        at: Moment(2_000_000_000),
+        step: Some(Step(40)),
+        ending: Ending::Signal(FatalSignal {
+            number: 11,
+            code: -6,
+            address: Some(16),
+            sender: None,
+            thread: 8,
+            thread_name: "python3".to_owned(),
+            certain: true,
+            frames: vec![frame],
+        }),
+        exception: Some(PythonException::parse("E\0\0m\0f\tg\t1\n", Moment(1))),
+        error: Some(ApiError { function: "cudaFree".to_owned(), code: 700, lasting: true, at: Moment(1) }),
+        asked: Some(Asked { by: Pid(1), name: "torchrun".to_owned(), at: Moment(1) }),
+    }
+}

@@ -1,0 +1,140 @@
+//! A capture of two steps, as ranks send it: a GEMM, and a collective that ends on all ranks at once.
+
+use crate::{
+    collective::Operation,
+    datatype::DataType,
+    frame::{
+        CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
+        CapturedOperation, CapturedSpan, Direction, FunctionKind, StepMark, StepSource, Tracing,
+    },
+    gemm::{ComputeType, GemmShape},
+    id::{CommunicatorId, Rank, Sequence, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+pub const MS: u64 = 1_000_000;
+
+/// The first step begins there, by a clock that is right.
+pub const BEGIN: u64 = 1_000_000 * MS;
+
+pub const ORDER: CaptureOrder = CaptureOrder {
+    number: 7,
+    first: Step(41),
+    steps: 2,
+    limit: Nanoseconds(60_000 * MS),
+    before: 0,
+    activity: false,
+    functions: false,
+};
+
+pub fn sheet(ranks: &[u32]) -> CaptureSheet {
+    let ranks = ranks.iter().copied().map(Rank).collect();
+    CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), standstill: None }
+}
+
+/// Steps of 20 ms: a product runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.
+pub fn part(rank: u32, late: u64) -> CapturePart {
+    let begin = BEGIN - late * MS;
+    let mark = |steps: u64| StepMark { completed: Step(40 + steps), at: Moment(begin + steps * 20 * MS) };
+    let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {
+        stream,
+        late: (late * MS) as i64,
+        took: Nanoseconds(took * MS),
+    };
+    let operation = |label, after, sequence, span| CapturedOperation {
+        label,
+        after: Nanoseconds(after),
+        thread: 0,
+        sequence,
+        span,
+    };
+    // Each step: the product after 0 ms, the collective after 5, a wait from 10 to 18.
+    let step = |number: u64, after| {
+        [
+            operation(0, after, None, gpu(0, 1, 10)),
+            operation(1, 5 * MS, Some(Sequence(number)), gpu(1, 1, 10)),
+            operation(2, 5 * MS, None, CapturedSpan::Host { took: Nanoseconds(8 * MS) }),
+        ]
+    };
+    CapturePart {
+        number: ORDER.number,
+        job: "j".into(),
+        rank: Rank(rank),
+        part: 0,
+        parts: 1,
+        account: Some(CaptureAccount {
+            marks: (0..3).map(mark).collect(),
+            source: Some(StepSource::Marked),
+            ended: CaptureEnd::Done,
+            operations: 6,
+            dropped: 0,
+            untimed: 0,
+            clock_error: Some(Nanoseconds(900)),
+            ..CaptureAccount::default()
+        }),
+        since: Moment(begin),
+        labels: vec![
+            CapturedLabel::Gemm(GemmShape {
+                m: 8,
+                n: 4,
+                k: 2,
+                batch: 1,
+                datatype: DataType::Bfloat16,
+                compute: ComputeType::Float32,
+                transposed: (true, false),
+            }),
+            CapturedLabel::Collective {
+                communicator: CommunicatorId(0xabcd << 32),
+                operation: Operation::AllReduce,
+                datatype: DataType::Bfloat16,
+                bytes: 1000,
+                bus_bytes: 1000,
+            },
+            CapturedLabel::Blocked(crate::frame::BlockingCall::StreamSynchronize),
+        ],
+        operations: [step(10, 0), step(11, 10 * MS)].concat(),
+    }
+}
+
+/// The same with what CUPTI and Python tell: the product's kernel and NCCL's, a copy from 15 to 18 ms, a run of the collector of garbage.
+pub fn with_activity(rank: u32) -> CapturePart {
+    let mut new = part(rank, 0);
+    let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {
+        stream,
+        late: (late * MS) as i64,
+        took: Nanoseconds(took * MS),
+    };
+    let more = [
+        (CapturedLabel::Activity("_ZN2my11gemm_kernelILi4EEEvPf".to_owned()), gpu(0, 1, 10)),
+        (CapturedLabel::Activity("ncclDevKernel_AllReduce(int)".to_owned()), gpu(1, 6, 10)),
+        (CapturedLabel::Copy { direction: Direction::HostToDevice, bytes: 3000 }, gpu(2, 15, 3)),
+        (
+            CapturedLabel::Function {
+                kind: FunctionKind::GarbageCollection,
+                name: "generation 2".to_owned(),
+            },
+            CapturedSpan::Host { took: Nanoseconds(2 * MS) },
+        ),
+    ];
+    let first = new.labels.len() as u32;
+    let mut operations = Vec::new();
+    for step in new.operations.chunks(3) {
+        operations.push(step[0]);
+        operations.extend((first..).zip(&more).map(|(label, (_, span))| CapturedOperation {
+            label,
+            after: Nanoseconds(0),
+            thread: 0,
+            sequence: None,
+            span: *span,
+        }));
+        operations.extend(&step[1..]);
+    }
+    new.operations = operations;
+    new.labels.extend(more.map(|(label, _)| label));
+    if let Some(account) = &mut new.account {
+        account.operations = new.operations.len() as u64;
+        account.activity = Tracing::Recorded { records: 4, dropped: 0 };
+        account.functions = Tracing::Recorded { records: 2, dropped: 0 };
+    }
+    new
+}

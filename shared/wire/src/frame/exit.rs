@@ -1,0 +1,340 @@
+//! How a rank ended, where it did not end well: collector to viewers, topic `<job>/e`, and after each snapshot.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::StackFrame;
+use crate::{
+    id::{JobName, Pid, Rank, Step},
+    unit::Moment,
+};
+
+/// Frames named in a sentence, the innermost.
+const NAMED: usize = 3;
+
+/// Of what an exception says, so many letters come into a sentence.
+const BRIEF: usize = 160;
+
+/// An error that is not lasting is why an exception was raised, or the process aborted, so soon after it.
+const RAISED_WITHIN: Duration = Duration::from_millis(500);
+const ABORTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// `SIGABRT`
+const ABORT: i32 = 6;
+
+/// `SIGTERM`, by which launchers end the ranks that are left.
+pub const TERM: i32 = 15;
+
+/// One rank's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankExit {
+    pub job: JobName,
+    pub rank: Rank,
+    pub pid: Pid,
+    /// By its host's clock: as it noted it, else when its process was found gone.
+    pub at: Moment,
+    pub step: Option<Step>,
+    pub ending: Ending,
+    pub exception: Option<PythonException>,
+    pub error: Option<ApiError>,
+    pub asked: Option<Asked>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Ending {
+    /// By `exit()`, or the end of `main`.
+    Code(i32),
+    Signal(FatalSignal),
+    /// By the kernel, out of memory.
+    OutOfMemory {
+        /// The kernel's log names this process; else somebody of its control group, or its host, was killed so.
+        certain: bool,
+        #[serde(deserialize_with = "crate::text::line")]
+        told_by: String,
+    },
+    /// It noted nothing: SIGKILL, a signal its own handlers kept to themselves, or an exit past the C library.
+    Unnoted,
+}
+
+/// A signal that ended it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FatalSignal {
+    pub number: i32,
+    /// `si_code` (`sigaction(2)`).
+    pub code: i32,
+    /// What it could not reach, of a signal the kernel sent.
+    pub address: Option<u64>,
+    /// Who sent it, if it was a process.
+    pub sender: Option<Pid>,
+    /// Kernel thread id, and its name.
+    pub thread: u32,
+    #[serde(deserialize_with = "crate::text::line")]
+    pub thread_name: String,
+    /// Whether it is certain that this ended it: the program had a handler of its own otherwise.
+    pub certain: bool,
+    /// Native frames, outermost first, at most [`RankExit::FRAMES`]; none where they could not be told.
+    pub frames: Vec<StackFrame>,
+}
+
+/// An exception of Python that nobody caught.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PythonException {
+    #[serde(deserialize_with = "crate::text::line")]
+    pub kind: String,
+    #[serde(deserialize_with = "crate::text::lines")]
+    pub message: String,
+    /// The thread's name; empty: the main thread.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub thread: String,
+    /// Outermost first, at most [`RankExit::FRAMES`].
+    pub frames: Vec<StackFrame>,
+    pub at: Moment,
+}
+
+/// A function of CUDA, cuBLAS or NCCL that answered with an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApiError {
+    #[serde(deserialize_with = "crate::text::line")]
+    pub function: String,
+    pub code: i32,
+    /// After it, CUDA answers every call of the process with an error.
+    pub lasting: bool,
+    pub at: Moment,
+}
+
+/// It was sent SIGTERM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    pub by: Pid,
+    /// What that process is called; empty if it could not be told.
+    #[serde(deserialize_with = "crate::text::line")]
+    pub name: String,
+    pub at: Moment,
+}
+
+/// Why a rank ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    Oom,
+    NcclError,
+    CudaError,
+    Exception,
+    Signal,
+    ExitCode,
+    /// It recorded nothing.
+    Dead,
+}
+
+impl RankExit {
+    pub const FRAMES: usize = 64;
+
+    /// What ended it, in a word.
+    pub fn cause(&self) -> EndCause {
+        let error = self.error.as_ref().filter(|error| error.lasting || self.explains(error));
+        match (&self.ending, &self.exception) {
+            (Ending::OutOfMemory { .. }, _) => EndCause::Oom,
+            _ if error.is_some_and(|error| error.function.starts_with("nccl")) => EndCause::NcclError,
+            _ if error.is_some() => EndCause::CudaError,
+            (Ending::Code(_) | Ending::Unnoted, Some(_)) => EndCause::Exception,
+            (Ending::Signal(_), _) => EndCause::Signal,
+            (Ending::Code(_), None) => EndCause::ExitCode,
+            (Ending::Unnoted, None) => EndCause::Dead,
+        }
+    }
+
+    /// Whether an error that passes came so shortly before the end that it is likely why: an allocation that is tried again is not.
+    /// Programs raise an exception of it, or a watchdog aborts them.
+    fn explains(&self, error: &ApiError) -> bool {
+        let (end, patience) = match (&self.exception, &self.ending) {
+            (Some(exception), _) => (exception.at, RAISED_WITHIN),
+            (None, Ending::Signal(signal)) if signal.number == ABORT => (self.at, ABORTED_WITHIN),
+            _ => return false,
+        };
+        error.at <= end && end.since(error.at) < patience
+    }
+
+    /// Whether it only did what it was told to, after others had ended.
+    pub fn was_asked_to_end(&self) -> bool {
+        self.asked.is_some() || matches!(&self.ending, Ending::Signal(signal) if signal.number == TERM)
+    }
+
+    /// Whether this is sure to have been its end.
+    pub fn is_certain(&self) -> bool {
+        match &self.ending {
+            Ending::Code(_) | Ending::Unnoted => true,
+            Ending::Signal(signal) => signal.certain,
+            Ending::OutOfMemory { certain, .. } => *certain,
+        }
+    }
+
+    /// Frames of where it ended, outermost first: Python's, else native ones.
+    pub fn frames(&self) -> &[StackFrame] {
+        match (&self.exception, &self.ending) {
+            (Some(exception), _) if !exception.frames.is_empty() => &exception.frames,
+            (_, Ending::Signal(signal)) => &signal.frames,
+            _ => &[],
+        }
+    }
+
+    /// What the rank did, as what follows its name: `raised ValueError: ...`.
+    pub fn sentence(&self) -> String {
+        let mut text = match &self.ending {
+            Ending::OutOfMemory { certain: true, told_by } => {
+                format!("was OOM-killed by the kernel ({told_by})")
+            }
+            Ending::OutOfMemory { certain: false, told_by } => {
+                format!("was killed, likely by the OOM killer ({told_by})")
+            }
+            Ending::Signal(signal) => signal.sentence(),
+            Ending::Code(code) => match &self.exception {
+                Some(exception) => format!("raised {} and exited with code {code}", exception.sentence()),
+                None => format!("exited with code {code}"),
+            },
+            Ending::Unnoted => match &self.exception {
+                Some(exception) => format!("raised {} and ended", exception.sentence()),
+                None => "ended without a trace: SIGKILL, or an unrecorded signal".to_owned(),
+            },
+        };
+        let shown = &self.frames()[self.frames().len().saturating_sub(NAMED)..];
+        for (index, frame) in shown.iter().rev().enumerate() {
+            let file = frame.file.rsplit('/').next().unwrap_or_default();
+            let line = if frame.line > 0 { format!(":{}", frame.line) } else { String::new() };
+            let joint = if index == 0 { ", in" } else { " <" };
+            let _ = write!(text, "{joint} {} ({file}{line})", frame.function);
+        }
+        if let Some(error) = self.error.as_ref().filter(|error| error.lasting || self.explains(error)) {
+            let ApiError { function, code, .. } = error;
+            let name = crate::error_name::of(function, *code);
+            let _ = write!(text, "; before that {function} failed with {code}{name}");
+        }
+        text
+    }
+}
+
+impl FatalSignal {
+    fn sentence(&self) -> String {
+        let likely = if self.certain { "" } else { ", it seems," };
+        let mut text = format!("was ended{likely} by {}", signal_name(self.number));
+        match (self.address, self.sender) {
+            (Some(address), _) => drop(write!(text, " at address {address:#x}")),
+            (None, Some(sender)) => drop(write!(text, " from process {sender}")),
+            (None, None) => {}
+        }
+        if !self.thread_name.is_empty() {
+            let _ = write!(text, " in thread {}", self.thread_name);
+        }
+        text
+    }
+}
+
+impl PythonException {
+    fn sentence(&self) -> String {
+        let first = self.message.lines().next().unwrap_or_default();
+        let brief: String = first.chars().take(BRIEF).collect();
+        let more = if first.chars().count() > BRIEF { "..." } else { "" };
+        let colon = if brief.is_empty() { "" } else { ": " };
+        format!("{}{colon}{brief}{more}", self.kind)
+    }
+
+    /// As the hook notes it: kind, thread and message in three parts with NUL between them, then a line for each frame, of
+    /// function, file and line with tabs between them.
+    pub fn parse(text: &str, at: Moment) -> Self {
+        let clean = |text: &str| -> String {
+            text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+        };
+        let mut parts = text.split('\0');
+        let mut part = || clean(parts.next().unwrap_or_default());
+        let (kind, thread, message, frames) = (part(), part(), part(), parts.next().unwrap_or_default());
+        let frame = |line: &str| {
+            let mut fields = line.splitn(3, '\t');
+            let (function, file) = (clean(fields.next()?), clean(fields.next()?));
+            Some(StackFrame { function, file, line: fields.next()?.trim().parse().ok()? })
+        };
+        let frames = frames.lines().filter_map(frame).take(RankExit::FRAMES).collect();
+        Self { kind, message, thread, frames, at }
+    }
+}
+
+/// `SIGSEGV`
+pub fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        ABORT => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        TERM => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(ending: Ending) -> RankExit {
+        RankExit {
+            job: "j".into(),
+            rank: Rank(3),
+            pid: Pid(7),
+            at: Moment(2_000_000_000),
+            step: Some(Step(40)),
+            ending,
+            exception: None,
+            error: None,
+            asked: None,
+        }
+    }
+
+    fn raised() -> PythonException {
+        let text = "ValueError\0\0bad loss\nand more\0main\t/a/train.py\t30\nstep\t/a/train.py\t12\n";
+        PythonException::parse(text, Moment(1_900_000_000))
+    }
+
+    #[test]
+    fn an_exception_is_told_with_its_innermost_frames() {
+        let exit = RankExit { exception: Some(raised()), ..exit(Ending::Code(1)) };
+        assert_eq!(exit.cause(), EndCause::Exception);
+        let told =
+            "raised ValueError: bad loss and exited with code 1, in step (train.py:12) < main (train.py:30)";
+        assert_eq!(exit.sentence(), told);
+    }
+
+    #[test]
+    fn an_error_that_lasts_is_the_cause_and_one_that_passed_long_ago_is_not() {
+        let error = |function: &str, code, lasting, at| {
+            Some(ApiError { function: function.to_owned(), code, lasting, at: Moment(at) })
+        };
+        let with = |error| RankExit { exception: Some(raised()), error, ..exit(Ending::Code(1)) };
+        let fault = with(error("cudaStreamSynchronize", 700, true, 1));
+        assert_eq!(fault.cause(), EndCause::CudaError);
+        let sentence = fault.sentence();
+        assert!(
+            sentence.contains("cudaStreamSynchronize failed with 700 (cudaErrorIllegalAddress)"),
+            "{sentence}"
+        );
+        assert_eq!(with(error("ncclAllReduce", 6, false, 1_899_000_000)).cause(), EndCause::NcclError);
+        let retried = with(error("cudaMalloc", 2, false, 1));
+        assert_eq!(retried.cause(), EndCause::Exception);
+        assert!(!retried.sentence().contains("cudaMalloc"));
+    }
+
+    #[test]
+    fn what_a_foreign_process_says_is_fit_for_a_terminal() {
+        let told = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
+        assert_eq!((told.kind.as_str(), told.message.as_str(), told.frames.len()), ("E [2J", "a ", 1));
+        assert_eq!(PythonException::parse("", Moment(1)).frames, []);
+    }
+}

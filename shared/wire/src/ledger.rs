@@ -1,0 +1,127 @@
+//! The ledger page: what a rank is doing, readable from outside when it is hung, stopped or dead.
+//!
+//! The hook writes it with plain stores, the collector maps the same pages read-only. It lives in a memfd that
+//! the collector opens through `/proc/<pid>/fd/<n>`: nothing is left on disk when the rank is killed, and a mapping made
+//! before the rank died stays readable after it. Every field is one atomic word. A reader sees lines as they were, though not
+//! all at one moment: what is done was enqueued, what is enqueued was entered, and no line shows parts of two owners.
+
+mod call;
+mod communicator;
+mod last;
+mod page;
+mod record;
+mod sync;
+mod thread;
+
+pub use call::Call;
+pub use communicator::{CommunicatorLine, CommunicatorReading};
+pub use last::{Bytes, Claimed, ErrorReading, ExitNote, Fault, FaultReading, LastReading, REGISTERS};
+pub use page::{LedgerPage, out_of_the_way};
+pub use record::{CALLS, CallReading, Calling, How, NO_TICKET, Record, SITES, SiteReading, SiteText};
+pub use thread::{ThreadLine, ThreadReading};
+
+use serde::{Deserialize, Serialize};
+use sync::{AtomicU64, Relaxed};
+
+use crate::{
+    id::{Pid, Step},
+    unit::Moment,
+};
+
+/// `xpuledg` and the version of the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"xpuledg\x07");
+
+/// Communicators a rank can show at once; a 5-way parallel job uses about ten.
+pub const COMMUNICATORS: usize = 64;
+
+/// Threads that can be shown inside a call at once.
+pub const THREADS: usize = 64;
+
+/// The page as it lies in memory, all words little-endian of the same machine.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Ledger {
+    magic: AtomicU64,
+    pid: AtomicU64,
+    /// When the hook's own thread last ran: it goes on while the program is hung, and stops with SIGSTOP.
+    heartbeat: AtomicU64,
+    /// Steps completed, and when the last one was.
+    step: AtomicU64,
+    step_at: AtomicU64,
+    /// A step and how far Kineto had counted in it, in one word, so that no reader sees parts of two: see [`KinetoCount`].
+    kineto: AtomicU64,
+    pub communicators: [CommunicatorLine; COMMUNICATORS],
+    pub threads: [ThreadLine; THREADS],
+    /// Its last NCCL calls. Takes memory as they are made.
+    pub record: Record,
+    /// What it notes of its own end. Takes no memory before that.
+    pub last: ExitNote,
+}
+
+impl Ledger {
+    pub fn heartbeat(&self, now: Moment) {
+        self.heartbeat.store(now.0, Relaxed);
+    }
+
+    pub fn step(&self, completed: Step, now: Moment) {
+        self.step.store(completed.0, Relaxed);
+        self.step_at.store(now.0, Relaxed);
+    }
+
+    /// Completed steps, as they were told last.
+    pub fn completed(&self) -> Step {
+        Step(self.step.load(Relaxed))
+    }
+
+    pub fn kineto(&self, count: KinetoCount) {
+        let word = (count.step.0 & HALF) << 32 | u64::from(count.counted);
+        self.kineto.store(word, Relaxed);
+    }
+
+    /// Apart from the rest: it is asked for often, and the rest takes copying.
+    pub fn kineto_count(&self) -> Option<KinetoCount> {
+        let word = self.kineto.load(Relaxed);
+        let counted = (word & HALF) as u32;
+        (counted > 0).then_some(KinetoCount { step: Step(word >> 32), counted })
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid(self.pid.load(Relaxed) as u32)
+    }
+
+    pub fn read(&self) -> Reading {
+        let threads = self.threads.iter().filter_map(ThreadLine::read).collect();
+        Reading {
+            pid: self.pid(),
+            heartbeat: Moment(self.heartbeat.load(Relaxed)),
+            step: Step(self.step.load(Relaxed)),
+            step_at: Moment(self.step_at.load(Relaxed)),
+            communicators: self.communicators.iter().filter_map(CommunicatorLine::read).collect(),
+            threads,
+        }
+    }
+}
+
+/// The lower half of a word.
+const HALF: u64 = u32::MAX as u64;
+
+/// How far PyTorch's profiler has counted. It starts a trace by this count, which is of calls of optimizers and so another
+/// number than the step's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KinetoCount {
+    /// The step that the call counted last belongs to, by its number when it is completed.
+    pub step: Step,
+    pub counted: u32,
+}
+
+/// What the page said at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    pub pid: Pid,
+    pub heartbeat: Moment,
+    pub step: Step,
+    pub step_at: Moment,
+    pub communicators: Vec<CommunicatorReading>,
+    /// Threads that are inside a call now.
+    pub threads: Vec<ThreadReading>,
+}

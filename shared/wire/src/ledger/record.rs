@@ -1,0 +1,337 @@
+//! The last NCCL calls of a process, over all communicators, in the order in which they were made.
+//!
+//! Each call takes the next place of a ring, with plain stores. A reader takes a place whose ticket is the same before and after it read
+//! the rest.
+
+mod pairs;
+mod site;
+
+pub(super) use pairs::Pairs;
+pub(super) use site::Sites;
+pub use site::{SITES, SiteReading, SiteText};
+
+use super::sync::{Acquire, AtomicU64, Relaxed, Release, fence};
+use crate::{collective::Operation, datatype::DataType, id::CommunicatorId, unit::Moment};
+
+/// Calls that are kept.
+pub const CALLS: usize = 2048;
+
+/// In place of a ticket: the call has no place in the record.
+pub const NO_TICKET: u64 = u64::MAX;
+
+/// In place of a root or a peer, in 24 bits.
+const NOBODY: u64 = (1 << 24) - 1;
+
+/// In place of a number, in 40 bits.
+const NO_NUMBER: u64 = (1 << 40) - 1;
+
+const ADDRESS: u64 = (1 << 48) - 1;
+
+// The lower bits of the last word: what became of the call.
+const ENQUEUED: u64 = 1;
+const REFUSED: u64 = 2;
+// There is an event in front of it on its stream; and the stream has come to it.
+const QUEUED: u64 = 4;
+const BEGUN: u64 = 8;
+
+const GROUP_AT: u32 = 16;
+const GROUP: u64 = (CALLS as u64 * 2 - 1) << GROUP_AT;
+const LAP_AT: u32 = 32;
+const PEER_AT: u32 = 40;
+
+const CAPTURED: u64 = 1;
+const REPLAYED: u64 = 2;
+
+/// A call as the hook notes it, before it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Calling {
+    pub communicator: CommunicatorId,
+    /// The rank in it.
+    pub member: u32,
+    /// Of a collective, its number in the communicator; of a send or receive, its number between the two ranks in this direction.
+    pub number: Option<u64>,
+    pub operation: Operation,
+    /// By NCCL's own numbers; `reduction` is 0 where there is none.
+    pub datatype: u8,
+    pub reduction: u8,
+    /// The root, or the peer; negative for none.
+    pub peer: i64,
+    pub bytes: u64,
+    pub stream: u64,
+    pub how: How,
+    pub at: Moment,
+    /// Where the call returns to; 0 if that is not known.
+    pub returns_to: usize,
+    /// As [`Sites::known`] gives it.
+    pub site: u16,
+}
+
+/// How a call comes to the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Launched,
+    /// It goes into a CUDA graph, and is not launched now.
+    Captured,
+    /// A graph's launch, which launches so many collectives of the communicator; they are all that is known of it.
+    Replayed(u32),
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub struct Record {
+    /// Calls so far: the ticket of the next.
+    next: AtomicU64,
+    /// When the events in front of calls were last asked.
+    asked: AtomicU64,
+    calls: [Line; CALLS],
+    pub pairs: Pairs,
+    pub sites: Sites,
+}
+
+/// One place. Ticket and one; communicator; number, operation, type and reduction; bytes; stream and member; where it returns to and
+/// site; moment; peer, lap, group and what became of it.
+#[repr(C, align(64))]
+#[derive(Debug)]
+struct Line([AtomicU64; 8]);
+
+fn lap(ticket: u64) -> u64 {
+    ((ticket / CALLS as u64) & 0xff) << LAP_AT
+}
+
+impl Record {
+    /// Notes a call that is about to be made; gives its ticket.
+    #[inline]
+    pub fn enter(&self, call: &Calling) -> u64 {
+        let ticket = self.next.fetch_add(1, Relaxed);
+        let words = &self.calls[ticket as usize % CALLS].0;
+        words[0].store(0, Relaxed);
+        // Whoever sees anything of what follows also sees that the place is no longer the one before's.
+        fence(Release);
+        let flags = match call.how {
+            How::Launched => 0,
+            How::Captured => CAPTURED,
+            How::Replayed(_) => REPLAYED,
+        };
+        let amount = if let How::Replayed(count) = call.how { u64::from(count) } else { call.bytes };
+        let number = call.number.unwrap_or(NO_NUMBER) & NO_NUMBER;
+        let peer = if call.peer < 0 { NOBODY } else { call.peer as u64 & NOBODY };
+        words[1].store(call.communicator.0, Relaxed);
+        words[2].store(
+            number << 24
+                | (call.operation as u64) << 16
+                | u64::from(call.datatype) << 8
+                | u64::from(call.reduction & 0xf) << 4
+                | flags,
+            Relaxed,
+        );
+        words[3].store(amount, Relaxed);
+        words[4].store((call.stream & ADDRESS) << 16 | u64::from(call.member.min(0xffff)), Relaxed);
+        words[5].store((call.returns_to as u64 & ADDRESS) << 16 | u64::from(call.site), Relaxed);
+        words[6].store(call.at.0, Relaxed);
+        words[7].store(peer << PEER_AT | lap(ticket), Relaxed);
+        words[0].store(ticket + 1, Release);
+        ticket
+    }
+
+    /// The call went into the group whose first call is `first`.
+    #[inline]
+    pub fn group(&self, ticket: u64, first: u64) {
+        self.change(ticket, |word| word | (first % CALLS as u64 + 1) << GROUP_AT);
+    }
+
+    #[inline]
+    pub fn enqueued(&self, ticket: u64) {
+        self.change(ticket, |word| word | ENQUEUED);
+    }
+
+    /// NCCL did not take it.
+    pub fn refused(&self, ticket: u64) {
+        self.change(ticket, |word| word | REFUSED);
+    }
+
+    /// Its stream, or its group's, has an event in front of it.
+    pub fn queued(&self, ticket: u64) {
+        self.change(ticket, |word| word | QUEUED);
+    }
+
+    /// The stream has come to that event.
+    pub fn begun(&self, ticket: u64) {
+        self.change(ticket, |word| word | BEGUN);
+    }
+
+    /// All events in front of calls were asked at `now`.
+    pub fn asked(&self, now: Moment) {
+        self.asked.store(now.0, Relaxed);
+    }
+
+    pub fn asked_at(&self) -> Moment {
+        Moment(self.asked.load(Relaxed))
+    }
+
+    /// Whether it has will not be known.
+    pub fn not_queued(&self, ticket: u64) {
+        self.change(ticket, |word| word & !QUEUED);
+    }
+
+    /// Nothing where the place has become another call's. The launching thread and the hook's own may change it at once.
+    #[inline]
+    fn change(&self, ticket: u64, to: impl Fn(u64) -> u64) {
+        if ticket == NO_TICKET {
+            return;
+        }
+        let word = &self.calls[ticket as usize % CALLS].0[7];
+        let ours = |word: u64| word & 0xff << LAP_AT == lap(ticket);
+        let _ = word.fetch_update(Relaxed, Relaxed, |word| ours(word).then(|| to(word)));
+    }
+
+    /// The calls that are kept, oldest first, at most the last `most`; and how many there were in all.
+    pub fn read(&self, most: usize) -> (Vec<CallReading>, u64) {
+        let next = self.next.load(Acquire);
+        let first = next.saturating_sub(most.min(CALLS) as u64);
+        ((first..next).filter_map(|ticket| self.call(ticket)).collect(), next)
+    }
+
+    /// `None` where another call has taken its place, or it is written just now.
+    fn call(&self, ticket: u64) -> Option<CallReading> {
+        let words = &self.calls[ticket as usize % CALLS].0;
+        if words[0].load(Acquire) != ticket + 1 {
+            return None;
+        }
+        let [communicator, what, bytes, stream, site, at, became] =
+            std::array::from_fn(|place| words[place + 1].load(Relaxed));
+        fence(Acquire);
+        if words[0].load(Relaxed) != ticket + 1 {
+            return None;
+        }
+        let peer = became >> PEER_AT;
+        let group = (became & GROUP) >> GROUP_AT;
+        let replayed = what & REPLAYED != 0;
+        Some(CallReading {
+            ticket,
+            communicator: CommunicatorId(communicator),
+            member: stream as u32 & 0xffff,
+            number: Some(what >> 24).filter(|&number| number != NO_NUMBER),
+            operation: *Operation::ALL.get((what >> 16 & 0xff) as usize)?,
+            datatype: DataType::from_nccl((what >> 8 & 0xff) as i32),
+            reduction: (what >> 4 & 0xf) as u8,
+            peer: (peer != NOBODY).then_some(peer as u32),
+            bytes: if replayed { 0 } else { bytes },
+            replays: if replayed { bytes as u32 } else { 0 },
+            stream: stream >> 16,
+            at: Moment(at),
+            // The group's first call is one of the last ones before it, or itself.
+            group: group.checked_sub(1).map(|first| ticket - (ticket.wrapping_sub(first) % CALLS as u64)),
+            captured: what & CAPTURED != 0,
+            enqueued: became & ENQUEUED != 0,
+            refused: became & REFUSED != 0,
+            queued: became & QUEUED != 0,
+            begun: became & BEGUN != 0,
+            returns_to: site >> 16,
+            site: (site & 0xffff) as u16,
+        })
+    }
+}
+
+/// A call as it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallReading {
+    /// Counts up by one with each call of the process.
+    pub ticket: u64,
+    pub communicator: CommunicatorId,
+    pub member: u32,
+    pub number: Option<u64>,
+    pub operation: Operation,
+    pub datatype: DataType,
+    pub reduction: u8,
+    pub peer: Option<u32>,
+    pub bytes: u64,
+    /// Collectives that a graph's launch stands for; 0 for a single call.
+    pub replays: u32,
+    pub stream: u64,
+    pub at: Moment,
+    /// The ticket of the first call of its group.
+    pub group: Option<u64>,
+    pub captured: bool,
+    pub enqueued: bool,
+    pub refused: bool,
+    /// There is an event in front of it, or of its group, on its stream; and the stream has come to it.
+    pub queued: bool,
+    pub begun: bool,
+    pub returns_to: u64,
+    pub site: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Box<Record> {
+        // SAFETY: all of it are atomic words, of which zero is one.
+        unsafe { Box::<Record>::new_zeroed().assume_init() }
+    }
+
+    fn call(number: u64) -> Calling {
+        Calling {
+            communicator: CommunicatorId(u64::MAX - 1),
+            member: 3,
+            number: Some(number),
+            operation: Operation::Broadcast,
+            datatype: 7,
+            reduction: 0,
+            peer: 5,
+            bytes: 1 << 33,
+            stream: 0x7fff_1234_5670,
+            how: How::Launched,
+            at: Moment(77),
+            returns_to: 0x7fff_0000_1111,
+            site: 9,
+        }
+    }
+
+    #[test]
+    fn a_call_is_read_as_it_was_noted() {
+        let record = record();
+        let first = record.enter(&call(8));
+        let second = record.enter(&Calling { peer: -1, number: None, how: How::Captured, ..call(0) });
+        record.group(first, first);
+        record.group(second, first);
+        record.queued(first);
+        record.enqueued(first);
+        record.begun(first);
+        record.queued(second);
+        record.not_queued(second);
+        record.refused(second);
+        let (calls, all) = record.read(CALLS);
+        assert_eq!((all, calls.len()), (2, 2));
+        let one = &calls[0];
+        assert_eq!((one.ticket, one.group, one.enqueued, one.refused), (0, Some(0), true, false));
+        assert_eq!((one.queued, one.begun), (true, true));
+        assert_eq!((one.communicator, one.member, one.number), (CommunicatorId(u64::MAX - 1), 3, Some(8)));
+        assert_eq!((one.operation, one.datatype), (Operation::Broadcast, DataType::Float32));
+        assert_eq!((one.peer, one.bytes, one.stream, one.at.0), (Some(5), 1 << 33, 0x7fff_1234_5670, 77));
+        assert_eq!((one.returns_to, one.site, one.captured), (0x7fff_0000_1111, 9, false));
+        let other = &calls[1];
+        assert_eq!((other.peer, other.number, other.captured, other.enqueued), (None, None, true, false));
+        assert_eq!((other.group, other.refused), (Some(0), true));
+        assert_eq!((other.queued, other.begun), (false, false));
+    }
+
+    #[test]
+    fn the_last_calls_are_kept_and_a_late_word_of_an_older_one_is_not_taken() {
+        let record = record();
+        let old = record.enter(&call(0));
+        for number in 1..=CALLS as u64 + 5 {
+            record.enter(&call(number));
+        }
+        record.refused(old);
+        let (calls, all) = record.read(usize::MAX);
+        assert_eq!((all, calls.len()), (CALLS as u64 + 6, CALLS));
+        assert_eq!((calls[0].number, calls[CALLS - 1].number), (Some(6), Some(CALLS as u64 + 5)));
+        assert!(calls.iter().all(|call| !call.refused));
+        assert_eq!(record.read(3).0.len(), 3);
+        let launch = record.enter(&Calling { how: How::Replayed(12), ..call(9) });
+        record.group(launch, launch - 1);
+        let last = record.read(1).0.remove(0);
+        assert_eq!((last.replays, last.bytes, last.group), (12, 0, Some(launch - 1)));
+    }
+}
