@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn events_take_three_tenths_of_the_budget_at_most() {
-        assert_eq!(rate(Some(1e-3), 100.0, 3_000.0), Rate::EVERY);
+        assert_eq!(rate(Some(1e-3), 99.0, 3_000.0), Rate::EVERY);
         assert_eq!(rate(Some(1e-3), 101.0, 3_000.0), Rate(1));
-        assert_eq!(rate(Some(1e-3), 800.0, 3_000.0), Rate(3));
+        assert_eq!(rate(Some(1e-3), 790.0, 3_000.0), Rate(3));
         assert_eq!(rate(Some(1e-3), 0.0, 3_000.0), Rate::EVERY);
         assert_eq!(rate(Some(0.0), 0.0, 3_000.0), Rate::NEVER);
         assert_eq!(rate(Some(0.0), 10.0, 3_000.0), Rate::NEVER);

@@ -177,7 +177,7 @@ fn frames() -> Vec<Frame> {
 }
 
 /// What clients in other languages are tried on. `UPDATE_EXPECT=1` rewrites it.
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/python/frames.bin");
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/frames.bin");
 
 #[test]
 fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_kind() {

@@ -23,7 +23,8 @@ use super::{
 use crate::finding::{Clocks, Doing, HeldClock, Standstill};
 
 /// What is between a figure's name and its sentence: how the unit is written there.
-const COUNTED: [&str; 29] = [
+const COUNTED: [&str; 30] = [
+    "ranks_started",
     "queued_collectives",
     "others_queued_collectives",
     "ranks_compared",
