@@ -8,7 +8,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// A product, a kernel, a collective, a copy and a fill.
+/// A GEMM, a kernel, a collective, a copy and a fill.
 const WORK: &str = "
 comm = communicator()
 def work():

@@ -17,7 +17,7 @@ use xpu_tests::{
     pty::Terminal,
 };
 
-/// Three products, a collective by itself and two in a group, a copy and a fill.
+/// Three GEMMs, a collective by itself and two in a group, a copy and a fill.
 const TRAINS: &str = "
 comm = communicator()
 def work():
@@ -172,7 +172,7 @@ fn steps_that_nobody_marks_are_the_same_whole_ones_on_both_ranks() {
         assert_eq!((&rank["ended"], &rank["source"]), (&json!("Done"), &json!("Detected")));
         for step in rank["steps"].as_array().expect("steps") {
             let count = |kind: &str| step["operations"][kind].as_u64().expect("a count");
-            // Four micro-batches of 18 products and 6 buckets; or an evaluation and a log entry beside.
+            // Four micro-batches of 18 GEMMs and 6 buckets; or an evaluation and a log entry beside.
             assert!([72, 102].contains(&count("gemm")), "{report:#}");
             assert!([24, 25].contains(&count("collective")), "{report:#}");
         }

@@ -186,7 +186,7 @@ fn one_call_too_many_of_eight_ranks() {
     named(8, &one_too_many(), "mismatch", "extra", &words);
 }
 
-/// A product that takes hours, launched before the collective.
+/// A GEMM that takes hours, launched before the collective.
 #[test]
 fn a_kernel_without_end_before_a_collective() {
     let script = script("", &format!("    if differs: ok(gemm_ex(2000000, 2000000, 2000000))\n{SAME}"));

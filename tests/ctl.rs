@@ -94,7 +94,7 @@ while not Path(os.environ['RENDEZVOUS'], 'enough').exists():
     let rates = [&known["tokens_per_s"], &known["samples_per_s"]].map(|rate| rate.as_f64().expect("a rate"));
     assert!((rates[0] / rates[1] - 500.0).abs() < 1e-6, "{rates:?}");
     assert_eq!((known["loss"].as_f64(), known["steps"]["source"].as_str()), (Some(1.25), Some("marked")));
-    // A product of half a microsecond at peak, at most every ten milliseconds.
+    // A GEMM of half a microsecond at peak, at most every ten milliseconds.
     assert!(known["mfu"].as_f64() < Some(0.54e-6 / 10e-3 * 1.5), "{}", known["mfu"]);
     let detail: Value = serde_json::from_str(&host.ask("status --json --rank 0").stdout).expect("a document");
     assert!(detail["ranks"][0]["activity"]["memory"]["held_bytes"].is_u64(), "{detail}");

@@ -156,7 +156,7 @@ fn a_healthy_job_has_no_finding() {
     assert!(document.get("stacks").is_none());
 }
 
-/// Of 14 layers, each two products forward and four backward; four buckets of gradients; a batch in, a loss out, and the wait for it.
+/// Of 14 layers, each two GEMMs forward and four backward; four buckets of gradients; a batch in, a loss out, and the wait for it.
 #[test]
 fn the_same_steps_of_all_ranks_are_captured_whole() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000");
@@ -248,7 +248,7 @@ fn the_same_steps_of_all_ranks_are_captured_whole() {
     assert_eq!(replayed["coverage"]["ranks_seen"], 8, "{replayed:#}");
 }
 
-/// Kind, class, ranks, and how sure: what somebody who watches the job is told, the file tells at its end, and of products too.
+/// Kind, class, ranks, and how sure: what somebody who watches the job is told, the file tells at its end, and of GEMMs too.
 #[test]
 fn a_capture_finds_what_is_found_live() {
     let demo = Demo::start("--ranks 8 --nodes 2 --steps 100000 --slow 5:1.5");
@@ -263,7 +263,7 @@ fn a_capture_finds_what_is_found_live() {
     let rate = |document: &Value| document["ranks"][5]["gemm_tflops"].as_f64().expect("a rate");
     assert!((rate(&replayed) / rate(&live) - 1.0).abs() < 0.02, "{replayed:#}");
     let shapes = replayed["ranks"][5]["gemms"].as_array().map_or(0, Vec::len);
-    assert!(shapes > 0, "its products are not in the file: {replayed:#}");
+    assert!(shapes > 0, "its GEMMs are not in the file: {replayed:#}");
     let size = fs::metadata(&file).expect("it is there").len();
     assert!(size <= 20 * 1024 * 8 * 3, "{size} bytes");
 }

@@ -58,7 +58,7 @@ fn each_rank_has_the_health_of_its_own_gpu_whatever_it_numbers_it() {
     let [fast, slow] = [0, 1].map(|rank| rates["ranks"][rank]["gemm_tflops"].as_f64().unwrap());
     assert!(
         (slow / fast - 1320.0 / 1980.0).abs() < 0.02,
-        "the clock holds the products down: {fast} and {slow}"
+        "the clock holds the GEMMs down: {fast} and {slow}"
     );
     end(&host, ranks);
 }

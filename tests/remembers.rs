@@ -66,7 +66,7 @@ fn make_wait(samples: &mut [CollectiveSample], rank: Rank, late: Option<Rank>) {
     }
 }
 
-/// As the pretended hook sums it up; a fifth of the time products wait for communication.
+/// As the pretended hook sums it up; a fifth of the time GEMMs wait for communication.
 fn digest_at(digest: &mut RankDigest, second: u64, ago: u64) {
     digest.pid = Pid(std::process::id());
     digest.exposed_for = Some(Nanoseconds(second * SECOND / 5));

@@ -8,7 +8,7 @@ use xpu_tests::{
     program::{Outcome, Program, run, until},
 };
 
-/// Products that take long enough to be told apart: plain, batched, of three precisions, one that no GPU has the memory for, one that only
+/// GEMMs that take long enough to be told apart: plain, batched, of three precisions, one that no GPU has the memory for, one that only
 /// cublasLt does.
 const TRAINS: &str = "
 def work():
@@ -58,7 +58,7 @@ impl Job {
     }
 }
 
-/// The row of products of so many rows of a type.
+/// The row of GEMMs of so many rows of a type.
 fn row<'a>(document: &'a Value, m: u64, datatype: &str) -> &'a Value {
     let rows = document["shapes"].as_array().expect("rows");
     let found = rows.iter().find(|row| row["m"] == m && row["datatype"] == datatype);

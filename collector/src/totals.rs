@@ -57,14 +57,14 @@ impl Totals {
         }
     }
 
-    /// Arithmetic of the timed products and their time.
+    /// Arithmetic of the timed GEMMs and their time.
     pub(crate) fn timed(&self) -> (f64, Nanoseconds) {
         let flops = self.gemms.iter().map(|(shape, count)| shape.flops() * count.timed as f64).sum();
         let time = self.gemms.values().fold(0_u64, |sum, count| sum.saturating_add(count.timed_for.0));
         (flops, Nanoseconds(time))
     }
 
-    /// Arithmetic of all products.
+    /// Arithmetic of all GEMMs.
     pub(crate) fn flops(&self) -> f64 {
         self.gemms.iter().map(|(shape, count)| shape.flops() * count.made as f64).sum()
     }
@@ -192,7 +192,7 @@ mod tests {
         let mut other = gemm(7, 1);
         other.shape.datatype = DataType::Float8E4m3;
         totals.take(&gemms([other]));
-        assert_eq!(totals.at_peak(&peaks), None, "of one product the peak is not known");
+        assert_eq!(totals.at_peak(&peaks), None, "of one GEMM the peak is not known");
     }
 
     #[test]

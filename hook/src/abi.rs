@@ -109,7 +109,7 @@ pub extern "C" fn xpu_top_set_budget(percent: f64) -> c_int {
 }
 
 /// A counter of this process by name, or `u64::MAX` if there is none of that name: `kernels`, `graphs`, `gemms`,
-/// `collectives`, `point_to_point`, `captured`, `waits` (of products for communication), `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
+/// `collectives`, `point_to_point`, `captured`, `waits` (of GEMMs for communication), `timed`, `untimed`, `dropped`, `panics`, `steps`; `spent`, `event_cost` and
 /// `event_gap` in nanoseconds; `gemm_rate` and `collective_rate`, one in so many.
 ///
 /// # Safety

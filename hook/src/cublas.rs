@@ -1,13 +1,13 @@
 //! cuBLAS: GEMMs through a handle, which knows its stream and how single precision is multiplied.
 
-mod product;
+mod gemm_shape;
 mod signature;
 
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::{cublas::sys::cublasHandle_t, runtime::sys::cudaStream_t};
-use product::{Groups, Numbers, product};
-use signature::products;
+use gemm_shape::{Groups, Numbers, gemm_shape};
+use signature::gemms;
 use xpu_wire::{
     datatype::DataType::{Complex64, Complex128, Float16, Float32, Float64},
     gemm::ComputeType,
@@ -41,7 +41,7 @@ fn math_mode_of(handle: cublasHandle_t) -> Option<c_uint> {
 
 // A line is an entry of cuBLAS 11 to 13 and, since 12, its twin with sizes of 64 bits; what is in brackets is what the name
 // says of the elements. A kind of line is a kind of argument list.
-products! {
+gemms! {
     plain cublasHgemm, cublasHgemm_64 (Float16, ComputeType::Float16);
     plain cublasSgemm_v2, cublasSgemm_v2_64 (Float32, ComputeType::Float32);
     plain cublasDgemm_v2, cublasDgemm_v2_64 (Float64, ComputeType::Float64);

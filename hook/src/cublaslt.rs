@@ -84,10 +84,10 @@ fn shape(
     })
 }
 
-/// Products that were launched and whose descriptors would not say what they are.
+/// GEMMs that were launched and whose descriptors would not say what they are.
 static UNREADABLE: AtomicU64 = AtomicU64::new(0);
 
-/// Products that are in no count, as those whose sizes are on the GPU.
+/// GEMMs that are in no count, as those whose sizes are on the GPU.
 pub(crate) fn unreadable() -> u64 {
     UNREADABLE.load(Relaxed)
 }
@@ -100,8 +100,8 @@ interpose! {
         algorithm: *const c_void, workspace: *mut c_void, workspace_size: usize, stream: cudaStream_t,
     ) -> c_int in CUBLASLT, or MISSING;
     before |lane| shape(lane, description, a_layout, d_layout).map(|shape| gemm::begin(lane, shape, || Some(stream)));
-    after |lane, product, result| match product {
-        Some(product) => gemm::end(lane, product, result),
+    after |lane, gemm, result| match gemm {
+        Some(gemm) => gemm::end(lane, gemm, result),
         None if result == 0 => { UNREADABLE.fetch_add(1, Relaxed); }
         None => {}
     };

@@ -1,9 +1,9 @@
-//! Which streams multiply, which communicate, and which events stand for communication: so that a stream of products is seen
+//! Which streams multiply, which communicate, and which events stand for communication: so that a stream of GEMMs is seen
 //! to be held up by it.
 //!
-//! Overlapped communication runs on streams of its own, and products go on beside it until their stream waits for an event
+//! Overlapped communication runs on streams of its own, and GEMMs go on beside it until their stream waits for an event
 //! that was recorded there (`cudaStreamWaitEvent`): DDP's `work.wait()`. What stands between may be one more stream that has
-//! itself waited for such an event, older FSDP's for all-gathers. Communication on the stream of the products holds them up
+//! itself waited for such an event, older FSDP's for all-gathers. Communication on the stream of the GEMMs holds them up
 //! all the while it runs.
 
 mod notes;
@@ -41,8 +41,8 @@ pub(crate) enum WaitsFor {
     /// Nothing that has to do with communication.
     Other,
     Communication,
-    /// The same, on a stream that multiplies: its products are held up.
-    CommunicationWithProducts,
+    /// The same, on a stream that multiplies: its GEMMs are held up.
+    CommunicationWithGemms,
 }
 
 impl Exposure {
@@ -59,12 +59,12 @@ impl Exposure {
         })
     }
 
-    /// Whether both products and communication were seen, each on some stream: else nothing tells.
+    /// Whether both GEMMs and communication were seen, each on some stream: else nothing tells.
     pub(crate) fn is_known(&self) -> bool {
         self.multiplies.load(Relaxed) && self.communicates.load(Relaxed)
     }
 
-    /// A product was launched there.
+    /// A GEMM was launched there.
     pub(crate) fn multiplies_on(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         if known & MULTIPLIES == 0 && self.streams.note(stream.addr(), known | MULTIPLIES) {
@@ -74,7 +74,7 @@ impl Exposure {
         }
     }
 
-    /// An NCCL operation was launched there. Whether it holds up products.
+    /// An NCCL operation was launched there. Whether it holds up GEMMs.
     pub(crate) fn communicates_on(&self, stream: cudaStream_t) -> bool {
         let known = self.streams.of(stream.addr());
         if known & COMMUNICATES == 0 && self.streams.note(stream.addr(), known | COMMUNICATES) {
@@ -115,11 +115,11 @@ impl Exposure {
         } else if self.streams.of(stream.addr()) & MULTIPLIES == 0 {
             WaitsFor::Communication
         } else {
-            WaitsFor::CommunicationWithProducts
+            WaitsFor::CommunicationWithGemms
         }
     }
 
-    /// A stream without products waits for communication: what comes after that on it does too.
+    /// A stream without GEMMs waits for communication: what comes after that on it does too.
     pub(crate) fn follows(&self, stream: cudaStream_t) {
         let known = self.streams.of(stream.addr());
         let follows = known & (MULTIPLIES | COMMUNICATES) | self.age() << AGE;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_products_is_held_up_by_an_event_of_communication_and_no_other() {
+    fn a_stream_of_gemms_is_held_up_by_an_event_of_communication_and_no_other() {
         let seen = Seen::new();
         assert!(!seen.0.is_known());
         seen.multiplies(DEFAULT);
@@ -188,13 +188,13 @@ mod tests {
         seen.records(7, REDUCE);
         seen.records(8, COPY);
         seen.records(9, DEFAULT);
-        let held = WaitsFor::CommunicationWithProducts;
+        let held = WaitsFor::CommunicationWithGemms;
         assert_eq!(
             [7, 8, 9].map(|event| seen.waits(DEFAULT, event)),
             [held, WaitsFor::Other, WaitsFor::Other]
         );
         assert_eq!(seen.waits(REDUCE, 9), WaitsFor::Other);
-        assert!(seen.communicates(DEFAULT), "on the stream of the products themselves");
+        assert!(seen.communicates(DEFAULT), "on the stream of the GEMMs themselves");
         seen.records(7, DEFAULT);
         assert_eq!(seen.waits(DEFAULT, 7), WaitsFor::Other, "what it held before was another thing");
     }
@@ -207,7 +207,7 @@ mod tests {
         seen.records(7, REDUCE);
         assert_eq!(seen.waits(COPY, 7), WaitsFor::Communication);
         seen.records(8, COPY);
-        assert_eq!(seen.waits(COMPUTE, 8), WaitsFor::CommunicationWithProducts);
+        assert_eq!(seen.waits(COMPUTE, 8), WaitsFor::CommunicationWithGemms);
         // The copies' stream is gone, and another has its handle.
         seen.0.stream_ends(handle(COPY));
         seen.records(8, COPY);

@@ -202,7 +202,7 @@ impl Fold {
     fn count(&mut self, observer: &Observer, record: &Record) {
         match *record {
             Record::Gemm { shape, .. } => {
-                self.steps.product(&shape);
+                self.steps.gemm(&shape);
                 self.gemms.count(shape, 1);
             }
             Record::Collective { communicator, operation, datatype, bytes, at, .. } => {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
+pub(crate) struct Gemm {
     shape: GemmShape,
     stream: Option<cudaStream_t>,
     timing: Timing,
@@ -25,47 +25,47 @@ pub(crate) struct Product {
 
 /// Before the call. `stream` is asked for only if it is needed.
 #[inline]
-pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Product {
-    launches::before(lane, || Launch::product(&shape), &stream);
+pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<cudaStream_t>) -> Gemm {
+    launches::before(lane, || Launch::gemm(&shape), &stream);
     lane.before_launch(&stream);
     let number = lane.counters.gemms.get();
     let asked = lane.shapes.ask(&shape);
     let timed = rate::of(Class::Gemm).times(number) || (asked && rate::SHAPES.take());
-    let mut product = Product { shape, stream: None, timing: Timing::Not, captured: None, at: 0 };
+    let mut gemm = Gemm { shape, stream: None, timing: Timing::Not, captured: None, at: 0 };
     if timed || lane.observer().may_capture() {
         if timed {
-            product.at = monotonic();
+            gemm.at = monotonic();
         }
-        product.stream = stream();
-        if let Some(stream) = product.stream {
-            product.captured = lane.observer().capture_of(stream);
-            if timed && product.captured.is_none() {
-                product.timing = lane.start_timing(stream);
+        gemm.stream = stream();
+        if let Some(stream) = gemm.stream {
+            gemm.captured = lane.observer().capture_of(stream);
+            if timed && gemm.captured.is_none() {
+                gemm.timing = lane.start_timing(stream);
             }
         }
-        if timed && product.captured.is_none() && matches!(product.timing, Timing::Not) {
+        if timed && gemm.captured.is_none() && matches!(gemm.timing, Timing::Not) {
             lane.counters.untimed.add(1);
         }
     }
-    product
+    gemm
 }
 
-/// After it. A product the library refused was not launched and is not counted.
+/// After it. A GEMM the library refused was not launched and is not counted.
 #[inline]
-pub(crate) fn end(lane: &Lane, product: Product, result: c_int) {
+pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
     if result != 0 {
-        lane.drop_timing(product.timing);
+        lane.drop_timing(gemm.timing);
         return;
     }
-    if let Some(capture) = product.captured {
+    if let Some(capture) = gemm.captured {
         lane.counters.captured.add(1);
-        lane.observer().graphs.captured(capture, |contents| contents.add_product(product.shape, 1));
+        lane.observer().graphs.captured(capture, |contents| contents.add_gemm(gemm.shape, 1));
         return;
     }
     lane.counters.gemms.add(1);
-    let timer = product.stream.and_then(|stream| {
+    let timer = gemm.stream.and_then(|stream| {
         lane.observer().exposure.multiplies_on(stream);
-        lane.stop_timing(product.timing, stream)
+        lane.stop_timing(gemm.timing, stream)
     });
-    lane.push(Record::Gemm { shape: product.shape, at: product.at, timer });
+    lane.push(Record::Gemm { shape: gemm.shape, at: gemm.at, timer });
 }

@@ -26,7 +26,7 @@ const GAP: u64 = 1_500;
 /// Measured gaps, of which the median is taken.
 const GAPS: usize = 31;
 
-/// What a launch costs its thread that is recorded but not timed (a product 25 ns, a collective 35 ns, in a group 55 ns), and one
+/// What a launch costs its thread that is recorded but not timed (a GEMM 25 ns, a collective 35 ns, in a group 55 ns), and one
 /// that is only counted (a kernel, 9 ns, where names are asked for 12 ns): a little more than `make bench` finds.
 const RECORDED: u64 = 40;
 const COUNTED: u64 = 13;

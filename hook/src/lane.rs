@@ -85,7 +85,7 @@ pub(crate) struct Counters {
     pub(crate) collectives: Count,
     pub(crate) point_to_point: Count,
     pub(crate) captured: Count,
-    /// Events recorded, and waited for by streams; those waits in which products wait for communication.
+    /// Events recorded, and waited for by streams; those waits in which GEMMs wait for communication.
     pub(crate) ordered: Count,
     pub(crate) waits: Count,
     /// Should have been timed and was not.

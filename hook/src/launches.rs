@@ -16,7 +16,7 @@ use crate::{
 /// What kind of work a launch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Product,
+    Gemm,
     Collective,
     Kernel,
     Graph,
@@ -43,8 +43,8 @@ impl Launch {
         Self { name: priority(form ^ sizes.wrapping_mul(ODD)) as u32, form: form as u32, kind, weight, at: 0 }
     }
 
-    pub(crate) fn product(shape: &GemmShape) -> Self {
-        Self::new(Kind::Product, shapes::hash(&(shape.datatype, shape.transposed)), shapes::hash(shape), 0.0)
+    pub(crate) fn gemm(shape: &GemmShape) -> Self {
+        Self::new(Kind::Gemm, shapes::hash(&(shape.datatype, shape.transposed)), shapes::hash(shape), 0.0)
     }
 
     /// `size` is the number of ranks of the communicator.

@@ -14,7 +14,7 @@ pub(crate) enum Class {
     Graph,
     /// Kernels whose names were asked for.
     Kernel,
-    /// Waits of a stream of products for communication.
+    /// Waits of a stream of GEMMs for communication.
     Wait,
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Record {
         /// When it was launched, in monotonic nanoseconds.
         at: u64,
         timer: Option<TimerId>,
-        /// What it stands for, where products wait for it on its own stream.
+        /// What it stands for, where GEMMs wait for it on its own stream.
         exposed: Option<Rate>,
     },
     /// The timed launch of what one communicator does in a group; its operations are counted each by itself.
@@ -67,7 +67,7 @@ pub(crate) enum Record {
     },
     /// Only while everything is recorded: an asynchronous copy; a fill has no direction.
     Copy { direction: Option<Direction>, bytes: u64, at: u64, timer: Option<TimerId> },
-    /// Products wait for communication on another stream; what the timed wait stands for.
+    /// GEMMs wait for communication on another stream; what the timed wait stands for.
     Wait { timer: TimerId },
     /// A pair of events with nothing in between.
     Gap { timer: TimerId },

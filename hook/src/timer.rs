@@ -14,7 +14,7 @@ use crate::{
     sync,
 };
 
-/// Pairs of one thread that may be under way at once. A thread that launches 1,500 products ahead of its GPU has about
+/// Pairs of one thread that may be under way at once. A thread that launches 1,500 GEMMs ahead of its GPU has about
 /// a hundred.
 pub(crate) const PAIRS: usize = 256;
 

@@ -1,7 +1,7 @@
 /* Stands for a training loop: calls in batches, each followed by a pause in which somebody's thread may catch up; prints nanoseconds a call.
  *
  * launch cost BATCH [off]    lines of "function best median"
- * launch shapes COUNT        COUNT distinct products, four of each, then kilobytes resident, in all and not of files
+ * launch shapes COUNT        COUNT distinct GEMMs, four of each, then kilobytes resident, in all and not of files
  * launch communicators COUNT COUNT communicators, four collectives on each, then kilobytes resident, in all and not of files
  * launch fold BATCH          nanoseconds the thread named xpu-top spends on a record */
 #define _GNU_SOURCE
@@ -48,11 +48,11 @@ static void kernel(void) {
     launch_kernel(&blas, one, one, NULL, 0, NULL);
 }
 
-static void product(int n) {
+static void gemm_of(int n) {
     gemm_ex(blas, 0, 0, n, n, n, NULL, NULL, BF16, n, NULL, BF16, n, NULL, NULL, BF16, n, COMPUTE_32F, -1);
 }
 
-static void gemm(void) { product(4096); }
+static void gemm(void) { gemm_of(4096); }
 
 static void single(void) {
     sgemm(blas, 0, 0, 4096, 4096, 4096, NULL, NULL, 4096, NULL, 4096, NULL, NULL, 4096);
@@ -74,7 +74,7 @@ static void group(void) {
     group_end();
 }
 
-/* A stream that communicates, and an event that stands for it: the products are on the default stream. */
+/* A stream that communicates, and an event that stands for it: the GEMMs are on the default stream. */
 static char side, reduced;
 
 static void record(void) { event_record(&reduced, &side); }
@@ -154,7 +154,7 @@ static void fold(int batch) {
     printf("record %.1f\n", (busy - idle) / REPEATS / batch);
 }
 
-/* Has the hook see which stream multiplies and which communicates; it times a product for that. Gives how many it has timed. */
+/* Has the hook see which stream multiplies and which communicates; it times a GEMM for that. Gives how many it has timed. */
 static int show_streams(void) {
     int (*sample)(uint32_t, uint32_t);
     *(void **)&sample = dlsym(RTLD_DEFAULT, "xpu_top_set_sampling");
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     int number = atoi(argv[2]);
     if (strcmp(argv[1], "shapes") == 0) {
         for (int i = 0; i < number * 4; i++) {
-            product(64 + i % number);
+            gemm_of(64 + i % number);
             if (i % 128 == 127) usleep(15 * 1000);
         }
         usleep(1500 * 1000);

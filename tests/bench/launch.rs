@@ -80,7 +80,7 @@ pub(crate) fn cost(table: &mut Table) {
         ("ncclAllReduce", "ncclAllReduce"),
         ("group", "ncclAllReduce in a group (3 calls)"),
         ("cudaEventRecord", "cudaEventRecord where NCCL runs"),
-        ("cudaStreamWaitEvent", "cudaStreamWaitEvent, of products for NCCL"),
+        ("cudaStreamWaitEvent", "cudaStreamWaitEvent, of GEMMs for NCCL"),
     ];
     for (name, what) in calls {
         let number = if name == "group" { 3.0 } else { 1.0 };

@@ -99,8 +99,8 @@ fn collector() -> (f64, usize) {
         thread::sleep(Duration::from_secs(1).saturating_sub(began.elapsed()));
     }
     // The first only has the collector listen.
-    let products = page.lines().filter(|line| line.starts_with("xpu_top_gemms_total{"));
-    assert_eq!(products.count(), RANKS as usize, "the pages tell of every rank's products");
+    let gemms = page.lines().filter(|line| line.starts_with("xpu_top_gemms_total{"));
+    assert_eq!(gemms.count(), RANKS as usize, "the pages tell of every rank's GEMMs");
     let status = fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     (line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0, page.len())
@@ -127,7 +127,7 @@ fn details(simulation: &Simulation, second: u64) -> impl Iterator<Item = (Rank, 
     })
 }
 
-/// Hears of all of it for twenty seconds with the page of products open, and says what that takes.
+/// Hears of all of it for twenty seconds with the page of GEMMs open, and says what that takes.
 pub(crate) fn watch() {
     let simulation = Simulation::new(7, 1, RANKS);
     let mut lab = Lab::new(simulation.clone());

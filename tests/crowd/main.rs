@@ -12,7 +12,7 @@ use xpu_tests::{
 const HOSTS: u32 = 12;
 const RANKS_PER_HOST: u32 = 8;
 
-/// What each view shows of a job that runs and has no trouble. Not that of one rank and those of products and steps: they ask for
+/// What each view shows of a job that runs and has no trouble. Not that of one rank and those of GEMMs and steps: they ask for
 /// details, which are counted here.
 const VIEWS: [(&str, &str); 5] = [
     ("4", "Communicators"),

@@ -80,7 +80,7 @@ pairs = []
 
 def before(module, _arguments):
     pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-    # The GPU is kept busy until Python has launched the call: the pair then spans the product and not the launching.
+    # The GPU is kept busy until Python has launched the call: the pair then spans the GEMM and not the launching.
     torch.cuda._sleep(SPIN)
     pair[0].record()
     module.pair = pair

@@ -3,7 +3,7 @@
     xpu-top run --job capture -- torchrun --nproc_per_node 2 capture.py XPU_TOP ddp|fsdp FILE
 
 Rank 0 runs `XPU_TOP capture` while all train, then every rank profiles three steps. Prints lines of JSON: how long a
-step takes before, while and after it is captured, what is in the file, and per step the products, NCCL kernels and
+step takes before, while and after it is captured, what is in the file, and per step the GEMMs, NCCL kernels and
 their time by both.
 """
 
@@ -24,7 +24,7 @@ import torch.distributed as dist
 WIDTH, BLOCKS, TOKENS, BATCH = 2048, 8, 1024, 4
 STEPS = 3
 # How cuBLAS's own kernels are called on this GPU.
-PRODUCTS = ("gemm", "nvjet", "cutlass", "xmma")
+GEMMS = ("gemm", "nvjet", "cutlass", "xmma")
 
 xpu_top, kind, path = sys.argv[1:4]
 device = int(os.environ["LOCAL_RANK"])
@@ -77,7 +77,7 @@ with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) a
 counts, times = collections.Counter(), collections.Counter()
 for event in profile.events():
     name = event.name.lower()
-    what = "nccl" if "nccl" in name else "product" if any(part in name for part in PRODUCTS) else "other"
+    what = "nccl" if "nccl" in name else "GEMM" if any(part in name for part in GEMMS) else "other"
     counts[what] += 1
     times[what] += event.device_time
 if rank == 0:

@@ -5,7 +5,7 @@
 
 JOB is ddp, fsdp or graphed (a whole step in one CUDA graph).
 
-The model is a transformer whose attention is written as matrix products, so that all of its arithmetic but the
+The model is a transformer whose attention is written as GEMMs, so that all of its arithmetic but the
 element-wise is in GEMMs. Prints one line of JSON from rank 0.
 """
 
@@ -84,7 +84,7 @@ def build():
 
 
 def analytic_flops():
-    """Forward, and twice that backward: products with the weights, and those of attention."""
+    """Forward, and twice that backward: GEMMs with the weights, and those of attention."""
     weights = BLOCKS * (3 + 1 + 4 + 4) * WIDTH * WIDTH
     linear = 2 * weights * TOKENS * BATCH
     attention = BLOCKS * 2 * (2 * BATCH * TOKENS * TOKENS * WIDTH)

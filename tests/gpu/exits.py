@@ -12,10 +12,10 @@ ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
 
 
 def train(seconds):
-    product = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    gemm = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        product = (product @ product).clamp(-1, 1)
+        gemm = (gemm @ gemm).clamp(-1, 1)
         torch.cuda.synchronize()
 
 

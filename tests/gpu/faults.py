@@ -2,7 +2,7 @@
 
     xpu-top run -- torchrun --nproc_per_node 4 faults.py none|gemm|sleep|skip|shape|loader [SECONDS]
 
-gemm: more products in its backward. sleep: 30 ms in its loop. skip: it leaves out the all-reduce of the loss, once.
+gemm: more GEMMs in its backward. sleep: 30 ms in its loop. skip: it leaves out the all-reduce of the loss, once.
 shape: it brings another size to it. loader: its data set never returns. Rank 2 does it; when is in the file STARTED.
 """
 
@@ -44,7 +44,7 @@ class Tokens(Dataset):
         return sum(i % 3 for i in range(1000)) + index
 
 
-def more_products(module, _inputs, _outputs):
+def more_gemms(module, _inputs, _outputs):
     if wrong and fault == "gemm":
         for _ in range(4):
             module.more @ module.more
@@ -53,7 +53,7 @@ def more_products(module, _inputs, _outputs):
 model = transformer.build("ddp", WIDTH, BLOCKS)
 for block in model.module:
     block.more = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-    block.register_full_backward_hook(more_products)
+    block.register_full_backward_hook(more_gemms)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 embedding = torch.randn(1, 1, WIDTH, device="cuda", dtype=torch.bfloat16)
 

@@ -183,7 +183,7 @@ def graphed(width, blocks, tokens, batch):
 
 
 def eight_bit(width, blocks, tokens, batch):
-    """Products of e4m3 by cublasLt (torch._scaled_mm), forward only, and one all-reduce."""
+    """GEMMs of e4m3 by cublasLt (torch._scaled_mm), forward only, and one all-reduce."""
     rows = tokens * batch
     one = torch.ones((), device="cuda")
     weights = [torch.randn(width, width, device="cuda").to(torch.float8_e4m3fn) for _ in range(blocks)]

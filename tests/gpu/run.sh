@@ -200,7 +200,7 @@ exposed() {
     done
 }
 
-# The products of a captured job again, each by itself, when the job has ended: with the CUDA libraries that PyTorch loads.
+# The GEMMs of a captured job again, each by itself, when the job has ended: with the CUDA libraries that PyTorch loads.
 replay() {
     libraries=$(python3 -c 'import torch; torch.cuda.init(); torch.mm(*[torch.ones(8, 8, device="cuda")] * 2)
 print(":".join(dict.fromkeys(line.split()[-1].rsplit("/", 1)[0] for line in open("/proc/self/maps") if "/libcu" in line)))')

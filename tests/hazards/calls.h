@@ -28,7 +28,7 @@ static inline int launch_with(host_function function, void *argument) {
 
 static inline int launch(void) { return launch_with(NULL, NULL); }
 
-/* A product, a sum over all ranks, a copy, a kernel; then waits for them. The number of the first call that failed. */
+/* A GEMM, a sum over all ranks, a copy, a kernel; then waits for them. The number of the first call that failed. */
 static inline int use_everything(void) {
     static const float one = 1.0f;
     void *blas, *communicator, *memory, *event;

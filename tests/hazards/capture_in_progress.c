@@ -1,5 +1,5 @@
-/* A stream capture in global mode, which any unsafe call by any thread would spoil: products before it whose events
- * somebody may still want to query, products in it that never run, a pause in the middle. Exit code 0. */
+/* A stream capture in global mode, which any unsafe call by any thread would spoil: GEMMs before it whose events
+ * somebody may still want to query, GEMMs in it that never run, a pause in the middle. Exit code 0. */
 #include "gpu.h"
 #include <unistd.h>
 

@@ -29,7 +29,7 @@ static void fail(const char *what, int (*spoil)(void)) {
     int code = spoil();
     int after = gpu_gemm(blas, N, m[0], m[1], m[2]), kernel = gpu_kernel(stream);
     int ended = cudaStreamEndCapture(stream, &graph);
-    printf("%s: %d, a product %d, a kernel %d, graph %s\n", what, code, after, kernel, graph ? "made" : "lost");
+    printf("%s: %d, a GEMM %d, a kernel %d, graph %s\n", what, code, after, kernel, graph ? "made" : "lost");
     report("the end", ended);
     CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     CHECK(cudaStreamSynchronize(stream));

@@ -46,7 +46,7 @@ int main(void) {
     gpu_matrices(4096, m);
     for (int i = 0; i < 900; i++) CHECK(gpu_gemm(blas, 4096, m[0], m[1], m[2]));
     CHECK(cudaEventRecord(event, stream));
-    report("900 products", 0);
+    report("900 GEMMs", 0);
     report("event not ready", cudaEventQuery(event));
     report("event waited for by a stream", cudaStreamWaitEvent(stream, event, 0));
     report("stale stream that waits", cudaStreamWaitEvent(stale, event, 0));

@@ -5,7 +5,7 @@
 
 #include "gpu.h"
 
-enum { DEVICE = 3, N = 8192, PRODUCTS = 150 };
+enum { DEVICE = 3, N = 8192, GEMMS = 150 };
 
 int main(void) {
     gpu_open();
@@ -16,7 +16,7 @@ int main(void) {
     CHECK(cublasCreate_v2(&blas));
     CHECK(cublasSetStream_v2(blas, stream));
     gpu_matrices(N, m);
-    for (int i = 0; i < PRODUCTS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    for (int i = 0; i < GEMMS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     CHECK(cudaStreamSynchronize(stream));
     printf("contexts on devices: %#llx\n", contexts ? (unsigned long long)contexts() : 0);
     return 0;

@@ -4,14 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { N = 512, CHILDREN = 3, PRODUCTS = 50 };
+enum { N = 512, CHILDREN = 3, GEMMS = 50 };
 
 static int use_gpu(int device) {
     void *blas, *m[3];
     CHECK(cudaSetDevice(device));
     CHECK(cublasCreate_v2(&blas));
     gpu_matrices(N, m);
-    for (int i = 0; i < PRODUCTS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    for (int i = 0; i < GEMMS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     CHECK(cudaDeviceSynchronize());
     return 0;
 }

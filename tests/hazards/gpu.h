@@ -142,7 +142,7 @@ static inline void gpu_open(void) {
 
 static const float gpu_one __attribute__((unused)) = 1.0f;
 
-/* A bf16 product of n x n matrices on the handle's stream; 2 n^3 operations. */
+/* A bf16 GEMM of n x n matrices on the handle's stream; 2 n^3 operations. */
 static inline int gpu_gemm(void *blas, int n, void *a, void *b, void *c) {
     return cublasGemmEx(blas, 0, 0, n, n, n, &gpu_one, a, GPU_BF16, n, b, GPU_BF16, n, &gpu_one, c, GPU_BF16, n,
                         GPU_COMPUTE_32F, -1);

@@ -1,4 +1,4 @@
-/* siglongjmp out of a launch, by a handler on the thread's own stack and by one on an alternate stack; then products, from the frame
+/* siglongjmp out of a launch, by a handler on the thread's own stack and by one on an alternate stack; then GEMMs, from the frame
  * that the jump went to and from one far below the call that was left. Exit code 0. */
 #include "calls.h"
 #include <setjmp.h>

@@ -20,7 +20,7 @@ int ncclBcast(void *, size_t, int, int, void *, void *);
 int ncclCommDestroy(void *);
 
 /* 0, or the number of the call that failed. */
-int caller_run(int products) {
+int caller_run(int gemms) {
     enum { N = 1024, BF16 = 14, COMPUTE_32F = 68, NCCL_BF16 = 9 };
     static const float one = 1.0f;
     void *blas, *comm, *m[3];
@@ -31,7 +31,7 @@ int caller_run(int products) {
         if (cudaMalloc(&m[i], (size_t)N * N * 2)) return 3;
     if (ncclGetUniqueId(&id)) return 4;
     if (ncclCommInitRank(&comm, 1, id, 0)) return 5;
-    for (int i = 0; i < products; i++)
+    for (int i = 0; i < gemms; i++)
         if (cublasGemmEx(blas, 0, 0, N, N, N, &one, m[0], BF16, N, m[1], BF16, N, &one, m[2], BF16, N, COMPUTE_32F, -1))
             return 6;
     if (ncclAllReduce(m[0], m[0], (size_t)N * N, NCCL_BF16, 0, comm, NULL)) return 7;

@@ -33,6 +33,6 @@ int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm
 
 #ifdef TELLS
 __attribute__((destructor)) static void told(void) {
-    printf("the other one counted %d products, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
+    printf("the other one counted %d GEMMs, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
 }
 #endif

@@ -1,8 +1,8 @@
-/* A program that has nothing special about it: matrix products, timed by its own events.
+/* A program that has nothing special about it: GEMMs, timed by its own events.
  * Exit code 7, so that one made up by somebody else is noticed. */
 #include "gpu.h"
 
-enum { N = 1024, PRODUCTS = 500 };
+enum { N = 1024, GEMMS = 500 };
 
 int main(void) {
     gpu_open();
@@ -16,13 +16,13 @@ int main(void) {
     gpu_matrices(N, m);
 
     CHECK(cudaEventRecord(start, stream));
-    for (int i = 0; i < PRODUCTS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
+    for (int i = 0; i < GEMMS; i++) CHECK(gpu_gemm(blas, N, m[0], m[1], m[2]));
     CHECK(cudaEventRecord(end, stream));
     CHECK(cudaStreamSynchronize(stream));
 
     float ms = -1;
     CHECK(cudaEventElapsedTime(&ms, start, end));
-    printf("%d products, elapsed time is %s\n", PRODUCTS, ms > 0 ? "positive" : "wrong");
+    printf("%d GEMMs, elapsed time is %s\n", GEMMS, ms > 0 ? "positive" : "wrong");
     printf("last error: %d\n", cudaGetLastError());
 
     CHECK(cudaEventDestroy(start));

@@ -19,6 +19,6 @@ int main(void) {
     CHECK(cudaDeviceSynchronize());
     CHECK(ncclCommDestroy(comm));
     const int *counted = gpu_symbol("counted");
-    printf("the other one counted %d products, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
+    printf("the other one counted %d GEMMs, %d kernels, %d collectives\n", counted[0], counted[1], counted[2]);
     return 0;
 }

@@ -55,7 +55,7 @@ for _ in range(20):
 }
 
 #[test]
-fn products_and_launches_by_handle_count_once() {
+fn gemms_and_launches_by_handle_count_once() {
     let script = "
 for _ in range(30):
     ok(cublas.cublasGemmEx(blas, 0, 0, 512, 512, 512, one, memory, BF16, 512, memory, BF16, 512, one, memory, BF16, 512, COMPUTE_32F, -1))

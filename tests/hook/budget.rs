@@ -5,7 +5,7 @@ use xpu_wire::{frame::Summary, sampling::Rate};
 
 use crate::Job;
 
-/// 2,500 products a second, until the end of the input; a line of it is a new budget.
+/// 2,500 GEMMs a second, until the end of the input; a line of it is a new budget.
 const BUSY: &str = "
 import threading
 busy = True
@@ -39,7 +39,7 @@ fn timed(summary: &Summary) -> u64 {
 #[test]
 fn what_is_timed_follows_the_budget() {
     let mut job = Job::of(1, &[("XPU_TOP_BUDGET", "1")], BUSY);
-    let said = job.says("products timed more often", 0, |summary| {
+    let said = job.says("GEMMs timed more often", 0, |summary| {
         summary.hook.gemm_rate < Rate(4) && summary.hook.event_cost.0 > 0
     });
     assert_eq!(said.last().unwrap().hook.budget_ppm, Some(10_000));
@@ -47,7 +47,7 @@ fn what_is_timed_follows_the_budget() {
     job.ranks[0].tell("0.02");
     let is_settled =
         |summary: &Summary| summary.hook.budget_ppm == Some(200) && summary.hook.gemm_rate > Rate(4);
-    let settled = job.says("products timed more seldom", said.len(), is_settled).len();
+    let settled = job.says("GEMMs timed more seldom", said.len(), is_settled).len();
     // One summary later the jump is past.
     let said = job.says("six summaries", settled + 6, |_| true);
     let (first, rest) = said[settled + 1..].split_first().unwrap();

@@ -55,9 +55,9 @@ hold()",
     ];
     assert_eq!(counts, BTreeMap::from(expected));
     let gemms = said.gemms();
-    let product = &gemms[&shape([512, 512, 512], DataType::Bfloat16, (false, false))];
+    let gemm = &gemms[&shape([512, 512, 512], DataType::Bfloat16, (false, false))];
     let timed = (0..1000).filter(|&number| Rate(4).times(number)).count() as u64;
-    assert_eq!((gemms.len(), product.count, product.timed), (1, 1000, timed));
+    assert_eq!((gemms.len(), gemm.count, gemm.timed), (1, 1000, timed));
     let health = &said.summaries.last().unwrap().hook;
     assert_eq!((health.dropped_records, health.untimed, health.blind.len()), (0, 0, 0));
     job.end();
@@ -184,8 +184,8 @@ hold()";
         assert_eq!(launches.captured, 15);
         let health = &said.summaries.last().unwrap().hook;
         assert_eq!((health.untimed, health.dropped_records), (0, 0), "no event was asked for and refused");
-        let product = &said.gemms()[&shape([1024, 1024, 1024], DataType::Bfloat16, (false, false))];
-        assert_eq!((product.count, product.timed), (2 + 4 * 10, 2));
+        let gemm = &said.gemms()[&shape([1024, 1024, 1024], DataType::Bfloat16, (false, false))];
+        assert_eq!((gemm.count, gemm.timed), (2 + 4 * 10, 2));
         let numbers: Vec<u64> = said.samples().iter().map(|sample| sample.sequence.0).collect();
         assert_eq!(numbers, [0, 1 + 4 * 5]);
     }

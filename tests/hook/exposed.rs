@@ -1,14 +1,14 @@
-//! How long products were held up by communication, where it is known by construction.
+//! How long GEMMs were held up by communication, where it is known by construction.
 
 use xpu_tests::listener::Speaker;
 use xpu_wire::{sampling::Rate, unit::Nanoseconds};
 
 use crate::Job;
 
-/// Each product takes 1.374 ms and each collective of two ranks 5.369 ms. All of a script is launched while the GPU is busy with what comes
+/// Each GEMM takes 1.374 ms and each collective of two ranks 5.369 ms. All of a script is launched while the GPU is busy with what comes
 /// before it on both ranks alike: so nothing in it depends on when that was.
 const SET: [(&str, &str); 2] = [("SIMGPU_TFLOPS", "100"), ("SIMGPU_BUS_GB_S", "100")];
-const PRODUCT: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0 / 100e12;
+const GEMM: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0 / 100e12;
 const REDUCTION: f64 = (512 << 20) as f64 / 100e9;
 const EVERY: &str = "gemm=1,collective=1,wait=1";
 
@@ -18,7 +18,7 @@ def event(): return made(process.cudaEventCreateWithFlags, c_uint(2))
 ready, done = event(), event()
 def record(event, on): ok(process.cudaEventRecord(event, on))
 def wait(on, event): ok(process.cudaStreamWaitEvent(on, event, 0))
-def product(): ok(gemm_ex(4096, 4096, 4096))
+def gemm(): ok(gemm_ex(4096, 4096, 4096))
 def reduce(on=side): ok(process.ncclAllReduce(memory, memory, c_size_t(256 << 20), NCCL_BF16, 0, comm, on))
 def copy():
     # It takes 43 ms from here on.
@@ -72,13 +72,13 @@ fn is_about(said: Option<f64>, expected: f64) {
     assert!((said - expected).abs() <= 0.02 * expected + 2e-4, "{said} s instead of {expected} s");
 }
 
-/// As DDP does: a reduction beside two products, then nothing goes on without it.
+/// As DDP does: a reduction beside two GEMMs, then nothing goes on without it.
 const STEPS: &str = "
 for _ in range(40):
-    product()
+    gemm()
     begin()
-    product()
-    product()
+    gemm()
+    gemm()
     wait(stream, done)
     ok(kernel())
     # It is done already.
@@ -86,8 +86,8 @@ for _ in range(40):
 ";
 
 #[test]
-fn beside_products_only_the_rest_of_a_collective_is_exposed() {
-    is_about(both_say(EVERY, STEPS), 40.0 * (REDUCTION - 2.0 * PRODUCT));
+fn beside_gemms_only_the_rest_of_a_collective_is_exposed() {
+    is_about(both_say(EVERY, STEPS), 40.0 * (REDUCTION - 2.0 * GEMM));
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn a_timed_wait_stands_for_those_that_are_not() {
     let timed: Vec<u64> = (0..80).filter(|&number| Rate(2).times(number)).collect();
     let long = timed.iter().filter(|&&number| number % 2 == 0).count();
     assert!((5..20).contains(&long) && long < timed.len(), "{timed:?}");
-    let expected = 80.0 * long as f64 / timed.len() as f64 * (REDUCTION - 2.0 * PRODUCT);
+    let expected = 80.0 * long as f64 / timed.len() as f64 * (REDUCTION - 2.0 * GEMM);
     is_about(both_say("gemm=1,collective=1,wait=4", STEPS), expected);
 }
 
 #[test]
-fn on_the_stream_of_the_products_all_of_a_collective_is_exposed() {
+fn on_the_stream_of_the_gemms_all_of_a_collective_is_exposed() {
     let script = "
 for _ in range(20):
-    product()
+    gemm()
     reduce(stream)
 with Group():
     reduce(stream)
@@ -117,11 +117,11 @@ with Group():
 #[test]
 fn a_wait_for_a_copy_is_none_for_communication() {
     let script = "
-product()
+gemm()
 begin()
 wait(stream, done)
 for _ in range(10):
-    product()
+    gemm()
     # An event that stood for communication once, and is recorded elsewhere now.
     copy()
     record(done, copies)
@@ -145,26 +145,26 @@ assert counter('waits') == 1, counter('waits')
 fn a_stream_that_waits_for_communication_passes_it_on() {
     let script = "
 for _ in range(10):
-    product()
+    gemm()
     begin()
     # As older FSDP does: what was gathered is copied on one more stream.
     wait(between, done)
     record(ready, between)
-    product()
+    gemm()
     wait(stream, ready)
 ";
-    is_about(both_say(EVERY, script), 10.0 * (REDUCTION - PRODUCT));
+    is_about(both_say(EVERY, script), 10.0 * (REDUCTION - GEMM));
 }
 
 #[test]
 fn nothing_is_timed_within_a_capture() {
     let script = "
-product()
+gemm()
 begin()
 wait(stream, done)
 waits = counter('waits')
 ok(process.cublasSetStream_v2(blas, between))
-product()
+gemm()
 ok(process.cublasSetStream_v2(blas, stream))
 joined, back = event(), event()
 record(joined, side)
@@ -172,12 +172,12 @@ def work():
     record(ready, stream)
     wait(side, ready)
     record(joined, side)
-    # A stream of products becomes part of it by waiting for what stood for communication before.
+    # A stream of gemms becomes part of it by waiting for what stood for communication before.
     wait(between, joined)
     record(back, between)
     wait(stream, back)
     wait(stream, joined)
-    product()
+    gemm()
 graph = capture(work)
 for _ in range(5): ok(graph())
 assert counter('waits') == waits == 1, counter('waits')
@@ -188,7 +188,7 @@ assert counter('waits') == waits == 1, counter('waits')
 #[test]
 fn where_graphs_hold_communication_it_is_not_known() {
     let script = "
-product()
+gemm()
 reduce(stream)
 graph = capture(lambda: reduce(stream))
 ok(graph())
@@ -199,7 +199,7 @@ ok(graph())
 #[test]
 fn what_happened_while_it_was_off_is_not_made_up() {
     let script = "
-product()
+gemm()
 begin()
 switch(0)
 # Nobody sees that it stands for a copy now.
@@ -207,7 +207,7 @@ copy()
 record(done, copies)
 switch(1)
 wait(stream, done)
-product()
+gemm()
 begin()
 wait(stream, done)
 assert counter('waits') == 1, counter('waits')

@@ -60,8 +60,8 @@ hold()";
         let launches = said.launches();
         assert_eq!((launches.gemms, launches.collectives, launches.kernels), (30, 12, 10));
         assert_eq!((launches.graphs, launches.captured, launches.point_to_point), (10, 6, 20));
-        let products = said.gemms();
-        let count = |side| products[&shape([side; 3], DataType::Bfloat16, (false, false))].count;
+        let gemms = said.gemms();
+        let count = |side| gemms[&shape([side; 3], DataType::Bfloat16, (false, false))].count;
         assert_eq!((count(512), count(1024)), (20, 10));
         let collectives = said.collectives();
         let count = |operation, bytes| collectives[&(operation, bytes)].count;
@@ -131,7 +131,7 @@ def launch(graph, count=1, on=stream):
     for _ in range(count): ok(process.cudaGraphLaunch(graph, on))
 
 three = captured(times(3))
-first = executable(three)                                              # 1: 3 products
+first = executable(three)                                              # 1: 3 gemms
 launch(first)
 ok(process.cudaGraphDestroy(three))
 launch(first)                                                          # its graph is gone
@@ -192,9 +192,9 @@ hold()",
         (8, (4, 1)),
     ];
     assert_eq!(all, BTreeMap::from(expected));
-    let products = 3 * 2 + 5 * 2 + 5 + 7 + 4 * 10 + 9 + 5 + 4;
-    let product = &said.gemms()[&shape([256; 3], DataType::Bfloat16, (false, false))];
-    assert_eq!((said.launches().gemms, product.count), (products, products));
+    let gemms = 3 * 2 + 5 * 2 + 5 + 7 + 4 * 10 + 9 + 5 + 4;
+    let gemm = &said.gemms()[&shape([256; 3], DataType::Bfloat16, (false, false))];
+    assert_eq!((said.launches().gemms, gemm.count), (gemms, gemms));
     assert_eq!(said.launches().captured, 3 + 5 + 7 + 1 + 2 + 4);
     let blind = &said.summaries.last().unwrap().hook.blind;
     assert_eq!(blind[..], ["1 CUDA graphs that were not captured: what is in them is not counted"]);
@@ -229,8 +229,8 @@ hold()",
     }
     let said = job.after_step(0, 3000);
     assert_eq!(said.launches().gemms, 3000);
-    let product = &said.gemms()[&shape([64; 3], DataType::Bfloat16, (false, false))];
-    assert_eq!(product.count, 3000);
+    let gemm = &said.gemms()[&shape([64; 3], DataType::Bfloat16, (false, false))];
+    assert_eq!(gemm.count, 3000);
     assert_eq!(graphs(&said).len(), 3000);
     assert_eq!(said.summaries.last().unwrap().hook.blind, [""; 0]);
     job.end();

@@ -1,4 +1,4 @@
-/* 250,000 products a second, on libraries that return at once. Prints the fewest records dropped in one of many windows of 60 ms each:
+/* 250,000 GEMMs a second, on libraries that return at once. Prints the fewest records dropped in one of many windows of 60 ms each:
  * 15,000 records, where a ring holds 4,096. The machine may be busy for some of them. */
 #include "../hazards/gpu.h"
 #include <stdint.h>

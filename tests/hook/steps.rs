@@ -107,7 +107,7 @@ hold()",
 }
 
 #[test]
-fn without_collectives_the_products_show_the_steps() {
+fn without_collectives_the_gemms_show_the_steps() {
     let job = Job::alone(
         "gemm=16",
         "
@@ -128,7 +128,7 @@ hold()",
     });
     assert_eq!(steps.source, StepSource::Detected);
     let median = steps.durations.median().unwrap().milliseconds();
-    // Times of products are told from when the hook gathered them.
+    // Times of GEMMs are told from when the hook gathered them.
     assert!((16.0..40.0).contains(&median), "{median} ms for what sleeps 20");
     std::fs::write(job.place.path("enough"), "").unwrap();
     job.end();

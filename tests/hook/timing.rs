@@ -1,4 +1,4 @@
-//! What is timed: products, collectives alone and in groups, steps.
+//! What is timed: GEMMs, collectives alone and in groups, steps.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use xpu_wire::{
 use crate::{Job, shape};
 
 #[test]
-fn the_rate_of_products_is_the_machines() {
+fn the_rate_of_gemms_is_the_machines() {
     let set = [("XPU_TOP_SAMPLE", "gemm=1"), ("SIMGPU_TFLOPS", "123")];
     let script = "
 # The first keeps the GPU busy while the others are launched behind it.

@@ -36,7 +36,7 @@ fn label_sets(page: &Page) -> BTreeMap<String, BTreeSet<Vec<String>>> {
 
 fn compat(demo: &Demo) -> (Client, String) {
     let client = demo.client(1);
-    let page = until("the window to have products and collectives", || {
+    let page = until("the window to have GEMMs and collectives", || {
         let page = client.page();
         ["XPU_TIMER_MM_KERNEL_FLOPS{", "XPU_TIMER_COLL_KERNEL_BANDWIDTH{", "_p9999_latency{", "_qps{"]
             .iter()
@@ -69,7 +69,7 @@ fn what_reads_xpu_timer_reads_this() {
     let (theirs, page) = (parse(SAMPLE), parse(&text));
     let (wanted, have) = (label_sets(&theirs), label_sets(&page));
     for (name, sets) in &wanted {
-        // The demo makes no batched products.
+        // The demo makes no batched GEMMs.
         if name.starts_with("atorch_bmm") {
             continue;
         }
@@ -117,7 +117,7 @@ fn units(demo: &Demo, page: &Page) {
     assert!(levels.flatten().all(|level| (1..=20).contains(&level)));
     let qps: f64 =
         page.iter().filter(|(name, _)| name.ends_with("_qps")).flat_map(|(_, all)| all).map(|(_, n)| n).sum();
-    assert!(qps > 100.0, "{qps} products a second");
+    assert!(qps > 100.0, "{qps} GEMMs a second");
 }
 
 /// Its two requests, as its tools send them.

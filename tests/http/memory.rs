@@ -24,7 +24,7 @@ fn ranks_with_thousands_of_shapes_take_no_more_than_what_they_said() {
     let ranks: Vec<_> = (0..RANKS).map(|rank| host.rank_of(rank, RANKS, MANY_SHAPES)).collect();
     let mut told = 0.0;
     for _ in 0..10 {
-        let page = until("more products of every rank to be told of", || {
+        let page = until("more GEMMs of every rank to be told of", || {
             let page = parse(&client.page());
             let of = |rank: usize| value(&page, "xpu_top_gemms_total", &[("rank", &rank.to_string())]);
             let least = (0..RANKS).map(|rank| of(rank).unwrap_or(0.0)).fold(f64::INFINITY, f64::min);

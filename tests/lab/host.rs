@@ -17,7 +17,7 @@ use crate::{
 /// The collector's first port.
 pub const BASE: &str = "29600";
 
-/// A rank that trains without end: a product, a collective over all ranks, a step.
+/// A rank that trains without end: a GEMM, a collective over all ranks, a step.
 pub const TRAINS: &str = "
 comm = communicator()
 while True:

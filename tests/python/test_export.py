@@ -74,8 +74,8 @@ def test_perfetto_reads_it(capture, report, tmp_path):
     assert slices["AllReduce"] == of_all_steps(report, "collective")
     assert slices["step"] == RANKS * STEPS
     assert len(flows) == STEPS * 4
-    assert set(curves) == {("products", "TFLOPS"), ("NCCL bus", "GB/s")}
-    assert max(curves["products", "TFLOPS"]) == pytest.approx(report["gemms"][0]["tflops"], rel=0.01)
+    assert set(curves) == {("GEMMs", "TFLOPS"), ("NCCL bus", "GB/s")}
+    assert max(curves["GEMMs", "TFLOPS"]) == pytest.approx(report["gemms"][0]["tflops"], rel=0.01)
     assert all(min(values) == 0 for values in curves.values()), "nothing runs at the end"
     assert all(sorted(ranks) == sorted(names) for ranks in flows.values()), "each collective meets all ranks"
 

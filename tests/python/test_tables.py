@@ -64,8 +64,8 @@ def documented():
 
 
 def test_the_queries_of_the_docs_say_what_the_report_says(tables, report):  # noqa: F811
-    products, transfers = (duckdb.sql(query.replace("DIR", str(tables))).fetchall() for query in documented())
-    for row, wanted in zip(products, report["gemms"], strict=True):
+    gemms, transfers = (duckdb.sql(query.replace("DIR", str(tables))).fetchall() for query in documented())
+    for row, wanted in zip(gemms, report["gemms"], strict=True):
         assert row[:4] + row[6:7] == tuple(wanted[name] for name in ("m", "n", "k", "batch", "count"))
         assert row[7:10] == pytest.approx((wanted["total_ns"] / 1e6, wanted["tflops"], wanted["p50_ns"] / 1e3))
     for place, name, unit in [(2, "count", 1), (3, "total_ns", 1e6), (4, "wait_ns", 1e6)]:
@@ -90,8 +90,8 @@ def test_csv_says_the_same(tables):
 def test_folded_lines_add_up(tables, report):  # noqa: F811
     lines = [line.rsplit(" ", 1) for line in (tables / "folded").read_text().splitlines()]
     assert all(len(frames.split(";")) == 4 for frames, _ in lines)
-    products = sum(int(value) for frames, value in lines if frames.split(";")[2] == "gemm")
-    assert products == pytest.approx(report["gemms"][0]["total_ns"] / 1e3, abs=len(lines))
+    gemms = sum(int(value) for frames, value in lines if frames.split(";")[2] == "gemm")
+    assert gemms == pytest.approx(report["gemms"][0]["total_ns"] / 1e3, abs=len(lines))
 
 
 def test_groups_choose_ranks_and_say_what_does_not_fit(capture, report):  # noqa: F811

@@ -23,9 +23,9 @@ use crate::{
 
 const START: u64 = 1_800_000_000_000_000_000;
 
-/// TFLOPS of an undisturbed GPU at the mean, and of one product.
+/// TFLOPS of an undisturbed GPU at the mean, and of one GEMM.
 const TFLOPS: f64 = 620.0;
-const PRODUCT: f64 = 5.5e11;
+const GEMM: f64 = 5.5e11;
 
 /// After so many seconds a process that says nothing is called silent, and one that is gone is found to be.
 const SILENCE: f64 = 5.0;
@@ -143,10 +143,10 @@ impl<'a> Collectors<'a> {
         self.take(rank as usize, at.min(frozen), summed.min(frozen));
         let inside = if life == Life::Alive { self.inside(rank, at, stalled) } else { None };
         let chance = self.chance.of(u64::from(rank));
-        let (products, collectives) = self.setting.timed;
+        let (gemms, collectives) = self.setting.timed;
         let coarser = |key: u64| u8::from(chance.share(key) < 0.1);
         let (gemm_rate, collective_rate) =
-            (Rate(products + coarser(5)), self.collective_rate(rank, collectives));
+            (Rate(gemms + coarser(5)), self.collective_rate(rank, collectives));
         let account = &mut self.accounts[rank as usize];
         let mut durations = std::mem::take(&mut account.durations);
         durations.sort_by(f64::total_cmp);
@@ -210,7 +210,7 @@ impl<'a> Collectors<'a> {
     /// Counts what happened until then: lines of the ledger are newer than what was summed up.
     fn take(&mut self, rank: usize, at: f64, summed: f64) {
         let rate = self.collective_rate(rank as u32, self.setting.timed.1);
-        let (products, shapes) = (self.setting.timed.0, self.setting.noise.shapes);
+        let (gemms, shapes) = (self.setting.timed.0, self.setting.noise.shapes);
         let slowness =
             if summed >= self.setting.from { self.setting.trouble.slowness(rank as u32) } else { 1.0 };
         let chance = self.chance.of(rank as u64).of(self.second);
@@ -266,11 +266,11 @@ impl<'a> Collectors<'a> {
         if computed > 0.0 {
             let flops = computed / slowness * TFLOPS * 1e12;
             account.flops += flops;
-            account.launches.gemms = (account.flops / PRODUCT) as u64;
-            let timed = (flops / PRODUCT / f64::from(1_u32 << products)).max(1.0);
+            account.launches.gemms = (account.flops / GEMM) as u64;
+            let timed = (flops / GEMM / f64::from(1_u32 << gemms)).max(1.0);
             let mixed = 1.0 + shapes / timed.sqrt() * chance.normal(9);
-            account.timed.0 += timed * PRODUCT;
-            account.timed.1 += timed * PRODUCT / (TFLOPS * 1e12) * slowness * mixed;
+            account.timed.0 += timed * GEMM;
+            account.timed.1 += timed * GEMM / (TFLOPS * 1e12) * slowness * mixed;
         }
         account.heard = account.heard.max(summed.max(0.001));
     }

@@ -12,7 +12,7 @@ pub(crate) struct Noise {
     pub network: f64,
     /// What Python loses, of a step.
     pub host: f64,
-    /// Efficiency of products of different shapes, of which a few are timed.
+    /// Efficiency of GEMMs of different shapes, of which a few are timed.
     pub shapes: f64,
     /// Digests that do not arrive.
     pub lost: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Setting {
     /// Seconds of an undisturbed step.
     pub step: f64,
     pub noise: Noise,
-    /// Products and collectives timed, one in 2^k.
+    /// GEMMs and collectives timed, one in 2^k.
     pub timed: (u8, u8),
     /// Whether the CPU calls a whole step before it waits.
     pub ahead: bool,

@@ -61,14 +61,20 @@ fn with_files() -> Lab {
 fn summary() -> Summary {
     Summary {
         about: vec![
-            "llama-70b: 64 ranks, steps 16712-16714, 55,296 operations, 0 dropped, 0 without GPU times".to_owned(),
-            "clocks agree within 0.012 ms by 768 collectives; GPU times are within 0.003 ms of the host's".to_owned(),
-            "compute is products, graphs and kernels asked for by name: other kernels and copies are in the gap".to_owned(),
+            "llama-70b: 64 ranks, steps 16712-16714, 55,296 operations, 0 dropped, 0 without GPU times"
+                .to_owned(),
+            "clocks agree within 0.012 ms by 768 collectives; GPU times are within 0.003 ms of the host's"
+                .to_owned(),
+            "compute is GEMMs, graphs and kernels asked for by name: other kernels and copies are in the gap"
+                .to_owned(),
         ],
         shares: vec![("compute", 0.71), ("exposed communication", 0.14), ("memory", 0.0), ("gap", 0.15)],
         step_ms: Some(102.4),
         tops: vec![
-            ("57344x1024x8192 TN bf16".to_owned(), "1,536 times, 656.2 TFLOPS, 17.2 % of the time".to_owned()),
+            (
+                "57344x1024x8192 TN bf16".to_owned(),
+                "1,536 times, 656.2 TFLOPS, 17.2 % of the time".to_owned(),
+            ),
             ("8192x1024x28672 TN bf16".to_owned(), "1,536 times, 638.0 TFLOPS, 8.8 % of the time".to_owned()),
             ("rank 37".to_owned(), "last to 762 of 768 collectives, costs 22.4 ms a step".to_owned()),
         ],

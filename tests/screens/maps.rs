@@ -18,7 +18,7 @@ fn lateness_and_step_time_are_a_key_away() {
 
 /// Those that wait for a slow rank have more of it, and it has less.
 #[test]
-fn communication_that_products_wait_for_is_the_last_of_them() {
+fn communication_that_gemms_wait_for_is_the_last_of_them() {
     let mut lab = one_slow();
     let screen = lab.keys("M").screen(132, 40);
     screen.shows("exposed comm % GEMMs wait for NCCL").shows("GEMM TFLOPS over GEMM time");

@@ -84,7 +84,7 @@ fn ranks_are_sorted_and_one_of_them_is_gone_to() {
         lab.keys("5");
         lab.run(2)
     };
-    // The latest, then by what a step takes, then by how fast the products are.
+    // The latest, then by what a step takes, then by how fast the GEMMs are.
     lab.keys("g").screen(132, 40).shows("late ms↓").shows("▌    37");
     lab.keys("oo").screen(132, 40).shows("TFLOPS↑").shows("▌    37");
     lab.keys("O").screen(132, 40).shows("TFLOPS↓");

@@ -6,6 +6,7 @@ mod communicators;
 mod connections;
 mod files;
 mod fold;
+mod gemms;
 mod history;
 mod hosts;
 mod incident;
@@ -17,7 +18,6 @@ mod others;
 mod outlier;
 mod page;
 mod past;
-mod products;
 mod seats;
 mod settle;
 mod sort;
@@ -37,6 +37,7 @@ pub use communicators::{Communicator, Traffic};
 pub use connections::{Connections, Standing};
 pub use files::{Files, Opened};
 pub use fold::{Bundle, Fold, kinds};
+pub use gemms::{Basis, Gemm, GemmColumn, Gemms};
 pub use history::{COLUMNS, History, PERIOD, Told};
 pub use hosts::{Gpus, Health, Host, HostColumn, Hosts};
 pub use incident::Incident;
@@ -47,7 +48,6 @@ pub use others::Others;
 pub use outlier::Outlier;
 pub use page::Page;
 pub(crate) use past::Parked;
-pub use products::{Basis, Product, ProductColumn, Products};
 pub use seats::{Seat, Seats};
 pub use sort::{Column, Sort};
 pub use stacks::{Shown, StackRow, StackState, Stacks};
@@ -139,7 +139,7 @@ pub struct App {
     pub(crate) zoom: Zoom,
     /// Whose details come in.
     pub(crate) watched: Watched,
-    pub(crate) products: Products,
+    pub(crate) gemms: Gemms,
     pub(crate) step_times: StepTimes,
     pub(crate) steps: Steps,
     pub(crate) hosts: Hosts,
@@ -223,7 +223,7 @@ impl App {
             history: History::default(),
             zoom: Zoom::default(),
             watched: Watched::default(),
-            products: Products::default(),
+            gemms: Gemms::default(),
             step_times: StepTimes::default(),
             steps: Steps::default(),
             hosts: Hosts::default(),

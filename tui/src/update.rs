@@ -228,8 +228,8 @@ fn travel(app: &mut App, motion: Motion) -> Option<Effect> {
         Page::Stacks => app.stacks.travel(motion),
         Page::Findings => app.finding = moved(app.finding, app.job_view.findings.len(), motion),
         Page::Gemms => {
-            let to = moved(app.products.at(), app.products.shapes().len(), motion);
-            app.products.select(to);
+            let to = moved(app.gemms.at(), app.gemms.shapes().len(), motion);
+            app.gemms.select(to);
         }
         Page::Steps => {
             let order = app.steps.lines.clone();

@@ -45,7 +45,7 @@ pub(super) struct Dump {
     kinds: u32,
 }
 
-/// Products, collectives and memory: all its kinds. 0 is all, too.
+/// GEMMs, collectives and memory: all its kinds. 0 is all, too.
 const ALL: u32 = 7;
 
 impl Dump {

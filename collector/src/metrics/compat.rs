@@ -204,7 +204,7 @@ const fn gauge(name: &'static str, help: &'static str) -> Metric {
 /// Average, maximum, 99th percentile, minimum and rate.
 type Five = [Metric; 5];
 
-const PRODUCTS: Five = [
+const GEMMS: Five = [
     gauge("XPU_TIMER_MM_KERNEL_AVG_LATENCY", "Microseconds"),
     gauge("XPU_TIMER_MM_KERNEL_MAX_LATENCY", "Microseconds"),
     gauge("XPU_TIMER_MM_KERNEL_P99_LATENCY", "Microseconds"),
@@ -278,7 +278,7 @@ pub(super) fn tell(
         multiplied.entry(labels(&more)).or_default().add(&cell);
     }
     for (labels, cell) in multiplied {
-        five(exposition, PRODUCTS, &labels, &cell, |cell| cell.work / 1e3);
+        five(exposition, GEMMS, &labels, &cell, |cell| cell.work / 1e3);
     }
     let mut moved: BTreeMap<Vec<Label>, Cell> = BTreeMap::new();
     for (kind, cell) in levels.moved.cells(now).0 {

@@ -139,13 +139,13 @@ fn tell_tally(exposition: &mut Exposition, labels: &[Label], tally: &Tally) {
         exposition.counter(all::BATCHES, labels, python.batches as f64);
         exposition.counter(all::LOADING, labels, python.loading.seconds());
     }
-    for (datatype, products) in tally.products() {
+    for (datatype, gemms) in tally.gemms() {
         let labels = with(labels, &[("dtype", &datatype.to_string())]);
-        exposition.counter(all::GEMMS, &labels, products.count as f64);
-        exposition.counter(all::GEMM_FLOPS, &labels, products.flops);
-        exposition.counter(all::GEMM_TIMED_FLOPS, &labels, products.timed_flops);
-        exposition.counter(all::GEMM_TIMED, &labels, products.timed_for.seconds());
-        exposition.put(all::GEMM_DURATION, &labels, Value::Histogram(products.durations.clone()));
+        exposition.counter(all::GEMMS, &labels, gemms.count as f64);
+        exposition.counter(all::GEMM_FLOPS, &labels, gemms.flops);
+        exposition.counter(all::GEMM_TIMED_FLOPS, &labels, gemms.timed_flops);
+        exposition.counter(all::GEMM_TIMED, &labels, gemms.timed_for.seconds());
+        exposition.put(all::GEMM_DURATION, &labels, Value::Histogram(gemms.durations.clone()));
     }
     for (kind, messages) in tally.messages() {
         let (operation, more) = (kind.operation(), kind);

@@ -18,7 +18,7 @@ const SHAPES: usize = 64;
 /// Shapes told apart in a window.
 const KINDS: usize = 256;
 
-/// The products of a rank, shape by shape.
+/// The GEMMs of a rank, shape by shape.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     recent: Recent<GemmShape>,
@@ -76,7 +76,7 @@ pub(super) fn tell(
     }
 }
 
-/// Products of two element types may have one shape: what came first has the name.
+/// GEMMs of two element types may have one shape: what came first has the name.
 fn tell_shape(exposition: &mut Exposition, name: &str, labels: &[Label], cell: &Cell, seconds: f64) {
     let mut put = |suffix: &str, help, value: f64| {
         let stem = format!("{name}_{suffix}").into();

@@ -131,7 +131,7 @@ metrics! {
     EXPOSED = Counter Seconds "xpu_top_exposed" "Exposed communication: time that GEMM streams waited for it, estimated from a sample";
     LAUNCHES = Counter Number "xpu_top_launches" "Launches by kind";
     MEMORY_HELD = Gauge Bytes "xpu_top_memory_held" "Device memory allocated through the CUDA runtime and not freed";
-    // Products.
+    // GEMMs.
     GEMM_RATE = Gauge FlopsPerSecond "xpu_top_gemm_rate" "FLOPS of the timed GEMMs of the last half minute";
     GEMMS = Counter Number "xpu_top_gemms" "GEMMs launched";
     GEMM_FLOPS = Counter Flops "xpu_top_gemm" "FLOPs of all GEMMs launched";

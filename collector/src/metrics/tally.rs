@@ -48,9 +48,9 @@ pub(crate) fn communicator_label(name: &str, size: u32, world: u32) -> String {
     if size == world { "world".to_owned() } else { format!("group of {size}") }
 }
 
-/// Products of one element type.
+/// GEMMs of one element type.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Products {
+pub(crate) struct Gemms {
     pub count: u64,
     pub flops: f64,
     pub timed_flops: f64,
@@ -88,7 +88,7 @@ pub(crate) struct Messages {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     process: Option<Pid>,
-    products: BTreeMap<DataType, Products>,
+    gemms: BTreeMap<DataType, Gemms>,
     messages: BTreeMap<Kind, Messages>,
     labels: HashMap<CommunicatorId, String>,
     steps: Option<Spread>,
@@ -128,29 +128,29 @@ impl Tally {
         if let Some(steps) = &summary.steps {
             self.steps.get_or_insert_with(|| Spread::new(Ladder::STEPS)).take(&steps.durations);
         }
-        self.take_products(summary);
+        self.take_gemms(summary);
         self.take_messages(summary);
     }
 
-    fn take_products(&mut self, summary: &Summary) {
-        for products in self.products.values_mut() {
-            (products.count, products.flops, products.timed_flops) = (0, 0.0, 0.0);
-            products.timed_for = Nanoseconds(0);
+    fn take_gemms(&mut self, summary: &Summary) {
+        for gemms in self.gemms.values_mut() {
+            (gemms.count, gemms.flops, gemms.timed_flops) = (0, 0.0, 0.0);
+            gemms.timed_for = Nanoseconds(0);
         }
         for gemm in &summary.gemms {
             // Element types are few by nature: there are not three hundred of them.
-            let products = self.products.entry(gemm.shape.datatype).or_insert_with(|| Products {
+            let gemms = self.gemms.entry(gemm.shape.datatype).or_insert_with(|| Gemms {
                 count: 0,
                 flops: 0.0,
                 timed_flops: 0.0,
                 timed_for: Nanoseconds(0),
                 durations: Spread::new(Ladder::OPERATIONS),
             });
-            products.count = products.count.saturating_add(gemm.count);
-            products.flops += gemm.shape.flops() * gemm.count as f64;
-            products.timed_flops += gemm.shape.flops() * gemm.timed as f64;
-            products.timed_for = Nanoseconds(products.timed_for.0.saturating_add(gemm.timed_for.0));
-            products.durations.take(&gemm.durations);
+            gemms.count = gemms.count.saturating_add(gemm.count);
+            gemms.flops += gemm.shape.flops() * gemm.count as f64;
+            gemms.timed_flops += gemm.shape.flops() * gemm.timed as f64;
+            gemms.timed_for = Nanoseconds(gemms.timed_for.0.saturating_add(gemm.timed_for.0));
+            gemms.durations.take(&gemm.durations);
         }
     }
 
@@ -189,8 +189,8 @@ impl Tally {
         self.labels.get(&id).cloned().unwrap_or_else(|| OTHER.to_owned())
     }
 
-    pub(crate) fn products(&self) -> impl Iterator<Item = (DataType, &Products)> {
-        self.products.iter().map(|(&datatype, products)| (datatype, products))
+    pub(crate) fn gemms(&self) -> impl Iterator<Item = (DataType, &Gemms)> {
+        self.gemms.iter().map(|(&datatype, gemms)| (datatype, gemms))
     }
 
     pub(crate) fn messages(&self) -> impl Iterator<Item = (&Kind, &Messages)> {

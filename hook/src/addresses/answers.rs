@@ -3,7 +3,7 @@
 
 use crate::symbol::{Object, Symbol, each, is_inner, is_own};
 
-/// How the names of NVIDIA's libraries begin. These ask for the driver's functions too; what they call belongs to a product or a collective
+/// How the names of NVIDIA's libraries begin. These ask for the driver's functions too; what they call belongs to a GEMM or a collective
 /// that is counted already.
 const NVIDIAS: [&str; 22] = [
     "libcuda",

@@ -127,7 +127,7 @@ mod tests {
         let (kernel, copy, graph) = (0, 1, 2);
         let (compute, nccl, copies, graphs, short) = (0xa0, 0xb0, 0xc0, 0xd0, 0xe0);
         let operations = [
-            // Products within which NCCL runs.
+            // GEMMs within which NCCL runs.
             timed(kernel, 50_000, 900_000, compute),
             timed(kernel, 100_000, 500_000, nccl),
             timed(kernel, 1_050_000, 900_000, compute),

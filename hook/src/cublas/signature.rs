@@ -1,11 +1,11 @@
-//! The argument lists cuBLAS has for matrix products, each in 32 and 64 bits. Pointers are handed on and not looked at, but for the
-//! arrays of sizes of a grouped product, which cuBLAS reads on the host too.
+//! The argument lists cuBLAS has for GEMMs, each in 32 and 64 bits. Pointers are handed on and not looked at, but for the
+//! arrays of sizes of a grouped GEMM, which cuBLAS reads on the host too.
 
 /// `KIND NAME, NAME_64 (DATATYPE, COMPUTE);` for each entry; the brackets only where no argument says it.
-macro_rules! products {
+macro_rules! gemms {
     ($($kind:ident $name:ident, $wide:ident $(($datatype:expr, $compute:expr))?;)*) => {$(
-        products! { @$kind $name, c_int $(, Numbers::of($datatype, $compute))? }
-        products! { @$kind $wide, i64 $(, Numbers::of($datatype, $compute))? }
+        gemms! { @$kind $name, c_int $(, Numbers::of($datatype, $compute))? }
+        gemms! { @$kind $wide, i64 $(, Numbers::of($datatype, $compute))? }
     )*};
 
     (@plain $name:ident, $size:ty, $numbers:expr) => { interpose! {
@@ -15,10 +15,10 @@ macro_rules! products {
             c: *mut c_void, ldc: $size,
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
-            let shape = product($numbers, handle, [m, n, k], 1, [operation_a, operation_b]);
+            let shape = gemm_shape($numbers, handle, [m, n, k], 1, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@typed $name:ident, $size:ty) => { interpose! {
@@ -28,10 +28,10 @@ macro_rules! products {
             ldb: $size, beta: *const c_void, c: *mut c_void, c_type: c_int, ldc: $size,
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
-            let shape = product(Numbers::single(a_type), handle, [m, n, k], 1, [operation_a, operation_b]);
+            let shape = gemm_shape(Numbers::single(a_type), handle, [m, n, k], 1, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@ex $name:ident, $size:ty) => { interpose! {
@@ -43,10 +43,10 @@ macro_rules! products {
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
             let numbers = Numbers::said(a_type, compute);
-            let shape = product(numbers, handle, [m, n, k], 1, [operation_a, operation_b]);
+            let shape = gemm_shape(numbers, handle, [m, n, k], 1, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@batched $name:ident, $size:ty, $numbers:expr) => { interpose! {
@@ -56,10 +56,10 @@ macro_rules! products {
             c: *const c_void, ldc: $size, batch: $size,
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
-            let shape = product($numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
+            let shape = gemm_shape($numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@batched_ex $name:ident, $size:ty) => { interpose! {
@@ -71,10 +71,10 @@ macro_rules! products {
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
             let numbers = Numbers::said(a_type, compute);
-            let shape = product(numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
+            let shape = gemm_shape(numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@strided $name:ident, $size:ty, $numbers:expr) => { interpose! {
@@ -84,10 +84,10 @@ macro_rules! products {
             stride_b: i64, beta: *const c_void, c: *mut c_void, ldc: $size, stride_c: i64, batch: $size,
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
-            let shape = product($numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
+            let shape = gemm_shape($numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@strided_ex $name:ident, $size:ty) => { interpose! {
@@ -99,10 +99,10 @@ macro_rules! products {
         ) -> c_int in CUBLAS, or MISSING;
         before |lane| {
             let numbers = Numbers::said(a_type, compute);
-            let shape = product(numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
+            let shape = gemm_shape(numbers, handle, [m, n, k], batch, [operation_a, operation_b]);
             gemm::begin(lane, shape, || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@grouped $name:ident, $size:ty, $numbers:expr) => { interpose! {
@@ -115,9 +115,9 @@ macro_rules! products {
         before |lane| {
             // SAFETY: cuBLAS asks its callers for arrays on the host, of an element for each group.
             let groups = unsafe { Groups::read([operations_a, operations_b], [m, n, k], group_sizes, group_count) };
-            gemm::begin(lane, groups.product($numbers, handle), || stream_of(handle))
+            gemm::begin(lane, groups.shape($numbers, handle), || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 
     (@grouped_ex $name:ident, $size:ty) => { interpose! {
@@ -131,9 +131,9 @@ macro_rules! products {
         before |lane| {
             // SAFETY: as above.
             let groups = unsafe { Groups::read([operations_a, operations_b], [m, n, k], group_sizes, group_count) };
-            gemm::begin(lane, groups.product(Numbers::said(a_type, compute), handle), || stream_of(handle))
+            gemm::begin(lane, groups.shape(Numbers::said(a_type, compute), handle), || stream_of(handle))
         };
-        after |lane, product, result| gemm::end(lane, product, result);
+        after |lane, gemm, result| gemm::end(lane, gemm, result);
     } };
 }
-pub(super) use products;
+pub(super) use gemms;

@@ -1,4 +1,4 @@
-//! Events: recorded on one stream, and waited for by another. Where products wait for communication, a sample of the waits is
+//! Events: recorded on one stream, and waited for by another. Where GEMMs wait for communication, a sample of the waits is
 //! timed by how long their stream stood.
 
 use std::ffi::{c_int, c_uint};
@@ -18,9 +18,9 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Wait {
     Other,
-    /// A stream without products waits for communication.
+    /// A stream without GEMMs waits for communication.
     Follows,
-    /// One of those that hold products up, to be timed.
+    /// One of those that hold GEMMs up, to be timed.
     Chosen(Timing),
 }
 
@@ -35,7 +35,7 @@ impl Wait {
             // Waiting may make the stream part of a capture, where no event of ours may be.
             _ if observer.may_capture() => Self::Other,
             WaitsFor::Communication => Self::Follows,
-            WaitsFor::CommunicationWithProducts => {
+            WaitsFor::CommunicationWithGemms => {
                 let number = lane.counters.waits.add(1);
                 if !rate::by_hand(Class::Wait).map_or_else(|| rate::ROUND.take(), |rate| rate.times(number)) {
                     return Self::Other;

@@ -32,7 +32,7 @@ pub(super) struct Exposed {
 }
 
 impl Exposed {
-    /// A collective on the stream of the products: it counts as often as it stands for, if it does.
+    /// A collective on the stream of the GEMMs: it counts as often as it stands for, if it does.
     pub(super) fn communicated(
         &mut self,
         observer: &Observer,
@@ -86,7 +86,7 @@ fn own(observer: &Observer, duration: Nanoseconds) -> u64 {
 }
 
 impl Fold {
-    /// Since the process began. `None` where nothing tells: neither products nor communication were seen yet, some of it is in graphs,
+    /// Since the process began. `None` where nothing tells: neither GEMMs nor communication were seen yet, some of it is in graphs,
     /// or nothing is timed.
     pub(crate) fn exposed_for(&self, observer: &Observer) -> Option<Nanoseconds> {
         let classes = [Class::Wait, Class::Collective, Class::PointToPoint];

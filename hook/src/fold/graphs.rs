@@ -68,7 +68,7 @@ impl Fold {
         observer.graphs.take_launches(|number, contents, launches| {
             self.graphs.count(number, contents, launches);
             let Some(contents) = contents else { return };
-            for &(shape, count) in contents.products() {
+            for &(shape, count) in contents.shapes() {
                 self.gemms.count(shape, count * launches);
             }
             for (pattern, count) in contents.named.iter().enumerate() {

@@ -107,10 +107,10 @@ impl Steps {
         self.pace
     }
 
-    /// A product was launched.
-    pub(super) fn product(&mut self, shape: &GemmShape) {
+    /// A GEMM was launched.
+    pub(super) fn gemm(&mut self, shape: &GemmShape) {
         if self.is_unsaid() {
-            self.detector.product(shape);
+            self.detector.gemm(shape);
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// So many steps of 25 ms and four buckets, with a product for each, seen by gathers of 10 ms.
+    /// So many steps of 25 ms and four buckets, with a GEMM for each, seen by gathers of 10 ms.
     fn train(steps: &mut Steps, observer: &Observer, range: std::ops::Range<u64>) {
         for step in range {
             for bucket in 0..4 {

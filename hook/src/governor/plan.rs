@@ -22,7 +22,7 @@ const HALF_LIFE: f64 = 4e9;
 /// rate waver.
 const HEADROOM: f64 = 0.7;
 
-/// Part of the budget for products whose shape asks to be timed.
+/// Part of the budget for GEMMs whose shape asks to be timed.
 const SHAPES: f64 = 0.2;
 
 /// Part of the budget for waits for communication, which are timed in rounds of so many: a step has dozens of them, and one may be as
@@ -73,7 +73,7 @@ pub(super) struct Plan {
     claims: BTreeMap<Subject, Claim>,
     /// Share of wall time that counting takes.
     counting_share: f64,
-    /// Products that may yet be timed for their shape, and the most that may be saved up.
+    /// GEMMs that may yet be timed for their shape, and the most that may be saved up.
     allowance: f64,
     most: f64,
     /// Waits as of the last look, what is put by for a round of them in nanoseconds, and those of a round that has begun.
@@ -190,7 +190,7 @@ impl Plan {
         std::mem::take(&mut self.round)
     }
 
-    /// How many more products may be timed for their shape, and how many at most in all; each is said once.
+    /// How many more GEMMs may be timed for their shape, and how many at most in all; each is said once.
     pub(super) fn allowance(&mut self) -> (i64, i64) {
         let more = self.allowance.floor();
         self.allowance -= more;

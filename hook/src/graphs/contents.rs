@@ -11,10 +11,10 @@ use xpu_wire::{
 
 use crate::{group::Message, kernels::PATTERNS, optimizer::Optimizer};
 
-/// Distinct products, operations and communicators held by all graphs together: 4 MiB. What is beyond is in the sums only.
+/// Distinct GEMMs, operations and communicators held by all graphs together: 4 MiB. What is beyond is in the sums only.
 const ENTRIES: usize = 48 << 10;
 
-/// Distinct products, and distinct operations, of one graph.
+/// Distinct GEMMs, and distinct operations, of one graph.
 const DISTINCT: usize = 512;
 
 /// Communicators of one graph.
@@ -30,7 +30,7 @@ pub(super) fn unlisted() -> u64 {
 
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    products: Vec<(GemmShape, u64)>,
+    shapes: Vec<(GemmShape, u64)>,
     operations: Vec<(Operations, u64)>,
     shares: Vec<Share>,
     pub(crate) gemms: u64,
@@ -69,10 +69,10 @@ pub(super) struct Share {
 }
 
 impl Contents {
-    pub(crate) fn add_product(&mut self, shape: GemmShape, count: u64) {
+    pub(crate) fn add_gemm(&mut self, shape: GemmShape, count: u64) {
         self.gemms += count;
         self.flops += shape.flops() * count as f64;
-        add_to(&mut self.products, shape, count);
+        add_to(&mut self.shapes, shape, count);
     }
 
     /// So many messages of the same kind. What was asked for while observing is off has its number and is not counted.
@@ -129,7 +129,7 @@ impl Contents {
         if let Some((optimizer, steps)) = other.optimizer() {
             self.add_steps(optimizer, steps);
         }
-        other.products.iter().for_each(|&(shape, count)| add_to(&mut self.products, shape, count));
+        other.shapes.iter().for_each(|&(shape, count)| add_to(&mut self.shapes, shape, count));
         other.operations.iter().for_each(|&(alike, count)| add_to(&mut self.operations, alike, count));
         other.shares.iter().for_each(|&share| self.add_share(share));
         self.gemms += other.gemms;
@@ -145,8 +145,8 @@ impl Contents {
         }
     }
 
-    pub(crate) fn products(&self) -> &[(GemmShape, u64)] {
-        &self.products
+    pub(crate) fn shapes(&self) -> &[(GemmShape, u64)] {
+        &self.shapes
     }
 
     pub(crate) fn operations(&self) -> &[(Operations, u64)] {
@@ -160,7 +160,7 @@ impl Contents {
     /// A hash of all it holds, of the kinds and not of who: on all ranks that do the same it is the same.
     pub(super) fn signature(&self) -> u32 {
         let mut hasher = DefaultHasher::new();
-        self.products.hash(&mut hasher);
+        self.shapes.hash(&mut hasher);
         for (alike, count) in &self.operations {
             (alike.operation as u8, alike.bytes, count).hash(&mut hasher);
         }
@@ -169,7 +169,7 @@ impl Contents {
     }
 
     fn entries(&self) -> usize {
-        self.products.len() + self.operations.len() + self.shares.len()
+        self.shapes.len() + self.operations.len() + self.shares.len()
     }
 }
 
@@ -213,11 +213,11 @@ mod tests {
     #[test]
     fn what_is_alike_is_kept_once_and_merging_adds() {
         let (mut first, mut second) = (Contents::default(), Contents::default());
-        (0..6).for_each(|n| first.add_product(shape(n % 2), 1));
-        second.add_product(shape(1), 4);
+        (0..6).for_each(|n| first.add_gemm(shape(n % 2), 1));
+        second.add_gemm(shape(1), 4);
         second.kernels = 3;
         first.merge(&second);
-        assert_eq!(first.products(), [(shape(0), 3), (shape(1), 7)]);
+        assert_eq!(first.shapes(), [(shape(0), 3), (shape(1), 7)]);
         assert_eq!((first.gemms, first.kernels, first.flops), (10, 3, 14.0));
     }
 
@@ -227,7 +227,7 @@ mod tests {
             let mut contents = Contents::default();
             contents.kernels = kernels;
             for &m in sides {
-                contents.add_product(shape(m), 1);
+                contents.add_gemm(shape(m), 1);
             }
             contents.signature()
         };
@@ -239,8 +239,8 @@ mod tests {
     fn too_many_are_in_the_sums_all_the_same() {
         let mut contents = Contents::default();
         let before = unlisted();
-        (0..DISTINCT as u64 + 5).for_each(|m| contents.add_product(shape(m), 1));
-        assert_eq!((contents.products().len(), contents.gemms), (DISTINCT, DISTINCT as u64 + 5));
+        (0..DISTINCT as u64 + 5).for_each(|m| contents.add_gemm(shape(m), 1));
+        assert_eq!((contents.shapes().len(), contents.gemms), (DISTINCT, DISTINCT as u64 + 5));
         assert!(unlisted() >= before + 5);
     }
 }

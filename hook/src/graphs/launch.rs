@@ -167,7 +167,7 @@ impl Contents {
         }
     }
 
-    /// What the lane counts of it; the fold counts products and operations by their kind.
+    /// What the lane counts of it; the fold counts GEMMs and operations by their kind.
     fn count(&self, lane: &Lane) {
         let counters = &lane.counters;
         counters.replayed.kernels.add(self.kernels);

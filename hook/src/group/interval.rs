@@ -92,7 +92,7 @@ impl Interval {
             collectives: self.share.collectives,
             at: self.at,
             timer,
-            exposed: self.chosen.filter(|_| self.first.holds_up_products(lane)),
+            exposed: self.chosen.filter(|_| self.first.holds_up_gemms(lane)),
         });
     }
 

@@ -55,7 +55,7 @@ impl Message {
             return;
         }
         launches::launched(lane, || Launch::collective(self.operation, self.bytes, slot.size()));
-        let holds_up = self.holds_up_products(lane);
+        let holds_up = self.holds_up_gemms(lane);
         lane.push(Record::Collective {
             communicator: self.communicator,
             operation: self.operation,
@@ -74,8 +74,8 @@ impl Message {
         };
     }
 
-    /// Says where it was launched. Whether products wait for it there.
-    pub(super) fn holds_up_products(&self, lane: &Lane) -> bool {
+    /// Says where it was launched. Whether GEMMs wait for it there.
+    pub(super) fn holds_up_gemms(&self, lane: &Lane) -> bool {
         let observer = lane.observer();
         let meets = observer.communicators.slot(self.communicator).size() > 1;
         meets && observer.exposure.communicates_on(self.stream)

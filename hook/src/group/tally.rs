@@ -53,7 +53,7 @@ impl Tally {
             return self.first.kept(lane, capture, self.collectives.all + self.point_to_point.all);
         }
         if self.first.observed {
-            self.first.holds_up_products(lane);
+            self.first.holds_up_gemms(lane);
         }
         let slot = lane.observer().communicators.slot(self.first.communicator);
         let stream = (result != IN_PROGRESS).then_some(self.first.stream.addr() as u64);

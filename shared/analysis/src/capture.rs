@@ -40,7 +40,7 @@ pub use report::{
     Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
 };
 pub use spans::{Spans, union};
-pub use standalone::{Alone, Products, RankRate, RankRow, ShapeRow, Standalone, StandsOut, Total};
+pub use standalone::{Alone, RankRate, RankRow, ShapeGemms, ShapeRow, Standalone, StandsOut, Total};
 pub use whole::{Seen, WholeStep, Work};
 
 /// One capture.

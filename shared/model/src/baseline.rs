@@ -68,7 +68,7 @@ pub struct Normal {
     /// Of single steps.
     pub step_ms_p50: Option<f64>,
     pub step_ms_p99: Option<f64>,
-    /// Arithmetic of the products of a step.
+    /// Arithmetic of the GEMMs of a step.
     pub step_tflop: Option<f64>,
     pub gemm_tflops: Option<f64>,
     /// Known where all ranks of a communicator are on one host.

@@ -2,7 +2,7 @@
 //!
 //! From NVIDIA's data sheets and architecture white papers of each model (V100, T4, A100, A30, A40, A10, H100, H200,
 //! GH200, L4, L40, L40S, DGX and HGX B200, GB200, Ampere GA102 and Ada AD102), without sparsity: where a sheet gives
-//! only the figure with sparsity, half of it. Boost clocks under no power limit: what real products reach is less. A
+//! only the figure with sparsity, half of it. Boost clocks under no power limit: what real GEMMs reach is less. A
 //! model that is not listed has no peak, and what is computed from one is unknown: nothing is guessed from a name that
 //! looks alike.
 
@@ -36,7 +36,7 @@ impl Precision {
         ("int8", Self::Int8),
     ];
 
-    /// Of a product; `None` for one no tensor core or plain multiplier is known for.
+    /// Of a GEMM; `None` for one no tensor core or plain multiplier is known for.
     pub fn of(shape: &GemmShape) -> Option<Self> {
         Some(match (shape.datatype, shape.compute) {
             (DataType::Float64 | DataType::Complex128, _) => Self::Float64,
@@ -138,7 +138,7 @@ impl Peaks {
         Self { tera: std::array::from_fn(|at| self.tera[at].or_else(|| sheet(at))) }
     }
 
-    /// Seconds that the arithmetic of one such product takes at the peak.
+    /// Seconds that the arithmetic of one such GEMM takes at the peak.
     pub fn seconds(&self, shape: &GemmShape) -> Option<f64> {
         let precision = Precision::of(shape)?;
         let at = Precision::ALL.iter().position(|(_, known)| *known == precision)?;
@@ -150,7 +150,7 @@ impl Peaks {
 mod tests {
     use super::*;
 
-    fn product(datatype: DataType, compute: ComputeType) -> GemmShape {
+    fn gemm(datatype: DataType, compute: ComputeType) -> GemmShape {
         // 10^12 operations.
         GemmShape { m: 1000, n: 1000, k: 500_000, batch: 1, datatype, compute, transposed: (false, false) }
     }
@@ -158,7 +158,7 @@ mod tests {
     fn tera(device: &str, datatype: DataType, compute: ComputeType) -> Option<f64> {
         Peaks::default()
             .or_of(device)
-            .seconds(&product(datatype, compute))
+            .seconds(&gemm(datatype, compute))
             .map(|seconds| (10.0 / seconds).round() / 10.0)
     }
 
@@ -220,13 +220,10 @@ mod tests {
     fn what_somebody_measured_stands_before_the_sheet() {
         let said = Peaks::parse("bf16=800, fp8=1600").unwrap();
         let peaks = said.or_of("NVIDIA H100 80GB HBM3");
-        let seconds = |datatype| peaks.seconds(&product(datatype, ComputeType::Float32));
+        let seconds = |datatype| peaks.seconds(&gemm(datatype, ComputeType::Float32));
         assert_eq!(seconds(DataType::Bfloat16), Some(1.0 / 800.0));
         assert_eq!(seconds(DataType::Float32), Some(1.0 / 67.0));
-        assert_eq!(
-            said.or_of("nothing known").seconds(&product(DataType::Float16, ComputeType::Float32)),
-            None
-        );
+        assert_eq!(said.or_of("nothing known").seconds(&gemm(DataType::Float16, ComputeType::Float32)), None);
         for wrong in ["bf16", "bf16=fast", "bf17=3", "bf16=-1", "bf16=0"] {
             assert!(Peaks::parse(wrong).unwrap_err().contains("XPU_TOP_PEAK_TFLOPS"), "{wrong}");
         }

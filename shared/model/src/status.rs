@@ -176,10 +176,10 @@ pub struct RankStatus {
     /// Its last loss is infinite, or no number.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_not_finite: bool,
-    /// Share of the last half minute in which the products could have been done at the GPU's peak.
+    /// Share of the last half minute in which the GEMMs could have been done at the GPU's peak.
     pub mfu: Option<f64>,
     pub gemm_tflops: Option<Tflops>,
-    /// What its products reach of what its GPU can do at the clock it has now, in percent.
+    /// What its GEMMs reach of what its GPU can do at the clock it has now, in percent.
     #[serde(default)]
     pub gemm_peak_pct: Option<f64>,
     /// On the transfer alone: waiting for other ranks is not in it.
@@ -198,7 +198,7 @@ pub struct RankStatus {
     pub device: Option<DeviceStatus>,
     /// Time its threads were held in calls that wait for the GPU, in percent of the last half minute.
     pub blocked_pct: Option<f64>,
-    /// Exposed communication: time in which its products were held up by NCCL operations, waiting for other ranks included, in
+    /// Exposed communication: time in which its GEMMs were held up by NCCL operations, waiting for other ranks included, in
     /// percent of the last half minute, estimated from a sample; `None` while nothing tells.
     #[serde(default)]
     pub exposed_pct: Option<f64>,

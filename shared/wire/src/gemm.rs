@@ -13,7 +13,7 @@ pub struct GemmShape {
     pub n: u64,
     pub k: u64,
     pub batch: u64,
-    /// Element type of A (and of B in all common products).
+    /// Element type of A (and of B in all common GEMMs).
     pub datatype: DataType,
     pub compute: ComputeType,
     /// Whether A and B are transposed, in that order.
@@ -38,7 +38,7 @@ impl fmt::Display for GemmShape {
     }
 }
 
-/// What a product is accumulated in: `cublasComputeType_t` without its pedantic twins.
+/// What a GEMM is accumulated in: `cublasComputeType_t` without its pedantic twins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ComputeType {
     Float16,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_two_operations_per_multiply_add() {
+    fn a_gemm_is_two_operations_per_multiply_add() {
         assert_eq!(shape(DataType::Bfloat16).flops(), 2.0 * 3.0 * 4096.0 * 2048.0 * 1024.0);
         assert_eq!(shape(DataType::Complex64).flops(), 8.0 * 3.0 * 4096.0 * 2048.0 * 1024.0);
         let of_bytes = DataType::from_cuda(7);

@@ -201,7 +201,7 @@ impl Simulation {
         Nanoseconds((1e9 / (1.0 / least).floor()) as u64)
     }
 
-    /// Of a step; products hide a tenth of its four collectives.
+    /// Of a step; GEMMs hide a tenth of its four collectives.
     fn exposed(&self, rank: Rank) -> Nanoseconds {
         Nanoseconds(self.sample(rank, 0, self.slowdown(rank)).duration.0 * 4 * 9 / 10)
     }

@@ -67,7 +67,7 @@ impl From<Duration> for Nanoseconds {
 pub struct Tflops(pub f64);
 
 impl Tflops {
-    /// No GPU does more; a product whose sizes are made up does.
+    /// No GPU does more; a GEMM whose sizes are made up does.
     const MOST: f64 = 1e6;
 
     /// `None` when no time was measured, or what was cannot be: an unknown rate is not a rate of zero.

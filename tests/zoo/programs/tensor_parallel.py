@@ -1,4 +1,4 @@
-"""Tensor parallelism by DTensor: the two products of an MLP split by columns and by rows."""
+"""Tensor parallelism by DTensor: the two GEMMs of an MLP split by columns and by rows."""
 
 import own
 import torch

@@ -17,7 +17,7 @@ pub enum Metric {
     Temperature,
     Busy,
     Memory,
-    /// By itself, and so beside the first: what products reach, and how long they are held up.
+    /// By itself, and so beside the first: what GEMMs reach, and how long they are held up.
     Exposed,
 }
 

@@ -84,7 +84,7 @@ impl App {
             self.steps.settle(job, &self.job_view, &self.watched, &self.step_times, now);
         }
         if self.page == Page::Gemms {
-            self.products.settle(job, &self.watched, self.peaks, now);
+            self.gemms.settle(job, &self.watched, self.peaks, now);
         }
         // Of a job that stands every page tells where the rank is, and so does a report.
         if self.page == Page::Stacks || self.job_view.standstill().is_some() {

@@ -1,4 +1,4 @@
-//! `xpu-top gemm-replay`: the products of a capture again, each by itself, on a GPU of this machine.
+//! `xpu-top gemm-replay`: the GEMMs of a capture again, each by itself, on a GPU of this machine.
 
 mod device;
 mod library;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use device::Gpu;
 use product::Product;
 use serde::Serialize;
-use xpu_analysis::capture::{Products, Standalone};
+use xpu_analysis::capture::{ShapeGemms, Standalone};
 use xpu_model::status::ExitCode as Code;
 use xpu_wire::id::JobName;
 
@@ -36,7 +36,7 @@ struct On {
 pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let mut capture = read(&args.file)?;
     args.select.apply(&mut capture)?;
-    let all = Products::of(&capture);
+    let all = ShapeGemms::of(&capture);
     let timed = all.iter().filter(|products| products.took.timed > 0).count();
     if timed == 0 {
         eprintln!("xpu-top: nothing to replay: no completely recorded step has a timed GEMM");

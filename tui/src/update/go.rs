@@ -67,7 +67,7 @@ pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
         Page::Stacks if app.stacks.at() == Some(line) => app.stacks.fold(Folding::Turn),
         Page::Stacks => app.stacks.select(line),
         Page::Gemms | Page::Hosts if selected_line(app) == line => return explain(app),
-        Page::Gemms => app.products.select(line),
+        Page::Gemms => app.gemms.select(line),
         Page::Hosts => app.hosts.select(line),
         Page::Captures if app.files.at() == line => return folder::act(app, Action::OpenFile),
         Page::Captures => app.files.select(line),
@@ -77,14 +77,14 @@ pub(super) fn line(app: &mut App, line: usize) -> Option<Effect> {
 }
 
 fn selected_line(app: &App) -> usize {
-    if app.page == Page::Gemms { app.products.at() } else { app.hosts.at() }
+    if app.page == Page::Gemms { app.gemms.at() } else { app.hosts.at() }
 }
 
 /// Shows what the selected line is told by.
 pub(super) fn explain(app: &mut App) -> Option<Effect> {
     app.settle();
     if app.page == Page::Gemms {
-        let (slowest, _) = app.products.selected()?.slowest()?;
+        let (slowest, _) = app.gemms.selected()?.slowest()?;
         app.selected = Some(slowest);
         return inspect(app);
     }

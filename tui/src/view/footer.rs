@@ -154,7 +154,7 @@ fn is_useful(binding: &Binding, app: &App) -> bool {
         }
         Action::OpenFile | Action::ExportFile | Action::PageOfFile => app.files.selected().is_some(),
         Action::Explain => match app.page {
-            Page::Gemms => !app.products.shapes().is_empty(),
+            Page::Gemms => !app.gemms.shapes().is_empty(),
             Page::Hosts => app.hosts.selected().is_some_and(|host| !host.ranks.is_empty()),
             _ => !app.job_view.findings.is_empty(),
         },

@@ -1,4 +1,4 @@
-//! Products by shape: how fast each is, and on which ranks it is slow.
+//! GEMMs by shape: how fast each is, and on which ranks it is slow.
 
 mod detail;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    app::{App, Product, ProductColumn},
+    app::{App, Gemm, GemmColumn},
     figure, glyph,
     hits::{Hits, Target},
     palette::Role,
@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
     let below = header::draw_brief(app, breakpoint, area, buffer);
     let frame = if breakpoint == Breakpoint::Wide { 3 } else { 2 };
     let most = LISTED.min(usize::from(below.height) * 9 / 20);
-    let listed = app.products.shapes().len().clamp(1, most.max(1)) as u16;
+    let listed = app.gemms.shapes().len().clamp(1, most.max(1)) as u16;
     let nothing = nothing(app);
     let [list, rest] = match nothing {
         Some(_) => [below, Rect::ZERO],
@@ -48,25 +48,25 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, area: Rect, buffer: &mut B
         panel::tell(app.palette, role, &text, inner, buffer);
         return;
     }
-    let shapes = app.products.shapes();
+    let shapes = app.gemms.shapes();
     let columns = columns(app);
-    let sorted = ProductColumn::place(app.products.order.by);
+    let sorted = GemmColumn::place(app.gemms.order.by);
     let list = List {
         columns: &columns,
-        sorted: Some((sorted, app.products.order.is_rising())),
-        selected: Some(app.products.at()),
+        sorted: Some((sorted, app.gemms.order.is_rising())),
+        selected: Some(app.gemms.at()),
         lines: shapes.len(),
     };
     let shown = list.draw(app.palette, inner, buffer, |line| cells(&shapes[line]));
     hits.put(Rect { height: 1, ..inner }, Target::Do(Action::SortNext));
     hits.lines(inner, shown);
-    if let Some(product) = app.products.selected() {
-        detail::draw(app, breakpoint, product, rest, buffer);
+    if let Some(gemm) = app.gemms.selected() {
+        detail::draw(app, breakpoint, gemm, rest, buffer);
     }
 }
 
 fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
-    let shapes = app.products.shapes().len();
+    let shapes = app.gemms.shapes().len();
     let about = match breakpoint {
         Breakpoint::Wide => "rates since this page was opened, counts and shares since the ranks started",
         Breakpoint::Medium => "rates since opening",
@@ -83,7 +83,7 @@ fn title(app: &App, breakpoint: Breakpoint) -> Title<'static> {
 
 /// `64 ranks`, `32 of 10,000 ranks`: of whom all this is.
 fn heard(app: &App) -> String {
-    let (heard, of) = (app.products.heard, app.job().map_or(0, |job| job.ranks().len()));
+    let (heard, of) = (app.gemms.heard, app.job().map_or(0, |job| job.ranks().len()));
     if heard == of {
         figure::counted(of, "rank", "ranks")
     } else {
@@ -93,12 +93,12 @@ fn heard(app: &App) -> String {
 
 /// Why there is nothing to list, and what to do.
 fn nothing(app: &App) -> Option<(Role, String)> {
-    if !app.products.shapes().is_empty() {
+    if !app.gemms.shapes().is_empty() {
         return None;
     }
     let asked = figure::counted(app.watched.ranks.len(), "rank", "ranks");
     let waited = app.now.since(app.watched.since);
-    Some(if app.products.heard > 0 {
+    Some(if app.gemms.heard > 0 {
         let why = app.job_view.blind.first().map_or_else(String::new, |why| format!(" A hook says: {why}."));
         let text = "No GEMMs yet. They appear with the first cuBLAS or cuBLASLt call. Kernels of the program itself (Triton, CUTLASS) and a statically linked cuBLAS are not seen; XPU_TOP_KERNELS=NAME,... times kernels by name.";
         (Role::Muted, format!("{text}{why}"))
@@ -125,8 +125,8 @@ fn nothing(app: &App) -> Option<(Role, String)> {
 }
 
 fn columns(app: &App) -> [Column; 8] {
-    let shapes = || app.products.shapes().iter();
-    let shape = shapes().map(|product| name(&product.shape).width()).max().unwrap_or(0).clamp(12, LONGEST);
+    let shapes = || app.gemms.shapes().iter();
+    let shape = shapes().map(|gemm| name(&gemm.shape).width()).max().unwrap_or(0).clamp(12, LONGEST);
     [
         Column::text("MxNxK, type", shape, 0),
         Column::figure("share", 6, 1),
@@ -139,7 +139,7 @@ fn columns(app: &App) -> [Column; 8] {
     ]
 }
 
-impl ProductColumn {
+impl GemmColumn {
     /// Its place among the list's columns.
     fn place(self) -> usize {
         match self {
@@ -153,31 +153,31 @@ impl ProductColumn {
     }
 }
 
-fn cells(product: &Product) -> Vec<Cell> {
+fn cells(gemm: &Gemm) -> Vec<Cell> {
     let percent = |share: f64| match share * 100.0 {
         percent if percent < 99.95 => format!("{} %", figure::tenths(percent)),
         percent => format!("{percent:.0} %"),
     };
-    let time = |quantile| product.durations.quantile(quantile).map(figure::span);
+    let time = |quantile| gemm.durations.quantile(quantile).map(figure::span);
     vec![
-        (name(&product.shape), Role::Strong),
-        (percent(product.share), Role::Text),
-        (figure::count(product.count), Role::Text),
-        known(product.rate().map(figure::three)),
-        known(product.of_peak.map(|share| figure::tenths(share * 100.0))),
-        slowest(product),
+        (name(&gemm.shape), Role::Strong),
+        (percent(gemm.share), Role::Text),
+        (figure::count(gemm.count), Role::Text),
+        known(gemm.rate().map(figure::three)),
+        known(gemm.of_peak.map(|share| figure::tenths(share * 100.0))),
+        slowest(gemm),
         known(time(0.5)),
         known(time(0.99)),
     ]
 }
 
 /// `▼ 37 -24 %`: the sign only where it is more than noise.
-fn slowest(product: &Product) -> Cell {
-    let (Some((rank, below)), Some(&(_, rate))) = (product.slowest(), product.rates.first()) else {
+fn slowest(gemm: &Gemm) -> Cell {
+    let (Some((rank, below)), Some(&(_, rate))) = (gemm.slowest(), gemm.rates.first()) else {
         return known(None);
     };
     let text = format!("{:>5} {:>4} %", rank.to_string(), format!("{:.0}", -(below * 100.0).round() + 0.0));
-    if product.is_slow(rate) {
+    if gemm.is_slow(rate) {
         (format!("{} {text}", glyph::LOW), Role::Warning)
     } else {
         (format!("  {text}"), Role::Muted)

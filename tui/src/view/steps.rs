@@ -176,7 +176,7 @@ fn cells(app: &App, row: &Row) -> Vec<Cell> {
         late,
         metric(Metric::StepTime, status.step_ms_mean, glyph::HIGH),
         metric(Metric::Gemm, status.gemm_tflops.map(|rate| rate.0), glyph::LOW),
-        percent(of.products),
+        percent(of.gemms),
         percent(of.collectives),
         percent(of.waiting),
         known(status.blocked_pct.map(figure::tenths)),

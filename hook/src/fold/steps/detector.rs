@@ -53,8 +53,8 @@ pub(super) struct Detector {
     counts: HashMap<u32, Counted>,
     phase: Phase,
     tracked: Option<Tracked>,
-    /// Names of the products of the period, and how often it holds each.
-    products: Vec<(u32, u32)>,
+    /// Names of the GEMMs of the period, and how often it holds each.
+    gemms: Vec<(u32, u32)>,
     doubts: u32,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Detector {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     launches: u64,
-    /// Ranks of a collective's communicator; 0 of a product.
+    /// Ranks of a collective's communicator; 0 of a GEMM.
     size: u32,
 }
 
@@ -101,8 +101,8 @@ pub(super) type Ended = (u64, u64);
 impl Default for Detector {
     fn default() -> Self {
         let phase = Phase::Searching { since: None, reported: 0, look_at: 0, rest: REST };
-        let (waiting, products, counts) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { waiting, logs: Default::default(), counts, phase, tracked: None, products, doubts: 0 }
+        let (waiting, gemms, counts) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { waiting, logs: Default::default(), counts, phase, tracked: None, gemms, doubts: 0 }
     }
 }
 
@@ -114,8 +114,8 @@ impl Detector {
         }
     }
 
-    pub(super) fn product(&mut self, shape: &GemmShape) {
-        self.count(&Launch::product(shape), 0);
+    pub(super) fn gemm(&mut self, shape: &GemmShape) {
+        self.count(&Launch::gemm(shape), 0);
     }
 
     /// An NCCL operation on a communicator of `size` ranks. Gives the step that it ends.
@@ -262,11 +262,11 @@ impl Detector {
         let marker = Marker { is_form, ..marker };
         // The total counts from the start.
         let base = if by == By::Total { 0 } else { period.seen as u64 };
-        let products = period.members.iter().filter(|member| member.launch.kind == Kind::Product);
-        self.products = products.map(|member| (member.launch.name, member.count)).collect();
-        // Totals of operations and of products count from the start. Otherwise steps may hide in what was launched before: JAX's first steps
+        let gemms = period.members.iter().filter(|member| member.launch.kind == Kind::Gemm);
+        self.gemms = gemms.map(|member| (member.launch.name, member.count)).collect();
+        // Totals of operations and of GEMMs count from the start. Otherwise steps may hide in what was launched before: JAX's first steps
         // launch kernels one by one, the later ones graphs.
-        let is_counted = by == By::Total || !self.products.is_empty();
+        let is_counted = by == By::Total || !self.gemms.is_empty();
         let hides_none = period.before.is_some_and(|before| before < launches);
         let is_late = !is_counted && !hides_none;
         self.tracked = Some(Tracked { launches, names, marker, by, base, is_late });
@@ -289,10 +289,10 @@ impl Detector {
         Some(Marker { name: widest.launch.name, is_form: false, count: widest.count, other: None })
     }
 
-    /// Steps up to now, by the products that every step has the same number of; `None` if it has none.
+    /// Steps up to now, by the GEMMs that every step has the same number of; `None` if it has none.
     fn steps_before(&self) -> Option<u64> {
         let steps = self
-            .products
+            .gemms
             .iter()
             .filter_map(|&(name, count)| Some(self.counts.get(&name)?.launches / u64::from(count)));
         steps.min()

@@ -28,8 +28,8 @@ pub(super) struct Sums {
     pub(super) count: u32,
     /// The sum of the hashes of their names, wrapping.
     pub(super) names: u64,
-    /// Products among the launches.
-    pub(super) products: u32,
+    /// GEMMs among the launches.
+    pub(super) gemms: u32,
 }
 
 impl Sums {
@@ -38,7 +38,7 @@ impl Sums {
         Self {
             count: self.count.wrapping_sub(earlier.count),
             names: self.names.wrapping_sub(earlier.names),
-            products: self.products.wrapping_sub(earlier.products),
+            gemms: self.gemms.wrapping_sub(earlier.gemms),
         }
     }
 
@@ -121,7 +121,7 @@ impl Log {
         self.sums.count = self.sums.count.wrapping_add(1);
         self.sums.names = self.sums.names.wrapping_add(priority(launch.name.into()));
         match launch.kind {
-            Kind::Product => self.sums.products = self.sums.products.wrapping_add(1),
+            Kind::Gemm => self.sums.gemms = self.sums.gemms.wrapping_add(1),
             Kind::Kernel => self.threads += f64::from(launch.weight),
             Kind::Collective | Kind::Graph | Kind::Copy => {}
         }

@@ -26,7 +26,7 @@ const ALIKE: f64 = 0.7;
 
 /// Repetitions must make up at least this part of all launches, and this part of them must follow directly on one another.
 const COVERED: f64 = 0.5;
-/// Repetitions that make up more than this, with other products now and then, may be training with evaluations.
+/// Repetitions that make up more than this, with other GEMMs now and then, may be training with evaluations.
 const MOSTLY: f64 = 0.8;
 
 /// Kernels with fewer threads, or with a smaller share of a period's threads, belong to a log entry, not to an optimizer.
@@ -39,9 +39,9 @@ const SAME_NUMBER: f64 = 0.005;
 /// A collective of fewer bytes carries a figure, not gradients.
 const FIGURE: f32 = 4096.0;
 
-/// Something that happens less often than once in this many repetitions is no part of the step: without products, and with.
+/// Something that happens less often than once in this many repetitions is no part of the step: without GEMMs, and with.
 const SELDOM: f64 = 256.0;
-const SELDOM_WITH_PRODUCTS: f64 = 32.0;
+const SELDOM_WITH_GEMMS: f64 = 32.0;
 /// So few kernels may be a log entry that looks at whole tensors: an update has one for each parameter, unless it is fused.
 const FEW: usize = 4;
 /// Launches of a step that are compared one by one.
@@ -274,14 +274,14 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         let times =
             |(name, &(_, count)): (&u32, &(Kind, usize))| known_counts.get(name).unwrap_or(&0) / count;
         let whole = inside.iter().map(times).min().unwrap_or(0) as u32;
-        // Where known products come beside, as in an evaluation, most kernels are those of the evaluation.
-        let evaluates = events[to].before.since(events[from].before).products > whole * sums.products;
+        // Where known GEMMs come beside, as in an evaluation, most kernels are those of the evaluation.
+        let evaluates = events[to].before.since(events[from].before).gemms > whole * sums.gemms;
         let surplus = events[to].threads - events[from].threads - f64::from(whole) * threads;
         let mut kernels = 0;
         for launch in strangers {
             match launch.kind {
-                Kind::Product | Kind::Graph => {
-                    found.with_products.insert(occasion);
+                Kind::Gemm | Kind::Graph => {
+                    found.with_gemms.insert(occasion);
                     found.unlike |= !forms.contains(&launch.form);
                 }
                 Kind::Collective if launch.weight >= FIGURE => {
@@ -297,7 +297,7 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
         }
         found.updates |= kernels > FEW;
     }
-    found.without.retain(|occasion| !found.with_products.contains(occasion));
+    found.without.retain(|occasion| !found.with_gemms.contains(occasion));
     found.inside = inside;
     Some(found)
 }
@@ -306,11 +306,11 @@ fn beside<L: Iterator<Item = (Launch, u32)>>(
 #[derive(Debug, Default)]
 struct Beside {
     repetitions: usize,
-    with_products: BTreeSet<usize>,
+    with_gemms: BTreeSet<usize>,
     without: BTreeSet<usize>,
-    /// Some of what comes without products is no mere log entry.
+    /// Some of what comes without GEMMs is no mere log entry.
     updates: bool,
-    /// Some of those products are of forms that the period does not have.
+    /// Some of those GEMMs are of forms that the period does not have.
     unlike: bool,
     /// What the period itself holds, and how often.
     inside: HashMap<u32, (Kind, usize)>,
@@ -318,20 +318,20 @@ struct Beside {
 
 impl Beside {
     fn occasions(&self) -> usize {
-        self.with_products.len() + self.without.len()
+        self.with_gemms.len() + self.without.len()
     }
 
     /// `covered` is the part of all launches that the repetitions make up.
     fn judge(self, covered: f64, is_plain: bool, unlike: bool) -> Judgement {
         let apart = |occasions: &BTreeSet<usize>| self.repetitions as f64 / occasions.len() as f64;
         let often = apart(&self.without) <= SELDOM;
-        let often_with_products = apart(&self.with_products) <= SELDOM_WITH_PRODUCTS;
-        if often && self.with_products.is_empty() && !is_plain {
+        let often_with_gemms = apart(&self.with_gemms) <= SELDOM_WITH_GEMMS;
+        if often && self.with_gemms.is_empty() && !is_plain {
             // Micro-batches and a fused update, or steps and a log entry.
             if self.updates { Judgement::MicroBatch } else { Judgement::Ambiguous }
-        } else if often || (often_with_products && covered < MOSTLY && unlike) {
+        } else if often || (often_with_gemms && covered < MOSTLY && unlike) {
             Judgement::Part
-        } else if often_with_products || is_plain {
+        } else if often_with_gemms || is_plain {
             Judgement::Ambiguous
         } else {
             Judgement::Step

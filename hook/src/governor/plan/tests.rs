@@ -66,7 +66,7 @@ impl Load {
     }
 }
 
-/// 96 products and 24 collectives in a step of 26 ms.
+/// 96 GEMMs and 24 collectives in a step of 26 ms.
 const JOB: [(Subject, f64); 2] = [(GEMM, 96.0 / 0.026), (ALL_RANKS, 24.0 / 0.026)];
 
 #[test]

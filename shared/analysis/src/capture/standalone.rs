@@ -19,16 +19,16 @@ use super::{
 /// Who is slower than this part of what the others are stands out.
 const STANDS_OUT: f64 = 0.95;
 
-/// All products of a shape that a job made in whole steps.
+/// All GEMMs of a shape that a job made in whole steps.
 #[derive(Clone, Debug)]
-pub struct Products {
+pub struct ShapeGemms {
     pub shape: GemmShape,
     pub count: u64,
     pub took: Spread,
     pub ranks: BTreeMap<Rank, Spread>,
 }
 
-impl Products {
+impl ShapeGemms {
     /// The costliest first; those that were not timed last.
     pub fn of(capture: &Capture) -> Vec<Self> {
         let mut shapes: BTreeMap<GemmShape, (u64, BTreeMap<Rank, Vec<u64>>)> = BTreeMap::new();
@@ -47,7 +47,7 @@ impl Products {
             ranks: ranks.into_iter().map(|(rank, took)| (rank, Spread::of(took))).collect(),
         };
         let mut all: Vec<_> = shapes.into_iter().map(each).collect();
-        all.sort_by_key(|products| std::cmp::Reverse(products.took.total_ns));
+        all.sort_by_key(|gemms| std::cmp::Reverse(gemms.took.total_ns));
         all
     }
 
@@ -58,7 +58,7 @@ impl Products {
     }
 }
 
-/// One product by itself.
+/// One GEMM by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Alone {
     /// The middle of the times.
@@ -67,7 +67,7 @@ pub struct Alone {
     pub iterations: u64,
 }
 
-/// What the same products came to in the job and alone.
+/// What the same GEMMs came to in the job and alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standalone {
     /// The costliest in the job first.
@@ -122,7 +122,7 @@ pub struct StandsOut {
 pub struct RankRow {
     pub rank: Rank,
     pub host: HostName,
-    /// In products that were replayed.
+    /// In GEMMs that were replayed.
     pub replayed_ns: u64,
     /// What these take alone, over what they took.
     pub ratio: Option<f64>,
@@ -130,7 +130,7 @@ pub struct RankRow {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
-    /// In products that were timed, of all ranks.
+    /// In GEMMs that were timed, of all ranks.
     pub total_ns: u64,
     pub replayed_ns: u64,
     /// What those that were replayed take alone.
@@ -144,13 +144,13 @@ pub struct Total {
 
 impl Standalone {
     /// `alone` tells of each, or why it was not replayed.
-    pub fn of(capture: &Capture, products: &[Products], alone: &[Result<Alone, String>]) -> Self {
-        let pairs = || products.iter().zip(alone);
+    pub fn of(capture: &Capture, gemms: &[ShapeGemms], alone: &[Result<Alone, String>]) -> Self {
+        let pairs = || gemms.iter().zip(alone);
         let mut total = Total::default();
         let mut by_rank: BTreeMap<Rank, (u64, u64)> = BTreeMap::new();
-        for (products, alone) in pairs() {
-            total.total_ns = total.total_ns.saturating_add(products.took.total_ns);
-            for (&rank, took) in &products.ranks {
+        for (gemms, alone) in pairs() {
+            total.total_ns = total.total_ns.saturating_add(gemms.took.total_ns);
+            for (&rank, took) in &gemms.ranks {
                 let (replayed, by_itself) = by_rank.entry(rank).or_default();
                 let Ok(alone) = alone else { continue };
                 *replayed = replayed.saturating_add(took.total_ns);
@@ -169,13 +169,13 @@ impl Standalone {
         total.ratio = share(total.alone_ns, total.replayed_ns);
         let ratios: Vec<_> = ranks.iter().filter_map(|row| Some((row.rank, row.ratio?))).collect();
         total.stands_out = stands_out(&ratios);
-        Self { shapes: pairs().map(|(products, alone)| shape_row(products, alone)).collect(), ranks, total }
+        Self { shapes: pairs().map(|(gemms, alone)| shape_row(gemms, alone)).collect(), ranks, total }
     }
 }
 
-fn shape_row(products: &Products, alone: &Result<Alone, String>) -> ShapeRow {
-    let shape = products.shape;
-    let rates = products.rates();
+fn shape_row(gemms: &ShapeGemms, alone: &Result<Alone, String>) -> ShapeRow {
+    let shape = gemms.shape;
+    let rates = gemms.rates();
     let ends = |of: Option<&(Rank, f64)>| of.map(|&(rank, tflops)| RankRate { rank, tflops });
     let job_tflops = median(rates.iter().map(|&(_, rate)| rate).collect());
     let alone_ns = alone.as_ref().ok().map(|alone| Nanoseconds(alone.took_ns));
@@ -189,8 +189,8 @@ fn shape_row(products: &Products, alone: &Result<Alone, String>) -> ShapeRow {
         datatype: shape.datatype.to_string(),
         compute: format!("{:?}", shape.compute).to_lowercase(),
         transposed: transposed(&shape),
-        count: products.count,
-        took: products.took,
+        count: gemms.count,
+        took: gemms.took,
         job_tflops,
         best: ends(rates.iter().max_by(|a, b| a.1.total_cmp(&b.1))),
         worst: ends(rates.iter().min_by(|a, b| a.1.total_cmp(&b.1))),
@@ -230,7 +230,7 @@ mod tests {
         capture
     }
 
-    /// A rank whose products take 10 ms, made to take so many.
+    /// A rank whose GEMMs take 10 ms, made to take so many.
     fn taking(rank: u32, ms: u64) -> CapturePart {
         let mut part = part(rank, 0);
         for operation in part.operations.iter_mut().filter(|operation| operation.label == 0) {
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn the_job_is_as_fast_as_its_products_are_alone_or_slower() {
+    fn the_job_is_as_fast_as_its_gemms_are_alone_or_slower() {
         let capture = capture(vec![taking(0, 10), taking(1, 20), taking(2, 10)]);
-        let products = Products::of(&capture);
+        let gemms = ShapeGemms::of(&capture);
         let alone = Alone { took_ns: 8 * MS, iterations: 9 };
-        let of = Standalone::of(&capture, &products, &[Ok(alone)]);
+        let of = Standalone::of(&capture, &gemms, &[Ok(alone)]);
         let [row] = &of.shapes[..] else { panic!("one shape: {of:?}") };
         assert_eq!((row.count, row.took.total_ns, row.alone), (6, 80 * MS, Some(alone)));
         // 2*8*4*2 operations in 10 ms, and in 20 ms.
@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn what_was_not_replayed_is_in_no_ratio() {
         let capture = capture(vec![taking(0, 10)]);
-        let products = Products::of(&capture);
-        let of = Standalone::of(&capture, &products, &[Err("too large".to_owned())]);
+        let gemms = ShapeGemms::of(&capture);
+        let of = Standalone::of(&capture, &gemms, &[Err("too large".to_owned())]);
         assert_eq!(of.shapes[0].not_replayed.as_deref(), Some("too large"));
         assert_eq!((of.shapes[0].ratio, of.total.ratio, of.total.covered), (None, None, Some(0.0)));
         assert_eq!((of.ranks[0].rank, of.ranks[0].ratio), (Rank(0), None));

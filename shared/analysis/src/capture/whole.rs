@@ -30,7 +30,7 @@ pub struct WholeStep<'a> {
 pub enum Seen {
     /// All kernels, by CUPTI.
     Kernels,
-    /// What the hook timed of them: products, NCCL, graphs, and kernels that were asked for by name.
+    /// What the hook timed of them: GEMMs, NCCL, graphs, and kernels that were asked for by name.
     Operations,
 }
 

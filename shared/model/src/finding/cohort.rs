@@ -66,12 +66,12 @@ pub(super) fn of<'a>(
     let sizes: Vec<_> = sizes.into_iter().collect();
     let place = |member: &Member<'a>| sizes.binary_search(&&member.profile.mix.sizes[..]).unwrap_or_default();
     let mut known: Vec<_> =
-        members.into_iter().map(|member| (place(&member), member.profile.mix.product, member)).collect();
-    known.sort_by(|(a, product, _), (b, other, _)| a.cmp(b).then(product.total_cmp(other)));
-    let groups = split(known, |(a, product, _), (b, other, _)| a == b && are_alike(*product, *other, ALIKE));
+        members.into_iter().map(|member| (place(&member), member.profile.mix.gemm_flops, member)).collect();
+    known.sort_by(|(a, gemm, _), (b, other, _)| a.cmp(b).then(gemm.total_cmp(other)));
+    let groups = split(known, |(a, gemm, _), (b, other, _)| a == b && are_alike(*gemm, *other, ALIKE));
     let cohorts = groups.into_iter().flat_map(|group| {
         let mut group: Vec<_> =
-            group.into_iter().map(|(.., member)| (member.profile.mix.products, member)).collect();
+            group.into_iter().map(|(.., member)| (member.profile.mix.gemms_per_collective, member)).collect();
         group.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let blur = |one: &Member<'a>, other: &Member<'a>| one.profile.mix.blur.max(other.profile.mix.blur);
         split(group, |(a, one), (b, other)| are_alike(*a, *b, blur(one, other)))
@@ -87,8 +87,8 @@ pub fn peers(job: &Job, rank: Rank) -> Vec<Rank> {
         let other = Mix::of(view);
         view.part() == part
             && other.sizes == mix.sizes
-            && are_alike(other.product, mix.product, ALIKE)
-            && are_alike(other.products, mix.products, mix.blur.max(other.blur))
+            && are_alike(other.gemm_flops, mix.gemm_flops, ALIKE)
+            && are_alike(other.gemms_per_collective, mix.gemms_per_collective, mix.blur.max(other.blur))
     };
     job.ranks().filter(|&(other, view)| other == rank || alike(view)).map(|(other, _)| other).collect()
 }

@@ -106,7 +106,7 @@ impl Clocks {
         Self::Well { mhz, usual_mhz }
     }
 
-    /// Where to look for why its products are slow.
+    /// Where to look for why its GEMMs are slow.
     pub(super) fn advice(&self) -> &'static str {
         let held = |any: u64| matches!(self, Self::Held(held) if held.reasons.0 & any != 0);
         match self {

@@ -196,7 +196,7 @@ mod tests {
         from: u64,
         /// Arithmetic of a step, in the usual.
         work: f64,
-        /// Rank 3's products take so many times longer, and the others wait for it.
+        /// Rank 3's GEMMs take so many times longer, and the others wait for it.
         slow: f64,
     }
 

@@ -31,7 +31,7 @@ pub(super) struct RankProfile {
     pub rate: Option<f64>,
     /// What it was before, over minutes; `None` while too little is known.
     pub past: Option<f64>,
-    /// Share of its steps that its products take, by their arithmetic.
+    /// Share of its steps that its GEMMs take, by their arithmetic.
     pub busy: Option<f64>,
     /// Share of the latest seconds that they took.
     pub busy_lately: Option<f64>,
@@ -64,7 +64,7 @@ pub(super) struct RankProfile {
     /// Whether its first steps are past, and digests that told of steps.
     pub begun: bool,
     pub pace_samples: usize,
-    /// What the others wait for it alone, and the share of time that its products were held up by communication.
+    /// What the others wait for it alone, and the share of time that its GEMMs were held up by communication.
     pub toll: Option<Toll>,
     pub exposed: Option<f64>,
     pub pace: Option<Nanoseconds>,
@@ -202,10 +202,10 @@ fn shared(view: &RankView) -> Option<Vec<CommunicatorId>> {
 pub(super) struct Mix {
     /// Sizes of its communicators, each once.
     pub sizes: Vec<u32>,
-    /// Arithmetic of its products at the mean.
-    pub product: f64,
-    /// Products to a collective.
-    pub products: f64,
+    /// Arithmetic of its GEMMs at the mean.
+    pub gemm_flops: f64,
+    /// GEMMs to a collective.
+    pub gemms_per_collective: f64,
     /// How far that may be off: a digest comes in the middle of a step.
     pub blur: f64,
 }
@@ -213,7 +213,7 @@ pub(super) struct Mix {
 impl Mix {
     pub(super) fn of(view: &RankView) -> Self {
         let Some(digest) = view.latest() else {
-            return Self { sizes: Vec::new(), product: 0.0, products: 0.0, blur: ALIKE };
+            return Self { sizes: Vec::new(), gemm_flops: 0.0, gemms_per_collective: 0.0, blur: ALIKE };
         };
         let used = digest.communicators.iter().filter(|state| state.entered > 0);
         let mut sizes: Vec<_> = used.map(|state| state.size).collect();
@@ -224,8 +224,8 @@ impl Mix {
         let steps = digest.step.map_or(1, |step| step.0.max(1));
         Self {
             sizes,
-            product: ratio(digest.gemm_flops, launches.gemms),
-            products: ratio(launches.gemms as f64, launches.collectives),
+            gemm_flops: ratio(digest.gemm_flops, launches.gemms),
+            gemms_per_collective: ratio(launches.gemms as f64, launches.collectives),
             blur: ALIKE.max(2.0 / steps as f64),
         }
     }

@@ -72,7 +72,7 @@ impl Job {
 
 impl Bound {
     fn of(one: &Breakdown, is_alone: bool) -> Option<Self> {
-        let gemms = one.products.filter(|share| *share > 0.0)?.min(1.0);
+        let gemms = one.gemms.filter(|share| *share > 0.0)?.min(1.0);
         let exposed = one.exposed.or_else(|| is_alone.then_some(0.0))?.min(1.0 - gemms);
         let waited = one.waiting.zip(one.collectives).filter(|(_, all)| *all > 0.0);
         let waiting = exposed * waited.map_or(0.0, |(waiting, all)| (waiting / all).min(1.0));
@@ -152,10 +152,10 @@ mod tests {
     use super::*;
     use crate::job::Jobs;
 
-    fn one(products: f64, exposed: f64, waiting: f64, blocked: f64) -> Breakdown {
+    fn one(gemms: f64, exposed: f64, waiting: f64, blocked: f64) -> Breakdown {
         Breakdown {
-            products: Some(products),
-            at_peak: Some(products / 2.0),
+            gemms: Some(gemms),
+            at_peak: Some(gemms / 2.0),
             clock: Some(0.8),
             collectives: Some(0.5),
             waiting: Some(waiting * 0.5),
@@ -172,7 +172,7 @@ mod tests {
             (one(0.3, 0.5, 0.9, 0.5), BoundBy::Stragglers),
             (one(0.2, 0.1, 0.5, 0.02), BoundBy::Host),
             (one(0.2, 0.1, 0.5, 0.8), BoundBy::Other),
-            // Products of several streams, and waits beside them.
+            // GEMMs of several streams, and waits beside them.
             (one(1.3, 0.5, 0.5, 0.5), BoundBy::Gemms),
         ];
         for (breakdown, by) in cases {
@@ -192,7 +192,7 @@ mod tests {
         for (part, wanted) in parts.iter().zip([30.0, 7.5, 22.5]) {
             assert!((part - wanted).abs() < 1e-9, "{split:?}");
         }
-        // A clock above what peaks are told at, and products that hold each other up.
+        // A clock above what peaks are told at, and GEMMs that hold each other up.
         for invalid in [Breakdown { clock: Some(1.2), ..one(0.6, 0.2, 0.5, 0.5) }, one(1.3, 0.5, 0.5, 0.5)] {
             let bound = Bound::of(&invalid, false).unwrap();
             let GemmTime { at_peak_pct, clock_pct, below_peak_pct } = bound.gemms.unwrap();
@@ -208,7 +208,7 @@ mod tests {
         let unknown = Breakdown { exposed: None, ..one(0.5, 0.0, 0.0, 0.0) };
         assert_eq!(Bound::of(&unknown, false), None);
         assert_eq!(Bound::of(&unknown, true).unwrap().by, BoundBy::Gemms);
-        assert_eq!(Bound::of(&Breakdown { products: None, ..unknown }, true), None);
+        assert_eq!(Bound::of(&Breakdown { gemms: None, ..unknown }, true), None);
     }
 
     #[test]

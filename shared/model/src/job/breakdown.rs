@@ -9,11 +9,11 @@ use xpu_wire::{
 
 use super::{Job, RankView, Sample, median};
 
-/// Shares of the last half minute; `None` where nothing tells. They overlap: communication may run beside products.
+/// Shares of the last half minute; `None` where nothing tells. They overlap: communication may run beside GEMMs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Breakdown {
-    /// The GPU at products: their arithmetic, at the rate of those that were timed.
-    pub products: Option<f64>,
+    /// The GPU at GEMMs: their arithmetic, at the rate of those that were timed.
+    pub gemms: Option<f64>,
     /// The part of that which they would take at the GPU's peak, at the highest clock it can have.
     pub at_peak: Option<f64>,
     /// The clock it has, as a share of that.
@@ -22,7 +22,7 @@ pub struct Breakdown {
     pub collectives: Option<f64>,
     /// The part of that in which the rank waited for others; where all ranks' times are known.
     pub waiting: Option<f64>,
-    /// Products that were held up by communication: what of it nothing hides.
+    /// GEMMs that were held up by communication: what of it nothing hides.
     pub exposed: Option<f64>,
     /// Threads of the program that were held until the GPU was done; several may make it more than one.
     pub blocked: Option<f64>,
@@ -33,7 +33,7 @@ impl Breakdown {
     pub fn middle(known: &[Self]) -> Self {
         let of = |share: fn(&Self) -> Option<f64>| median(known.iter().filter_map(share).collect());
         Self {
-            products: of(|one| one.products),
+            gemms: of(|one| one.gemms),
             at_peak: of(|one| one.at_peak),
             clock: of(|one| one.clock),
             collectives: of(|one| one.collectives),
@@ -49,13 +49,13 @@ impl Job {
         let view = self.rank(rank)?;
         let collectives = collectives(view);
         let waited = self.waited(view.samples());
-        let products = view.products_share();
+        let gemms = view.gemms_share();
         let of_peak = view.gemm_rate().zip(view.gemm_peak()).map(|(rate, peak)| rate.0 / peak.0);
         let clocks = view.device().filter(|reading| !reading.is_stale());
         let clocks = clocks.and_then(|reading| reading.sm_clock.zip(reading.sm_clock_max));
         Some(Breakdown {
-            products,
-            at_peak: products.zip(of_peak).map(|(products, of_peak)| products * of_peak.min(1.0)),
+            gemms,
+            at_peak: gemms.zip(of_peak).map(|(gemms, of_peak)| gemms * of_peak.min(1.0)),
             clock: clocks.filter(|&(_, most)| most > 0).map(|(now, most)| f64::from(now) / f64::from(most)),
             collectives,
             waiting: collectives.zip(waited).map(|(share, waited)| share * waited),
@@ -109,8 +109,8 @@ mod tests {
         let job = jobs.foremost().unwrap();
         let [slow, other] = [Rank(3), Rank(0)].map(|rank| job.breakdown(rank).unwrap());
         // A simulated second has whole steps only: a share of 0.71 of their time.
-        assert!((0.4..0.7).contains(&other.products.unwrap()), "{other:?}");
-        assert!(slow.products.unwrap() > 1.3 * other.products.unwrap(), "{slow:?} {other:?}");
+        assert!((0.4..0.7).contains(&other.gemms.unwrap()), "{other:?}");
+        assert!(slow.gemms.unwrap() > 1.3 * other.gemms.unwrap(), "{slow:?} {other:?}");
         assert!(other.collectives.unwrap() > 5.0 * slow.collectives.unwrap(), "{slow:?} {other:?}");
         assert!(other.waiting.unwrap() > 0.8 * other.collectives.unwrap(), "{other:?}");
         let hidden = 1.0 - other.exposed.unwrap() / other.collectives.unwrap();

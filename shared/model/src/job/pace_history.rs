@@ -27,7 +27,7 @@ pub struct PaceSample {
     pub span: f32,
     /// Arithmetic, in TFLOP.
     pub work: f32,
-    /// What the products of the digest ran at, in TFLOPS; 0 if none was timed.
+    /// What the GEMMs of the digest ran at, in TFLOPS; 0 if none was timed.
     pub rate: f32,
 }
 

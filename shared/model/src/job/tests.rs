@@ -1,5 +1,7 @@
+use proptest::prelude::*;
 use xpu_wire::{
-    frame::{Advance, Body, Event, Life, Progress, RankDigest},
+    codec,
+    frame::{Advance, Body, Event, Frame, Life, Progress, RankDigest, example},
     id::Step,
     simulation::Simulation,
 };
@@ -221,7 +223,7 @@ fn exposed_communication_is_a_share_of_the_time_since_it_was_known() {
     assert_eq!(share(|second| Some(second * 2_000_000_000)), 100.0, "of a long wait that is over");
     assert_eq!(exposed(|_| None), None);
     let idle = changed(|rank, _| (rank.gemm_flops, rank.exposed_for) = (1e15, Some(Nanoseconds(5))));
-    assert_eq!(idle.ranks[0].exposed_pct, None, "no product was held up: there was none");
+    assert_eq!(idle.ranks[0].exposed_pct, None, "no GEMM was held up: there was none");
 }
 
 #[test]
@@ -521,4 +523,35 @@ fn of_a_job_that_is_over_the_last_figures_stand_with_their_age() {
     assert!(status.steps.mean_ms.is_some() && status.ranks.iter().all(|rank| rank.gemm_tflops.is_some()));
     assert_eq!((status.figures_age_s, status.ranks[0].figures_age_s), (Some(60.0), Some(60.0)));
     assert_eq!(status.bound, None, "nothing holds it up any more");
+}
+
+fn frames() -> Vec<Frame> {
+    let simulation = Simulation::new(7, 1, 2);
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    let mut all = simulation.snapshots(4);
+    all.extend(simulation.digests(5));
+    all.extend([
+        frame(Body::Exit(example::exit())),
+        frame(Body::Stacks(example::stacks::rank(1, &["main", "train"]))),
+        frame(Body::CaptureSheet(example::capture::sheet(&[0, 1]))),
+        frame(Body::CapturePart(example::capture::part(1, 0))),
+    ]);
+    all
+}
+
+proptest! {
+    #[test]
+    fn a_frame_with_one_byte_changed_folds_without_a_panic(
+        which in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
+        let frames = frames();
+        let mut bytes = codec::encode(which.get(&frames));
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        if let Ok(frame) = codec::decode(&bytes) {
+            Jobs::default().fold(&frame);
+        }
+    }
 }

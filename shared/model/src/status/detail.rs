@@ -122,7 +122,7 @@ pub(super) fn gemms(view: &RankView) -> Vec<GemmStatus> {
     totals.into_iter().map(gemm).collect()
 }
 
-/// What all products of a shape took, if the timed ones are like the rest.
+/// What all GEMMs of a shape took, if the timed ones are like the rest.
 fn estimated_time(total: &GemmTotals) -> u128 {
     u128::from(total.timed_for.0) * u128::from(total.count) / u128::from(total.timed.max(1))
 }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{histogram::Histogram, unit::Nanoseconds};
 
-/// One executable CUDA graph, launched as a whole. The products and collectives in it count among the others at every launch.
+/// One executable CUDA graph, launched as a whole. The GEMMs and collectives in it count among the others at every launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphTotals {
     /// Its number in this process, from 1, in the order graphs were made executable; 0 for one whose making was not seen.
     pub graph: u32,
-    /// What one launch holds: products and their arithmetic, NCCL operations and their bytes over the bus.
+    /// What one launch holds: GEMMs and their arithmetic, NCCL operations and their bytes over the bus.
     pub gemms: u32,
     pub flops: f64,
     pub collectives: u32,

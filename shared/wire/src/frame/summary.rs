@@ -57,7 +57,7 @@ pub struct Summary {
     pub memory: MemoryTotals,
     /// Time the program's threads were held in calls that wait for the GPU; only of calls that were made.
     pub blocked: Vec<Blocked>,
-    /// Time that streams of products were held up by communication, since the rank started, estimated from a sample; `None` while
+    /// Time that streams of GEMMs were held up by communication, since the rank started, estimated from a sample; `None` while
     /// nothing tells, or where CUDA graphs hide it.
     pub exposed_for: Option<Nanoseconds>,
     pub python: Option<PythonTotals>,
@@ -119,7 +119,7 @@ pub enum TimedBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GemmTotals {
     pub shape: GemmShape,
-    /// Products launched since the rank started.
+    /// GEMMs launched since the rank started.
     pub count: u64,
     /// How many of them were timed, and their time in all.
     pub timed: u64,

@@ -17,11 +17,11 @@ use crate::{
 const TOKENS: u64 = 1_024;
 const LAYERS: u64 = 8;
 
-/// Weights of a layer, and how fast products with them are compared with the others.
+/// Weights of a layer, and how fast GEMMs with them are compared with the others.
 const WEIGHTS: [(u64, u64, f64); 4] =
     [(10_240, 8_192, 0.97), (8_192, 8_192, 0.93), (57_344, 8_192, 1.03), (8_192, 28_672, 1.0)];
 
-/// One product in so many is timed.
+/// One GEMM in so many is timed.
 const ONE_IN: u64 = 16;
 
 impl Simulation {

@@ -1,5 +1,5 @@
 //! Every entry that multiplies matrices: a line of the table is an entry and its twin with sizes of 64 bits. Pointers are taken
-//! and not looked at, but for the arrays of a grouped product, which are on the host.
+//! and not looked at, but for the arrays of a grouped GEMM, which are on the host.
 
 use std::ffi::{c_int, c_longlong, c_void};
 

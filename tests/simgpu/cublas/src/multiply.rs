@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use simgpu_engine::driver::Driver;
-use simgpu_engine::gemm::{COMPUTE_32F, COMPUTE_32F_FAST_TF32, Product};
+use simgpu_engine::gemm::{COMPUTE_32F, COMPUTE_32F_FAST_TF32, Gemm};
 
 use crate::call::{Status, call};
 use crate::handle::Handle;
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// The numbers of one product, or of `batch` equal ones.
+/// The numbers of one GEMM, or of `batch` equal ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sides {
     transposed: [c_int; 2],
@@ -61,7 +61,7 @@ impl Sides {
         Self::of(transposed.map(operation), sides.map(number), leading.map(number), number(sizes))
     }
 
-    fn product(self, kind: Kind) -> Result<Product, Status> {
+    fn gemm(self, kind: Kind) -> Result<Gemm, Status> {
         // N, T or C
         let known = self.transposed.iter().all(|op| (0..=2).contains(op));
         let [m, n, k] = self.mnk;
@@ -74,19 +74,19 @@ impl Sides {
             return Err(Status::InvalidValue);
         }
         let Kind { data_type, compute_type, .. } = kind;
-        Ok(Product { m, n, k, batch, data_type, compute_type })
+        Ok(Gemm { m, n, k, batch, data_type, compute_type })
     }
 }
 
 pub(crate) fn multiply(handle: usize, kind: Kind, sides: Sides) -> c_int {
     call(|driver| {
         let handle = Handle::of(handle)?;
-        let product = sides.product(handle.allow_tf32(kind))?;
-        enqueue(driver, &handle, &[product])
+        let gemm = sides.gemm(handle.allow_tf32(kind))?;
+        enqueue(driver, &handle, &[gemm])
     })
 }
 
-/// Groups of equal products, launched as one.
+/// Groups of equal GEMMs, launched as one.
 pub(crate) fn grouped(
     handle: usize,
     kind: Kind,
@@ -97,14 +97,14 @@ pub(crate) fn grouped(
         let handle = Handle::of(handle)?;
         let count = usize::try_from(count.into()).map_err(|_ignored| Status::InvalidValue)?;
         let kind = handle.allow_tf32(kind);
-        let products: Vec<_> = (0..count).map(|i| group(i).product(kind)).collect::<Result<_, _>>()?;
-        enqueue(driver, &handle, &products)
+        let gemms: Vec<_> = (0..count).map(|i| group(i).gemm(kind)).collect::<Result<_, _>>()?;
+        enqueue(driver, &handle, &gemms)
     })
 }
 
-fn enqueue(driver: Driver, handle: &Handle, products: &[Product]) -> Result<(), Status> {
-    let Some(first) = products.iter().find(|product| !product.is_empty()) else { return Ok(()) };
-    let flop = products.iter().map(Product::flop).sum();
+fn enqueue(driver: Driver, handle: &Handle, gemms: &[Gemm]) -> Result<(), Status> {
+    let Some(first) = gemms.iter().find(|gemm| !gemm.is_empty()) else { return Ok(()) };
+    let flop = gemms.iter().map(Gemm::flop).sum();
     // SAFETY: found by `Driver::find`; it takes plain numbers.
     let code = unsafe { (driver.enqueue_gemm)(handle.stream(), flop, first.rate()) };
     if code == 0 { Ok(()) } else { Err(Status::ExecutionFailed) }

@@ -1,8 +1,8 @@
-//! The matrix product.
+//! The matrix GEMM.
 
 use std::ffi::{c_int, c_void};
 
-use simgpu_engine::gemm::Product;
+use simgpu_engine::gemm::Gemm;
 
 use crate::attributes::{MATMUL_COMPUTE_TYPE, MATMUL_TRANSA, MATMUL_TRANSB};
 use crate::call::{Status, call};
@@ -35,19 +35,19 @@ pub(crate) extern "C" fn cublasLtMatmul(
         }
         let layouts = [a_layout, b_layout, d_layout].map(|layout| layouts::with(layout, |layout| *layout));
         let [a, b, d] = layouts;
-        let product = product(desc, [a?, b?, d?])?;
+        let gemm = gemm(desc, [a?, b?, d?])?;
         // Without a C only beta = 0 makes sense.
         if c_layout != 0 {
             layouts::with(c_layout, |_| ())?;
         }
         // SAFETY: found by `Driver::find`; it takes plain numbers.
-        let code = unsafe { (driver.enqueue_gemm)(stream, product.flop(), product.rate()) };
+        let code = unsafe { (driver.enqueue_gemm)(stream, gemm.flop(), gemm.rate()) };
         if code == 0 { Ok(()) } else { Err(Status::ExecutionFailed) }
     })
 }
 
 /// Sides that do not fit each other, or are of no length, are refused; rows and columns do not depend on the order of elements.
-fn product(desc: usize, [a, b, d]: [Layout; 3]) -> Result<Product, Status> {
+fn gemm(desc: usize, [a, b, d]: [Layout; 3]) -> Result<Gemm, Status> {
     let desc = known(&MATMULS, desc)?;
     let sides = |layout: Layout, operation| {
         let Layout { rows, columns, .. } = layout;
@@ -59,6 +59,6 @@ fn product(desc: usize, [a, b, d]: [Layout; 3]) -> Result<Product, Status> {
     let (Ok(batch), Ok(compute_type)) = (u64::try_from(d.batch), i32::try_from(compute_type)) else {
         return Err(Status::InvalidValue);
     };
-    let product = Product { m, n, k, batch, data_type: a.data_type, compute_type };
-    if fits && !product.is_empty() { Ok(product) } else { Err(Status::InvalidValue) }
+    let gemm = Gemm { m, n, k, batch, data_type: a.data_type, compute_type };
+    if fits && !gemm.is_empty() { Ok(gemm) } else { Err(Status::InvalidValue) }
 }

@@ -1,4 +1,4 @@
-//! What a matrix product costs: `2 * m * n * k` operations, four times as many if it is complex, at a share of full speed set by the data type.
+//! What a GEMM costs: `2 * m * n * k` operations, four times as many if it is complex, at a share of full speed set by the data type.
 //!
 //! It is apart from the timeline because cuBLAS and cublasLt must agree on it.
 
@@ -11,9 +11,9 @@ const C_64F: i32 = 5;
 pub const COMPUTE_32F: i32 = 68;
 pub const COMPUTE_32F_FAST_TF32: i32 = 77;
 
-/// A matrix product as both libraries see it.
+/// A GEMM as both libraries see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Product {
+pub struct Gemm {
     pub m: u64,
     pub n: u64,
     pub k: u64,
@@ -22,7 +22,7 @@ pub struct Product {
     pub compute_type: i32,
 }
 
-impl Product {
+impl Gemm {
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "no matrix has a side of 2^52")]
     pub fn flop(&self) -> f64 {
@@ -42,7 +42,7 @@ impl Product {
         }
     }
 
-    /// cuBLAS does nothing, successfully, for a product without elements.
+    /// cuBLAS does nothing, successfully, for a GEMM without elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.m == 0 || self.n == 0 || self.batch == 0

@@ -38,7 +38,7 @@ impl Setting {
 
 pub const TFLOPS: Setting = Setting { name: "SIMGPU_TFLOPS", default: 500.0, range: 1e-3..=1e6 };
 pub const SLOWDOWN: Setting = Setting { name: "SIMGPU_SLOWDOWN", default: 1.0, range: 1e-3..=1e6 };
-/// The clock the GPU is held at; products and kernels take the longer for it.
+/// The clock the GPU is held at; GEMMs and kernels take the longer for it.
 pub const CLOCK_MHZ: Setting = Setting {
     name: "SIMGPU_CLOCK_MHZ",
     default: crate::gauge::HIGHEST_MHZ,

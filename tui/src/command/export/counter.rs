@@ -1,4 +1,4 @@
-//! Rates over time, which are drawn as curves: of products that run, and over the bus.
+//! Rates over time, which are drawn as curves: of GEMMs that run, and over the bus.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) fn of(operations: &[Single], at: impl Fn(Moment) -> u64) -> Vec<Count
         _ => None,
     };
     let all = [
-        Counter { name: "products", unit: "TFLOPS", points: points(operations, &at, gemm) },
+        Counter { name: "GEMMs", unit: "TFLOPS", points: points(operations, &at, gemm) },
         Counter { name: "NCCL bus", unit: "GB/s", points: points(operations, &at, bus) },
     ];
     all.into_iter().filter(|counter| !counter.points.is_empty()).collect()

@@ -298,10 +298,10 @@ mod tests {
 
     #[test]
     fn what_runs_at_the_same_time_keeps_its_length() {
-        let (all_reduce, product) = ((10_000, 500_000), (30_000, 900_000));
-        assert_eq!(laid(&[product, all_reduce]), [[all_reduce], [product]]);
+        let (all_reduce, gemm) = ((10_000, 500_000), (30_000, 900_000));
+        assert_eq!(laid(&[gemm, all_reduce]), [[all_reduce], [gemm]]);
         let after = (910_000, 950_000);
-        assert_eq!(laid(&[product, all_reduce, after]), [vec![all_reduce, after], vec![product]]);
+        assert_eq!(laid(&[gemm, all_reduce, after]), [vec![all_reduce, after], vec![gemm]]);
     }
 
     #[test]

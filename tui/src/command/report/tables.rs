@@ -1,4 +1,4 @@
-//! The tables of a report: products, collectives, who came last, kernels, copies, the host.
+//! The tables of a report: GEMMs, collectives, who came last, kernels, copies, the host.
 
 use xpu_analysis::capture::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Report, Spread, Work,

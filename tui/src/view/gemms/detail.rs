@@ -1,4 +1,4 @@
-//! One shape: its ranks, the slowest first, and how long single products took.
+//! One shape: its ranks, the slowest first, and how long single GEMMs took.
 
 use ratatui::{
     buffer::Buffer,
@@ -15,7 +15,7 @@ use super::{
     name,
 };
 use crate::{
-    app::{App, Basis, Product},
+    app::{App, Basis, Gemm},
     figure, glyph,
     palette::Role,
     widget::{columns, ends, wrap::cut},
@@ -35,7 +35,7 @@ const BESIDE: u16 = 36;
 /// Blanks between two figures of the durations.
 const APART: usize = 3;
 
-pub(super) fn draw(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer: &mut Buffer) {
     let (ranks, durations) = if breakpoint == Breakpoint::Wide {
         let [ranks, durations] =
             Layout::horizontal([Constraint::Fill(1), Constraint::Length(BESIDE)]).spacing(1).areas(area);
@@ -44,12 +44,12 @@ pub(super) fn draw(app: &App, breakpoint: Breakpoint, product: &Product, area: R
         let [ranks, durations] = Layout::vertical([Constraint::Fill(1), Constraint::Length(2)]).areas(area);
         (ranks, durations)
     };
-    draw_ranks(app, breakpoint, product, ranks, buffer);
-    draw_durations(app, breakpoint, product, durations, buffer);
+    draw_ranks(app, breakpoint, gemm, ranks, buffer);
+    draw_durations(app, breakpoint, gemm, durations, buffer);
 }
 
-fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
-    let about = match product.basis {
+fn draw_ranks(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer: &mut Buffer) {
+    let about = match gemm.basis {
         Basis::Watched => "TFLOPS by rank, slowest first",
         Basis::Started => "TFLOPS by rank since its start: none timed since",
     };
@@ -58,15 +58,15 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, 
         about: if breakpoint == Breakpoint::Narrow {
             "TFLOPS, slowest first".to_owned()
         } else {
-            format!("{}, {about}", name(&product.shape))
+            format!("{}, {about}", name(&gemm.shape))
         },
-        right: product.rate().map_or_else(String::new, |rate| format!("median {}", figure::three(rate))),
+        right: gemm.rate().map_or_else(String::new, |rate| format!("median {}", figure::three(rate))),
     };
     let inner = panel::draw(app.palette, breakpoint, title, area, buffer);
     let lines = usize::from(inner.height);
     let columns = (usize::from(inner.width) / ENTRY).max(1);
     let width = inner.width / columns as u16;
-    let rates = &product.rates;
+    let rates = &gemm.rates;
     // The last place says how many did not fit.
     let fit = if rates.len() > lines * columns { (lines * columns).saturating_sub(1) } else { rates.len() };
     let place = |at: usize| Rect {
@@ -78,7 +78,7 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, 
     for (at, &(rank, rate)) in rates[..fit].iter().enumerate() {
         let area = place(at);
         let bar = usize::from(area.width).saturating_sub(BEFORE).min(BAR);
-        buffer.set_line(area.x, area.y, &entry(app, product, (rank, rate), bar), area.width);
+        buffer.set_line(area.x, area.y, &entry(app, gemm, (rank, rate), bar), area.width);
     }
     if let Some(&(_, rate)) = rates.get(fit).filter(|_| lines > 0) {
         let more = figure::counted(rates.len() - fit, "rank more", "ranks more");
@@ -88,12 +88,12 @@ fn draw_ranks(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, 
     }
 }
 
-fn entry(app: &App, product: &Product, (rank, rate): (Rank, f64), bar: usize) -> Line<'static> {
+fn entry(app: &App, gemm: &Gemm, (rank, rate): (Rank, f64), bar: usize) -> Line<'static> {
     let host =
         app.job().and_then(|job| job.rank(rank)).map(|view| view.host().to_string()).unwrap_or_default();
-    let slow = product.is_slow(rate);
-    let below = product.scale.map_or(0.0, |scale| scale.deviation(rate) * 100.0);
-    let most = product.scale.map_or(rate, |scale| scale.highest);
+    let slow = gemm.is_slow(rate);
+    let below = gemm.scale.map_or(0.0, |scale| scale.deviation(rate) * 100.0);
+    let most = gemm.scale.map_or(rate, |scale| scale.highest);
     let length = if most > 0.0 { (rate / most * bar as f64).round() as usize } else { 0 };
     let loud = app.palette.of(if slow { Role::Warning } else { Role::Faint });
     let said = app.palette.of(if slow { Role::Warning } else { Role::Muted });
@@ -109,8 +109,8 @@ fn entry(app: &App, product: &Product, (rank, rate): (Rank, f64), bar: usize) ->
     ])
 }
 
-fn draw_durations(app: &App, breakpoint: Breakpoint, product: &Product, area: Rect, buffer: &mut Buffer) {
-    let durations = &product.durations;
+fn draw_durations(app: &App, breakpoint: Breakpoint, gemm: &Gemm, area: Rect, buffer: &mut Buffer) {
+    let durations = &gemm.durations;
     let timed = figure::count(durations.count());
     let title = Title {
         name: "Durations",
@@ -138,12 +138,12 @@ fn draw_durations(app: &App, breakpoint: Breakpoint, product: &Product, area: Re
     let axis = Rect { y: plot.bottom(), height: 1, ..plot };
     ends::draw(&ends(from), &ends(to), axis, buffer);
     let rest = Rect { y: axis.y + 1, height: below.bottom().saturating_sub(axis.y + 1), ..below };
-    let one_in = product.count.checked_div(product.timed).unwrap_or(0);
+    let one_in = gemm.count.checked_div(gemm.timed).unwrap_or(0);
     let arithmetic = format!(
         "{} GFLOP each; {} of {} timed since the ranks started, one in {}",
-        figure::three(product.shape.flops() / 1e9),
-        figure::count(product.timed),
-        figure::count(product.count),
+        figure::three(gemm.shape.flops() / 1e9),
+        figure::count(gemm.timed),
+        figure::count(gemm.count),
         figure::count(one_in)
     );
     panel::tell(app.palette, Role::Muted, &arithmetic, rest, buffer);

@@ -1,4 +1,4 @@
-//! Which products and which collectives the rank spends its time in.
+//! Which GEMMs and which collectives the rank spends its time in.
 
 use std::time::Duration;
 

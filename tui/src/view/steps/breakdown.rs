@@ -99,14 +99,14 @@ fn parts(app: &App) -> [Part; PARTS as usize] {
     let transfer = one.collectives.map(|all| (all - waiting, glyph::SOLID, Role::Good));
     let idle = one.waiting.map(|share| (share, glyph::SHADED, Role::Warning));
     let percent = |share: f64| format!("{} %", figure::tenths(share * 100.0));
-    // Products do not run while they are held up. Where that is not known the two may overlap: only this much is surely neither.
+    // GEMMs do not run while they are held up. Where that is not known the two may overlap: only this much is surely neither.
     let beside = one.exposed.or(one.collectives);
-    let rest = one.products.zip(beside).map(|(products, others)| (1.0 - products - others).max(0.0));
+    let rest = one.gemms.zip(beside).map(|(gemms, others)| (1.0 - gemms - others).max(0.0));
     [
         Part {
             label: "GEMM",
-            pieces: whole(one.products, Role::Accent),
-            share: one.products,
+            pieces: whole(one.gemms, Role::Accent),
+            share: one.gemms,
             least: false,
             means: "by timed ranks".to_owned(),
         },

@@ -11,8 +11,8 @@ const OTHER_SIZES: u32 = 10_000;
 #[derive(Clone, Copy)]
 struct Op(u32, Kind, f32);
 
-fn product(name: u32) -> Op {
-    Op(1000 + name, Kind::Product, 0.0)
+fn gemm(name: u32) -> Op {
+    Op(1000 + name, Kind::Gemm, 0.0)
 }
 
 fn kernel(name: u32, threads: f32) -> Op {
@@ -36,13 +36,13 @@ fn graph(name: u32) -> Op {
     Op(5000 + name, Kind::Graph, 0.0)
 }
 
-/// Blocks of the same two products, forwards; backwards with the double.
+/// Blocks of the same two GEMMs, forwards; backwards with the double.
 fn forward(blocks: u32) -> Vec<Op> {
-    (0..blocks).flat_map(|_| [product(1), kernel(1, 1e6), product(2), kernel(2, 1e6)]).collect()
+    (0..blocks).flat_map(|_| [gemm(1), kernel(1, 1e6), gemm(2), kernel(2, 1e6)]).collect()
 }
 
 fn backward(blocks: u32, bucket: Option<u32>) -> Vec<Op> {
-    let block = [product(3), product(4), kernel(3, 1e6), product(5), product(6)];
+    let block = [gemm(3), gemm(4), kernel(3, 1e6), gemm(5), gemm(6)];
     (0..blocks).flat_map(|_| block.into_iter().chain(bucket.map(reduce))).collect()
 }
 
@@ -99,16 +99,16 @@ fn equal_blocks_and_equal_buckets_are_no_steps() {
     let with_loss: Vec<Op> =
         [vec![batch()], forward(24), loss(), backward(24, Some(1)), optimizer(48)].concat();
     assert_eq!(every_step(200, &with_loss), Some(hard(&with_loss)));
-    let copied: Vec<Op> = [vec![batch()], [product(1), reduce(1)].repeat(8)].concat();
+    let copied: Vec<Op> = [vec![batch()], [gemm(1), reduce(1)].repeat(8)].concat();
     assert_eq!(every_step(200, &copied), Some(hard(&copied)));
-    let ten: Vec<Op> = [vec![product(1); 10], vec![reduce(1)]].concat();
+    let ten: Vec<Op> = [vec![gemm(1); 10], vec![reduce(1)]].concat();
     assert_eq!(every_step(200, &ten), Some(hard(&ten)));
 }
 
 /// Gradient descent without layers: every twentieth time the largest value of what it fits is looked at.
 #[test]
 fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
-    let step = [product(1), kernel(1, 5e5), product(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
+    let step = [gemm(1), kernel(1, 5e5), gemm(2), kernel(2, 2.6e5), kernel(3, 2.6e5)];
     let figure = [kernel(4, 2.6e5), kernel(5, 5e2)];
     for every in [8, 10, 20, 50] {
         let all = play_at(MS / 2, 30_000, |number| {
@@ -125,8 +125,8 @@ fn a_figure_of_a_whole_tensor_now_and_then_makes_no_longer_step() {
 
 #[test]
 fn a_mere_alternation_may_be_anything() {
-    assert_eq!(every_step(400, &[product(1), reduce(1)]), None);
-    assert_eq!(every_step(400, &[product(1)]), None);
+    assert_eq!(every_step(400, &[gemm(1), reduce(1)]), None);
+    assert_eq!(every_step(400, &[gemm(1)]), None);
     assert_eq!(every_step(400, &[kernel(1, 1e6), kernel(2, 1e6)]), None);
 }
 
@@ -312,7 +312,7 @@ fn few_or_brief_repetitions_are_not_believed() {
 fn what_does_not_repeat_has_no_period() {
     for kinds in [3, 5, 17, 400] {
         for seed in 0..10 {
-            let log = play(20_000, |n| vec![product(random(n ^ seed << 40, kinds) as u32)]);
+            let log = play(20_000, |n| vec![gemm(random(n ^ seed << 40, kinds) as u32)]);
             assert_eq!(launches(&log), None, "{kinds} kinds, seed {seed}");
         }
     }

@@ -16,8 +16,8 @@ fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
     capture
 }
 
-/// The product of the second step takes so much longer than that of the first, and both so much longer than 10 ms.
-fn products(rank: u32, longer: u64, jitter: u64) -> CapturePart {
+/// The GEMM of the second step takes so much longer than that of the first, and both so much longer than 10 ms.
+fn gemms(rank: u32, longer: u64, jitter: u64) -> CapturePart {
     let mut new = part(rank, 0);
     for (operation, more) in new.operations.iter_mut().step_by(3).zip([longer, longer + jitter]) {
         if let CapturedSpan::Gpu { took, .. } = &mut operation.span {
@@ -29,17 +29,17 @@ fn products(rank: u32, longer: u64, jitter: u64) -> CapturePart {
 
 #[test]
 fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
-    let before = capture([products(0, 0, MS / 100), products(1, 0, MS / 100)]);
-    let diff = Diff::of(&before, &capture([products(0, 0, 0), products(1, 4 * MS, 0)]));
-    let row = diff.row(CostKind::Gemm).expect("products");
+    let before = capture([gemms(0, 0, MS / 100), gemms(1, 0, MS / 100)]);
+    let diff = Diff::of(&before, &capture([gemms(0, 0, 0), gemms(1, 4 * MS, 0)]));
+    let row = diff.row(CostKind::Gemm).expect("GEMMs");
     assert_eq!((row.name.as_str(), row.before_count), ("8x4x2 bf16 TN", 1.0));
     assert!((row.change_ns - 1_995_000.0).abs() < 1.0 && row.real, "{row:?}");
     assert_eq!(row.most.map(|(rank, _)| rank), Some(Rank(1)));
     let waiting = diff.row(CostKind::Waiting).expect("collectives");
     assert_eq!((waiting.name.as_str(), waiting.real), ("AllReduce from 512 B, 2 ranks", false));
 
-    let jittery = Diff::of(&before, &capture([products(0, 0, 4 * MS), products(1, 0, 4 * MS)]));
-    let row = jittery.row(CostKind::Gemm).expect("products");
+    let jittery = Diff::of(&before, &capture([gemms(0, 0, 4 * MS), gemms(1, 0, 4 * MS)]));
+    let row = jittery.row(CostKind::Gemm).expect("GEMMs");
     assert!(row.change_ns > 1e6 && !row.real, "a step of two differs: {row:?}");
 }
 
@@ -78,7 +78,7 @@ fn who_is_waited_for_is_named_and_not_who_waits() {
 #[test]
 fn the_step_and_its_parts_come_first_then_what_changed_most() {
     use CostKind::{Compute, Exposed, Gap, Memory, Step};
-    let diff = Diff::of(&capture([part(0, 0)]), &capture([products(0, 4 * MS, 0)]));
+    let diff = Diff::of(&capture([part(0, 0)]), &capture([gemms(0, 4 * MS, 0)]));
     let kinds: Vec<_> = diff.rows.iter().map(|row| row.kind).collect();
     assert_eq!(kinds[..5], [Step, Compute, Exposed, Memory, Gap]);
     let sizes: Vec<_> = diff.rows[5..].iter().map(|row| row.change_ns.abs()).collect();

@@ -14,7 +14,7 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All products of one shape, of all ranks and whole steps.
+/// All GEMMs of one shape, of all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct GemmRow {
     pub m: u64,

@@ -29,7 +29,7 @@ fn comes_later(part: &mut CapturePart, by: u64) {
 }
 
 #[test]
-fn products_are_summed_by_shape() {
+fn gemms_are_summed_by_shape() {
     let rows = Report::of(&capture(vec![part(0, 0), part(1, 0)])).gemms;
     let [row] = &rows[..] else { panic!("one shape: {rows:?}") };
     assert_eq!((row.m, row.n, row.k, row.count), (8, 4, 2, 4));
@@ -152,7 +152,7 @@ fn a_gpu_that_is_behind_has_its_steps_later() {
     }
 }
 
-const PRODUCT: u32 = 0;
+const GEMM: u32 = 0;
 const ALL_REDUCE: u32 = 1;
 const WAIT: u32 = 2;
 
@@ -182,8 +182,7 @@ fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
 
 #[test]
 fn steps_launched_in_a_burst_take_what_the_gpu_takes_for_them() {
-    let operations =
-        [(PRODUCT, 0, 31, 41), (ALL_REDUCE, 1, 36, 46), (PRODUCT, 2, 51, 61), (ALL_REDUCE, 3, 56, 66)];
+    let operations = [(GEMM, 0, 31, 41), (ALL_REDUCE, 1, 36, 46), (GEMM, 2, 51, 61), (ALL_REDUCE, 3, 56, 66)];
     assert_eq!(spent(&[0, 2, 4], &operations), [[15, 10, 5, 0], [20, 10, 5, 5]]);
 }
 
@@ -191,31 +190,26 @@ fn steps_launched_in_a_burst_take_what_the_gpu_takes_for_them() {
 fn what_a_step_waits_for_at_its_begin_is_of_the_step_before() {
     let operations = [
         (WAIT, 0, 0, 70),
-        (PRODUCT, 70, 70, 170),
+        (GEMM, 70, 70, 170),
         (WAIT, 100, 100, 170),
-        (PRODUCT, 170, 170, 270),
+        (GEMM, 170, 170, 270),
         (WAIT, 200, 200, 270),
-        (PRODUCT, 270, 270, 370),
+        (GEMM, 270, 270, 370),
     ];
     assert_eq!(spent(&[0, 100, 200, 300], &operations), [[100, 100, 0, 0]; 3]);
 }
 
 #[test]
 fn a_gpu_that_was_behind_and_was_waited_for_in_the_first_step_had_steps_before_it() {
-    let operations = [
-        (PRODUCT, 5, 900, 990),
-        (WAIT, 10, 10, 990),
-        (PRODUCT, 1_001, 1_001, 1_091),
-        (PRODUCT, 1_021, 1_091, 1_181),
-    ];
+    let operations =
+        [(GEMM, 5, 900, 990), (WAIT, 10, 10, 990), (GEMM, 1_001, 1_001, 1_091), (GEMM, 1_021, 1_091, 1_181)];
     let spent = spent(&[0, 1_000, 1_020, 1_040], &operations);
     assert_eq!(spent, [[115, 90, 0, 25], [91, 90, 0, 1], [90, 90, 0, 0]]);
 }
 
 #[test]
 fn what_is_sent_beside_many_steps_makes_none_of_them_longer() {
-    let operations =
-        [(PRODUCT, 0, 1, 11), (ALL_REDUCE, 5, 6, 56), (PRODUCT, 20, 21, 31), (PRODUCT, 40, 41, 51)];
+    let operations = [(GEMM, 0, 1, 11), (ALL_REDUCE, 5, 6, 56), (GEMM, 20, 21, 31), (GEMM, 40, 41, 51)];
     let spent = spent(&[0, 20, 40, 60], &operations);
     assert_eq!(spent, [[20, 10, 10, 0], [19, 10, 9, 0], [20, 10, 6, 4]]);
 }

@@ -80,7 +80,7 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     if steady * 4 < fallen.len() + steady || (fallen.len() + steady) * 10 < all().count() * 9 {
         return Vec::new();
     }
-    // A kernel that waits for others takes SMs from the products beside it: where one that did not fall is waited for, those
+    // A kernel that waits for others takes SMs from the GEMMs beside it: where one that did not fall is waited for, those
     // that wait fell for its sake.
     let latest = all().filter(stayed).filter_map(|member| member.lateness()).fold(0.0, f64::max);
     let kept = |member: &Member<'_>| {

@@ -57,7 +57,7 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
     let sum = toll.cost - usual;
     // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
-    // than the others' products waited for.
+    // than the others' GEMMs waited for.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
     let share = sum.min(exposed.unwrap_or(member.late_pooled));
     let is_apart = share > 0.0 && sum > WIDTH * toll.error;
@@ -144,9 +144,9 @@ fn beside(
 /// What explains that it is late, of what is known of it and the others: a cause that accounts for enough of the cost.
 fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     let explains = |part: f64| part > EXPLAINS * share;
-    let in_products = member.busy_lately.unwrap_or(1.0).min(1.0);
+    let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     let slower = |own: f64, usual: f64| {
-        usual > 0.0 && own < (1.0 - APART) * usual && explains(in_products * (1.0 - own / usual))
+        usual > 0.0 && own < (1.0 - APART) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
     let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
@@ -163,7 +163,7 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
         arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
     let work = beside(member, others, |member| arithmetic(member).map(|(work, _)| work));
     let more = work.map(|(own, usual)| own / usual);
-    if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_products * (more - 1.0))) {
+    if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_gemms * (more - 1.0))) {
         return Cause::MoreWork { times };
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();

@@ -42,7 +42,7 @@ pub(super) enum Fault {
     Spread { share: f64 },
     /// A stage's GEMMs run at this share of the others' rate, being of other shapes, and it is late to the communicator of all.
     SlowStage { stage: u32, share: f64, ms: f64 },
-    /// Its products run beside kernels that wait for others, and take so many times longer; it is late for nobody.
+    /// Its GEMMs run beside kernels that wait for others, and take so many times longer; it is late for nobody.
     Crowded { rank: u32, factor: f64 },
     /// Threads wait for the GPU for half of the time, those of this rank for so much less.
     Waits { rank: u32, less: f64 },
@@ -52,7 +52,7 @@ pub(super) enum Fault {
     Scatter { share: f64 },
     /// Transfers take so many times longer.
     Link { factor: f64 },
-    /// A rank with more products than the others, late by so much: its work, not its fault.
+    /// A rank with more GEMMs than the others, late by so much: its work, not its fault.
     MoreWork { rank: u32, factor: f64, ms: f64 },
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Cluster {
     faults: Vec<Fault>,
     /// The second from which on the faults are there.
     pub from: u64,
-    /// Share of the time that products wait for communication; of none it is that of the simulation.
+    /// Share of the time that GEMMs wait for communication; of none it is that of the simulation.
     pub exposed: Option<f64>,
     /// Hosts that are heard.
     pub hosts: usize,
@@ -269,7 +269,7 @@ impl Cluster {
         1.2 * longer.product::<f64>()
     }
 
-    /// Arithmetic of a product, in the usual one's.
+    /// Arithmetic of a GEMM, in the usual one's.
     fn work(&self, rank: u32) -> f64 {
         let more = self.faults.iter().map(|fault| match *fault {
             Fault::SlowStage { stage, .. } if stage == self.stage(rank) => 0.6,

@@ -174,9 +174,9 @@ fn who_waits_less_for_its_gpu_is_named() {
     assert_eq!(Cluster::new(1, 8, Layout::Data, &faults[..1]).run(30).findings(), []);
 }
 
-/// Kernels that wait for rank 3 take SMs from the products beside them.
+/// Kernels that wait for rank 3 take SMs from the GEMMs beside them.
 #[test]
-fn whose_products_slow_down_while_it_waits_is_not_slow() {
+fn whose_gemms_slow_down_while_it_waits_is_not_slow() {
     let crowded = (0..6).filter(|rank| *rank != 3).map(|rank| Fault::Crowded { rank, factor: 1.3 });
     let faults: Vec<_> = crowded.chain([Fault::Host { rank: 3, ms: 40.0 }]).collect();
     let mut cluster = Cluster::new(1, 8, Layout::Data, &faults);
@@ -229,11 +229,11 @@ fn lateness_is_told_by_the_step() {
         assert!(found.evidence.to_string().contains(&figures), "one figure: {figures}: {}", found.evidence);
         cost.ms_per_step.unwrap()
     };
-    assert!((told(0.36) - 40.0).abs() < 0.1, "no more than products wait for");
+    assert!((told(0.36) - 40.0).abs() < 0.1, "no more than GEMMs wait for");
     assert!(told(1.0) > 40.0);
 }
 
-/// Two ranks: the rate of one's products falls, as on a GPU that both use, and it keeps the other waiting for nothing.
+/// Two ranks: the rate of one's GEMMs falls, as on a GPU that both use, and it keeps the other waiting for nothing.
 #[test]
 fn what_costs_nothing_is_not_told() {
     for (seed, named) in [(1, false), (2, false), (3, true)] {

@@ -29,7 +29,7 @@ pub(super) struct Interval {
     pub(super) arithmetic: f64,
     pub(super) gemm_flops: f64,
     pub(super) gemm_time: Nanoseconds,
-    /// It got on, or timed a product: while it stands, nothing new is known of how fast it is.
+    /// It got on, or timed a GEMM: while it stands, nothing new is known of how fast it is.
     pub(super) active: bool,
 }
 

@@ -13,7 +13,7 @@ use super::{RankView, intervals::WINDOW};
 const STANDS: Duration = Duration::from_secs(10);
 
 impl RankView {
-    /// TFLOPS of each of the last digests that timed products, newest first, and when it was heard.
+    /// TFLOPS of each of the last digests that timed GEMMs, newest first, and when it was heard.
     pub fn gemm_rates(&self) -> impl Iterator<Item = (Moment, Tflops)> {
         self.intervals.active().rev().filter_map(|activity| {
             Some((activity.heard, Tflops::from_work(activity.gemm_flops, activity.gemm_time)?))
@@ -25,7 +25,7 @@ impl RankView {
         self.intervals.active().next_back().map(|activity| activity.heard)
     }
 
-    /// When it was last heard to get on with anything: a step, a collective, a launch, or a product that was timed.
+    /// When it was last heard to get on with anything: a step, a collective, a launch, or a GEMM that was timed.
     pub fn got_on(&self) -> Moment {
         let Advance { moved, worked, .. } = self.advance;
         let got_on = moved.max(worked).max(self.active_at().unwrap_or_default());
@@ -33,7 +33,7 @@ impl RankView {
         if got_on == Moment::default() { self.heard() } else { got_on }
     }
 
-    /// Arithmetic of its products a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.
+    /// Arithmetic of its GEMMs a second over `digests` in which it got on, the last `skip` of them left out, and the seconds between them.
     pub fn arithmetic(&self, skip: usize, digests: usize) -> Option<(f64, f64)> {
         let mut latest_first = self.intervals.active().rev().skip(skip);
         let last = latest_first.next()?;
@@ -97,8 +97,8 @@ impl RankView {
         Tflops::from_work(flops, Nanoseconds(time))
     }
 
-    /// Share of the last half minute that the GPU was at products, if those that were not timed ran like those that were.
-    pub fn products_share(&self) -> Option<f64> {
+    /// Share of the last half minute that the GPU was at GEMMs, if those that were not timed ran like those that were.
+    pub fn gemms_share(&self) -> Option<f64> {
         let (first, last) = self.intervals.ends()?;
         let seconds = last.progress.heard.since(first.progress.heard).as_secs_f64();
         let busy = (last.arithmetic - first.arithmetic) / (self.gemm_rate()?.0 * 1e12);
@@ -123,11 +123,11 @@ impl RankView {
         (of(&last.work) > 0 && seconds > 0.0).then(|| work as f64 / seconds)
     }
 
-    /// Model FLOPs utilisation: of the last half minute, the share in which the products' arithmetic could have been done at the
+    /// Model FLOPs utilisation: of the last half minute, the share in which the GEMMs' arithmetic could have been done at the
     /// GPU's peak. Everything is in the time: steps, what lies between them, and waiting.
     pub fn utilisation(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
-        // The peak is known from the first products on.
+        // The peak is known from the first GEMMs on.
         let first =
             self.intervals.progress().find(|progress| progress.gemm_at_peak.is_some()).unwrap_or(first);
         let busy = last.gemm_at_peak?.0.checked_sub(first.gemm_at_peak?.0)?;
@@ -135,7 +135,7 @@ impl RankView {
         (passed > 0.0).then(|| busy as f64 / passed)
     }
 
-    /// What its GPU could do at best of products like these, since the rank started. `None` for a GPU whose peak is not known.
+    /// What its GPU could do at best of GEMMs like these, since the rank started. `None` for a GPU whose peak is not known.
     pub fn gemm_peak(&self) -> Option<Tflops> {
         let latest = self.latest.as_ref().filter(|latest| latest.gemm_flops > 0.0)?;
         Tflops::from_work(latest.gemm_flops, latest.gemm_at_peak?)
@@ -156,8 +156,8 @@ impl RankView {
         share(last.blocked_for.0.checked_sub(first.blocked_for.0)?, last.heard.since(first.heard))
     }
 
-    /// Exposed communication: the share of the last half minute in which its products were held up by it, as far as a sample tells;
-    /// waiting for other ranks is in it. `None` while nothing tells, and where it launched no product: none was held up then.
+    /// Exposed communication: the share of the last half minute in which its GEMMs were held up by it, as far as a sample tells;
+    /// waiting for other ranks is in it. `None` while nothing tells, and where it launched no GEMM: none was held up then.
     pub fn exposed(&self) -> Option<f64> {
         let (first, last) = self.progress_ends()?;
         let stands = self.intervals.len() == WINDOW

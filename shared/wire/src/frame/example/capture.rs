@@ -32,7 +32,7 @@ pub fn sheet(ranks: &[u32]) -> CaptureSheet {
     CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), standstill: None }
 }
 
-/// Steps of 20 ms: a product runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.
+/// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.
 pub fn part(rank: u32, late: u64) -> CapturePart {
     let begin = BEGIN - late * MS;
     let mark = |steps: u64| StepMark { completed: Step(40 + steps), at: Moment(begin + steps * 20 * MS) };
@@ -48,7 +48,7 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
         sequence,
         span,
     };
-    // Each step: the product after 0 ms, the collective after 5, a wait from 10 to 18.
+    // Each step: the GEMM after 0 ms, the collective after 5, a wait from 10 to 18.
     let step = |number: u64, after| {
         [
             operation(0, after, None, gpu(0, 1, 10)),
@@ -96,7 +96,7 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
     }
 }
 
-/// The same with what CUPTI and Python tell: the product's kernel and NCCL's, a copy from 15 to 18 ms, a run of the collector of garbage.
+/// The same with what CUPTI and Python tell: the GEMM's kernel and NCCL's, a copy from 15 to 18 ms, a run of the collector of garbage.
 pub fn with_activity(rank: u32) -> CapturePart {
     let mut new = part(rank, 0);
     let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {

@@ -59,9 +59,9 @@ fn size(given: impl TryInto<u64>) -> u64 {
     given.try_into().unwrap_or(0)
 }
 
-/// A product, or equal ones at once. A negative size is refused by cuBLAS, and comes to nothing.
+/// A GEMM, or equal ones at once. A negative size is refused by cuBLAS, and comes to nothing.
 #[inline]
-pub(super) fn product<Size: TryInto<u64>>(
+pub(super) fn gemm_shape<Size: TryInto<u64>>(
     numbers: Numbers,
     handle: cublasHandle_t,
     [m, n, k]: [Size; 3],
@@ -80,7 +80,7 @@ pub(super) fn product<Size: TryInto<u64>>(
     }
 }
 
-/// The groups of a grouped product, put together: they are launched, and timed, as one.
+/// The groups of a grouped GEMM, put together: they are launched, and timed, as one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Groups {
     sides: [u64; 3],
@@ -131,9 +131,9 @@ impl Groups {
         Self { sides, batch, transposed: (false, false) }
     }
 
-    pub(super) fn product(self, numbers: Numbers, handle: cublasHandle_t) -> GemmShape {
+    pub(super) fn shape(self, numbers: Numbers, handle: cublasHandle_t) -> GemmShape {
         let operations = [self.transposed.0, self.transposed.1].map(c_int::from);
-        product(numbers, handle, self.sides, self.batch, operations)
+        gemm_shape(numbers, handle, self.sides, self.batch, operations)
     }
 }
 

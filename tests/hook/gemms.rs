@@ -1,4 +1,4 @@
-//! What is counted of products: every entry of cuBLAS, and what cublasLt's descriptors say.
+//! What is counted of GEMMs: every entry of cuBLAS, and what cublasLt's descriptors say.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// Every line of [`products.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
+/// Every line of [`GEMMs.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
 fn called(output: &str) -> BTreeMap<String, GemmShape> {
     let mut called = BTreeMap::new();
     for line in output.lines().filter(|line| line.starts_with("cublas")) {
@@ -50,8 +50,8 @@ fn last_speaker(listener: &Listener) -> Speaker {
 #[test]
 fn every_entry_of_cublas_is_counted_as_what_it_is() {
     let place = Place::new();
-    let program = place.path("products");
-    built::compile("hook/products.c", &program, &[]);
+    let program = place.path("GEMMs");
+    built::compile("hook/GEMMs.c", &program, &[]);
     let alone = run(&mut place.command(&program));
     let listener = Listener::at(&place.socket());
     let watched = run(place.watched(&program).env("XPU_TOP_SAMPLE", "gemm=1"));
@@ -107,9 +107,9 @@ hold()",
     job.end();
 }
 
-/// Layouts are destroyed after each product, so that others take their places.
+/// Layouts are destroyed after each GEMM, so that others take their places.
 #[test]
-fn descriptors_say_what_a_product_is() {
+fn descriptors_say_what_a_gemm_is() {
     let job = Job::alone(
         "gemm=1",
         "

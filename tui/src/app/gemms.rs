@@ -1,4 +1,4 @@
-//! Products by shape, over the ranks that are watched: how fast each is, and on which ranks it is slow.
+//! GEMMs by shape, over the ranks that are watched: how fast each is, and on which ranks it is slow.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ use super::{
 use crate::widget::scale::Scale;
 
 #[derive(Debug, Default)]
-pub struct Products {
-    shapes: Vec<Product>,
-    pub(crate) order: Order<ProductColumn>,
+pub struct Gemms {
+    shapes: Vec<Gemm>,
+    pub(crate) order: Order<GemmColumn>,
     /// By its shape: lists are sorted anew every second.
     selected: Option<GemmShape>,
     /// Watched ranks of whom a summary has come.
@@ -34,7 +34,7 @@ pub struct Products {
 
 /// One shape on all ranks that are watched.
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct Gemm {
     pub shape: GemmShape,
     /// On all of them, since they started; how many of those were timed.
     pub count: u64,
@@ -62,7 +62,7 @@ pub enum Basis {
 
 /// What the list can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProductColumn {
+pub enum GemmColumn {
     Share,
     Count,
     Rate,
@@ -71,7 +71,7 @@ pub enum ProductColumn {
     Time,
 }
 
-impl Sortable for ProductColumn {
+impl Sortable for GemmColumn {
     const ALL: &'static [Self] = &[Self::Share, Self::Count, Self::Rate, Self::Peak, Self::Below, Self::Time];
 
     fn large_first(self) -> bool {
@@ -79,7 +79,7 @@ impl Sortable for ProductColumn {
     }
 }
 
-impl Product {
+impl Gemm {
     fn of(shape: GemmShape, totals: &[(Rank, &GemmTotals, Peaks)]) -> Self {
         let mut durations = Histogram::new();
         for (_, total, _) in totals {
@@ -127,24 +127,24 @@ impl Product {
         self.scale.is_some_and(|scale| scale.is_bad(rate))
     }
 
-    fn figure(&self, column: ProductColumn) -> Option<f64> {
+    fn figure(&self, column: GemmColumn) -> Option<f64> {
         match column {
-            ProductColumn::Share => Some(self.share),
-            ProductColumn::Count => Some(self.count as f64),
-            ProductColumn::Rate => self.rate(),
-            ProductColumn::Peak => self.of_peak,
-            ProductColumn::Below => self.slowest().map(|(_, below)| below),
-            ProductColumn::Time => self.durations.median().map(|time| time.0 as f64),
+            GemmColumn::Share => Some(self.share),
+            GemmColumn::Count => Some(self.count as f64),
+            GemmColumn::Rate => self.rate(),
+            GemmColumn::Peak => self.of_peak,
+            GemmColumn::Below => self.slowest().map(|(_, below)| below),
+            GemmColumn::Time => self.durations.median().map(|time| time.0 as f64),
         }
     }
 }
 
-/// What all products of a shape took on a rank, if those that were timed are like the rest.
+/// What all GEMMs of a shape took on a rank, if those that were timed are like the rest.
 fn estimated_time(total: &GemmTotals) -> f64 {
     total.timed_for.0 as f64 * total.count as f64 / total.timed.max(1) as f64
 }
 
-impl Products {
+impl Gemms {
     /// Brings it up to date: once a second, for it goes through every shape of every rank, or when a rank was heard first.
     pub(super) fn settle(&mut self, job: &Job, watched: &Watched, peaks: Peaks, now: Moment) {
         self.heard = watched.heard(job);
@@ -160,26 +160,26 @@ impl Products {
         });
     }
 
-    pub fn shapes(&self) -> &[Product] {
+    pub fn shapes(&self) -> &[Gemm] {
         &self.shapes
     }
 
     /// The selected one's index: the first, where nothing else was chosen.
     pub fn at(&self) -> usize {
-        let chosen = |shape| self.shapes.iter().position(|product| product.shape == shape);
+        let chosen = |shape| self.shapes.iter().position(|gemm| gemm.shape == shape);
         self.selected.and_then(chosen).unwrap_or(0)
     }
 
-    pub fn selected(&self) -> Option<&Product> {
+    pub fn selected(&self) -> Option<&Gemm> {
         self.shapes.get(self.at())
     }
 
     pub(crate) fn select(&mut self, index: usize) {
-        self.selected = self.shapes.get(index).map(|product| product.shape);
+        self.selected = self.shapes.get(index).map(|gemm| gemm.shape);
     }
 }
 
-fn shapes(job: &Job, watched: &Watched, peaks: Peaks) -> Vec<Product> {
+fn shapes(job: &Job, watched: &Watched, peaks: Peaks) -> Vec<Gemm> {
     let mut by_shape: BTreeMap<GemmShape, Vec<(Rank, &GemmTotals, Peaks)>> = BTreeMap::new();
     for &rank in &watched.ranks {
         let Some(view) = job.rank(rank) else { continue };
@@ -188,11 +188,10 @@ fn shapes(job: &Job, watched: &Watched, peaks: Peaks) -> Vec<Product> {
             by_shape.entry(total.shape).or_default().push((rank, total, peaks));
         }
     }
-    let mut shapes: Vec<_> =
-        by_shape.into_iter().map(|(shape, totals)| Product::of(shape, &totals)).collect();
-    let all: f64 = shapes.iter().map(|product| product.share).sum();
-    for product in &mut shapes {
-        product.share /= all.max(1.0);
+    let mut shapes: Vec<_> = by_shape.into_iter().map(|(shape, totals)| Gemm::of(shape, &totals)).collect();
+    let all: f64 = shapes.iter().map(|gemm| gemm.share).sum();
+    for gemm in &mut shapes {
+        gemm.share /= all.max(1.0);
     }
     shapes
 }
