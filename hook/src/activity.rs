@@ -21,11 +21,12 @@ pub(crate) const DIRECTIONS: [Direction; 6] = [
     Direction::PeerToPeer,
 ];
 
-pub(crate) const BLOCKING: [BlockingCall; 4] = [
+pub(crate) const BLOCKING: [BlockingCall; 5] = [
     BlockingCall::StreamSynchronize,
     BlockingCall::DeviceSynchronize,
     BlockingCall::EventSynchronize,
     BlockingCall::Copy,
+    BlockingCall::Launch,
 ];
 
 #[derive(Debug, Default)]
@@ -64,6 +65,8 @@ impl Waiting {
             BlockingCall::DeviceSynchronize => Call::DeviceSynchronize,
             BlockingCall::EventSynchronize => Call::EventSynchronize,
             BlockingCall::Copy => Call::Memory,
+            // Of launches only the time is kept, by the lane.
+            BlockingCall::Launch => Call::Unknown,
         };
         lane.entered(shown, coarse_now());
         Self { call, from: monotonic() }

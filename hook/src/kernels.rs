@@ -55,6 +55,7 @@ impl Launch {
         sizes: impl FnOnce() -> Sizes,
         stream: impl Fn() -> cudaStream_t,
     ) -> Option<Self> {
+        lane.launch_begins();
         let launch = || {
             let (grid, block) = sizes();
             launches::Launch::kernel(function.address(), grid, block)
@@ -85,6 +86,7 @@ impl Launch {
     /// After it. What was refused was not launched and is not counted.
     #[inline]
     pub(crate) fn end(launch: Option<Self>, lane: &Lane, result: c_int) {
+        lane.launch_ends();
         match launch {
             Some(launch) => launch.end_remembered(lane, result),
             None if result == 0 => _ = lane.counters.kernels.add(1),

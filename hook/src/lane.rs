@@ -3,6 +3,7 @@
 //! Lanes belong to the observer and are lent to threads. A thread keeps a plain pointer to its lane and no destructor;
 //! the hook's own thread takes back the lanes of threads that are gone.
 
+mod launch_clock;
 mod step_clock;
 mod tenant;
 
@@ -13,6 +14,7 @@ use std::{
 };
 
 use cudarc::runtime::sys::cudaStream_t;
+use launch_clock::LaunchClock;
 use step_clock::StepClock;
 use tenant::Tenant;
 use xpu_wire::{
@@ -61,6 +63,7 @@ pub(crate) struct Lane {
     /// Touched by the thread the lane is lent to, and by nobody else.
     layouts: Layouts,
     step_clock: StepClock,
+    launch_clock: LaunchClock,
     ledger_line: AtomicU32,
     /// What timing one operation cost, in nanoseconds, the latest [`COSTS`] times it was measured; 0 for not yet.
     costs: [AtomicU32; COSTS],
@@ -101,7 +104,7 @@ pub(crate) struct Counters {
     pub(crate) copies: [Moved; 6],
     pub(crate) sets: Moved,
     /// By call: see [`crate::activity::BLOCKING`].
-    pub(crate) held: [Held; 4],
+    pub(crate) held: [Held; 5],
 }
 
 #[derive(Debug, Default)]
@@ -195,6 +198,7 @@ impl Lane {
             is_grouping: AtomicBool::new(false),
             layouts: Layouts::new()?,
             step_clock: StepClock::new(),
+            launch_clock: LaunchClock::new(),
             ledger_line: AtomicU32::new(NO_LINE),
             costs: [const { AtomicU32::new(0) }; COSTS],
             observer,

@@ -177,9 +177,15 @@ fn fork_child_starts_clean() {
 
 #[test]
 fn forked_workers_that_use_the_gpu_each_have_their_own_observer() {
-    let heard = Hazard::new("fork_child_uses_gpu", 0).is_harmless_and_heard();
-    let mut gemms: Vec<_> = heard.iter().map(|speaker| speaker.launches().gemms).collect();
-    gemms.sort_unstable();
+    let run = || {
+        let heard = Hazard::new("fork_child_uses_gpu", 0).is_harmless_and_heard();
+        let mut gemms: Vec<_> = heard.iter().map(|speaker| speaker.launches().gemms).collect();
+        gemms.sort_unstable();
+        gemms
+    };
+    // No end waits longer than 250 ms for its last summary to leave; on a busy machine that may be too short.
+    let all_said = |gemms: &Vec<u64>| gemms.len() >= 4 && gemms.iter().sum::<u64>() >= 250;
+    let mut gemms = (0..4).map(|_| run()).find(all_said).expect("every process to be heard to its end");
     // What the fourth child tried was refused.
     assert_eq!(gemms.split_off(gemms.len() - 4), [50, 50, 50, 100]);
     assert!(gemms.iter().all(|&gemms| gemms == 0), "{gemms:?}");

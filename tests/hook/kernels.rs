@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xpu_tests::{built, listener::Speaker, place::Place};
-use xpu_wire::frame::KernelTotals;
+use xpu_wire::frame::{BlockingCall, KernelTotals};
 
 use crate::Job;
 
@@ -64,6 +64,33 @@ fn counts(said: &Speaker) -> Vec<(String, u64, u64)> {
 
 fn blind(said: &Speaker) -> Vec<String> {
     said.summaries.last().map(|summary| summary.hook.blind.clone()).unwrap_or_default()
+}
+
+/// The GPU is 44 ms behind when its queue is full.
+#[test]
+fn who_launches_into_a_full_queue_is_held() {
+    let script = "
+one = registered(b'one')
+launch(one, 100)
+sync()
+step(1)
+assert told() == 'on'
+for _ in range(20): ok(gemm_ex(8192, 8192, 8192))
+launch(one, 1500)
+sync()
+step(2)
+hold()";
+    let mut job = Job::of(1, &[], &format!("{LAUNCHES}{script}"));
+    let held = |said: &Speaker| {
+        let last = said.summaries.last().unwrap();
+        let launches = last.blocked.iter().find(|blocked| blocked.call == BlockingCall::Launch);
+        launches.map_or(0.0, |blocked| blocked.waited.milliseconds())
+    };
+    let before = held(&job.after_step(0, 1));
+    job.ranks[0].tell("on");
+    let after = held(&job.after_step(0, 2));
+    assert!(before < 10.0 && after > 20.0, "{before} ms, then {after} ms");
+    job.end();
 }
 
 #[test]

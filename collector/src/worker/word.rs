@@ -2,7 +2,7 @@
 
 use xpu_model::peak::Peaks;
 use xpu_wire::{
-    frame::{Advance, HookHealth, Progress, RankDigest},
+    frame::{Advance, Blocked, BlockingCall, HookHealth, Progress, RankDigest},
     unit::{Moment, Nanoseconds},
 };
 
@@ -61,7 +61,7 @@ impl Worker {
             collective_rate,
             memory_held: self.latest.memory.held,
             blocked_for: Nanoseconds(self.latest.blocked.iter().map(|blocked| blocked.waited.0).sum()),
-            blocked_calls: self.latest.blocked.iter().map(|blocked| blocked.count).sum(),
+            blocked_calls: calls_that_wait(&self.latest.blocked),
             exposed_for: self.latest.exposed_for,
             device: self.device.clone(),
             enabled,
@@ -119,4 +119,9 @@ impl Worker {
 /// It goes to every viewer: cut, and fit for a terminal.
 fn text(said: &str) -> String {
     said.chars().filter(|c| !c.is_control()).take(RankDigest::LONGEST_BLIND).collect()
+}
+
+/// Calls made to wait for the GPU: a launch into a full queue is none.
+fn calls_that_wait(blocked: &[Blocked]) -> u64 {
+    blocked.iter().filter(|blocked| blocked.call != BlockingCall::Launch).map(|blocked| blocked.count).sum()
 }

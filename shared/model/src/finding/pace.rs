@@ -32,10 +32,17 @@ const LONGER: f64 = 0.1;
 const SPREADS: f64 = 4.0;
 const LEAST_SPREAD: f64 = 0.01;
 
+/// A step counts as one of the longer ones from this share of [`LONGER`], or of the change.
+const LONG_FROM: f64 = 0.7;
+const LONG_OF: f64 = 0.25;
+
 /// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
 const WINDOW: usize = 28;
 const PAUSES: usize = 4;
 const LOST: f64 = 0.06;
+
+/// A step that takes this many times the usual is a pause, however many of a digest do.
+const MUCH_LONGER: f64 = 1.5;
 
 /// Pauses that took more than this share of what they take now, before, are none that began.
 const MUCH_AS_BEFORE: f64 = 0.5;
@@ -145,14 +152,16 @@ pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
     living.into_iter().step_by(every).collect()
 }
 
-fn middle(samples: &[PaceSample], of: impl Fn(&PaceSample) -> f32) -> f64 {
-    median(samples.iter().map(|sample| f64::from(of(sample))).collect()).unwrap_or(0.0)
+/// The GEMM rate, in those in which one was timed: of a few long steps none may be.
+fn rate(samples: &[PaceSample]) -> Option<f64> {
+    let known: Vec<f64> = samples.iter().map(|sample| f64::from(sample.rate)).filter(|rate| *rate > 0.0).collect();
+    if known.len() < FEW_AFTER { None } else { median(known) }
 }
 
 /// Arithmetic a second: digests cut steps in two, and not seconds.
-fn throughput(samples: &[PaceSample]) -> f64 {
+fn throughput(samples: &[PaceSample]) -> Option<f64> {
     let sum = |of: fn(&PaceSample) -> f32| samples.iter().map(|sample| f64::from(of(sample))).sum::<f64>();
-    sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)
+    Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
 }
 
 /// Where a rank's pace changed for good: paces before and after, and how long ago.
@@ -183,17 +192,21 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         let (before, after) = samples.split_at(cut);
         let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
         let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
-        let long = |paces: &[f64]| paces.iter().filter(|pace| **pace > (1.0 + 0.7 * LONGER) * usual).count();
-        let lasts = long(&paces[cut..]) * 10 >= after.len() * 9 && long(&paces[..cut]) * 5 <= before.len();
-        let ratio = |figure: fn(&[PaceSample]) -> f64| {
-            let usual = figure(before);
-            if usual > 0.0 { figure(after) / usual - 1.0 } else { 0.0 }
+        // Steps that became much longer are told from those that always differed.
+        let long = usual + f64::max(LONG_FROM * LONGER * usual, LONG_OF * (now - usual));
+        let count = |paces: &[f64]| paces.iter().filter(|pace| **pace > long).count();
+        let lasts = count(&paces[cut..]) * 10 >= after.len() * 9 && count(&paces[..cut]) * 5 <= before.len();
+        // A digest in which it began holds steps of both kinds, of the short ones many more.
+        let is_long = |sample: &&PaceSample| f64::from(of(sample)) > long;
+        let after_it: Vec<PaceSample> = after.iter().filter(is_long).copied().collect();
+        let ratio = |figure: fn(&[PaceSample]) -> Option<f64>| {
+            figure(before).zip(figure(&after_it)).map_or(0.0, |(usual, now)| now / usual - 1.0)
         };
         (clear && lasts).then(|| Change {
             before: usual,
             after: now,
             work: (1.0 + ratio(throughput)) * (1.0 + longer) - 1.0,
-            rate: ratio(|samples| middle(samples, |sample| sample.rate)),
+            rate: ratio(rate),
             since_s: after.iter().map(|sample| f64::from(sample.span)).sum(),
             error: 2.0 * spread / (after.len() as f64).sqrt() / now,
         })
@@ -287,7 +300,9 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
         return None;
     }
     let pace = quarter(&samples)?;
-    let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * pace;
+    // Steps that are all a little longer are no pause.
+    let usual = |sample: &PaceSample| f64::from(sample.pace).clamp(pace, MUCH_LONGER * pace);
+    let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);
     let hits: Vec<usize> = (0..samples.len()).filter(|&at| long(&samples[at])).collect();

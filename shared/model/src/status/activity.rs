@@ -203,6 +203,7 @@ fn waiting(blocked: &Blocked) -> BlockedStatus {
             BlockingCall::DeviceSynchronize => "device_synchronize",
             BlockingCall::EventSynchronize => "event_synchronize",
             BlockingCall::Copy => "copy",
+            BlockingCall::Launch => "launch",
         }
         .to_owned(),
         count: blocked.count,

@@ -96,6 +96,8 @@ pub enum BlockingCall {
     EventSynchronize,
     /// A copy that is not asynchronous.
     Copy,
+    /// Launches of kernels into a queue that was full.
+    Launch,
 }
 
 /// Parts of the program that it names itself (`Tracer.span`), since the rank started.

@@ -19,6 +19,7 @@ pub(super) fn name(single: &Single) -> String {
         CapturedLabel::Copy { direction, .. } => format!("copy {direction:?}"),
         CapturedLabel::Set { .. } => "set".to_owned(),
         CapturedLabel::Blocked(BlockingCall::Copy) => "waits for a copy".to_owned(),
+        CapturedLabel::Blocked(BlockingCall::Launch) => "launches into a full queue".to_owned(),
         CapturedLabel::Blocked(BlockingCall::StreamSynchronize) => "cudaStreamSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::DeviceSynchronize) => "cudaDeviceSynchronize".to_owned(),
         CapturedLabel::Blocked(BlockingCall::EventSynchronize) => "cudaEventSynchronize".to_owned(),

@@ -62,6 +62,7 @@ pub fn what(label: &CapturedLabel) -> Option<(HostKind, &str)> {
         CapturedLabel::Blocked(call) => {
             let name = match call {
                 BlockingCall::Copy => "cudaMemcpy",
+                BlockingCall::Launch => "launch into a full queue",
                 BlockingCall::StreamSynchronize => "cudaStreamSynchronize",
                 BlockingCall::DeviceSynchronize => "cudaDeviceSynchronize",
                 BlockingCall::EventSynchronize => "cudaEventSynchronize",

@@ -40,6 +40,16 @@ const PASSED_ON: f64 = 0.5;
 /// Rates of equal GPUs differ by up to this share.
 const APART: f64 = 0.03;
 
+/// Waits for the GPU a step from which it is known how the others' threads wait.
+const FEW_WAITS: f64 = 0.02;
+
+/// Of a rank that does so much more than the others it is said, though its GEMMs alone do not account for the cost.
+const CLEARLY_MORE: f64 = 0.05;
+
+/// Hosts of one kind that run one program differ by up to this share of the time that they need for it: 5.3 % at most in three runs on two
+/// of them.
+const HOSTS_DIFFER: f64 = 0.08;
+
 /// What accounts for so much of a cost is told as its cause.
 const EXPLAINS: f64 = 0.35;
 
@@ -59,9 +69,21 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
     // than the others' GEMMs waited for.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
-    let share = sum.min(exposed.unwrap_or(member.late_pooled));
+    let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
     let is_apart = share > 0.0 && sum > WIDTH * toll.error;
     is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
+}
+
+/// Share of the time that these ranks lose at most, whoever is late: their threads wait for the GPU for as long. A GPU that waits for
+/// others while its own host has nothing ready for it loses nothing.
+fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
+    usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
+}
+
+/// Share of the time that its threads wait for the GPU; `None` where they wait in ways that are not seen.
+fn waits(member: &Member<'_>) -> Option<f64> {
+    let [.., share] = member.blocked;
+    share.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
 /// Whether it is known that nobody has kept the others waiting for so many seconds: what became slower then costs nothing. Waiting for sends
@@ -72,6 +94,10 @@ pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
         return false;
     }
     let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
+    // Whose threads hardly wait for the GPU would hardly be faster.
+    if all.iter().all(|member| waits(member).is_some_and(|share| share < HOSTS_DIFFER)) {
+        return true;
+    }
     let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
     let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
     let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
@@ -102,7 +128,12 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     let toll = member.toll?;
     let others = others(&all, member.rank);
-    let cause = cause(member, &others, lost.share);
+    let cause = explained(member, &others, lost.share).or_else(|| {
+        // That two hosts are not quite alike is no fault.
+        let matters = |(usual, own): (f64, f64)| usual - own > HOSTS_DIFFER * (1.0 - usual);
+        let matters = growth.is_some() || held_up(&others).zip(waits(member)).is_none_or(matters);
+        matters.then(|| guessed(member, &others, lost.share))
+    })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(toll.since).as_secs_f64();
     let (cost, since_s) = of(&[member.rank], since_s, cohorts, growth);
@@ -141,8 +172,8 @@ fn beside(
     of(member).zip(median(others.iter().filter_map(|other| of(other)).collect()))
 }
 
-/// What explains that it is late, of what is known of it and the others: a cause that accounts for enough of the cost.
-fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
+/// What accounts for enough of the cost, of what is known of it and the others.
+fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
     let slower = |own: f64, usual: f64| {
@@ -154,33 +185,44 @@ fn cause(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
     if let Some((tflops, usual_tflops, is_past)) = found {
         let all = others.iter().map(|other| other.view).chain([member.view]);
         let clocks = Clocks::of(member.view, device::usual_clock(all));
-        return Cause::SlowGemms { tflops, usual_tflops, is_past, clocks };
+        return Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks });
     }
-    // Digests cut steps in two: what that may be off by explains nothing.
-    let arithmetic =
-        |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
-    let blur =
-        arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
-    let work = beside(member, others, |member| arithmetic(member).map(|(work, _)| work));
-    let more = work.map(|(own, usual)| own / usual);
-    if let Some(times) = more.filter(|more| *more > 1.0 + blur && explains(in_gemms * (more - 1.0))) {
-        return Cause::MoreWork { times };
+    if let Some(times) = more_work(member, others).filter(|times| explains(in_gemms * (times - 1.0))) {
+        return Some(Cause::MoreWork { times });
     }
     let views: Vec<_> = others.iter().map(|other| other.view).collect();
     if let Some(lacks) = cpu_wait::one(member.rank, member.view, &views, LONG as f64)
         && explains((lacks.share_pct() - lacks.others_pct.unwrap_or(0.0)) / 100.0)
     {
-        return Cause::LacksCpu(lacks);
+        return Some(Cause::LacksCpu(lacks));
+    }
+    let (per_step, usual_per_step) = beside(member, others, |member| member.view.blocked_calls())?;
+    (per_step - usual_per_step > MORE_WAITS && per_step > TIMES_THEIRS * usual_per_step)
+        .then_some(Cause::MoreWaits { per_step, usual_per_step })
+}
+
+/// What sets it apart from the others, where nothing measured accounts for the cost.
+fn guessed(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Cause {
+    // More GEMMs are more launches too.
+    if let Some(times) = more_work(member, others).filter(|times| *times > 1.0 + CLEARLY_MORE) {
+        return Cause::MoreWork { times };
     }
     let blocked = beside(member, others, |member| member.blocked[0]);
-    if let Some((own, usual)) = blocked.filter(|(own, usual)| explains(usual - own)) {
-        return Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual };
-    }
-    let waits = beside(member, others, |member| member.view.blocked_calls());
-    match waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual) {
-        Some((per_step, usual_per_step)) => Cause::MoreWaits { per_step, usual_per_step },
+    match blocked.filter(|(own, usual)| usual - own > EXPLAINS * share) {
+        Some((own, usual)) => Cause::WaitsLess { pct: 100.0 * own, usual_pct: 100.0 * usual },
         None => Cause::Unknown,
     }
+}
+
+/// How many times the others' arithmetic it does, where that is more.
+fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
+    let arithmetic =
+        |member: &Member<'_>| member.view.arithmetic(0, LONG).or_else(|| member.view.arithmetic(0, RECENT));
+    // Digests cut steps in two: what that may be off by explains nothing.
+    let blur =
+        arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
+    let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
+    Some(own / usual).filter(|times| *times > 1.0 + blur)
 }
 
 /// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.

@@ -240,23 +240,24 @@ impl Cluster {
         640.0 * share.product::<f64>() * (0.99 + 0.02 * self.chance(rank, self.second ^ 0x5555))
     }
 
-    /// Seconds of a second that its threads wait for the GPU.
+    /// Seconds of a second that its threads are seen to wait for the GPU.
     fn waits(&self, rank: u32) -> f64 {
         let waits = self.present().map(|fault| match fault {
             Fault::Waits { rank: busy, less } if busy == rank => 0.5 - less,
-            Fault::Waits { .. } => 0.5,
+            Fault::Waits { .. } | Fault::Items { .. } => 0.5,
             _ => 0.0,
         });
         waits.sum()
     }
 
-    /// Calls of a step that wait for the GPU.
+    /// Calls of a step that wait for the GPU, where any is seen.
     fn waiting_calls(&self, rank: u32) -> u64 {
-        let more = self.present().map(|fault| match fault {
-            Fault::Items { rank: of, calls } if of == rank => calls,
+        let calls = self.present().map(|fault| match fault {
+            Fault::Items { rank: of, calls } if of == rank => 1 + calls,
+            Fault::Waits { .. } | Fault::Items { .. } => 1,
             _ => 0,
         });
-        1 + more.sum::<u64>()
+        calls.sum()
     }
 
     /// Milliseconds of an undisturbed transfer.

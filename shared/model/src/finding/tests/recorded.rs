@@ -1,5 +1,7 @@
-//! Faults really made: two ranks of DDP on one H100, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a
-//! viewer that connected when the fault began and asked 20 s later.
+//! Faults really made: two ranks of DDP, of which rank 1 goes wrong (`tests/gpu/slow.py`), as received by a viewer that connected
+//! when the fault began and asked 20 s later. Where nothing else is said they share one H100.
+
+use std::time::Duration;
 
 use xpu_recording::{Media, Recording};
 use xpu_wire::{codec, id::Rank, unit::Moment};
@@ -11,11 +13,19 @@ use crate::{
 
 /// What is found at the end of a recording.
 fn found(bytes: &[u8]) -> Vec<Finding> {
+    found_after(bytes, Duration::MAX)
+}
+
+/// What is found so long after it began.
+fn found_after(bytes: &[u8], until: Duration) -> Vec<Finding> {
     let mut recording = Recording::open(Media::memory(bytes.to_vec())).unwrap();
-    let (mut jobs, mut now) = (Jobs::default(), Moment::default());
+    let (mut jobs, mut now, mut began) = (Jobs::default(), Moment::default(), None);
     for entry in recording.entries().to_vec() {
         let block = recording.block(&entry).unwrap().unwrap();
         for record in block.records() {
+            if record.at.since(*began.get_or_insert(record.at)) >= until {
+                continue;
+            }
             now = now.max(record.at);
             jobs.fold(&codec::decode(record.frame).unwrap());
         }
@@ -100,4 +110,87 @@ fn who_is_stopped_now_and_then_is_named() {
 fn who_waits_for_its_own_gpu_is_named_where_others_are_last_too() {
     let cost = named(include_bytes!("recorded/item_again.xpurec"), Class::Host);
     assert!((40.2..60.4).contains(&cost), "{cost}");
+}
+
+/// Two H200s, on a host each, whose steps take 6 ms because their hosts need as long: the GPUs wait for work.
+mod bound_by_its_hosts {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_not_quite_alike_are_no_fault() {
+        assert_eq!(found(include_bytes!("recorded/h200_none.xpurec")), []);
+        assert_eq!(found(include_bytes!("recorded/h200_none_again.xpurec")), []);
+    }
+
+    #[test]
+    fn nothing_is_found_before_a_fault() {
+        let recordings: [&[u8]; 9] = [
+            include_bytes!("recorded/h200_none.xpurec"),
+            include_bytes!("recorded/h200_none_again.xpurec"),
+            include_bytes!("recorded/h200_loader.xpurec"),
+            include_bytes!("recorded/h200_gil.xpurec"),
+            include_bytes!("recorded/h200_checkpoint.xpurec"),
+            include_bytes!("recorded/h200_copies.xpurec"),
+            include_bytes!("recorded/h200_item.xpurec"),
+            include_bytes!("recorded/h200_gc.xpurec"),
+            include_bytes!("recorded/h200_compute.xpurec"),
+        ];
+        for bytes in recordings {
+            for seconds in [1, 3] {
+                assert_eq!(found_after(bytes, Duration::from_secs(seconds)), []);
+            }
+        }
+    }
+
+    /// 6.5 ms a step, then 37.0.
+    #[test]
+    fn whose_data_is_late_is_named() {
+        let cost = named(include_bytes!("recorded/h200_loader.xpurec"), Class::Host);
+        assert!((24.4..36.6).contains(&cost), "{cost}");
+    }
+
+    /// 6.8 ms a step, then 1,760 by the GPU's clock. Of GEMMs hardly one is timed.
+    #[test]
+    fn who_holds_the_gil_is_named() {
+        let cost = named(include_bytes!("recorded/h200_gil.xpurec"), Class::Host);
+        assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
+    }
+
+    /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Steps differed by a third before.
+    #[test]
+    fn who_saves_alone_is_named() {
+        let cost = named(include_bytes!("recorded/h200_checkpoint.xpurec"), Class::Pauses);
+        assert!((22.3..33.5).contains(&cost), "{cost}");
+    }
+
+    /// 5.5 ms a step, then 17.8.
+    #[test]
+    fn who_copies_is_named() {
+        let cost = named(include_bytes!("recorded/h200_copies.xpurec"), Class::Host);
+        assert!((9.8..14.8).contains(&cost), "{cost}");
+    }
+
+    /// 6.4 ms a step, then 8.1.
+    #[test]
+    fn who_waits_for_its_own_gpu_is_named() {
+        let cost = named(include_bytes!("recorded/h200_item.xpurec"), Class::Host);
+        assert!((1.3..2.1).contains(&cost), "{cost}");
+    }
+
+    /// 6.9 ms a step, then 71.0.
+    #[test]
+    fn who_collects_garbage_is_named() {
+        let cost = named(include_bytes!("recorded/h200_gc.xpurec"), Class::Host);
+        assert!((51.3..76.9).contains(&cost), "{cost}");
+    }
+
+    /// Steps took as long as before: the other rank's threads wait for 0.8 ms of them, and no more is lost.
+    #[test]
+    fn more_gemms_on_a_gpu_that_waits_for_work_cost_little() {
+        let bytes = include_bytes!("recorded/h200_compute.xpurec");
+        let cost = named(bytes, Class::Compute);
+        assert!(cost < 1.0, "{cost}");
+        let found = found(bytes);
+        assert!(found[0].evidence.to_string().contains("1.14 times their FLOPs"), "{}", found[0].evidence);
+    }
 }
