@@ -47,12 +47,14 @@ pub(crate) fn begin(lane: &Lane, shape: GemmShape, stream: impl Fn() -> Option<c
             lane.counters.untimed.add(1);
         }
     }
+    lane.launch_begins();
     gemm
 }
 
 /// After it. A GEMM the library refused was not launched and is not counted.
 #[inline]
 pub(crate) fn end(lane: &Lane, gemm: Gemm, result: c_int) {
+    lane.launch_ends();
     if result != 0 {
         lane.drop_timing(gemm.timing);
         return;

@@ -79,6 +79,10 @@ for _ in range(20): ok(gemm_ex(8192, 8192, 8192))
 launch(one, 1500)
 sync()
 step(2)
+assert told() == 'on'
+for _ in range(1500): ok(gemm_ex(4096, 4096, 4096))
+sync()
+step(3)
 hold()";
     let mut job = Job::of(1, &[], &format!("{LAUNCHES}{script}"));
     let held = |said: &Speaker| {
@@ -88,8 +92,11 @@ hold()";
     };
     let before = held(&job.after_step(0, 1));
     job.ranks[0].tell("on");
-    let after = held(&job.after_step(0, 2));
-    assert!(before < 10.0 && after > 20.0, "{before} ms, then {after} ms");
+    let kernels = held(&job.after_step(0, 2));
+    job.ranks[0].tell("on");
+    let gemms = held(&job.after_step(0, 3));
+    assert!(before < 10.0 && kernels > 20.0, "{before} ms, then {kernels} ms");
+    assert!(gemms > kernels + 5.0, "{kernels} ms, then {gemms} ms");
     job.end();
 }
 

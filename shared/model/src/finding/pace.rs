@@ -125,10 +125,15 @@ impl Growth {
         since_s < EARLIER * self.since_s + EARLIER_S && self.since_s < LATER * since_s + LATER_S
     }
 
+    /// The part of a step that it takes longer.
+    pub(super) fn share(&self) -> f64 {
+        1.0 - self.before / self.after
+    }
+
     /// What a job of so many ranks loses by it.
     pub(super) fn cost(&self, ranks: usize) -> Cost {
         let step = Some(Nanoseconds((self.after * 1e9) as u64));
-        Cost::of(1.0 - self.before / self.after, self.error, step, (ranks, self.since_s))
+        Cost::of(self.share(), self.error, step, (ranks, self.since_s))
     }
 }
 
@@ -154,7 +159,8 @@ pub(super) fn asked(job: &Job) -> Vec<(Rank, &RankView)> {
 
 /// The GEMM rate, in those in which one was timed: of a few long steps none may be.
 fn rate(samples: &[PaceSample]) -> Option<f64> {
-    let known: Vec<f64> = samples.iter().map(|sample| f64::from(sample.rate)).filter(|rate| *rate > 0.0).collect();
+    let known: Vec<f64> =
+        samples.iter().map(|sample| f64::from(sample.rate)).filter(|rate| *rate > 0.0).collect();
     if known.len() < FEW_AFTER { None } else { median(known) }
 }
 

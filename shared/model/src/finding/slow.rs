@@ -38,11 +38,12 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let mut fell: Vec<_> = by_own_past(cohorts, &slow);
     // One that became slower alone: on a GPU that others use too that may cost nothing.
     if let [one] = &fell[..]
-        && cost::nobody_waits(one.since_s, cohorts)
+        && cost::nobody_waits(one.member.rank, one.since_s, cohorts)
     {
         fell.clear();
     }
     slow.extend(fell);
+    slow.retain(|suspect| cost::may_account(suspect.member, suspect.rate / suspect.usual, growth));
     let awaited = more_follow(cohorts, &slow);
     if awaited {
         slow.clear();
@@ -92,6 +93,9 @@ struct Suspect<'a> {
 /// Whether others have just become slow too: who is slow is told together, after some seconds in any case.
 fn more_follow(cohorts: &[Vec<Member<'_>>], slow: &[Suspect<'_>]) -> bool {
     let is_undecided = |member: &&Member<'_>| {
+        if slow.iter().any(|suspect| suspect.member.rank == member.rank) {
+            return false;
+        }
         let low =
             |past: f64| member.rates.iter().take(PERSISTENT).filter(|rate| **rate < SLOW * past).count();
         member.past.is_some_and(|past| (1..PERSISTENT).contains(&low(past)))

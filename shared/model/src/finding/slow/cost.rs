@@ -86,9 +86,9 @@ fn waits(member: &Member<'_>) -> Option<f64> {
     share.filter(|share| member.view.blocked_calls().map_or(*share > 0.0, |calls| calls > FEW_WAITS))
 }
 
-/// Whether it is known that nobody has kept the others waiting for so many seconds: what became slower then costs nothing. Waiting for sends
-/// and receives is not seen.
-pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
+/// Whether it is known that nobody has kept the others waiting for so many seconds, or not this rank: what became slower then costs
+/// nothing. Waiting for sends and receives is not seen.
+pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
     let all: Vec<_> = cohorts.iter().flatten().collect();
     if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
@@ -99,6 +99,10 @@ pub(super) fn nobody_waits(since_s: f64, cohorts: &[Vec<Member<'_>>]) -> bool {
         return true;
     }
     let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
+    let named = all.iter().find(|member| member.rank == rank);
+    if named.is_some_and(|member| lost(member, &others(&all, rank)).is_none()) {
+        return true;
+    }
     let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
     let most = tolls.iter().map(|toll| toll.cost - usual + WIDTH * toll.error).fold(0.0, f64::max);
     // It may have begun after most of the time that is looked back over.
@@ -128,6 +132,9 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     let toll = member.toll?;
     let others = others(&all, member.rank);
+    if growth.is_none() && held_up(&others).is_some_and(|most| most < HOSTS_DIFFER) {
+        return None;
+    }
     let cause = explained(member, &others, lost.share).or_else(|| {
         // That two hosts are not quite alike is no fault.
         let matters = |(usual, own): (f64, f64)| usual - own > HOSTS_DIFFER * (1.0 - usual);
@@ -176,17 +183,6 @@ fn beside(
 fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<Cause> {
     let explains = |part: f64| part > EXPLAINS * share;
     let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
-    let slower = |own: f64, usual: f64| {
-        usual > 0.0 && own < (1.0 - APART) * usual && explains(in_gemms * (1.0 - own / usual))
-    };
-    let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
-    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
-    let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
-    if let Some((tflops, usual_tflops, is_past)) = found {
-        let all = others.iter().map(|other| other.view).chain([member.view]);
-        let clocks = Clocks::of(member.view, device::usual_clock(all));
-        return Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks });
-    }
     if let Some(times) = more_work(member, others).filter(|times| explains(in_gemms * (times - 1.0))) {
         return Some(Cause::MoreWork { times });
     }
@@ -196,9 +192,32 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     {
         return Some(Cause::LacksCpu(lacks));
     }
-    let (per_step, usual_per_step) = beside(member, others, |member| member.view.blocked_calls())?;
-    (per_step - usual_per_step > MORE_WAITS && per_step > TIMES_THEIRS * usual_per_step)
-        .then_some(Cause::MoreWaits { per_step, usual_per_step })
+    // What is counted is surer than rates, of which a few digests may have few.
+    let waits = beside(member, others, |member| member.view.blocked_calls());
+    if let Some((per_step, usual_per_step)) =
+        waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
+    {
+        return Some(Cause::MoreWaits { per_step, usual_per_step });
+    }
+    let blur = others.iter().map(|other| rate_error(other)).fold(rate_error(member), f64::hypot);
+    let slower = |own: f64, usual: f64| {
+        let apart = APART.max(WIDTH * blur / usual);
+        usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
+    };
+    let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
+    let before = member.rate.zip(member.past).map(|(own, past)| (own, past, true));
+    let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
+    let (tflops, usual_tflops, is_past) = found?;
+    let all = others.iter().map(|other| other.view).chain([member.view]);
+    let clocks = Clocks::of(member.view, device::usual_clock(all));
+    Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
+}
+
+/// The standard error of its GEMM rate, by how far those of its digests spread.
+fn rate_error(member: &Member<'_>) -> f64 {
+    let middle = median(member.rates.to_vec()).unwrap_or(0.0);
+    let off = median(member.rates.iter().map(|rate| (rate - middle).abs()).collect());
+    1.4826 * off.unwrap_or(0.0) / (member.rates.len().max(1) as f64).sqrt()
 }
 
 /// What sets it apart from the others, where nothing measured accounts for the cost.
@@ -223,6 +242,13 @@ fn more_work(member: &Member<'_>, others: &[&Member<'_>]) -> Option<f64> {
         arithmetic(member).zip(member.pace).map_or(1.0, |((_, seconds), pace)| pace.seconds() / seconds);
     let (own, usual) = beside(member, others, |member| arithmetic(member).map(|(work, _)| work))?;
     Some(own / usual).filter(|times| *times > 1.0 + blur)
+}
+
+/// Whether what steps are longer by may come from GEMMs at this share of the rate they should have: not where they take but little of a step.
+/// A GEMM that is timed while its thread is held up seems slow.
+pub(super) fn may_account(member: &Member<'_>, rate: f64, growth: Option<&Growth>) -> bool {
+    let in_gemms = member.busy_lately.unwrap_or(1.0).min(1.0);
+    growth.is_none_or(|growth| in_gemms * (1.0 - rate) > EXPLAINS * growth.share())
 }
 
 /// What these ranks cost, by the one that costs most, and since when they do: as long as is said, or longer where more is remembered.

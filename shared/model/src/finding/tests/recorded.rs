@@ -122,6 +122,12 @@ mod bound_by_its_hosts {
         assert_eq!(found(include_bytes!("recorded/h200_none_again.xpurec")), []);
     }
 
+    /// Two H100s: of a few small GEMMs that were timed those of rank 0 took a fifth longer.
+    #[test]
+    fn rates_of_a_few_small_gemms_are_no_fault() {
+        assert_eq!(found(include_bytes!("recorded/h100_none.xpurec")), []);
+    }
+
     #[test]
     fn nothing_is_found_before_a_fault() {
         let recordings: [&[u8]; 9] = [
@@ -156,6 +162,13 @@ mod bound_by_its_hosts {
         assert!((1_400.0..2_120.0).contains(&cost), "{cost}");
     }
 
+    /// 9.1 ms a step, then 1,870 by the GPU's clock. The few GEMMs that are timed seem slow: their thread is held up while they are.
+    #[test]
+    fn whose_few_timed_gemms_seem_slow_holds_the_gil() {
+        let cost = named(include_bytes!("recorded/h100_gil.xpurec"), Class::Host);
+        assert!((1_500.0..2_240.0).contains(&cost), "{cost}");
+    }
+
     /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Steps differed by a third before.
     #[test]
     fn who_saves_alone_is_named() {
@@ -182,6 +195,15 @@ mod bound_by_its_hosts {
     fn who_collects_garbage_is_named() {
         let cost = named(include_bytes!("recorded/h200_gc.xpurec"), Class::Host);
         assert!((51.3..76.9).contains(&cost), "{cost}");
+    }
+
+    /// 8.9 ms a step, then 9.8.
+    #[test]
+    fn what_more_gemms_cost_is_told() {
+        let bytes = include_bytes!("recorded/h100_compute.xpurec");
+        let cost = named(bytes, Class::Compute);
+        assert!((0.7..1.1).contains(&cost), "{cost}");
+        assert_eq!(found_after(bytes, Duration::from_secs(3)), []);
     }
 
     /// Steps took as long as before: the other rank's threads wait for 0.8 ms of them, and no more is lost.
