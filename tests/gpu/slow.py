@@ -6,8 +6,9 @@ FAULT: none, loader (30 ms in its data loader), gil (a thread that holds the GIL
 steps), copies (large ones to its GPU), item (it waits for the GPU in each micro-batch), gc (it collects garbage every
 step), compute (more arithmetic), batch (its batch is twice as large), cache (it empties the allocator's cache each
 step), core (six busy processes share its core), stopped (it is stopped for 60 ms of every 120), log (it writes and
-syncs a log of 4 MiB each step), kernels (400 small kernels more a step). HEALTHY seconds later it begins. Each rank
-writes the time of each step to OUT.RANK, rank 1 when it began to OUT.began.
+syncs a log of 4 MiB each step), kernels (400 small kernels more a step), neighbour (another process multiplies on its
+GPU). HEALTHY seconds later it begins. Each rank writes the time of each step to OUT.RANK, rank 1 when it began to
+OUT.began. By default the hosts limit the job; with WIDTH=4096 the GPUs do.
 """
 
 import gc
@@ -27,7 +28,7 @@ device = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(device)
 dist.init_process_group("nccl", device_id=torch.device("cuda", device))
 rank = dist.get_rank()
-WIDTH, BLOCKS, TOKENS, BATCH = 1024, 4, 512, 4
+WIDTH, BLOCKS, TOKENS, BATCH = int(os.environ.get("WIDTH", "1024")), 4, 512, 4
 model = transformer.build("ddp", WIDTH, BLOCKS)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 batch = torch.randn(BATCH, TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16)
@@ -48,6 +49,13 @@ def hold_the_gil():
 STOPS = "import os, signal, time\nwhile True:\n"
 STOPS += "".join(f" os.kill({os.getpid()}, signal.{what}); time.sleep(0.06)\n" for what in ("SIGSTOP", "SIGCONT"))
 SPINS = "while True: pass"
+MULTIPLIES = f"""
+import torch
+a = torch.randn(8192, 8192, device="cuda:{device}", dtype=torch.bfloat16)
+while True:
+    for _ in range(20): torch.mm(a, a)
+    torch.cuda.synchronize({device})
+"""
 helpers = []
 
 
@@ -56,7 +64,8 @@ def go_wrong():
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         for task in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})
-    count, program = {"core": (6, SPINS), "stopped": (1, STOPS)}.get(fault, (0, ""))
+    known = {"core": (6, SPINS), "stopped": (1, STOPS), "neighbour": (1, MULTIPLIES)}
+    count, program = known.get(fault, (0, ""))
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     helpers.extend(subprocess.Popen([sys.executable, "-c", program, out], env=clean) for _ in range(count))
 

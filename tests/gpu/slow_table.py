@@ -3,7 +3,7 @@
     python3 slow_table.py PROGRAMS OUT [--at-once N] [FAULT...]
 
 Status is asked 20 s after the fault began. Own cost: the program's own mean step over the 15 s before that answer, less
-that over the 10 s before the fault. Ranks share one GPU where there is one.
+that over the 10 s before the fault, on rank 1, which runs ahead of nobody. Ranks share one GPU where there is one.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAULTS = ["none", "loader", "gil", "checkpoint", "copies", "item", "gc", "none", "compute",
-          "batch", "cache", "core", "stopped", "log", "kernels"]  # fmt: skip
+          "neighbour", "batch", "cache", "core", "stopped", "log", "kernels"]  # fmt: skip
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("programs", type=pathlib.Path)
@@ -60,7 +60,7 @@ def watch(given, number, fault):
     said = subprocess.run(list(map(str, ask)), env=environment, capture_output=True, text=True, check=False)
     now = time.time()
     (given.out / f"{number}-{fault}.json").write_text(said.stdout)
-    before, after = mean(place / "own.0", at - 10, at), mean(place / "own.0", now - 15, now)
+    before, after = mean(place / "own.1", at - 10, at), mean(place / "own.1", now - 15, now)
     told = [
         f"{finding['kind']} {finding['class']} {finding['ranks']} "
         f"cost {finding.get('cost_ms_per_step')} ms: {finding['evidence']}"
