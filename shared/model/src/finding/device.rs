@@ -82,6 +82,9 @@ impl fmt::Display for HeldClock {
     }
 }
 
+/// A clock that accounts for so much of how much slower GEMMs are is told as the cause.
+const EXPLAINS: f64 = 0.35;
+
 impl Clocks {
     /// `usual`: the clock of the ranks in the middle.
     pub(super) fn of(view: &RankView, usual: Option<f64>) -> Self {
@@ -104,6 +107,14 @@ impl Clocks {
             return Self::Unknown;
         }
         Self::Well { mhz, usual_mhz }
+    }
+
+    /// What is told of them where GEMMs run at this share of their usual rate: a clock that is lower by much less is not why.
+    pub(super) fn or_no_cause_at(self, rate: f64) -> Self {
+        match self {
+            Self::Held(held) if 1.0 - held.mhz / held.usual_mhz < EXPLAINS * (1.0 - rate) => Self::Unknown,
+            clocks => clocks,
+        }
     }
 
     /// Where to look for why its GEMMs are slow.

@@ -43,6 +43,7 @@ const LOST: f64 = 0.06;
 
 /// A step that takes this many times the usual is a pause, however many of a digest do.
 const MUCH_LONGER: f64 = 1.5;
+const MANY_STEPS: f32 = 8.0;
 
 /// Pauses that took more than this share of what they take now, before, are none that began.
 const MUCH_AS_BEFORE: f64 = 0.5;
@@ -306,8 +307,11 @@ fn lost(view: &RankView, skip: usize) -> Option<Lost> {
         return None;
     }
     let pace = quarter(&samples)?;
-    // Steps that are all a little longer are no pause.
-    let usual = |sample: &PaceSample| f64::from(sample.pace).clamp(pace, MUCH_LONGER * pace);
+    // Steps that are all a little longer are no pause; of many the one in the middle is none.
+    let usual = |sample: &PaceSample| {
+        let own = if sample.steps < MANY_STEPS { pace } else { f64::from(sample.pace) };
+        own.clamp(pace, MUCH_LONGER * pace)
+    };
     let over = |sample: &PaceSample| f64::from(sample.span) - f64::from(sample.steps) * usual(sample);
     let span = |samples: &[PaceSample]| samples.iter().map(|sample| f64::from(sample.span)).sum::<f64>();
     let long = |sample: &PaceSample| over(sample) > (0.5 * pace).max(0.05);

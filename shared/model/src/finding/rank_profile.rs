@@ -71,6 +71,13 @@ pub(super) struct RankProfile {
 }
 
 impl RankProfile {
+    /// The standard error of its GEMM rate, by how far those of its digests spread.
+    pub(super) fn rate_error(&self) -> f64 {
+        let middle = median(self.rates.clone()).unwrap_or(0.0);
+        let off = median(self.rates.iter().map(|rate| (rate - middle).abs()).collect());
+        1.4826 * off.unwrap_or(0.0) / (self.rates.len().max(1) as f64).sqrt()
+    }
+
     pub(super) fn of(view: &RankView) -> Self {
         let rates: Vec<_> = view.gemm_rates().take(RECENT).map(|(_, rate)| rate.0).collect();
         let frequency = frequency(view);

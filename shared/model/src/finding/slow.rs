@@ -60,7 +60,7 @@ pub(super) fn ranks(cohorts: &[Vec<Member<'_>>], explained: bool, growth: Option
     let all = cohorts.iter().flatten().map(|member| member.view);
     let usual = if slow.is_empty() { None } else { device::usual_clock(all) };
     for suspect in &mut slow {
-        suspect.clocks = Clocks::of(suspect.member.view, usual);
+        suspect.clocks = Clocks::of(suspect.member.view, usual).or_no_cause_at(suspect.rate / suspect.usual);
     }
     let (clocks, compute) = slow.into_iter().partition(|suspect| matches!(suspect.clocks, Clocks::Held(_)));
     let by_rule = [(Class::Clocks, clocks), (Class::Compute, compute), (Class::Host, late)]

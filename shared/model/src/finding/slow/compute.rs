@@ -1,7 +1,7 @@
 //! GPUs that are slower than those with the same work, or than they were.
 
 use super::{
-    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, excess, median,
+    COHORT, Clocks, Confidence, LATE_BY_COMPUTE, Member, PERSISTENT, SLOW, Suspect, cost, excess, median,
     usual_lateness,
 };
 
@@ -66,7 +66,8 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
     let fallen = |member: &'a Member<'a>| {
         let (rate, usual) = (member.rate?, member.past?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
-        (rate < SLOW * usual && low >= PERSISTENT).then_some((member, rate, usual))
+        let is_clear = usual - rate > cost::ERRORS * member.rate_error();
+        (rate < SLOW * usual && low >= PERSISTENT && is_clear).then_some((member, rate, usual))
     };
     let stayed =
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);

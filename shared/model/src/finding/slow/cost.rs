@@ -31,6 +31,9 @@ const LOOKED_BACK: f64 = 4.0 / 3.0 * LONG as f64;
 /// Where another costs more than this share of what the first does, one may pass on what the other began: neither is told.
 const ALONE: f64 = 0.6;
 
+/// Standard errors by which a GEMM rate is lower, and not by chance: of few small GEMMs rates vary by a third.
+pub(super) const ERRORS: f64 = 3.0;
+
 /// Standard errors within which a cost lies, 19 times of 20.
 const WIDTH: f64 = 2.0;
 
@@ -61,17 +64,23 @@ struct Lost {
     error: f64,
 }
 
-/// What the others lose by it; `None` while too little was timed, or if nothing sets it apart.
-fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+/// What the others wait for it; `None` while too little was timed, or if nothing sets it apart.
+fn waited_for(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
     let toll = member.toll?;
     let usual = usual_of_others(others.iter().filter_map(|other| Some(other.toll?.cost)).collect())?;
-    let sum = toll.cost - usual;
+    let share = toll.cost - usual;
+    let error = WIDTH * toll.error;
+    (share > error.max(0.0)).then_some(Lost { share, error })
+}
+
+/// What the others lose by it: no more than they wait for it.
+fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
+    let Lost { share: sum, error } = waited_for(member, others)?;
     // Collectives that overlap, as gradients' do in backward, wait for the same lateness several times over: no more is lost
     // than the others' GEMMs waited for.
     let exposed = usual_of_others(others.iter().filter_map(|other| other.exposed).collect());
     let share = sum.min(exposed.unwrap_or(member.late_pooled)).min(held_up(others).unwrap_or(1.0));
-    let is_apart = share > 0.0 && sum > WIDTH * toll.error;
-    is_apart.then(|| Lost { share, error: WIDTH * toll.error * share / sum })
+    (share > 0.0).then(|| Lost { share, error: error * share / sum })
 }
 
 /// Share of the time that these ranks lose at most, whoever is late: their threads wait for the GPU for as long. A GPU that waits for
@@ -93,14 +102,20 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
     if all.len() < 2 || all.iter().any(|member| member.sends) {
         return false;
     }
+    // Or another does, and not this one.
+    let costs = |member: &Member<'_>| waited_for(member, &others(&all, member.rank));
+    let named = all.iter().find(|member| member.rank == rank);
+    let is_known = named.is_some_and(|member| member.toll.is_some() && costs(member).is_none());
+    if is_known && all.iter().any(|member| costs(member).is_some_and(|lost| lost.share > TOLD)) {
+        return true;
+    }
     let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
     // Whose threads hardly wait for the GPU would hardly be faster.
     if all.iter().all(|member| waits(member).is_some_and(|share| share < HOSTS_DIFFER)) {
         return true;
     }
     let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
-    let named = all.iter().find(|member| member.rank == rank);
-    if named.is_some_and(|member| lost(member, &others(&all, rank)).is_none()) {
+    if is_known {
         return true;
     }
     let usual = usual_of_all(tolls.iter().map(|toll| toll.cost).collect()).unwrap_or(0.0);
@@ -122,7 +137,9 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     if all.iter().any(|member| member.sends) {
         return None;
     }
-    let known = suspects.filter_map(|member| Some((*member, lost(member, &others(&all, member.rank))?)));
+    // Where steps became longer that is the cost, and who is waited for most accounts for it.
+    let measure = if growth.is_some() { waited_for } else { lost };
+    let known = suspects.filter_map(|member| Some((*member, measure(member, &others(&all, member.rank))?)));
     let mut known: Vec<_> = known.filter(|(_, lost)| lost.share > ALONE * TOLD).collect();
     known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));
     let &(member, lost) = known.first()?;
@@ -199,9 +216,9 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     {
         return Some(Cause::MoreWaits { per_step, usual_per_step });
     }
-    let blur = others.iter().map(|other| rate_error(other)).fold(rate_error(member), f64::hypot);
+    let blur = others.iter().map(|other| other.rate_error()).fold(member.rate_error(), f64::hypot);
     let slower = |own: f64, usual: f64| {
-        let apart = APART.max(WIDTH * blur / usual);
+        let apart = APART.max(ERRORS * blur / usual);
         usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
@@ -209,15 +226,8 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     let found = against.into_iter().chain(before).find(|&(own, usual, _)| slower(own, usual));
     let (tflops, usual_tflops, is_past) = found?;
     let all = others.iter().map(|other| other.view).chain([member.view]);
-    let clocks = Clocks::of(member.view, device::usual_clock(all));
+    let clocks = Clocks::of(member.view, device::usual_clock(all)).or_no_cause_at(tflops / usual_tflops);
     Some(Cause::SlowGemms { tflops, usual_tflops, is_past, clocks })
-}
-
-/// The standard error of its GEMM rate, by how far those of its digests spread.
-fn rate_error(member: &Member<'_>) -> f64 {
-    let middle = median(member.rates.to_vec()).unwrap_or(0.0);
-    let off = median(member.rates.iter().map(|rate| (rate - middle).abs()).collect());
-    1.4826 * off.unwrap_or(0.0) / (member.rates.len().max(1) as f64).sqrt()
 }
 
 /// What sets it apart from the others, where nothing measured accounts for the cost.

@@ -126,6 +126,7 @@ mod bound_by_its_hosts {
     #[test]
     fn rates_of_a_few_small_gemms_are_no_fault() {
         assert_eq!(found(include_bytes!("recorded/h100_none.xpurec")), []);
+        assert_eq!(found(include_bytes!("recorded/h100_none_again.xpurec")), []);
     }
 
     #[test]
@@ -214,5 +215,29 @@ mod bound_by_its_hosts {
         assert!(cost < 1.0, "{cost}");
         let found = found(bytes);
         assert!(found[0].evidence.to_string().contains("1.14 times their FLOPs"), "{}", found[0].evidence);
+    }
+}
+
+/// Two H100s, steps of 28 ms that their GPUs need.
+mod bound_by_its_gpus {
+    use super::*;
+
+    #[test]
+    fn a_healthy_job_has_no_finding() {
+        assert_eq!(found(include_bytes!("recorded/h100_gpu_bound_none.xpurec")), []);
+    }
+
+    /// 28.1 ms a step, then 63.5. Its clock is a tenth lower too, which is not why.
+    #[test]
+    fn who_shares_its_gpu_is_named() {
+        let cost = named(include_bytes!("recorded/h100_gpu_bound_neighbour.xpurec"), Class::Compute);
+        assert!((28.4..42.6).contains(&cost), "{cost}");
+    }
+
+    /// 28.0 ms a step, then 31.4. The other's GPU has just become hot and slow, and nobody waits for it.
+    #[test]
+    fn who_waits_for_its_own_gpu_is_named() {
+        let cost = named(include_bytes!("recorded/h100_gpu_bound_item.xpurec"), Class::Host);
+        assert!((2.7..4.1).contains(&cost), "{cost}");
     }
 }
