@@ -98,7 +98,7 @@ impl Kind {
 /// Why there is no simulation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("it has no operation: capture some steps again")]
+    #[error("it has no operation: write the rows of some steps to it")]
     Empty,
     #[error("{0}")]
     Trace(String),

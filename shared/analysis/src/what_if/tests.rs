@@ -231,3 +231,15 @@ fn batches_of_different_lengths_are_told() {
     near(length.variation, (2.0_f64 / 3.0).sqrt() / 2.0);
     assert!(length.is_likely);
 }
+
+#[test]
+fn a_transfer_that_ends_long_before_it_began_took_no_time() {
+    // By clocks that differ, the reduction of rank 0 ends 5 ms or 20 ms before rank 1 begins it.
+    for (ends_at, transfer) in [(5.995, -0.005), (5.98, 0.0)] {
+        let mut rows = two_replicas();
+        rows[2].duration = ends_at - rows[2].start;
+        let job = Job::of_trace(&rows).expect("it can be simulated");
+        let reduction = job.graph.operations.iter().position(|one| one.kind == Kind::GradsReduceScatter);
+        near(job.actual.transfer[2 * reduction.expect("it is there")], transfer);
+    }
+}

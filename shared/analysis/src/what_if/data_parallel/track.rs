@@ -38,7 +38,7 @@ impl Tracks {
     pub(super) fn of(capture: &Capture) -> Result<Self, Refusal> {
         let steps: Vec<WholeStep<'_>> = capture.whole_steps().collect();
         if steps.is_empty() {
-            return Err(Refusal::Empty);
+            return Err(Refusal::NoSteps);
         }
         check(capture, &steps)?;
         let mut by_number: BTreeMap<Step, Vec<WholeStep<'_>>> = BTreeMap::new();

@@ -154,3 +154,6 @@ fn microbatches(names: &BTreeMap<Name, Index>, stages: usize) -> Result<usize, R
     }
     Ok(expected)
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,7 +167,7 @@ fn captures_that_lack_too_much_are_refused() {
     some.world_size = Some(64);
     let why = Job::of_capture(&some).expect_err("ranks are missing").to_string();
     assert!(why.starts_with("the file has 3 of the 64 ranks"), "{why}");
-    assert_eq!(Job::of_capture(&Capture::default()).map(drop), Err(Refusal::Empty));
+    assert_eq!(Job::of_capture(&Capture::default()).map(drop), Err(Refusal::NoSteps));
 }
 
 #[test]
