@@ -243,3 +243,20 @@ fn a_transfer_that_ends_long_before_it_began_took_no_time() {
         near(job.actual.transfer[2 * reduction.expect("it is there")], transfer);
     }
 }
+
+#[test]
+fn who_has_waited_goes_on_behind_the_last() {
+    let of = |replica: i64, computed: f64, optimizer: f64| {
+        let row = move |kind, from, to| row((0, replica), kind, 0, from, to);
+        [
+            row(Kind::ForwardCompute, 0.0, computed / 2.0),
+            row(Kind::BackwardCompute, computed / 2.0, computed),
+            row(Kind::GradsReduceScatter, computed, 2.5),
+            row(Kind::Optimizer, 2.5, 2.5 + optimizer),
+        ]
+    };
+    // Rank 1 is late for the reduction, and rank 0 is slow behind it.
+    let figures = figures(&[of(0, 1.0, 3.0), of(1, 2.0, 1.0)].concat());
+    near(figures.step.simulated_ms, 5500.0);
+    near(figures.step.ideal_ms, 4000.0);
+}
