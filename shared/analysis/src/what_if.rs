@@ -100,8 +100,12 @@ impl Kind {
 pub enum Refusal {
     #[error("it has no operation: write the rows of some steps to it")]
     Empty,
-    #[error("{0}")]
+    #[error("{0}: correct the trace; docs/what-if.md has its form")]
     Trace(String),
+    #[error(
+        "{0}: of pipelines, those with one forward and one backward per microbatch and stage are simulated"
+    )]
+    Schedule(String),
     #[error(
         "operations wait for each other in a circle: the trace is damaged, or of a schedule that is not simulated"
     )]

@@ -6,7 +6,7 @@ mod trace;
 
 use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
 
-use xpu_analysis::what_if::{Job, Refusal, WhatIf};
+use xpu_analysis::what_if::{Job, WhatIf};
 use xpu_model::status::ExitCode as Code;
 
 use super::{report::read, stacks::print};
@@ -14,7 +14,7 @@ use crate::args::{UsageError, WhatIfArgs};
 
 pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     let path = &args.file;
-    let job = if trace::is_one(&first_bytes(path)?) {
+    let job = if trace::is_one(first_bytes(path)?) {
         let rows = trace::read(path);
         let rows = rows.map_err(|why| UsageError::Value(format!("cannot read {}: {why}", path.display())))?;
         Job::of_trace(&rows)
@@ -23,7 +23,11 @@ pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     };
     let job = match job {
         Ok(job) => job,
-        Err(why) => return refuse(path, &why),
+        // It was read, and nothing of it can be simulated.
+        Err(why) => {
+            eprintln!("xpu-top: cannot simulate {}: {why}", path.display());
+            return Ok(ExitCode::from(Code::NoData as u8));
+        }
     };
     let figures = WhatIf::of(&job);
     print(&if args.json {
@@ -32,12 +36,6 @@ pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
         text::text(&figures, args.top)
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A file that was read, and of which nothing can be simulated.
-fn refuse(path: &Path, why: &Refusal) -> anyhow::Result<ExitCode> {
-    eprintln!("xpu-top: cannot simulate {}: {why}", path.display());
-    Ok(ExitCode::from(Code::NoData as u8))
 }
 
 fn first_bytes(path: &Path) -> Result<[u8; 4], UsageError> {

@@ -18,11 +18,11 @@ pub struct WhatIf {
     pub slowdown: f64,
     /// 1 - 1/S: the share of the GPU-hours that stragglers cost.
     pub waste: f64,
-    /// M_W: the share of the time lost that would be gained if the slowest 3 % of the workers were ideal; `null` if none is lost.
+    /// `M_W`: the share of the time lost that would be gained if the slowest 3 % of the workers were ideal; `null` if none is lost.
     pub m_w: Option<f64>,
     /// Those 3 %.
     pub slowest: Vec<Rank>,
-    /// M_S: the same of the last stage; `null` without a pipeline.
+    /// `M_S`: the same of the last stage; `null` without a pipeline.
     pub m_s: Option<f64>,
     /// Of traces with microbatches.
     pub sequence_length: Option<SequenceLength>,
@@ -59,7 +59,7 @@ pub struct SequenceLength {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KindFigures {
     pub kind: Kind,
-    /// S_t: with these operations as they were, and all others ideal.
+    /// `S_t`: with these operations as they were, and all others ideal.
     pub slowdown: f64,
 }
 
@@ -77,7 +77,7 @@ pub struct Worker {
     pub rank: Rank,
     pub stage: usize,
     pub data_parallel: usize,
-    /// S_w: the lesser slowdown of its stage and its data-parallel rank.
+    /// `S_w`: the lesser slowdown of its stage and its data-parallel rank.
     pub slowdown: f64,
     /// A step if its operations took as long as those of the other ranks of its stage; only of the first workers.
     pub repaired_ms: Option<f64>,

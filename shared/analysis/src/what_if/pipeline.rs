@@ -109,8 +109,8 @@ fn check(rows: &[Row]) -> Result<(), Refusal> {
             return Err(Refusal::Trace(format!("row {number} has start_ts {start} and duration {duration}")));
         }
         if row.chunk > 0 {
-            return Err(Refusal::Trace(format!(
-                "row {number} has mc {}: interleaved pipelines are not simulated",
+            return Err(Refusal::Schedule(format!(
+                "row {number} has mc {}, an interleaved pipeline",
                 row.chunk
             )));
         }

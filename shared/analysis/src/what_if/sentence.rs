@@ -16,9 +16,9 @@ pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
     let (worker, stage) = (worker(of), stage(of));
     // What accounts for more comes first.
     if of.m_s > of.m_w {
-        all.extend(stage.into_iter().chain(worker))
+        all.extend(stage.into_iter().chain(worker));
     } else {
-        all.extend(worker.into_iter().chain(stage))
+        all.extend(worker.into_iter().chain(stage));
     }
     all.extend(sequence_length(of));
     let off = of.step.simulated_ms / of.step.measured_ms - 1.0;

@@ -1,19 +1,26 @@
 //! The figures as text.
 
+use std::fmt::Write as _;
+
 use xpu_analysis::what_if::WhatIf;
 
 use crate::{command::report::Table, figure::counted};
 
 pub(super) fn text(of: &WhatIf, top: usize) -> String {
-    let mut out = format!(
-        "{} simulated: {} of {}; {} left out\n",
-        counted(of.steps.len(), "step", "steps"),
-        counted(of.stages, "stage", "stages"),
-        counted(of.data_parallel, "data-parallel rank", "data-parallel ranks"),
-        counted(of.steps_left_out, "step", "steps"),
-    );
-    out.push_str(&format!(
-        "step: measured {:.1} ms, simulated {:.1} ms, ideal {:.1} ms; slowdown S {:.3}, waste {:.1} %; M_W {}, M_S {}\n\n",
+    let steps = counted(of.steps.len(), "step", "steps");
+    let ranks = counted(of.data_parallel, "data-parallel rank", "data-parallel ranks");
+    let mut out = match of.stages {
+        1 => format!("{steps} of {ranks}"),
+        stages => format!("{steps} of {stages} stages of {ranks}"),
+    };
+    if of.steps_left_out > 0 {
+        let left_out = counted(of.steps_left_out, "step", "steps");
+        // Writing to a String cannot fail.
+        let _ = write!(out, "; {left_out} left out, in which ranks launch other collectives");
+    }
+    let _ = writeln!(
+        out,
+        "\nstep: measured {:.1} ms, simulated {:.1} ms, ideal {:.1} ms; slowdown S {:.3}, waste {:.1} %; M_W {}, M_S {}\n",
         of.step.measured_ms,
         of.step.simulated_ms,
         of.step.ideal_ms,
@@ -21,7 +28,7 @@ pub(super) fn text(of: &WhatIf, top: usize) -> String {
         100.0 * of.waste,
         share(of.m_w),
         share(of.m_s),
-    ));
+    );
     for sentence in &of.sentences {
         out.push_str(sentence);
         out.push('\n');
@@ -55,5 +62,5 @@ pub(super) fn text(of: &WhatIf, top: usize) -> String {
 }
 
 fn share(share: Option<f64>) -> String {
-    share.map_or_else(|| "?".to_owned(), |share| format!("{share:.3}"))
+    share.map_or_else(|| "-".to_owned(), |share| format!("{share:.3}"))
 }

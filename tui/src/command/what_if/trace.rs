@@ -24,15 +24,14 @@ const BATCH: usize = 1 << 16;
 const FORM: &str = "what-if reads traces in the form of github.com/ByteDance-Seed/StragglerAnalysis";
 
 /// Whether a file begins as one.
-pub(super) fn is_one(first: &[u8; 4]) -> bool {
-    first == b"PAR1"
+pub(super) fn is_one(first: [u8; 4]) -> bool {
+    first == *b"PAR1"
 }
 
 /// What is wrong is said with what to do.
 pub(super) fn read(path: &Path) -> Result<Vec<Row>, String> {
     // The library promises no panic, and has had some for damaged files.
-    let read = catch_unwind(|| read_rows(path)).map_err(|_| damaged(&"the reader gave up"))?;
-    read
+    catch_unwind(|| read_rows(path)).unwrap_or_else(|_| Err(damaged(&"the reader gave up")))
 }
 
 fn damaged(error: &dyn std::fmt::Display) -> String {
@@ -154,7 +153,8 @@ fn values<T: DataType, Value>(
     let mut all = Vec::new();
     let (mut levels, mut batch) = (Vec::new(), Vec::new());
     loop {
-        (levels.clear(), batch.clear());
+        levels.clear();
+        batch.clear();
         let read = column.read_records(BATCH, Some(&mut levels), None, &mut batch);
         let (records, ..) = read.map_err(|error| damaged(&error))?;
         if records == 0 {

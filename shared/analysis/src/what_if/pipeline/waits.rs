@@ -131,7 +131,7 @@ fn microbatches(names: &BTreeMap<Name, Index>, stages: usize) -> Result<usize, R
     let last = stages as i64 - 1;
     let expected = all_of(names, 0, Kind::ForwardCompute).len();
     if expected == 0 {
-        return Err(Refusal::Trace("stage 0 has no forward-compute".to_owned()));
+        return Err(Refusal::Schedule("stage 0 has no forward-compute".to_owned()));
     }
     for stage in 0..=last {
         for (kind, is_there) in [
@@ -145,8 +145,8 @@ fn microbatches(names: &BTreeMap<Name, Index>, stages: usize) -> Result<usize, R
             let (there, expected) = (all_of(names, stage, kind).len(), if is_there { expected } else { 0 });
             let numbered = (0..expected as i64).all(|number| names.contains_key(&(stage, kind, number)));
             if there != expected || !numbered {
-                return Err(Refusal::Trace(format!(
-                    "stage {stage} has {there} {}, and {expected} numbered from 0 are simulated",
+                return Err(Refusal::Schedule(format!(
+                    "stage {stage} has {there} {}, and not {expected} numbered from 0",
                     kind.name()
                 )));
             }

@@ -22,8 +22,8 @@ fn bad_rows_are_refused_with_what_is_wrong() {
     refused(|rows| rows[1].duration = -0.5, "row 1 has start_ts 1 and duration -0.5");
     refused(|rows| rows[1].stage = -1, "row 1 has stage -1");
     refused(|rows| rows[1].rank = i64::MAX, "row 1 has rank 9223372036854775807");
-    refused(|rows| rows[1].chunk = 1, "row 1 has mc 1: interleaved pipelines are not simulated");
-    refused(|rows| rows.iter_mut().for_each(|row| row.stage = 1), "it has no stage 0");
+    refused(|rows| rows[1].chunk = 1, "row 1 has mc 1, an interleaved pipeline: of pipelines,");
+    refused(|rows| rows.iter_mut().for_each(|row| row.stage = 1), "it has no stage 0: correct the trace");
     refused(|rows| rows[7].replica = 4_000_000_000, "it has no data-parallel rank 2");
     refused(|rows| rows[7].step = 9, "are 16 rows, and it has 8: rows are missing");
     refused(|rows| rows[7].kind = Kind::Gc, "only some steps and ranks have gc 0 of stage 0");
@@ -32,12 +32,12 @@ fn bad_rows_are_refused_with_what_is_wrong() {
     refused(|rows| _ = rows.pop(), "rows are missing");
     refused(
         |rows| rows.iter_mut().for_each(|row| row.number = 3),
-        "stage 0 has 1 forward-compute, and 1 numbered from 0 are simulated",
+        "stage 0 has 1 forward-compute, and not 1 numbered from 0",
     );
     refused(|rows| rows.retain(|row| row.kind != Kind::ForwardCompute), "stage 0 has no forward-compute");
     refused(
         |rows| rows.extend([0, 1].map(|replica| row((0, replica), Kind::ForwardSend, 0, 1.0, 2.0))),
-        "stage 0 has 1 forward-send, and 0 numbered from 0 are simulated",
+        "stage 0 has 1 forward-send, and not 0 numbered from 0",
     );
 }
 
