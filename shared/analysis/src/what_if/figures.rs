@@ -260,7 +260,7 @@ fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
 }
 
 /// The score of a worker is that of its stage or its data-parallel rank; the repair is of itself.
-fn best_first(workers: &mut [Worker], enough_ms: f64) {
+pub(super) fn best_first(workers: &mut [Worker], enough_ms: f64) {
     let repaired = |worker: &Worker| worker.repaired_ms.filter(|repaired| *repaired < enough_ms);
     let with_place =
         workers.iter().enumerate().filter_map(|(place, worker)| Some((place, repaired(worker)?)));

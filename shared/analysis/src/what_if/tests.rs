@@ -3,7 +3,7 @@
 mod captures;
 mod refused;
 
-use super::{Job, Kind, Row, WhatIf};
+use super::{Job, Kind, Row, WhatIf, Worker, figures::best_first};
 
 pub(super) fn row(rank: (i64, i64), kind: Kind, number: i64, from: f64, to: f64) -> Row {
     let (stage, replica) = rank;
@@ -259,4 +259,24 @@ fn who_has_waited_goes_on_behind_the_last() {
     let figures = figures(&[of(0, 1.0, 3.0), of(1, 2.0, 1.0)].concat());
     near(figures.step.simulated_ms, 5500.0);
     near(figures.step.ideal_ms, 4000.0);
+}
+
+#[test]
+fn whose_repair_gains_most_comes_first_if_that_is_worth_telling() {
+    let worker = |rank: u32, slowdown: f64, repaired_ms: Option<f64>| Worker {
+        rank: xpu_wire::id::Rank(rank),
+        stage: 0,
+        data_parallel: 0,
+        slowdown,
+        repaired_ms,
+    };
+    // The score of a worker that is slow in a fast stage is that of its stage.
+    let all = [(6, 1.17, Some(221.0)), (7, 1.15, Some(219.5)), (2, 1.01, Some(217.0)), (3, 1.0, None)];
+    let first = |enough_ms: f64| {
+        let mut workers = all.map(|(rank, slowdown, repaired)| worker(rank, slowdown, repaired));
+        best_first(&mut workers, enough_ms);
+        workers.map(|worker| worker.rank.0)
+    };
+    assert_eq!(first(218.0), [2, 6, 7, 3]);
+    assert_eq!(first(216.0), [6, 7, 2, 3]);
 }
