@@ -6,8 +6,8 @@ use std::{fs, path::Path};
 use xpu_recording::{Header, Packer, Writer};
 use xpu_tests::place::Place;
 use xpu_top::{
-    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError},
-    command::{diff::diff, export::export, report::report},
+    args::{DiffArgs, ExportArgs, ReportArgs, SelectArgs, UsageError, WhatIfArgs},
+    command::{diff::diff, export::export, report::report, what_if::what_if},
     replay::FrameCursor,
 };
 use xpu_wire::{
@@ -181,9 +181,10 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
     });
     let (before, after) = (path.clone(), path.clone());
     let compared = diff(&DiffArgs { before, after, json: false, top: 9, fail_on, select: select() });
+    let asked = what_if(&WhatIfArgs { file: path.clone(), json: true, top: 3 });
     // A recording may be empty, and its screen says so.
     let _ = FrameCursor::open_file(&path);
-    [looked, written, compared].into_iter().map(|said| said.map(drop)).collect()
+    [looked, written, compared, asked].into_iter().map(|said| said.map(drop)).collect()
 }
 
 #[test]

@@ -28,7 +28,9 @@ use crate::{
     filter::Filter,
     replay::time,
 };
-pub use reading::{DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, ReportArgs, SelectArgs};
+pub use reading::{
+    DiffArgs, ExportArgs, ExportKind, GemmReplayArgs, Limit, ReportArgs, SelectArgs, WhatIfArgs,
+};
 
 /// htop for distributed GPU training.
 ///
@@ -84,6 +86,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two captures: what costs more, and whether it exceeds noise
     Diff(DiffArgs),
+    /// Simulate the steps of a capture or trace without their stragglers: which rank or stage costs what
+    WhatIf(WhatIfArgs),
     /// Convert a capture to a Perfetto or Chrome timeline, tables or folded stacks
     Export(ExportArgs),
     /// Rerun the GEMMs of a capture one by one on a GPU of this machine, and compare their speed with the job's

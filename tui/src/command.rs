@@ -19,5 +19,6 @@ pub mod run;
 pub mod stacks;
 pub mod status;
 pub(crate) mod table;
+pub mod what_if;
 
 pub(crate) use table::{claims, switched_off};

@@ -109,6 +109,20 @@ pub struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct WhatIfArgs {
+    /// A capture of a data-parallel job (DDP) by `xpu-top capture`, or a Parquet trace of operations by stage and data-parallel rank
+    /// (docs/what-if.md)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// As a JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Number of rows per table
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub top: usize,
+}
+
+#[derive(Debug, Args)]
 pub struct GemmReplayArgs {
     /// A file that `xpu-top capture` wrote
     #[arg(value_name = "FILE")]

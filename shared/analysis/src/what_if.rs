@@ -1,0 +1,145 @@
+//! What-if analysis of stragglers: the steps of a job simulated as they were, as they would be if every operation took its typical time,
+//! and with one part of the job repaired. Apart, because it asks what would be; the rest of the crate says what was.
+//!
+//! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if Analysis" (arXiv 2505.05713).
+
+mod data_parallel;
+mod figures;
+mod graph;
+mod ideal;
+mod pipeline;
+mod sentence;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use xpu_wire::id::{Rank, Step};
+
+use graph::{Durations, Graph, Shape};
+
+pub use figures::{Culprits, KindFigures, SequenceLength, StageFigures, StepTimes, WhatIf, Worker};
+pub use pipeline::Row;
+
+/// Kinds of operations. The names in a trace are those of the public traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    ForwardCompute,
+    BackwardCompute,
+    ForwardSend,
+    ForwardRecv,
+    BackwardSend,
+    BackwardRecv,
+    ParamsAllGather,
+    GradsReduceScatter,
+    LayernormGradsAllReduce,
+    EmbeddingGradsAllReduce,
+    OptimizerClipMainGrad,
+    Optimizer,
+    Gc,
+    /// Of a capture: all that a rank does between two collectives.
+    Compute,
+    /// Of a capture.
+    Communication,
+}
+
+impl Kind {
+    const OF_TRACES: [Self; 13] = [
+        Self::ForwardCompute,
+        Self::BackwardCompute,
+        Self::ForwardSend,
+        Self::ForwardRecv,
+        Self::BackwardSend,
+        Self::BackwardRecv,
+        Self::ParamsAllGather,
+        Self::GradsReduceScatter,
+        Self::LayernormGradsAllReduce,
+        Self::EmbeddingGradsAllReduce,
+        Self::OptimizerClipMainGrad,
+        Self::Optimizer,
+        Self::Gc,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ForwardCompute => "forward-compute",
+            Self::BackwardCompute => "backward-compute",
+            Self::ForwardSend => "forward-send",
+            Self::ForwardRecv => "forward-recv",
+            Self::BackwardSend => "backward-send",
+            Self::BackwardRecv => "backward-recv",
+            Self::ParamsAllGather => "params-all-gather",
+            Self::GradsReduceScatter => "grads-reduce-scatter",
+            Self::LayernormGradsAllReduce => "layernorm-grads-all-reduce",
+            Self::EmbeddingGradsAllReduce => "embedding-grads-all-reduce",
+            Self::OptimizerClipMainGrad => "optimizer-clip-main-grad",
+            Self::Optimizer => "optimizer",
+            Self::Gc => "gc",
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+        }
+    }
+
+    /// Of a trace; `None` of a name that the simulation does not know.
+    pub fn of_trace(name: &str) -> Option<Self> {
+        Self::OF_TRACES.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whose ideal is a mean. Of all others it is a median.
+    pub(crate) fn is_compute(self) -> bool {
+        matches!(
+            self,
+            Self::ForwardCompute | Self::BackwardCompute | Self::Optimizer | Self::Gc | Self::Compute
+        )
+    }
+}
+
+/// Why there is no simulation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("it has no operation: write the rows of some steps to it")]
+    Empty,
+    #[error("{0}: correct the trace; docs/what-if.md has its form")]
+    Trace(String),
+    #[error(
+        "{0}: of pipelines, those with one forward and one backward per microbatch and stage are simulated"
+    )]
+    Schedule(String),
+    #[error(
+        "operations wait for each other in a circle: the trace is damaged, or of a schedule that is not simulated"
+    )]
+    Circle,
+    #[error(
+        "{0}: what-if simulates captures of plain data-parallel jobs (DDP) only; `xpu-top report` reads this file"
+    )]
+    NotDataParallel(String),
+    #[error(
+        "{untimed} of {all} operations have no GPU times, more than a quarter: capture fewer steps (`--steps 2`)"
+    )]
+    Untimed { untimed: u64, all: u64 },
+    #[error(
+        "the file has {there} of the {all} ranks that meet in its collectives: capture all ranks (without `--ranks`)"
+    )]
+    RanksMissing { there: usize, all: usize },
+    #[error(
+        "no two successive steps have the same collectives on all ranks, all with GPU times: capture more steps (`--steps 5`)"
+    )]
+    NoSteps,
+}
+
+/// A job that can be simulated.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(crate) graph: Graph,
+    pub(crate) shape: Shape,
+    pub(crate) actual: Durations,
+    pub(crate) stages: usize,
+    /// Of each stage, those of its replicas.
+    pub(crate) ranks: Vec<Vec<Rank>>,
+    pub(crate) steps: Vec<Step>,
+    /// What the steps took, seconds.
+    pub(crate) measured: Vec<f64>,
+    /// Steps that were left out, since ranks did not do the same in them.
+    pub(crate) left_out: usize,
+}

@@ -1,0 +1,105 @@
+//! A job from a capture, if it is plain data parallelism: every rank does the same, and all meet in the same collectives.
+//!
+//! A step is cut where all ranks leave its last collective together. So no clock of a host is compared with that of another, and what a
+//! rank does behind that collective belongs to the step that it delays. Between two collectives there is one operation, `compute`: from
+//! the end of what it waits for to the end of the last thing that the hook timed. It holds also what the hook does not see.
+
+mod track;
+
+use super::{
+    Job, Kind, Refusal,
+    graph::{Durations, Graph, Group, Operation, Shape},
+};
+use crate::capture::Capture;
+use track::{Cut, Tracks};
+
+/// What waits for something begins so much before its end at most, seconds: the GPU's times are no finer.
+const RESOLUTION: f64 = 10e-6;
+
+impl Job {
+    /// A job from its capture.
+    pub fn of_capture(capture: &Capture) -> Result<Self, Refusal> {
+        let tracks = Tracks::of(capture)?;
+        let cuts = &tracks.cuts;
+        let shape = Shape { replicas: tracks.ranks.len(), steps: tracks.steps.len() };
+        let collectives = cuts[0].collectives.len();
+        let after = waits(cuts, collectives);
+        let operation = |index: usize| Operation {
+            kind: if index.is_multiple_of(2) { Kind::Compute } else { Kind::Communication },
+            stage: 0,
+            class: index,
+        };
+        let groups =
+            (0..collectives).map(|k| Group { members: vec![2 * k + 1], of_all_replicas: true }).collect();
+        let measured = cuts.chunks(shape.replicas).map(|step| {
+            step.iter().filter_map(|cut| cut.collectives.last()).map(|last| last.1).fold(0.0, f64::max)
+        });
+        Ok(Self {
+            actual: durations(cuts, &after, shape),
+            measured: measured.collect(),
+            graph: Graph::new((0..2 * collectives).map(operation).collect(), after, groups)?,
+            shape,
+            stages: 1,
+            ranks: vec![tracks.ranks],
+            steps: tracks.steps,
+            left_out: tracks.left_out,
+        })
+    }
+}
+
+/// What waits for what is not told. If something ever began before the end of something else it does not wait for that; if it never did,
+/// on no rank and in no step, it does. Operation 2k is the compute before collective k, which is operation 2k + 1.
+fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
+    let mut after = Vec::new();
+    for k in 0..collectives {
+        let is_before = |j: usize| {
+            let mut known =
+                cuts.iter().filter_map(|cut| Some((cut.collectives[j].1, cut.compute[k]?.0))).peekable();
+            known.peek().is_some() && known.all(|(end, begin)| end <= begin + RESOLUTION)
+        };
+        let mut compute: Vec<_> = k.checked_sub(1).map(|before| 2 * before).into_iter().collect();
+        compute.extend((0..k).rev().find(|&j| is_before(j)).map(|j| 2 * j + 1));
+        after.push(compute);
+        let begins_after = |end: &dyn Fn(&Cut) -> Option<f64>| {
+            cuts.iter().all(|cut| end(cut).is_none_or(|end| end <= cut.collectives[k].0 + RESOLUTION))
+        };
+        let mut communication = Vec::new();
+        communication.extend(
+            (0..=k).rev().find(|&i| begins_after(&|cut| cut.compute[i].map(|of| of.1))).map(|i| 2 * i),
+        );
+        communication.extend(
+            (0..k).rev().find(|&j| begins_after(&|cut| Some(cut.collectives[j].1))).map(|j| 2 * j + 1),
+        );
+        after.push(communication);
+    }
+    after
+}
+
+fn durations(cuts: &[Cut], after: &[Vec<usize>], shape: Shape) -> Durations {
+    let mut durations = Durations::zero(after.len(), shape);
+    let row = shape.row();
+    // When each operation ended, as far as it has been come.
+    let mut ends = vec![0.0_f64; after.len() * row];
+    for (index, before) in after.iter().enumerate() {
+        for (step, of_step) in cuts.chunks(shape.replicas).enumerate() {
+            let k = index / 2;
+            let last = of_step.iter().map(|cut| cut.collectives[k].0).fold(f64::NEG_INFINITY, f64::max);
+            for (replica, cut) in of_step.iter().enumerate() {
+                let place = shape.place(step, replica);
+                let cell = index * row + place;
+                let ready = before.iter().map(|before| ends[before * row + place]).fold(0.0, f64::max);
+                if index.is_multiple_of(2) {
+                    let end = cut.compute[k].map_or(ready, |(_, end)| end.max(ready));
+                    durations.own[cell] = end - ready;
+                    ends[cell] = end;
+                } else {
+                    let (begin, end) = cut.collectives[k];
+                    durations.own[cell] = (begin - ready).max(0.0);
+                    durations.transfer[cell] = (end - last).max(0.0);
+                    ends[cell] = end;
+                }
+            }
+        }
+    }
+    durations
+}

@@ -1,0 +1,171 @@
+//! Operations of one step, what each waits for, and the simulation of a timeline from their durations.
+//!
+//! The graph is of one step and one data-parallel replica. All replicas and steps share it: each operation has a row of durations, one
+//! for each replica in each step, and a row is computed at once.
+
+use std::collections::VecDeque;
+
+use super::{Kind, Refusal};
+
+/// An operation, by its place in [`Graph::operations`].
+pub(crate) type Index = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) stage: usize,
+    /// Operations of one class do the same work: the ideal of one is the mean or median of all.
+    pub(crate) class: usize,
+}
+
+/// Operations that end together: when the last of them has begun, and then been transferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) members: Vec<Index>,
+    /// Those of all replicas meet, not only those of one.
+    pub(crate) of_all_replicas: bool,
+}
+
+/// Replicas and steps. A row has one place for each replica in each step, step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) replicas: usize,
+    pub(crate) steps: usize,
+}
+
+impl Shape {
+    pub(crate) fn row(self) -> usize {
+        self.replicas * self.steps
+    }
+
+    pub(crate) fn place(self, step: usize, replica: usize) -> usize {
+        step * self.replicas + replica
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Graph {
+    pub(crate) operations: Vec<Operation>,
+    /// What each operation waits for.
+    after: Vec<Vec<Index>>,
+    /// Groups and single operations, each behind what it waits for.
+    order: Vec<Unit>,
+}
+
+#[derive(Clone, Debug)]
+enum Unit {
+    Single(Index),
+    Group(Group),
+}
+
+/// How long each operation takes in each place: seconds, row by row in the order of the operations.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Durations {
+    /// Time of the operation before it meets others: all of it, if it meets nobody.
+    pub(crate) own: Vec<f64>,
+    /// Of a group: from the begin of its last member to its end.
+    pub(crate) transfer: Vec<f64>,
+}
+
+impl Durations {
+    pub(crate) fn zero(operations: usize, shape: Shape) -> Self {
+        let cells = operations * shape.row();
+        Self { own: vec![0.0; cells], transfer: vec![0.0; cells] }
+    }
+}
+
+impl Graph {
+    /// Refuses a graph in which operations wait for each other in a circle.
+    pub(crate) fn new(
+        operations: Vec<Operation>,
+        after: Vec<Vec<Index>>,
+        groups: Vec<Group>,
+    ) -> Result<Self, Refusal> {
+        let order = order(&after, groups)?;
+        Ok(Self { operations, after, order })
+    }
+
+    /// The time of each step: from its begin to the end of its last operation.
+    pub(crate) fn simulate(&self, durations: &Durations, shape: Shape) -> Vec<f64> {
+        let row = shape.row();
+        let mut ends = vec![0.0_f64; self.operations.len() * row];
+        let mut begin = vec![0.0_f64; row];
+        for unit in &self.order {
+            let (members, meets) = match unit {
+                Unit::Single(index) => (std::slice::from_ref(index), false),
+                Unit::Group(group) => (&*group.members, group.of_all_replicas),
+            };
+            begin.fill(f64::NEG_INFINITY);
+            for &index in members {
+                for (place, begin) in begin.iter_mut().enumerate() {
+                    let waited = self.after[index].iter().map(|&before| ends[before * row + place]);
+                    *begin = begin.max(waited.fold(0.0, f64::max) + durations.own[index * row + place]);
+                }
+            }
+            if meets {
+                for step in begin.chunks_mut(shape.replicas) {
+                    let last = step.iter().copied().fold(0.0, f64::max);
+                    step.fill(last);
+                }
+            }
+            for &index in members {
+                for (place, begin) in begin.iter().enumerate() {
+                    let cell = index * row + place;
+                    ends[cell] = begin + durations.transfer[cell];
+                }
+            }
+        }
+        let mut steps = vec![0.0_f64; shape.steps];
+        for ends in ends.chunks(row) {
+            for (step, ends) in steps.iter_mut().zip(ends.chunks(shape.replicas)) {
+                *step = ends.iter().copied().fold(*step, f64::max);
+            }
+        }
+        steps
+    }
+
+    /// The mean of the times of all steps.
+    pub(crate) fn mean_step(&self, durations: &Durations, shape: Shape) -> f64 {
+        mean(&self.simulate(durations, shape))
+    }
+}
+
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// A group comes when all that its members wait for has come.
+fn order(after: &[Vec<Index>], groups: Vec<Group>) -> Result<Vec<Unit>, Refusal> {
+    let mut unit_of: Vec<usize> = vec![usize::MAX; after.len()];
+    let mut units: Vec<Unit> = Vec::new();
+    for group in groups {
+        for &index in &group.members {
+            unit_of[index] = units.len();
+        }
+        units.push(Unit::Group(group));
+    }
+    for (index, unit) in unit_of.iter_mut().enumerate().filter(|(_, unit)| **unit == usize::MAX) {
+        *unit = units.len();
+        units.push(Unit::Single(index));
+    }
+    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); units.len()];
+    let mut awaited = vec![0_usize; units.len()];
+    for (index, before) in after.iter().enumerate() {
+        for &before in before {
+            followers[unit_of[before]].push(unit_of[index]);
+            awaited[unit_of[index]] += 1;
+        }
+    }
+    let mut ready: VecDeque<usize> = (0..units.len()).filter(|&unit| awaited[unit] == 0).collect();
+    let mut order = Vec::with_capacity(units.len());
+    while let Some(unit) = ready.pop_front() {
+        order.push(units[unit].clone());
+        for &follower in &followers[unit] {
+            awaited[follower] -= 1;
+            if awaited[follower] == 0 {
+                ready.push_back(follower);
+            }
+        }
+    }
+    if order.len() < units.len() { Err(Refusal::Circle) } else { Ok(order) }
+}

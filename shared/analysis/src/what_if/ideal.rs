@@ -1,0 +1,127 @@
+//! Other durations than those that were: the ideal, and those of the other workers.
+
+use super::{
+    Job,
+    graph::{Durations, Index, mean},
+};
+
+/// What is replaced: by operation and place.
+type Chosen<'a> = &'a dyn Fn(Index, usize) -> bool;
+
+impl Job {
+    /// What each operation would take if nothing straggled: compute the mean of its class, communication the median, over all stages,
+    /// replicas and steps.
+    pub(crate) fn ideal(&self) -> Durations {
+        let mut ideal = self.actual.clone();
+        for members in self.classes() {
+            let row = self.shape.row();
+            let is_compute = self.graph.operations[members[0]].kind.is_compute();
+            let typical = |all: &[f64]| {
+                let values: Vec<f64> =
+                    members.iter().flat_map(|&index| &all[index * row..(index + 1) * row]).copied().collect();
+                if is_compute { mean(&values) } else { median(values) }
+            };
+            let (own, transfer) = (typical(&self.actual.own), typical(&self.actual.transfer));
+            for &index in &members {
+                ideal.own[index * row..(index + 1) * row].fill(own);
+                ideal.transfer[index * row..(index + 1) * row].fill(transfer);
+            }
+        }
+        ideal
+    }
+
+    /// `base`, with the chosen operations as in `other`.
+    pub(crate) fn replaced(&self, base: &Durations, other: &Durations, chosen: Chosen<'_>) -> Durations {
+        let mut new = base.clone();
+        let row = self.shape.row();
+        for index in 0..self.graph.operations.len() {
+            for place in (0..row).filter(|&place| chosen(index, place)) {
+                let cell = index * row + place;
+                new.own[cell] = other.own[cell];
+                new.transfer[cell] = other.transfer[cell];
+            }
+        }
+        new
+    }
+
+    /// Makes the chosen operations as long as those of the others were: of the n durations of a class the k-th shortest becomes the k-th
+    /// n-quantile of the others'. So batches keep their differences, and what is slow or pauses does not.
+    pub(crate) fn make_like(&self, durations: &mut Durations, chosen: Chosen<'_>, others: Chosen<'_>) {
+        let row = self.shape.row();
+        for members in self.classes() {
+            let cells = |which: Chosen<'_>| -> Vec<usize> {
+                let of = |&index: &Index| {
+                    (0..row).filter(move |&place| which(index, place)).map(move |place| index * row + place)
+                };
+                members.iter().flat_map(of).collect()
+            };
+            let (mine, theirs) = (cells(chosen), cells(others));
+            if !mine.is_empty() && !theirs.is_empty() {
+                map_quantiles(&mut durations.own, &self.actual.own, &mine, &theirs);
+                map_quantiles(&mut durations.transfer, &self.actual.transfer, &mine, &theirs);
+            }
+        }
+    }
+
+    /// The operations of each class.
+    fn classes(&self) -> Vec<Vec<Index>> {
+        let mut classes: Vec<Vec<Index>> = Vec::new();
+        for (index, operation) in self.graph.operations.iter().enumerate() {
+            if classes.len() <= operation.class {
+                classes.resize(operation.class + 1, Vec::new());
+            }
+            classes[operation.class].push(index);
+        }
+        classes.retain(|members| !members.is_empty());
+        classes
+    }
+}
+
+fn map_quantiles(new: &mut [f64], actual: &[f64], mine: &[usize], theirs: &[usize]) {
+    let mut pool: Vec<f64> = theirs.iter().map(|&cell| actual[cell]).collect();
+    pool.sort_unstable_by(f64::total_cmp);
+    let mut ordered: Vec<usize> = mine.to_vec();
+    ordered.sort_by(|&one, &other| actual[one].total_cmp(&actual[other]));
+    let scale = pool.len() as f64 / ordered.len() as f64;
+    for (rank, &cell) in ordered.iter().enumerate() {
+        let at = ((rank as f64 + 0.5) * scale - 0.5).clamp(0.0, (pool.len() - 1) as f64);
+        let (below, part) = (at.floor() as usize, at.fract());
+        let above = (below + 1).min(pool.len() - 1);
+        new[cell] = pool[below] + (pool[above] - pool[below]) * part;
+    }
+}
+
+/// The middle, or the mean of the two in the middle.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_batches_is_kept_and_their_times_are_those_of_others() {
+        let actual = [4.0, 2.0, 8.0, 3.0, 1.0, 2.0];
+        let mut new = actual;
+        map_quantiles(&mut new, &actual, &[0, 1, 2], &[3, 4, 5]);
+        assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
+        // Of more than there are, those in between; of fewer, each several times.
+        map_quantiles(&mut new, &actual, &[0], &[3, 4, 5]);
+        assert_eq!(new[0], 2.0);
+        map_quantiles(&mut new, &actual, &[0, 1, 2], &[3]);
+        assert_eq!(new[..3], [3.0; 3]);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_two() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![9.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(Vec::new()), 0.0);
+    }
+}

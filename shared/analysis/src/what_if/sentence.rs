@@ -1,0 +1,126 @@
+//! The figures as sentences.
+
+use super::{
+    WhatIf, Worker,
+    figures::{ACCOUNTS, Culprits, WORTH_TELLING},
+};
+
+/// From this slowdown on a job counts as straggling, as in the paper.
+const STRAGGLES: f64 = 1.1;
+
+/// Further off the measured step the figures are rough, as in the paper.
+const OFF: f64 = 0.05;
+
+pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
+    let mut all = vec![whole(of)];
+    let (worker, stage) = (worker(of), stage(of));
+    // What accounts for more comes first.
+    if of.m_s > of.m_w {
+        all.extend(stage.into_iter().chain(worker));
+    } else {
+        all.extend(worker.into_iter().chain(stage));
+    }
+    all.extend(sequence_length(of));
+    let off = of.step.simulated_ms / of.step.measured_ms - 1.0;
+    if off.abs() > OFF {
+        all.push(format!(
+            "The simulated step is {:.1} % off the measured one of {}: these figures are rough.",
+            100.0 * off.abs(),
+            time(of.step.measured_ms)
+        ));
+    }
+    all
+}
+
+fn whole(of: &WhatIf) -> String {
+    let (more, waste) = (100.0 * (of.slowdown - 1.0), 100.0 * of.waste);
+    let (simulated, ideal) = (time(of.step.simulated_ms), time(of.step.ideal_ms));
+    let much = if of.slowdown < STRAGGLES {
+        " That is little: from 10 % on a job counts as straggling."
+    } else {
+        ""
+    };
+    format!(
+        "Stragglers make a step {more:.1} % longer than the ideal one: {simulated} in place of {ideal}. They waste {waste:.1} % of the GPU time.{much}"
+    )
+}
+
+fn worker(of: &WhatIf) -> Vec<String> {
+    if let Some(Culprits { ranks, repaired_ms }) = &of.culprits {
+        let who = match &**ranks {
+            [rank] => of.workers.iter().find(|worker| worker.rank == *rank).map(|worker| named(of, worker)),
+            _ => None,
+        };
+        let who = who.unwrap_or_else(|| {
+            format!("ranks {}", ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        });
+        return repair(of, Some(*repaired_ms), &format!("{who} were as the others")).into_iter().collect();
+    }
+    let Some(first) = of.workers.first().filter(|_| of.workers.len() > 1) else { return Vec::new() };
+    let mut all: Vec<_> = repair(of, first.repaired_ms, &format!("{} were as the others", named(of, first)))
+        .into_iter()
+        .collect();
+    if of.slowdown >= STRAGGLES {
+        all.push(
+            "No few ranks account for half of the loss: look at stages, batches and kinds of operations."
+                .to_owned(),
+        );
+    }
+    all
+}
+
+fn named(of: &WhatIf, worker: &Worker) -> String {
+    let Worker { rank, stage, data_parallel, .. } = worker;
+    if of.stages > 1 {
+        format!("rank {rank} (stage {stage}, data-parallel rank {data_parallel})")
+    } else {
+        format!("rank {rank}")
+    }
+}
+
+fn stage(of: &WhatIf) -> Vec<String> {
+    let is_last = of.m_s.is_some_and(|share| share >= ACCOUNTS);
+    // The stage of a slow rank is slow too.
+    let Some(first) = of.stage_figures.first().filter(|_| is_last || of.culprits.is_none()) else {
+        return Vec::new();
+    };
+    let mut all: Vec<_> =
+        repair(of, Some(first.repaired_ms), &format!("stage {} were as the other stages", first.stage))
+            .into_iter()
+            .collect();
+    if let Some(share) = of.m_s.filter(|share| of.slowdown >= STRAGGLES && *share >= ACCOUNTS) {
+        all.push(format!(
+            "The last stage accounts for {} of the loss: give it fewer layers than the others.",
+            part(share)
+        ));
+    }
+    all
+}
+
+fn repair(of: &WhatIf, repaired_ms: Option<f64>, condition: &str) -> Option<String> {
+    let simulated = of.step.simulated_ms;
+    let repaired = repaired_ms.filter(|repaired| simulated - repaired > WORTH_TELLING * simulated)?;
+    Some(format!("If {condition}, a step would take {} in place of {}.", time(repaired), time(simulated)))
+}
+
+fn sequence_length(of: &WhatIf) -> Option<String> {
+    let length = of.sequence_length.filter(|length| length.is_likely && of.slowdown >= STRAGGLES)?;
+    Some(format!(
+        "Batches of different sequence lengths are a likely cause: the forward times of a rank vary by {:.0} %, and the same microbatches are slow backward (correlation {:.2}). Balance the batches.",
+        100.0 * length.variation,
+        length.correlation
+    ))
+}
+
+/// A repair may gain more than is lost to the ideal, or lengthen a step.
+fn part(share: f64) -> String {
+    if share >= 0.995 { "all".to_owned() } else { format!("{:.0} %", 100.0 * share.max(0.0)) }
+}
+
+fn time(milliseconds: f64) -> String {
+    if milliseconds < 1000.0 {
+        format!("{milliseconds:.1} ms")
+    } else {
+        format!("{:.2} s", milliseconds / 1000.0)
+    }
+}

@@ -1,0 +1,187 @@
+//! Captures of data-parallel jobs, put together from their frames.
+
+use xpu_wire::{
+    collective::Operation,
+    frame::{
+        Body, CapturePart, CaptureSheet, CapturedLabel, CapturedOperation, CapturedSpan, Frame, StepMark,
+        example::capture::{BEGIN, MS, ORDER, part, sheet},
+    },
+    id::{CommunicatorId, Rank, Sequence, Step},
+    unit::{Moment, Nanoseconds},
+};
+
+use super::near;
+use crate::{
+    capture::Capture,
+    what_if::{Job, Refusal, WhatIf},
+};
+
+/// Of three ranks the second computes for 14 ms, the others for 10. All meet then, for 2 ms, and compute for 1 ms behind that.
+const STEP: u64 = 17;
+
+/// One rank's steps; the clock of its host is `ahead` ms.
+fn rank(rank: u32, steps: u64, ahead: u64) -> CapturePart {
+    let mut new = part(rank, 0);
+    let begin = BEGIN + ahead * MS;
+    let computes = if rank == 1 { 14 } else { 10 };
+    new.since = Moment(begin);
+    let gpu = |after: u64, late: u64, took: u64, label: u32, sequence: Option<u64>| CapturedOperation {
+        label,
+        after: Nanoseconds(after * MS),
+        thread: 0,
+        sequence: sequence.map(Sequence),
+        span: CapturedSpan::Gpu { stream: label, late: (late * MS) as i64, took: Nanoseconds(took * MS) },
+    };
+    new.operations = (0..steps)
+        .flat_map(|step| {
+            // The host launches all at the begin of the step, 1 ms apart.
+            let since_last = if step == 0 { 0 } else { STEP - 2 };
+            [
+                gpu(since_last, 0, computes, 0, None),
+                gpu(1, computes - 1, 16 - computes, 1, Some(step)),
+                gpu(1, 14, 1, 0, None),
+            ]
+        })
+        .collect();
+    if let Some(account) = &mut new.account {
+        let mark = |step: u64| StepMark { completed: Step(40 + step), at: Moment(begin + step * STEP * MS) };
+        account.marks = (0..=steps).map(mark).collect();
+        account.operations = new.operations.len() as u64;
+    }
+    new
+}
+
+fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
+    let mut capture = Capture::default();
+    let frame = |host: u32, body| Frame {
+        host: format!("host-{host}").as_str().into(),
+        number: 0,
+        now: Moment(0),
+        lost: 0,
+        body,
+    };
+    capture.take(&frame(0, Body::CaptureSheet(CaptureSheet { order: ORDER, ..sheet(&[0, 1, 2]) })));
+    for part in parts {
+        capture.take(&frame(part.rank.0, Body::CapturePart(part)));
+    }
+    capture
+}
+
+fn three(steps: u64) -> [CapturePart; 3] {
+    // Their clocks are seconds apart, which does not matter.
+    [rank(0, steps, 0), rank(1, steps, 5000), rank(2, steps, 90_000)]
+}
+
+#[test]
+fn a_slow_rank_of_a_capture_is_repaired() {
+    let job = Job::of_capture(&capture(three(4))).expect("it can be simulated");
+    let figures = WhatIf::of(&job);
+    // From the end of one collective to the next: the first of four steps is only the begin of the second.
+    assert_eq!(figures.steps, [Step(42), Step(43), Step(44)]);
+    near(figures.step.measured_ms, 17.0);
+    near(figures.step.simulated_ms, 17.0);
+    near(figures.step.ideal_ms, 37.0 / 3.0 + 2.0);
+    assert_eq!(figures.workers[0].rank, Rank(1));
+    near(figures.workers[0].repaired_ms.expect("it is simulated"), 13.0);
+    assert_eq!(
+        figures.sentences[1],
+        "If rank 1 were as the others, a step would take 13.0 ms in place of 17.0 ms."
+    );
+    assert_eq!((figures.m_s, figures.sequence_length, figures.steps_left_out), (None, None, 0));
+}
+
+#[test]
+fn compute_that_runs_beside_a_collective_does_not_wait_for_it() {
+    // What follows the collective runs at once, from 10 and 14 ms on, for 1 ms.
+    let beside = three(3).map(|mut part| {
+        let computes = if part.rank.0 == 1 { 14 } else { 10 };
+        for operation in part.operations.iter_mut().skip(2).step_by(3) {
+            operation.span =
+                CapturedSpan::Gpu { stream: 0, late: (computes - 2) * MS as i64, took: Nanoseconds(MS) };
+        }
+        part
+    });
+    let figures = WhatIf::of(&Job::of_capture(&capture(beside)).expect("it can be simulated"));
+    near(figures.step.measured_ms, 17.0);
+    near(figures.step.simulated_ms, 17.0);
+}
+
+#[track_caller]
+fn refused(parts: [CapturePart; 3], what: &str) -> Refusal {
+    let why = Job::of_capture(&capture(parts)).expect_err("it is refused");
+    assert!(why.to_string().contains(what), "{why}");
+    why
+}
+
+fn with_label(label: CapturedLabel) -> [CapturePart; 3] {
+    three(3).map(|mut part| {
+        part.labels[1] = label.clone();
+        part
+    })
+}
+
+fn collective(operation: Operation) -> CapturedLabel {
+    let CapturedLabel::Collective { communicator, datatype, bytes, bus_bytes, .. } = part(0, 0).labels[1]
+    else {
+        panic!("it is a collective");
+    };
+    CapturedLabel::Collective { communicator, operation, datatype, bytes, bus_bytes }
+}
+
+#[test]
+fn what_is_not_plain_data_parallelism_is_refused_by_its_name() {
+    let cases = [
+        (collective(Operation::AllGather), "its ranks gather parameters or scatter gradients (FSDP, ZeRO)"),
+        (collective(Operation::ReduceScatter), "(FSDP, ZeRO)"),
+        (collective(Operation::Send), "its ranks send to each other (a pipeline)"),
+        (collective(Operation::AlltoAll), "it has all-to-all collectives (experts)"),
+        (collective(Operation::Broadcast), "it has Broadcast operations"),
+        (CapturedLabel::Graph(1), "it has launches of CUDA graphs"),
+        (CapturedLabel::Set { bytes: 8 }, "it has no collective"),
+    ];
+    for (label, what) in cases {
+        let why = refused(with_label(label), what);
+        assert!(matches!(why, Refusal::NotDataParallel(_)), "{why}");
+    }
+    let mut parts = three(3);
+    for part in &mut parts {
+        let CapturedLabel::Collective { communicator, .. } = &mut part.labels[1] else { continue };
+        *communicator = CommunicatorId(u64::from(part.rank.0));
+    }
+    refused(parts, "its ranks do not launch the same collectives (tensor or expert parallelism)");
+}
+
+#[test]
+fn captures_that_lack_too_much_are_refused() {
+    let untimed = |untimed: u64| {
+        three(3).map(|mut part| {
+            part.account.as_mut().expect("it has one").untimed = untimed;
+            part
+        })
+    };
+    // 9 operations of each rank have times; 3 more without are a quarter.
+    assert!(Job::of_capture(&capture(untimed(3))).is_ok());
+    assert_eq!(refused(untimed(4), "more than a quarter"), Refusal::Untimed { untimed: 12, all: 39 });
+    assert_eq!(refused(three(1), "capture more steps"), Refusal::NoSteps);
+    let mut some = capture(three(3));
+    some.world_size = Some(64);
+    let why = Job::of_capture(&some).expect_err("ranks are missing").to_string();
+    assert!(why.starts_with("the file has 3 of the 64 ranks"), "{why}");
+    assert_eq!(Job::of_capture(&Capture::default()).map(drop), Err(Refusal::NoSteps));
+}
+
+#[test]
+fn a_step_with_other_collectives_is_left_out() {
+    let mut parts = three(5);
+    for part in &mut parts {
+        // In the second of five steps all reduce more.
+        let CapturedLabel::Collective { communicator, operation, datatype, .. } = part.labels[1] else {
+            continue;
+        };
+        let more = CapturedLabel::Collective { communicator, operation, datatype, bytes: 9, bus_bytes: 9 };
+        part.labels.push(more);
+        part.operations[4].label = part.labels.len() as u32 - 1;
+    }
+    let figures = WhatIf::of(&Job::of_capture(&capture(parts)).expect("it can be simulated"));
+    assert_eq!((figures.steps, figures.steps_left_out), (vec![Step(44), Step(45)], 2));
+}

@@ -1,0 +1,52 @@
+//! `xpu-top what-if`: what a step would take without its stragglers.
+
+mod pages;
+mod text;
+mod trace;
+
+use std::{fs::File, io::Read as _, path::Path, process::ExitCode};
+
+use xpu_analysis::what_if::{Job, WhatIf};
+use xpu_model::status::ExitCode as Code;
+
+use super::{report::read, stacks::print};
+use crate::args::{UsageError, WhatIfArgs};
+
+pub fn what_if(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
+    let path = &args.file;
+    let job = if trace::is_one(first_bytes(path)?) {
+        let rows = trace::read(path);
+        let rows = rows.map_err(|why| UsageError::Value(format!("cannot read {}: {why}", path.display())))?;
+        Job::of_trace(&rows)
+    } else {
+        Job::of_capture(&read(path)?)
+    };
+    let job = match job {
+        Ok(job) => job,
+        // It was read, and nothing of it can be simulated.
+        Err(why) => {
+            eprintln!("xpu-top: cannot simulate {}: {why}", path.display());
+            return Ok(ExitCode::from(Code::NoData as u8));
+        }
+    };
+    let figures = WhatIf::of(&job);
+    print(&if args.json {
+        serde_json::to_string_pretty(&figures)? + "\n"
+    } else {
+        text::text(&figures, args.top)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn first_bytes(path: &Path) -> Result<[u8; 4], UsageError> {
+    let wrong = |error: std::io::Error| UsageError::Value(format!("cannot read {}: {error}", path.display()));
+    let (mut bytes, mut read) = ([0; 4], 0);
+    let mut file = File::open(path).map_err(wrong)?;
+    while read < bytes.len() {
+        match file.read(&mut bytes[read..]).map_err(wrong)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    Ok(bytes)
+}
