@@ -8,6 +8,7 @@ mod groups;
 pub mod kernel;
 mod lane;
 mod meeting;
+mod per;
 mod report;
 mod spans;
 mod standalone;
@@ -23,8 +24,8 @@ use serde::Serialize;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, CommunicatorState,
-        Frame, RankDigest, StepMark,
+        Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedSpan,
+        CommunicatorState, Frame, RankDigest, StepMark,
     },
     id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
     unit::Moment,
@@ -35,9 +36,10 @@ pub use diff::{Change, CostKind, Culprit, Diff, Side};
 pub use groups::{Groups, Only};
 pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};
+pub use per::Per;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
-    Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
+    Report, Spread, StepReport, Summary, WindowReport, bucket, copied, host_function, transposed,
 };
 pub use spans::{Spans, union};
 pub use standalone::{Alone, RankRate, RankRow, ShapeGemms, ShapeRow, Standalone, StandsOut, Total};
@@ -47,6 +49,8 @@ pub use whole::{Seen, WholeStep, Work};
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub sheet: Option<CaptureSheet>,
+    /// It is of this time, not of steps: of each rank there is one, the first.
+    pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
     /// What collectors told of the job meanwhile.
     pub world_size: Option<u32>,
@@ -152,15 +156,15 @@ impl Single {
 
 impl Capture {
     pub fn take(&mut self, frame: &Frame) {
-        match &frame.body {
-            Body::CaptureSheet(sheet) => {
-                // The one that counts is the last: earlier ones are of tries that were given up.
-                if self.number != Some(sheet.order.number) {
-                    self.ranks.clear();
-                }
-                self.number = Some(sheet.order.number);
-                self.sheet = Some(sheet.clone());
+        if let Some((sheet, window)) = frame.body.as_capture_sheet() {
+            // The one that counts is the last: earlier ones are of tries that were given up.
+            if self.number != Some(sheet.order.number) {
+                self.ranks.clear();
             }
+            self.number = Some(sheet.order.number);
+            (self.sheet, self.window) = (Some(sheet.clone()), window);
+        }
+        match &frame.body {
             Body::CapturePart(part) if *self.number.get_or_insert(part.number) == part.number => {
                 let rank = self.ranks.entry(part.rank).or_default();
                 rank.host.clone_from(&frame.host);
@@ -235,6 +239,9 @@ impl RankCapture {
     pub fn is_whole(&self) -> bool {
         self.parts > 0 && self.parts_missing == 0
     }
+
+    /// The number of what is recorded in place of steps.
+    pub const WINDOW: Step = Step(1);
 
     /// The steps that were recorded: the number of each, and from when to when it lasted. Where steps were marked only now and then,
     /// several have one interval.
