@@ -27,7 +27,7 @@ use xpu_wire::{
         Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedSpan,
         CommunicatorState, Frame, RankDigest, StepMark,
     },
-    id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
+    id::{CommunicatorId, HostName, JobName, Pid, Rank, Sequence, Step},
     unit::Moment,
 };
 
@@ -54,6 +54,7 @@ pub struct Capture {
     pub ranks: BTreeMap<Rank, RankCapture>,
     /// What collectors told of the job meanwhile.
     pub world_size: Option<u32>,
+    pub pids: BTreeMap<Rank, Pid>,
     pub parties: BTreeMap<CommunicatorId, Party>,
     number: Option<u64>,
 }
@@ -189,6 +190,7 @@ impl Capture {
     }
 
     fn hear(&mut self, digest: &RankDigest) {
+        self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
         for CommunicatorState { id, name, size, .. } in &digest.communicators {
             let known = self.parties.entry(*id).or_insert_with(|| Party { name: name.clone(), size: *size });
