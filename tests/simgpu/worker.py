@@ -137,7 +137,7 @@ class Model:
         self.blas = cuda.made(cuda.cublasCreate_v2)
         cuda.cublasSetStream_v2(self.blas, stream)
         self.blas_lt = cuda.made(cuda.cublasLtCreate)
-        self.matmul = cuda.made(cuda.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
+        self.description = cuda.made(cuda.cublasLtMatmulDescCreate, COMPUTE_32F, FLOAT)
         self.layouts = [
             cuda.made(cuda.cublasLtMatrixLayoutCreate, BF16, rows, cols, rows)
             for rows, cols in ((M, K), (K, N), (M, N))
@@ -175,7 +175,7 @@ class Model:
         a, b, c = self.layouts
         self.cuda.cublasLtMatmul(
             self.blas_lt,
-            self.matmul,
+            self.description,
             self.one,
             self.a,
             a,
