@@ -1,6 +1,10 @@
 //! `xpu-top capture --for`: a time in place of steps, of programs in which nobody knows a step, on a real collector and real hooks.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use xpu_tests::{
@@ -187,6 +191,25 @@ fn a_time_that_is_cut_short_is_in_the_file_as_long_as_it_was() {
     assert!((1_000_000..50_000_000_000).contains(&took), "{report:#}");
     let text = job.say("report", "c.bin").stdout;
     assert!(text.contains("of the 60.0 s asked for were recorded"), "{text}");
+}
+
+/// As one whose hook is older and does not know of times.
+#[test]
+fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
+    let job = Job::new(SERVES);
+    job.ranks[1].signal("STOP");
+    let asked = Instant::now();
+    let done = job.capture("c.bin", "--for 300ms --ranks 0,1");
+    job.ranks[1].signal("CONT");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(done.stderr.contains("rank 1: it did not answer: "), "{done:?}");
+    assert!(asked.elapsed() < Duration::from_secs(60), "it waited {:?}", asked.elapsed());
+    // The other waits for it in a collective, and has a time nevertheless.
+    let ranks = job.report("c.bin")["ranks"].clone();
+    assert_eq!(
+        (ranks.as_array().map(Vec::len), &ranks[0]["steps"][0]["took_ns"]),
+        (Some(1), &json!(300_000_000))
+    );
 }
 
 #[test]

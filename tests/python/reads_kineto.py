@@ -1,4 +1,4 @@
-"""Analyses of Holistic Trace Analysis on a folder of traces, as one JSON document. Run by the Python of an environment that has it."""
+"""What Holistic Trace Analysis says of a folder of traces, as JSON. Run by the Python of an environment that has it."""
 
 import json
 import sys
@@ -8,9 +8,10 @@ from hta.trace_analysis import TraceAnalysis
 
 folder = sys.argv[1]
 analysis = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
+ranks = sorted(analysis.t.traces)
 kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
-idle, _ = analysis.get_idle_time_breakdown(visualize=False)
-launches = analysis.get_cuda_kernel_launch_stats(visualize=False)
+idle, _ = analysis.get_idle_time_breakdown(ranks=ranks, visualize=False)
+launches = analysis.get_cuda_kernel_launch_stats(ranks=ranks, visualize=False)
 trace = Trace(trace_dir=folder)
 trace.parse_traces()
 json.dump(

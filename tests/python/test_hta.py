@@ -1,4 +1,4 @@
-"""Captures in Kineto's form, read by Holistic Trace Analysis: `XPU_TEST_HTA=VENV/bin make test`, with HolisticTraceAnalysis there.
+"""Captures in Kineto's form, read by Holistic Trace Analysis: `XPU_TEST_HTA=VENV/bin make test`, with it there.
 
 It brings pandas, plotly and more, and is not installed for every run: without it these say SKIPPED.
 """
@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 from conftest import ROOT, running_demo, skip
@@ -24,8 +25,9 @@ def captures(tmp_path_factory):
     place = tmp_path_factory.mktemp("captures")
     with running_demo("--ranks", str(RANKS), "--nodes", "2", "--steps", "100000") as base:
         where = ["--hosts", "127.0.0.[1-2]", "--base-port", str(base)]
-        seen = {}
-        while (seen.get("steps") or {}).get("min", 0) < 3 or seen["coverage"]["ranks_seen"] < RANKS:
+        seen, until = {}, time.monotonic() + 60
+        while ((seen.get("steps") or {}).get("min") or 0) < 3 or seen["coverage"]["ranks_seen"] < RANKS:
+            assert time.monotonic() < until, f"the demo does not train: {seen}"
             answer = subprocess.run([PROGRAM, "status", "--json", "--now", *where], capture_output=True, text=True)
             seen = json.loads(answer.stdout or "{}")
         kinds = {
@@ -70,8 +72,10 @@ def test_files_are_called_and_begin_as_readers_look_for_them(captures, tmp_path)
         trace = json.loads(text)
         assert trace["distributedInfo"]["world_size"] == RANKS
         bases.add(trace["baseTimeNanoseconds"])
-        steps = [event["name"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
+        steps = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
         assert len(steps) == STEPS
+        ends = [step["ts"] + step["dur"] for step in steps]
+        assert all(end <= step["ts"] for end, step in zip(ends, steps[1:])), "TensorBoard refuses steps that intersect"
     assert len(bases) == 1, "times of two files can be compared"
     again = subprocess.run([PROGRAM, "export", captures / "steps", "--kineto", folder], capture_output=True, text=True)
     assert again.returncode == 64 and "it exists" in again.stderr, again

@@ -28,6 +28,10 @@ const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// A host that says nothing for so long is gone: it says something every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
+/// Why nothing comes of a rank that was asked for a time.
+const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top status`), or its hook or collector is older and captures \
+     steps alone (--steps)";
+
 #[derive(Debug)]
 pub(super) struct Tally {
     job: JobName,
@@ -215,6 +219,12 @@ impl Tally {
 
     /// Sees who is gone.
     pub(super) fn look(&mut self, following: &Following, now: Instant) {
+        if self.window.is_some() && self.is_past(Moment::now()) {
+            // Whoever has not heard of it by now has nothing to give.
+            for state in self.ranks.values_mut().filter(|state| !state.agreed && state.gone.is_none()) {
+                state.refused.get_or_insert_with(|| NO_ANSWER.to_owned());
+            }
+        }
         let Some(job) = following.jobs().get(&self.job) else { return };
         for (rank, state) in &mut self.ranks {
             let Some(view) = job.rank(*rank) else { continue };
@@ -259,9 +269,7 @@ impl Tally {
                     "it agreed and sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
                         .to_owned()
                 }
-                (None, None, false) if self.window.is_some() => {
-                    "it did not answer: it does not run (`xpu-top status`), or its hook or collector is older and captures steps alone (--steps)".to_owned()
-                }
+                (None, None, false) if self.window.is_some() => NO_ANSWER.to_owned(),
                 (None, None, false) => {
                     "it did not answer; `xpu-top status` shows whether it runs".to_owned()
                 }

@@ -11,7 +11,7 @@ use xpu_analysis::capture::{Capture, Kind, Party, Single, copied, host_function,
 use xpu_wire::frame::{CapturedLabel, CapturedOperation, CapturedSpan, Direction, FunctionKind};
 
 use super::{
-    super::words,
+    super::{chrome::microseconds, words},
     Trace,
     launches::{Launches, is_launch},
 };
@@ -260,7 +260,9 @@ impl<'a> Events<'a> {
         (from, to): (u64, u64),
         args: Map<String, Value>,
     ) -> Value {
-        let (ts, dur) = (self.microseconds(from), to.saturating_sub(from) as f64 / 1e3);
+        let ts = self.microseconds(from);
+        // TensorBoard refuses steps of which one begins before the other ends, by whatever the last digit is.
+        let dur = self.microseconds(to) - ts;
         json!({ "ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args })
     }
 
@@ -272,7 +274,7 @@ impl<'a> Events<'a> {
     }
 
     fn microseconds(&self, at: u64) -> f64 {
-        (i128::from(at) - i128::from(self.trace.begin)) as f64 / 1e3
+        microseconds(at.saturating_sub(self.trace.begin))
     }
 }
 

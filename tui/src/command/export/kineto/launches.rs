@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 use xpu_analysis::capture::{Kind, Single};
 use xpu_wire::frame::CapturedSpan;
 
-/// So far a kernel may be outside of the events around its operation: events and CUPTI have clocks of their own.
-const BLUR: u64 = 2_000;
-
 /// Operations by stream, in order of their begin on the GPU.
 #[derive(Debug, Default)]
 pub(super) struct Launches<'a>(BTreeMap<u32, Vec<(u64, u64, &'a Single)>>);
@@ -28,15 +25,15 @@ impl<'a> Launches<'a> {
         Self(streams)
     }
 
-    /// The one that a kernel ran in.
+    /// The one that a kernel ran in, by its middle: events and CUPTI have clocks of their own.
     pub(super) fn that_launched(&self, kernel: &Single) -> Option<&'a Single> {
         let CapturedSpan::Gpu { stream, .. } = kernel.span else { return None };
         let (from, to) = kernel.on_gpu()?;
         let middle = from.0.midpoint(to.0);
         let of = self.0.get(&stream)?;
-        let next = of.partition_point(|&(begin, ..)| begin <= middle.saturating_add(BLUR));
+        let next = of.partition_point(|&(begin, ..)| begin <= middle);
         let (_, end, single) = *of[..next].last()?;
-        (middle <= end.saturating_add(BLUR)).then_some(single)
+        (middle <= end).then_some(single)
     }
 }
 
