@@ -291,7 +291,7 @@ fn steps_before_it_was_asked_for_are_added() {
 #[test]
 fn a_finding_fires_a_capture_of_what_was_before_it() {
     let job = Job::new(ENDLESS);
-    let idle = job.capture("--on-finding=regression --for 1s --steps 2");
+    let idle = job.capture("--on-finding=regression --within 1s --steps 2");
     assert!(idle.status.code() == Some(3) && idle.stderr.contains("nothing was captured"), "{idle:?}");
     assert!(!job.file().exists(), "then there is no file");
     let strange = job.capture("--on-finding=slow --steps 2");

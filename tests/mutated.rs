@@ -15,8 +15,9 @@ use xpu_wire::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CapturedLabel,
-        CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, StepMark, StepSource, Tracing,
+        Body, CaptureAccount, CaptureEnd, CaptureOrder, CapturePart, CaptureSheet, CaptureWindow,
+        CapturedLabel, CapturedOperation, CapturedSpan, Direction, Frame, FunctionKind, StepMark, StepSource,
+        TimedCaptureSheet, Tracing,
     },
     gemm::{ComputeType, GemmShape},
     id::{CommunicatorId, Rank, Sequence, Step},
@@ -122,8 +123,18 @@ fn part(rank: u32) -> CapturePart {
 }
 
 /// A file of those frames, each as `change` leaves it.
-fn file(mut change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
-    let mut bodies = vec![Body::CaptureSheet(sheet())];
+fn file(change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
+    file_of(Body::CaptureSheet(sheet()), change)
+}
+
+/// The same, of a time in place of steps.
+fn file_of_time() -> Vec<u8> {
+    let window = CaptureWindow { at: Moment(1000 * MS), length: Nanoseconds(20 * MS) };
+    file_of(Body::TimedCaptureSheet(TimedCaptureSheet { sheet: sheet(), window }), |_| {})
+}
+
+fn file_of(sheet: Body, mut change: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bodies = vec![sheet];
     bodies.extend((0..2).map(part).map(Body::CapturePart));
     let header = Header {
         job: "j".to_owned(),
@@ -173,6 +184,7 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
         file,
         perfetto: out("perfetto"),
         chrome: out("chrome"),
+        kineto: out("kineto"),
         csv: out("csv"),
         parquet: out("parquet"),
         folded: out("folded"),
@@ -190,8 +202,9 @@ fn all_read(place: &Path, bytes: &[u8]) -> Vec<Result<(), anyhow::Error>> {
 #[test]
 fn files_that_were_cut_or_flipped_are_read_as_far_as_they_go_or_refused() {
     let place = Place::new();
-    let (whole, mut refused) = (file(|_| {}), 0);
+    let (of_steps, of_time, mut refused) = (file(|_| {}), file_of_time(), 0);
     for seed in 1..=150 {
+        let whole = if seed % 2 == 0 { &of_steps } else { &of_time };
         let mut chance = Chance(seed * 0x9e37_79b9_7f4a_7c15);
         let mut bytes = whole.clone();
         match seed % 3 {

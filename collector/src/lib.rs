@@ -13,6 +13,7 @@
 mod address;
 mod captures;
 mod cgroup;
+mod clock;
 mod complaint;
 mod counting;
 mod cpu;

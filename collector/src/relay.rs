@@ -257,6 +257,7 @@ fn job_of(request: &Request) -> Option<&JobName> {
         | Request::Stacks { job, .. }
         | Request::Records { job, .. }
         | Request::Capture { job, .. }
+        | Request::CaptureTime { job, .. }
         | Request::EndCapture { job, .. }
         | Request::Kineto { job, .. } => Some(job),
     }

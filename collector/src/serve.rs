@@ -9,7 +9,7 @@ use std::{
 use xpu_model::expected;
 use xpu_wire::{
     VERSION, codec,
-    frame::{Body, Event, Frame, HostSnapshot, KinetoWish, Request, topic},
+    frame::{Body, CaptureWindow, Command, Event, Frame, HostSnapshot, KinetoWish, Request, topic},
     id::{JobName, Rank},
     unit::Moment,
 };
@@ -18,6 +18,7 @@ use zmq::{DONTWAIT, POLLIN, PollItem, SNDMORE};
 use crate::{
     address::Address,
     captures::Captures,
+    clock,
     complaint::Complaints,
     counting::Counting,
     cpu::Cpus,
@@ -230,18 +231,12 @@ impl Collector {
         for _ in 0..TURN {
             let Some(envelope) = Envelope::receive(&self.sockets.front.control)? else { break };
             let answer = match codec::decode(&envelope.payload) {
-                Ok(Frame {
-                    body: Body::Request(Request::Kineto { job, ranks, wish }), now: theirs, ..
-                }) => {
-                    self.busy = now;
-                    self.take_kineto((&job, &ranks), &wish, &envelope.from, (now, theirs))
-                }
-                Ok(Frame { body: Body::Request(request), .. }) => {
+                Ok(Frame { body: Body::Request(request), now: theirs, .. }) => {
                     // Who reads pages all day keeps no collector alive.
                     if !envelope.from.to.0.starts_with(&self.sockets.front.upstream.name) {
                         self.busy = now;
                     }
-                    self.answer(request, &envelope.from, now)
+                    self.answer(request, &envelope.from, (now, clock::ahead(now, theirs)))
                 }
                 Ok(Frame { body, .. }) => {
                     self.complaints.raise("not for a viewer to say", &body.kind(), now);
@@ -260,7 +255,8 @@ impl Collector {
         Ok(())
     }
 
-    fn answer(&mut self, request: Request, viewer: &Address, now: Moment) -> Option<Body> {
+    /// `ahead`: how much the clock here is ahead of the viewer's, about.
+    fn answer(&mut self, request: Request, viewer: &Address, (now, ahead): (Moment, i64)) -> Option<Body> {
         match request {
             Request::Snapshot => {
                 // Before it: who has the snapshot has all.
@@ -289,30 +285,27 @@ impl Collector {
                     return Some(self.nobody(&job));
                 }
                 for identity in identities {
-                    self.tell(&identity, xpu_wire::frame::Command::Enable(on), now);
+                    self.tell(&identity, Command::Enable(on), now);
                 }
                 None
             }
             Request::Capture { job, ranks, order } => {
-                let identities = self.roster.those(&job, &ranks);
-                if identities.is_empty() {
-                    // With ranks named, they may live on other hosts.
-                    return ranks.is_empty().then(|| self.nobody(&job));
-                }
-                self.captures.asked(order.number, viewer);
-                for identity in identities {
-                    self.tell(&identity, xpu_wire::frame::Command::Capture(order), now);
-                }
-                None
+                self.capture((&job, &ranks), (order.number, Command::Capture(order)), viewer, now)
+            }
+            Request::CaptureTime { job, ranks, order, window } => {
+                let window = CaptureWindow { at: clock::here(window.at, ahead), ..window };
+                let command = Command::CaptureTime(order, window);
+                self.capture((&job, &ranks), (order.number, command), viewer, now)
             }
             Request::EndCapture { job, number } => {
                 for identity in self.roster.identities(&job) {
-                    self.tell(&identity, xpu_wire::frame::Command::EndCapture(number), now);
+                    self.tell(&identity, Command::EndCapture(number), now);
                 }
                 None
             }
-            // Taken before: it is answered by the clock of who asks too.
-            Request::Kineto { .. } => None,
+            Request::Kineto { job, ranks, wish } => {
+                self.take_kineto((&job, &ranks), &wish, viewer, (now, ahead))
+            }
             Request::Records { job, ranks, most } => {
                 let Some(records) = self.roster.records(&job, &ranks, most as usize, now) else {
                     return Some(self.nobody(&job));
@@ -339,20 +332,39 @@ impl Collector {
         }
     }
 
+    /// Tells ranks to record something.
+    fn capture(
+        &mut self,
+        (job, ranks): (&JobName, &[Rank]),
+        (number, command): (u64, Command),
+        viewer: &Address,
+        now: Moment,
+    ) -> Option<Body> {
+        let identities = self.roster.those(job, ranks);
+        if identities.is_empty() {
+            // With ranks named, they may live on other hosts.
+            return ranks.is_empty().then(|| self.nobody(job));
+        }
+        self.captures.asked(number, viewer);
+        for identity in identities {
+            self.tell(&identity, command.clone(), now);
+        }
+        None
+    }
+
     /// Something of the ranks' Kineto. What is to be said is sent at once.
     fn take_kineto(
         &mut self,
         (job, ranks): (&JobName, &[Rank]),
         wish: &KinetoWish,
         viewer: &Address,
-        (now, theirs): (Moment, Moment),
+        (now, ahead): (Moment, i64),
     ) -> Option<Body> {
         let subjects = self.roster.subjects(job, ranks);
         if subjects.is_empty() && ranks.is_empty() {
             return Some(self.nobody(job));
         }
-        let offset = i64::try_from(i128::from(now.0) - i128::from(theirs.0)).unwrap_or_default();
-        let answers = self.kineto.wish((job, subjects), wish, viewer, (now, offset));
+        let answers = self.kineto.wish((job, subjects), wish, viewer, (now, ahead));
         self.tell_each(answers.into_iter().map(|body| (viewer.clone(), body)).collect(), now);
         None
     }
@@ -424,7 +436,7 @@ impl Collector {
         }
     }
 
-    fn tell(&mut self, to: &Identity, command: xpu_wire::frame::Command, now: Moment) {
+    fn tell(&mut self, to: &Identity, command: Command, now: Moment) {
         let bytes = self.encode(CONTROL, Body::Command(command), now);
         self.counting.sent(&tell(&self.sockets.workers, to, &bytes));
     }

@@ -1,7 +1,8 @@
 //! Steps recorded whole: for as long as somebody wants it every operation is timed, and kept one by one.
 //!
 //! Run by the hook's own thread, which sees steps end a few milliseconds after they do: everything is timed from a little before
-//! the first step, and what was launched before that is forgotten.
+//! the first step, and what was launched before that is forgotten. A time in place of steps is one step here, of which the begin and the end
+//! are known before.
 
 mod activity;
 mod base;
@@ -20,9 +21,9 @@ use std::{
 use activity::Activity;
 use base::Bases;
 use xpu_wire::{
-    frame::{CaptureEnd, CaptureOrder, CaptureOutcome, CapturedLabel, StepSource},
+    frame::{CaptureEnd, CaptureOrder, CaptureOutcome, CaptureWindow, CapturedLabel, StepSource},
     id::Step,
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 use crate::{
@@ -86,13 +87,18 @@ impl Capture {
     }
 
     /// Takes an order, and says what comes of it. `counted` is the number of steps completed, as far as anybody knows.
-    pub(crate) fn order(&mut self, order: CaptureOrder, counted: u64) -> (CaptureOutcome, Step) {
+    pub(crate) fn order(
+        &mut self,
+        order: CaptureOrder,
+        window: Option<CaptureWindow>,
+        counted: u64,
+    ) -> (CaptureOutcome, Step) {
         let completed = self.last.map_or(0, |(completed, _)| completed).max(counted);
-        let outcome = self.outcome(order, completed);
+        let outcome = self.outcome(order, window, completed);
         if outcome == CaptureOutcome::Agreed {
             match self.under_way.as_deref_mut().filter(|under_way| under_way.is_of(order)) {
                 Some(under_way) => under_way.hurry(order.limit),
-                None => self.begin(order),
+                None => self.begin(order, window),
             }
         }
         (outcome, Step(completed))
@@ -102,7 +108,7 @@ impl Capture {
         self.under_way.as_ref().is_some_and(|under_way| under_way.is_of(order))
     }
 
-    fn outcome(&self, order: CaptureOrder, completed: u64) -> CaptureOutcome {
+    fn outcome(&self, order: CaptureOrder, window: Option<CaptureWindow>, completed: u64) -> CaptureOutcome {
         let another = |under_way: &UnderWay| under_way.order.number != order.number;
         if !switch::is_on() {
             CaptureOutcome::Off
@@ -111,6 +117,9 @@ impl Capture {
             CaptureOutcome::Agreed
         } else if !self.sending.is_empty() || self.under_way.as_deref().is_some_and(another) {
             CaptureOutcome::Busy
+        } else if let Some(window) = window {
+            let fits = window.at > Moment::now() && window.length <= CaptureWindow::LONGEST.into();
+            if fits { CaptureOutcome::Agreed } else { CaptureOutcome::TooLate }
         } else if self.last.is_none() {
             CaptureOutcome::NoSteps
         } else if order.steps == 0 || order.steps > CaptureOrder::STEPS || completed + 1 >= order.first.0 {
@@ -120,10 +129,14 @@ impl Capture {
         }
     }
 
-    fn begin(&mut self, order: CaptureOrder) {
+    fn begin(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {
         self.bases.forget();
-        let mut under_way = UnderWay::new(order, monotonic().saturating_add(order.limit.0));
-        under_way.marks.extend(self.last);
+        let now = monotonic();
+        let mut under_way = UnderWay::new(order, now.saturating_add(order.limit.0));
+        match window {
+            Some(window) => under_way.last_for(now, window),
+            None => under_way.marks.extend(self.last),
+        }
         self.under_way = Some(Box::new(under_way));
         self.look_ahead();
     }
@@ -147,6 +160,9 @@ impl Capture {
         self.last = Some((completed, at));
         self.past.mark(completed, at);
         let Some(under_way) = &mut self.under_way else { return };
+        if under_way.until.is_some() {
+            return;
+        }
         if completed < under_way.order.first.0 {
             under_way.leave_before(at, &mut self.past);
         }
@@ -162,8 +178,13 @@ impl Capture {
     fn look_ahead(&mut self) {
         let Some(under_way) = &mut self.under_way else { return };
         let completed = self.last.map_or(0, |(completed, _)| completed);
-        let left = (under_way.order.first.0 - 1).saturating_sub(completed);
-        if left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE) {
+        let left = under_way.order.first.0.saturating_sub(1).saturating_sub(completed);
+        let is_near = if under_way.until.is_some() {
+            under_way.begin().saturating_sub(monotonic()) <= BEFORE
+        } else {
+            left <= STEPS_BEFORE || self.pace.is_none_or(|pace| pace.saturating_mul(left) <= BEFORE)
+        };
+        if is_near {
             switch_on(true);
             under_way.activity.begin();
             if under_way.order.functions {
@@ -224,6 +245,7 @@ impl Capture {
     /// done yet.
     pub(crate) fn settle(&mut self, device: Option<c_int>, waiting: impl Iterator<Item = u64>) {
         self.functions.look();
+        self.look_at_clock();
         let Some(under_way) = self.under_way.as_deref_mut() else { return };
         if let Some(device) = device.filter(|_| ON.load(Relaxed)) {
             // Before the first step if it can be: a base costs a moment.
@@ -246,10 +268,26 @@ impl Capture {
         }
     }
 
+    /// A time begins and ends without a step.
+    fn look_at_clock(&mut self) {
+        let Some(until) = self.under_way.as_ref().filter(|one| !one.closed).and_then(|one| one.until) else {
+            return;
+        };
+        self.look_ahead();
+        let Some(under_way) = self.under_way.as_deref_mut().filter(|_| monotonic() >= until) else { return };
+        under_way.end_at(until);
+        under_way.closed = true;
+        switch_on(false);
+    }
+
     /// Makes parts of what there is.
     pub(crate) fn finish(&mut self, ended: CaptureEnd) {
         let Some(mut under_way) = self.under_way.take() else { return };
         switch_on(false);
+        if under_way.until.is_some() && !under_way.closed {
+            // Cut short, it is a time still.
+            under_way.end_at(monotonic());
+        }
         let begin = under_way.begin();
         // In the order of time: what is before the first step is no step that CUPTI recorded.
         let activity = activity::add_to(&mut under_way, ended);

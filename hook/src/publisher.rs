@@ -13,7 +13,9 @@ use std::{
 
 use xpu_wire::{
     codec,
-    frame::{Body, CaptureAnswer, CaptureEnd, CaptureOrder, Command, Frame, Launches, StepSource},
+    frame::{
+        Body, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureWindow, Command, Frame, Launches, StepSource,
+    },
     ledger::Call,
     unit::Moment,
 };
@@ -240,16 +242,17 @@ impl Publisher {
                     self.publish();
                 }
                 Ok(Body::Command(Command::Enable(on))) => switch::set(on),
-                Ok(Body::Command(Command::Capture(order))) => self.answer(order),
+                Ok(Body::Command(Command::Capture(order))) => self.answer(order, None),
+                Ok(Body::Command(Command::CaptureTime(order, window))) => self.answer(order, Some(window)),
                 Ok(Body::Command(Command::EndCapture(number))) => self.fold.capture.cancel(number),
                 _ => {}
             }
         }
     }
 
-    fn answer(&mut self, order: CaptureOrder) {
+    fn answer(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {
         let counted = self.observer.steps.load(Relaxed);
-        let (outcome, completed) = self.fold.capture.order(order, counted);
+        let (outcome, completed) = self.fold.capture.order(order, window, counted);
         let (job, rank) = (self.identity.info.job.clone(), self.identity.info.rank);
         self.say(Body::CaptureAnswer(CaptureAnswer { number: order.number, job, rank, completed, outcome }));
     }

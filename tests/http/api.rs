@@ -70,6 +70,10 @@ fn bad_requests_reach_no_rank(client: &Client) {
         (stacks, json!({ "ranks": vec![0; 5000] }), 400),
         (capture, json!({ "steps": 0 }), 400),
         (capture, json!({ "steps": 100_000 }), 400),
+        (capture, json!({}), 400),
+        (capture, json!({ "steps": 1, "for_ms": 500 }), 400),
+        (capture, json!({ "for_ms": 0 }), 400),
+        (capture, json!({ "for_ms": 500, "before": 3 }), 400),
         (capture, json!({ "steps": 1, "path": "/etc/passwd" }), 422),
         (capture, json!({ "steps": 1, "ranks": [9] }), 404),
     ] {
@@ -118,8 +122,22 @@ fn hook(demo: &Demo, client: &Client) {
 }
 
 fn capture(demo: &Demo, client: &Client) {
-    let begun = client.post("/api/v1/capture", &json!({ "steps": 2, "light": true }));
+    let report = captured(demo, client, &json!({ "steps": 2, "light": true }));
+    assert_eq!(report["steps"].as_array().map(Vec::len), Some(2), "{report:#}");
+    assert_eq!(report["ranks"].as_array().map(Vec::len), Some(2));
+    let of_time = captured(demo, client, &json!({ "for_ms": 200, "light": true, "no_watch": true }));
+    assert_eq!(of_time["window"]["length_ns"], 200_000_000, "{of_time:#}");
+    assert_eq!(of_time["ranks"].as_array().map(Vec::len), Some(2));
+}
+
+/// The report of a capture that is asked for.
+fn captured(demo: &Demo, client: &Client, wanted: &Value) -> Value {
+    let begun = client.post("/api/v1/capture", wanted);
     assert_eq!((begun.status, &begun.json()["state"]), (202, &json!("recording")), "{begun:?}");
+    for (what, value) in wanted.as_object().expect("an object") {
+        let said = &begun.json()[what];
+        assert!(said.is_null() || said == value, "{what}: {begun:?}");
+    }
     let busy = client.post("/api/v1/capture", &json!({ "steps": 2 }));
     assert_eq!(busy.status, 409, "{busy:?}");
     let id = begun.json()["id"].clone();
@@ -131,10 +149,7 @@ fn capture(demo: &Demo, client: &Client) {
     let file = demo.place.path("fetched.xpu");
     fs::write(&file, fetch(client, done["file"].as_str().expect("a path"))).expect("a file");
     let mut report = demo.place.command(built::artifact("xpu-top"));
-    let report: Value =
-        serde_json::from_str(&run(report.args(["report", "--json"]).arg(&file)).stdout).expect("a report");
-    assert_eq!(report["steps"].as_array().map(Vec::len), Some(2), "{report:#}");
-    assert_eq!(report["ranks"].as_array().map(Vec::len), Some(2));
+    serde_json::from_str(&run(report.args(["report", "--json"]).arg(&file)).stdout).expect("a report")
 }
 
 /// The body as it is: no text.

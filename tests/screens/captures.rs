@@ -5,7 +5,7 @@ use std::time::Duration;
 use xpu_tests::Lab;
 use xpu_top::{
     action::{Action, Effect},
-    capture::{Outcome, Progress},
+    capture::{Extent, Outcome, Progress},
     capturer::Standing,
     file_loader::{Label, ListedFile, Listing, Order, Summary, What},
     recorder::{Standing as Recording, Written},
@@ -25,7 +25,12 @@ fn listed(lab: &Lab, name: &str, minutes: u64, bytes: u64, label: Result<What, &
 
 fn listing(lab: &Lab) -> Listing {
     let capture = |first, ranks, missing| {
-        Ok(What::Capture { first: Step(first), last: Step(first + 2), ranks, missing, stood: false })
+        Ok(What::Capture {
+            of: Extent::Steps { first: Step(first), last: Step(first + 2) },
+            ranks,
+            missing,
+            stood: false,
+        })
     };
     let recording = |minutes| {
         let from = Moment(1_800_000_000_000_000_000);
@@ -151,7 +156,8 @@ fn a_file_that_cannot_be_read_whole_says_why() {
 #[test]
 fn what_is_under_way_has_its_bar_and_its_file() {
     let mut lab = with_files();
-    let progress = Progress { first: Step(16_712), last: Step(16_714), ranks: 64, agreed: 64, whole: 40 };
+    let of = Extent::Steps { first: Step(16_712), last: Step(16_714) };
+    let progress = Progress { of, ranks: 64, agreed: 64, whole: 40 };
     update(lab.app(), Action::Captured(Standing::UnderWay(progress)));
     let file = Written {
         path: "xpu-top-llama-70b-20270115T083000Z.xpurec".into(),

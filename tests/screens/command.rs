@@ -1,7 +1,7 @@
 //! `:`: what is done by name.
 
 use xpu_tests::Lab;
-use xpu_top::{action::Effect, keymap::Scope};
+use xpu_top::{action::Effect, capture::Wanted, keymap::Scope};
 use xpu_wire::simulation::Simulation;
 
 use crate::{golden_at_both, one_slow};
@@ -20,7 +20,10 @@ fn what_keys_do_can_be_said() {
     assert_eq!(lab.app().scope(), Scope::Rank);
     lab.keys(":w here.svg<Enter>:capture 5<Enter>:q<Enter>");
     let last = &lab.effects()[lab.effects().len() - 3..];
-    assert_eq!(last, [Effect::Save("here.svg".into()), Effect::Capture(Some(5)), Effect::Quit]);
+    assert_eq!(
+        last,
+        [Effect::Save("here.svg".into()), Effect::Capture(Some(Wanted::Steps(5))), Effect::Quit]
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use expect_test::expect_file;
 use xpu_tests::{Lab, film::Film};
 use xpu_top::{
     action::Action,
-    capture::{Outcome, Progress},
+    capture::{Extent, Outcome, Progress},
     capturer::Standing,
     update::update,
 };
@@ -87,8 +87,8 @@ fn a_capture() {
     let (mut lab, mut film) = (Lab::new(Simulation::new(7, 2, 4)), film());
     film.shoot(&mut lab, SECOND);
     let progress = |agreed, whole| {
-        let (first, last) = (Step(16_402), Step(16_404));
-        Standing::UnderWay(Progress { first, last, ranks: 8, agreed, whole })
+        let of = Extent::Steps { first: Step(16_402), last: Step(16_404) };
+        Standing::UnderWay(Progress { of, ranks: 8, agreed, whole })
     };
     let mut story = vec![Standing::Beginning];
     story.extend([3, 8].map(|agreed| progress(agreed, 0)));

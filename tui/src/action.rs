@@ -14,6 +14,7 @@ use xpu_wire::{
 use crate::{
     app::{Metric, Page, Sort, ZoomAction},
     arrival::Arrival,
+    capture::Wanted,
     capturer,
     file_loader::{Listing, Order, Summary},
     filter::Filter,
@@ -47,8 +48,8 @@ pub enum Action {
     ExportFile,
     /// Write its report as a page beside it.
     PageOfFile,
-    /// Capture so many.
-    CaptureSteps(u32),
+    /// Capture so many steps, or a time.
+    CaptureOf(Wanted),
     /// A frame of a replay, and when it came in.
     Show(Moment, Arc<Frame>),
     /// A replay has come so far.
@@ -184,7 +185,7 @@ pub enum Effect {
     /// Begin a recording, or end it.
     Record,
     /// Begin a capture of so many steps, as many as usual if none are named, or end it.
-    Capture(Option<u32>),
+    Capture(Option<Wanted>),
     /// Read files of the folder.
     Files(Order),
 }

@@ -13,7 +13,7 @@ use xpu_model::finding::{Kind, PRICE, Price};
 use xpu_net::key::KeyError;
 use xpu_wire::{
     endpoint::BasePort,
-    frame::CaptureOrder,
+    frame::{CaptureOrder, CaptureWindow},
     id::{JobName, Rank},
 };
 
@@ -176,12 +176,16 @@ pub struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("extent").required(true))]
 pub struct CaptureArgs {
     #[command(flatten)]
     pub of: JobArgs,
     /// Number of steps, the same steps on every rank
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
-    pub steps: u32,
+    #[arg(long, value_name = "N", group = "extent", value_parser = clap::value_parser!(u32).range(1..=i64::from(CaptureOrder::STEPS)))]
+    pub steps: Option<u32>,
+    /// A time in place of steps, the same on every rank: `500ms`, `2s`, `1m`; for programs without steps, as inference servers
+    #[arg(long = "for", value_name = "TIME", group = "extent", value_parser = window_length)]
+    pub length: Option<Duration>,
     /// Only these ranks: `0-7,16` [default: all]
     #[arg(long, value_name = "LIST", value_parser = ranks)]
     pub ranks: Option<RankList>,
@@ -191,28 +195,28 @@ pub struct CaptureArgs {
     /// The file to write; it must not exist
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Time limit for all of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    pub wait: u32,
+    /// Time limit for all of it [default: 120, and the time of --for]
+    #[arg(long, value_name = "SECONDS")]
+    pub wait: Option<u32>,
     /// Also all GPU kernels, through CUPTI, unless the job was started with `XPU_TOP_CUPTI=0`
     #[arg(long)]
     pub kernels: bool,
     /// No Python functions
     #[arg(long)]
     pub light: bool,
-    /// Exit as soon as the steps have arrived, without watching some 13 seconds longer for slow ranks
+    /// Exit as soon as everything has arrived, without watching some 13 seconds longer for slow ranks
     #[arg(long)]
     pub no_watch: bool,
     /// Also what was sampled in this many steps before: 64 at most; a rank keeps 4,096 operations
     /// [default: 0, with --on-finding 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
+    #[arg(long, value_name = "N", conflicts_with = "length", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub before: Option<u32>,
     /// Wait for a finding: any, or one of these: `hang,slow_rank`
     #[arg(long, value_name = "KINDS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = kinds)]
     pub on_finding: Option<KindList>,
-    /// Give up waiting after this time: `90s`, `10m`, `12h` [default: with Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = length, requires = "on_finding")]
-    pub length: Option<Duration>,
+    /// Give up waiting for a finding after this time: `90s`, `10m`, `12h` [default: with Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = length, requires = "on_finding")]
+    pub within: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -432,6 +436,12 @@ fn short_length(text: &str) -> Result<Duration, String> {
     let length = milliseconds.map(Duration::from_millis).or_else(|| time::duration(text));
     let length = length.filter(|length| !length.is_zero() && *length <= LONGEST_TRACE);
     length.ok_or_else(|| "write a time like 500ms, 2s or 1m, an hour at most".to_owned())
+}
+
+/// What a capture may be of in place of steps.
+pub fn window_length(text: &str) -> Result<Duration, String> {
+    let length = short_length(text).ok().filter(|length| *length <= CaptureWindow::LONGEST);
+    length.ok_or_else(|| "write a time like 500ms, 2s or 1m, ten minutes at most".to_owned())
 }
 
 /// Longer than anybody could look at.

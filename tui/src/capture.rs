@@ -1,7 +1,10 @@
-//! A capture being taken: the ranks are told a step that is still to come. Each says whether it can record from there; nobody waits
+//! A capture being taken: the ranks are told a step, or a time, that is still to come. Each says whether it can record from there; nobody waits
 //! for anybody. If one is past it already all are told a later one, once.
 
 mod appointment;
+mod extent;
+mod news;
+mod plan;
 mod tally;
 
 use std::{
@@ -16,6 +19,9 @@ use std::{
 
 use anyhow::Context as _;
 use appointment::Again;
+pub use extent::Extent;
+pub use news::{News, Outcome, Progress};
+pub use plan::{Plan, Wanted};
 use tally::Tally;
 use tokio::{
     select,
@@ -27,7 +33,7 @@ use xpu_model::{
 };
 use xpu_recording::Header;
 use xpu_wire::{
-    frame::{Body, CaptureOrder, CaptureSheet, Frame},
+    frame::{Body, CaptureOrder, CaptureSheet, CaptureWindow, Frame, TimedCaptureSheet},
     id::{HostName, JobName, Rank, Step},
     unit::{Moment, Nanoseconds},
 };
@@ -35,7 +41,6 @@ use xpu_wire::{
 use crate::{
     app::sample,
     arrival::{Arrival, Arrivals},
-    figure,
     follow::Following,
     inquiry::Inquiry,
     live::Live,
@@ -65,91 +70,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// How long the job is watched at most, the capture included, for who is slow in it.
 const WATCH: Duration = Duration::from_secs(18);
-
-/// What is wanted of each rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub steps: u32,
-    /// Steps before those, as far as they were seen.
-    pub before: u32,
-    /// All kernels through CUPTI.
-    pub activity: bool,
-    /// Python's functions.
-    pub functions: bool,
-    /// How long all of it may take.
-    pub wait: Duration,
-    /// Goes on until it would be known if a rank were slow, so that the file can say it.
-    pub watch: bool,
-}
-
-/// How far a capture is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub first: Step,
-    pub last: Step,
-    pub ranks: usize,
-    pub agreed: usize,
-    /// Ranks of which all is here.
-    pub whole: usize,
-}
-
-impl Progress {
-    /// How many ranks are how far: until all agreed it is told who will send, then what came of it. A bar that is full
-    /// while nothing is here would be taken for the end.
-    pub fn far(&self) -> (usize, &'static str) {
-        if self.whole > 0 || self.agreed >= self.ranks {
-            (self.whole, "here")
-        } else {
-            (self.agreed, "agreed")
-        }
-    }
-
-    /// How many of `cells` of a bar that is.
-    pub fn filled(&self, cells: usize) -> usize {
-        (cells * self.far().0).checked_div(self.ranks).unwrap_or(0).min(cells)
-    }
-}
-
-/// `steps 812 to 814: 8 of 8 ranks agreed, 3 of 8 arrived`
-impl fmt::Display for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { first, last, ranks, agreed, whole } = self;
-        write!(f, "steps {first} to {last}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived")
-    }
-}
-
-/// What is told of it meanwhile.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    Far(Progress),
-    Word(String),
-}
-
-/// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub path: PathBuf,
-    /// What is not as it should be.
-    pub complaints: Vec<String>,
-    /// `steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped`
-    pub summary: String,
-    /// Of the file; none: no rank gave anything, and there is no file.
-    pub bytes: u64,
-    /// Ranks of which all is here that they recorded, and those of them that came to the last step.
-    pub whole: usize,
-    pub done: usize,
-    pub ranks: usize,
-}
-
-/// `c.bin: steps 812 to 814 of 8 of 8 ranks, 2,160 operations, none dropped; 18.4 KiB`
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bytes {
-            0 => write!(f, "no rank sent anything: {} was not written", self.path.display()),
-            bytes => write!(f, "{}: {}; {}", self.path.display(), self.summary, figure::bytes(bytes)),
-        }
-    }
-}
 
 /// Set by who wants a capture no more.
 pub type Stop = Arc<AtomicBool>;
@@ -220,12 +140,13 @@ impl<'a> Taking<'a> {
     /// # Errors
     /// Where the file cannot be written.
     pub async fn take(mut self, arrivals: &mut Arrivals) -> anyhow::Result<Outcome> {
-        self.listen(arrivals).await?;
+        if let Wanted::Steps(_) = self.plan.what {
+            self.listen(arrivals).await?;
+        }
         let known = appointment::completed(&self.views());
         for again in [false, true] {
-            let again = again.then(|| Again { known, furthest: self.tally.furthest() });
-            let Some(first) = appointment::first_step(&self.views(), again) else {
-                self.tally.refuse_all("it has not completed a step yet; try again when it trains");
+            let Some((first, steps, window)) = self.appoint(again, known) else {
+                self.tally.refuse_all(appointment::NO_STEPS);
                 return self.finish();
             };
             let left = self.deadline.saturating_duration_since(Instant::now());
@@ -235,19 +156,35 @@ impl<'a> Taking<'a> {
             let now = Moment::now();
             // Nobody else chooses the same one.
             let number = now.0 ^ u64::from(std::process::id()).rotate_left(40);
-            let Plan { steps, before, activity, functions, .. } = self.plan;
-            self.tally.begin(CaptureOrder { number, first, steps, limit, before, activity, functions });
+            let Plan { before, activity, functions, .. } = self.plan;
+            let order = CaptureOrder { number, first, steps, limit, before, activity, functions };
+            self.tally.begin(order, window);
             self.open_sheet()?;
             self.agree(arrivals).await?;
             if !self.tally.is_any_late() {
                 break;
             }
             self.live.end_capture(self.tally.job().clone(), number);
-            (self.tell)(News::Word("a rank has passed that step: all get a later one".to_owned()));
+            let what = if window.is_some() { "time" } else { "step" };
+            (self.tell)(News::Word(format!("a rank has passed that {what}: all get a later one")));
         }
         self.collect(arrivals).await?;
         self.watch(arrivals).await?;
         self.finish()
+    }
+
+    /// From which step on, and how many; or which time. `None` while no step is known of any rank.
+    fn appoint(&self, again: bool, known: Option<u64>) -> Option<(Step, u32, Option<CaptureWindow>)> {
+        match self.plan.what {
+            Wanted::Steps(steps) => {
+                let again = again.then(|| Again { known, furthest: self.tally.furthest() });
+                Some((appointment::first_step(&self.views(), again)?, steps, None))
+            }
+            Wanted::Time(length) => {
+                let at = Moment::now().after(appointment::lead(again));
+                Some((Step(0), 0, Some(CaptureWindow { at, length: length.into() })))
+            }
+        }
     }
 
     /// The ranks that are wanted, as far as they were heard.
@@ -279,7 +216,7 @@ impl<'a> Taking<'a> {
             && !self.tally.is_answered()
             && !self.tally.is_any_late()
         {
-            self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.order());
+            self.live.capture(self.tally.job().clone(), self.tally.unanswered(), self.tally.asked());
             self.arrive(arrivals, deadline.min(Instant::now() + ASK_AGAIN), |taking| {
                 taking.tally.is_answered() || taking.tally.is_any_late()
             })
@@ -380,10 +317,10 @@ impl<'a> Taking<'a> {
         if let Some(evidence) = stands.filter(|_| self.standstill.is_none()) {
             (self.tell)(News::Word("the job hangs: capturing what there is".to_owned()));
             self.standstill = Some(evidence);
-            // One that came to a stand after its last step has given all.
-            if !self.tally.is_over() {
-                self.hurry();
-            }
+        }
+        // One that came to a stand after its last step has given all; and a time ends by itself, but for what the GPU never does.
+        if self.standstill.is_some() && !self.hurried && !self.tally.is_over() && self.tally.is_past(now) {
+            self.hurry();
         }
     }
 
@@ -391,7 +328,8 @@ impl<'a> Taking<'a> {
     fn hurry(&mut self) {
         self.hurried = true;
         self.deadline = self.deadline.min(Instant::now() + DRAIN);
-        self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.hurry());
+        self.tally.hurry();
+        self.live.capture(self.tally.job().clone(), self.tally.awaited(), self.tally.asked());
     }
 
     /// Says what is asked for, in front of what was heard before: so whoever opens the file knows what it is.
@@ -406,14 +344,18 @@ impl<'a> Taking<'a> {
     }
 
     fn sheet(&self, closed: bool) -> Frame {
-        let body = Body::CaptureSheet(CaptureSheet {
+        let sheet = CaptureSheet {
             order: self.tally.order(),
             job: self.tally.job().clone(),
             ranks: self.tally.ranks().collect(),
             closed,
             missing: if closed { self.tally.missing() } else { Vec::new() },
             standstill: self.standstill.clone(),
-        });
+        };
+        let body = match self.tally.window() {
+            Some(window) => Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window }),
+            None => Body::CaptureSheet(sheet),
+        };
         Frame { host: HostName::default(), number: 0, now: Moment::now(), lost: 0, body }
     }
 

@@ -18,7 +18,7 @@ use xpu_wire::{
 
 use crate::{
     arrival::{Arrivals, Endpoint},
-    capture::{News, Outcome, Plan, Progress, Stop, Taking},
+    capture::{News, Outcome, Plan, Progress, Stop, Taking, Wanted},
     follow::Following,
     live,
     recording_writer::header,
@@ -80,8 +80,8 @@ impl Capturer {
         self.stop.store(true, Relaxed);
     }
 
-    /// Captures the next steps of all ranks, so many if a number is named, after what was heard `before` of the job.
-    pub fn begin(&mut self, job: JobName, path: PathBuf, steps: Option<u32>, before: Vec<SealedBlock>) {
+    /// Captures the next steps of all ranks, or what is named in place of those, after what was heard `before` of the job.
+    pub fn begin(&mut self, job: JobName, path: PathBuf, wanted: Option<Wanted>, before: Vec<SealedBlock>) {
         self.stop.store(false, Relaxed);
         *lock(&self.standing) = Standing::Beginning;
         let (targets, standing, stop) =
@@ -92,7 +92,8 @@ impl Capturer {
                     *lock(&standing) = Standing::UnderWay(progress);
                 }
             };
-            let outcome = take(targets, job, (path, steps.unwrap_or(STEPS)), before, stop, &mut tell);
+            let outcome =
+                take(targets, job, (path, wanted.unwrap_or(Wanted::Steps(STEPS))), before, stop, &mut tell);
             *lock(&standing) = match outcome {
                 Ok(outcome) => Standing::Done(outcome),
                 Err(why) => Standing::Failed(format!("not captured: {why:#}")),
@@ -122,7 +123,7 @@ fn lock(standing: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
 fn take(
     targets: Targets,
     job: JobName,
-    (path, steps): (PathBuf, u32),
+    (path, what): (PathBuf, Wanted),
     before: Vec<SealedBlock>,
     stop: Stop,
     tell: &mut dyn FnMut(News),
@@ -137,11 +138,17 @@ fn take(
         let ranks = living(&mut following, &mut arrivals, &job).await;
         anyhow::ensure!(!ranks.is_empty(), "no rank of {job} is alive");
         let plan = Plan {
-            steps,
-            before: STEPS_BEFORE,
+            what,
+            before: match what {
+                Wanted::Steps(_) => STEPS_BEFORE,
+                Wanted::Time(_) => 0,
+            },
             activity: false,
             functions: true,
-            wait: WAIT,
+            wait: match what {
+                Wanted::Steps(_) => WAIT,
+                Wanted::Time(length) => WAIT + length,
+            },
             watch: heard < Duration::from_secs(finding::WATCHED.into()),
         };
         let taking = Taking::begin(&path, &header, (job, ranks), (&mut following, &live), plan, stop, tell)?;

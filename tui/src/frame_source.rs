@@ -17,6 +17,7 @@ use crate::{
     action::Action,
     app::App,
     arrival::Arrival,
+    capture::Wanted,
     capturer::Capturer,
     figure,
     follow::LATELY,
@@ -168,7 +169,7 @@ impl FrameSource {
     }
 
     /// Begins a capture of the job that is shown, or ends it.
-    pub(crate) fn capture(&mut self, app: &mut App, steps: Option<u32>) {
+    pub(crate) fn capture(&mut self, app: &mut App, wanted: Option<Wanted>) {
         let job = app.job().map(|job| job.name().clone());
         // One that is under way is ended from the past too.
         let may = |capturer: &&mut Capturer| !app.is_past() || capturer.is_capturing();
@@ -181,7 +182,7 @@ impl FrameSource {
             capturer.end();
         } else {
             let before = self.recorder.as_ref().map(|recorder| recorder.lately(LATELY)).unwrap_or_default();
-            capturer.begin(job, file(app, "xpucap"), steps, before);
+            capturer.begin(job, file(app, "xpucap"), wanted, before);
         }
         self.tell(app);
     }

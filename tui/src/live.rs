@@ -23,7 +23,7 @@ use xpu_net::{
 use xpu_wire::{
     codec,
     endpoint::BasePort,
-    frame::{Body, CaptureOrder, Frame, KinetoWish, RankRecord, Request, topic},
+    frame::{Body, CaptureOrder, CaptureWindow, Frame, KinetoWish, RankRecord, Request, topic},
     id::{HostName, JobName, Rank},
 };
 use zmq::{DONTWAIT, POLLIN, Socket};
@@ -56,7 +56,7 @@ pub(crate) enum Order {
     Switch { job: JobName, on: bool },
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
     Records { job: JobName, ranks: Vec<Rank> },
-    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
+    Capture { job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>) },
     EndCapture { job: JobName, number: u64 },
     Kineto { job: JobName, ranks: Vec<Rank>, host: Option<HostName>, wish: KinetoWish },
 }
@@ -86,10 +86,10 @@ impl Live {
         let _ = self.orders.send(Order::Stacks { job, ranks, kept: false, natively });
     }
 
-    /// Asks every host that has said that the job lives there to have these ranks record some steps.
+    /// Asks every host that has said that the job lives there to have these ranks record some steps, or a time.
     /// Answers and what was recorded arrive as frames.
-    pub fn capture(&self, job: JobName, ranks: Vec<Rank>, order: CaptureOrder) {
-        let _ = self.orders.send(Order::Capture { job, ranks, order });
+    pub fn capture(&self, job: JobName, ranks: Vec<Rank>, asked: (CaptureOrder, Option<CaptureWindow>)) {
+        let _ = self.orders.send(Order::Capture { job, ranks, asked });
     }
 
     /// Asks every host that the job lives at, or only one, for something of these ranks' Kineto. Answers arrive as frames.
@@ -229,11 +229,13 @@ impl Follower {
                     Order::Switch { job, on } => {
                         self.ask(&job, true, || Request::Enable { job: job.clone(), on });
                     }
-                    Order::Capture { job, ranks, order } => {
-                        self.ask(&job, true, || Request::Capture {
-                            job: job.clone(),
-                            ranks: ranks.clone(),
-                            order,
+                    Order::Capture { job, ranks, asked: (order, window) } => {
+                        self.ask(&job, true, || {
+                            let (job, ranks) = (job.clone(), ranks.clone());
+                            match window {
+                                Some(window) => Request::CaptureTime { job, ranks, order, window },
+                                None => Request::Capture { job, ranks, order },
+                            }
                         });
                     }
                     Order::EndCapture { job, number } => {

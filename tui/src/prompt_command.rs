@@ -10,6 +10,8 @@ use xpu_wire::id::{JobName, Rank};
 use crate::{
     action::Action,
     app::{Column, Metric, Sort},
+    args,
+    capture::Wanted,
     filter::{Fault, Filter},
     keymap::BINDINGS,
     nearest::nearest,
@@ -65,14 +67,20 @@ pub const PROMPT_COMMANDS: &[PromptCommand] = &[
             Ok(Action::GoTo(text.to_owned()))
         }
     }),
-    prompt_command(&["capture"], "[STEPS]", "capture this many steps of all ranks, or cancel", |text| {
-        optional(text, Action::Capture, || {
-            let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
-            steps
-                .map(Action::CaptureSteps)
-                .ok_or_else(|| expected(&format!("a number of steps from 1 to {MOST_STEPS}")))
-        })
-    }),
+    prompt_command(
+        &["capture"],
+        "[STEPS|TIME]",
+        "capture so many steps of all ranks, or a time; or cancel",
+        |text| {
+            optional(text, Action::Capture, || {
+                let steps = text.parse().ok().filter(|steps| (1..=MOST_STEPS).contains(steps));
+                let time = || args::window_length(text).ok().map(Wanted::Time);
+                steps.map(Wanted::Steps).or_else(time).map(Action::CaptureOf).ok_or_else(|| {
+                    expected(&format!("a number of steps from 1 to {MOST_STEPS}, or a time as 500ms"))
+                })
+            })
+        },
+    ),
     prompt_command(
         &["write", "w"],
         "[FILE]",

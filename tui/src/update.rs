@@ -81,7 +81,7 @@ pub fn update(app: &mut App, action: Action) -> Option<Effect> {
             return folder::act(app, action);
         }
         Action::Capture => return Some(Effect::Capture(None)),
-        Action::CaptureSteps(steps) => return Some(Effect::Capture(Some(steps))),
+        Action::CaptureOf(wanted) => return Some(Effect::Capture(Some(wanted))),
         Action::Dress(theme) => app.dress(app.palette.dressed(theme)),
         Action::ShowMetric(metric) => show_metric(app, metric),
         Action::Filter(filter) => app.filter = filter.map(|filter| *filter),

@@ -286,7 +286,7 @@ fn carry_out(
         Effect::Seek(to) => source.seek(app, to)?,
         Effect::Step => source.step(app)?,
         Effect::Record => source.record(app),
-        Effect::Capture(steps) => source.capture(app, steps),
+        Effect::Capture(wanted) => source.capture(app, wanted),
         Effect::Files(order) => loader.order(order),
     }
     Ok(false)

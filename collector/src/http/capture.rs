@@ -2,6 +2,8 @@
 //!
 //! What a capture is called, and where it lies, is this program's to say: no path of a request is ever used.
 
+mod wanted;
+
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -22,11 +24,10 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use xpu_wire::{
     endpoint::{BasePort, variable},
-    frame::CaptureOrder,
     id::{JobName, Rank},
 };
 
@@ -36,15 +37,11 @@ use super::{
     error::Problem,
 };
 use crate::metrics::Dump;
+pub(super) use wanted::Wanted;
+use wanted::Window;
 
 /// Captures kept: beyond, the oldest is removed.
 const KEPT: usize = 16;
-
-/// Steps before those asked for, at most; as the command has it.
-const BEFORE: u32 = 64;
-
-/// How long one may take, in seconds.
-const WAIT: u64 = 120;
 
 /// The largest file that is sent whole: it goes through memory.
 const LARGEST: u64 = 256 << 20;
@@ -78,7 +75,8 @@ pub(super) struct Captures(Mutex<BTreeMap<u64, Capture>>);
 struct Capture {
     id: u64,
     job: JobName,
-    steps: u32,
+    #[serde(flatten)]
+    window: Window,
     state: Phase,
     /// What the command said.
     said: String,
@@ -107,42 +105,6 @@ impl Captures {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
-    job: Option<String>,
-    steps: u32,
-    #[serde(default)]
-    ranks: Vec<u32>,
-    #[serde(default)]
-    before: u32,
-    /// All kernels, through CUPTI.
-    #[serde(default)]
-    kernels: bool,
-    /// No functions of Python.
-    #[serde(default)]
-    light: bool,
-    /// Done as soon as the steps are there: who is slow in the job is not watched for.
-    #[serde(default)]
-    no_watch: bool,
-}
-
-impl Wanted {
-    /// The steps alone.
-    pub(super) fn plain(job: Option<String>, steps: u32) -> Self {
-        Self { job, steps, ranks: Vec::new(), before: 0, kernels: false, light: false, no_watch: true }
-    }
-
-    fn check(&self) -> Result<(), Problem> {
-        if !(1..=CaptureOrder::STEPS).contains(&self.steps) || self.before > BEFORE {
-            let most = CaptureOrder::STEPS;
-            let next = format!("ask for 1 to {most} steps, and {BEFORE} before them at most");
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "that many steps cannot be captured", next));
-        }
-        Ok(())
-    }
-}
-
 pub(super) async fn begin(
     State(app): State<Arc<App>>,
     wanted: Result<Json<Wanted>, JsonRejection>,
@@ -153,7 +115,7 @@ pub(super) async fn begin(
 
 /// Begins one, after a while.
 pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Result<Value, Problem> {
-    wanted.check()?;
+    let window = wanted.window()?;
     let named = wanted.job.clone();
     let ranks = wanted.ranks.clone();
     let (job, ranks) = seen(app, move |known| {
@@ -173,7 +135,7 @@ pub(super) async fn start(app: &Arc<App>, wanted: Wanted, after: Duration) -> Re
         Problem::new(StatusCode::NOT_IMPLEMENTED, "a relay captures nothing", next)
     })?;
     let program = program()?;
-    let capture = app.captures.make(&way, &job, wanted.steps)?;
+    let capture = app.captures.make(&way, &job, window)?;
     app.own.dumps(Dump::Making);
     let answer = told(&capture);
     let command = command(&program, &way, &capture, &wanted, &ranks);
@@ -205,18 +167,11 @@ fn command(program: &Path, way: &CaptureWay, capture: &Capture, wanted: &Wanted,
     let mut command = Command::new(program);
     let address = if way.address.is_unspecified() { "127.0.0.1".to_owned() } else { way.address.to_string() };
     command.arg("capture").arg("--hosts").arg(address).arg("--base-port").arg(way.base.0.to_string());
-    command.arg("--job").arg(capture.job.as_str()).arg("--steps").arg(wanted.steps.to_string());
-    command.arg("--wait").arg(WAIT.to_string()).arg("--before").arg(wanted.before.to_string());
+    command.arg("--job").arg(capture.job.as_str());
+    command.args(wanted.arguments(capture.window));
     if !ranks.is_empty() {
         let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
         command.arg("--ranks").arg(ranks.join(","));
-    }
-    for (flag, is_wanted) in
-        [("--kernels", wanted.kernels), ("--light", wanted.light), ("--no-watch", wanted.no_watch)]
-    {
-        if is_wanted {
-            command.arg(flag);
-        }
     }
     match &way.key {
         KeyWay::Usual => {}
@@ -242,7 +197,7 @@ fn told(capture: &Capture) -> Value {
 }
 
 impl Captures {
-    fn make(&self, way: &CaptureWay, job: &JobName, steps: u32) -> Result<Capture, Problem> {
+    fn make(&self, way: &CaptureWay, job: &JobName, window: Window) -> Result<Capture, Problem> {
         let mut captures = self.lock();
         if captures.values().any(|capture| capture.state == Phase::Recording) {
             let next = "GET /api/v1/capture shows its progress; ask again when it is done";
@@ -263,7 +218,7 @@ impl Captures {
         // Of a collector before this one.
         let _ = fs::remove_file(&path);
         let (state, said) = (Phase::Recording, String::new());
-        let capture = Capture { id, job: job.clone(), steps, state, said, bytes: None, path };
+        let capture = Capture { id, job: job.clone(), window, state, said, bytes: None, path };
         captures.insert(id, capture.clone());
         Ok(capture)
     }
@@ -356,10 +311,10 @@ mod tests {
             directory: dir.path().to_owned(),
         };
         let (captures, job) = (Captures::default(), JobName::from("train"));
-        let first = captures.make(&way, &job, 3).unwrap();
-        assert!(captures.is_recording() && captures.make(&way, &job, 3).is_err());
+        let first = captures.make(&way, &job, Window::Steps(3)).unwrap();
+        assert!(captures.is_recording() && captures.make(&way, &job, Window::Steps(3)).is_err());
         captures.fail(first.id, "cannot start a thread".to_owned());
-        assert!(!captures.is_recording() && captures.make(&way, &job, 3).is_ok());
+        assert!(!captures.is_recording() && captures.make(&way, &job, Window::Steps(3)).is_ok());
         assert_eq!(captures.get("1").unwrap().state, Phase::Failed);
     }
 }

@@ -8,6 +8,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
+use crate::clock;
+
 /// CUPTI's buffers for one trace: beyond that Kineto ends it early.
 const BUFFERS_MIB: u32 = 512;
 
@@ -67,7 +69,7 @@ pub(super) fn text(
             )
         }
         KinetoWindow::Time { at, length } => {
-            let at = here(at, offset);
+            let at = clock::here(at, offset);
             if now.after(WARM_UP + NOTICE) > at {
                 return Err(Unfit::TooLate);
             }
@@ -100,14 +102,6 @@ fn switches(options: KinetoOptions) -> [(&'static str, bool); 5] {
         ("PROFILE_WITH_FLOPS", options.with_flops),
         ("PROFILE_WITH_MODULES", options.with_modules),
     ]
-}
-
-/// Clocks that differ by less are set by the same source, and the way of the message is most of it.
-const SAME_CLOCK: i64 = 500_000_000;
-
-/// A moment of the clock of who asks, by the clock here.
-pub(super) fn here(at: Moment, offset: i64) -> Moment {
-    if offset.abs() < SAME_CLOCK { at } else { Moment(at.0.saturating_add_signed(offset)) }
 }
 
 #[cfg(test)]

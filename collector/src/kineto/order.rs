@@ -18,7 +18,7 @@ use super::{
     config::{self, Unfit},
     trace::{Place, Reading},
 };
-use crate::address::Address;
+use crate::{address::Address, clock};
 
 /// After the steps or the time it was told, a Kineto that neither traces nor has written anything will not.
 const GRACE: Duration = Duration::from_secs(15);
@@ -167,7 +167,7 @@ impl Ordered {
     fn check_asked(&mut self, known: Known<'_>) {
         let passed = match self.order.window {
             KinetoWindow::Steps { latest, .. } => known.count.is_some_and(|count| count.step >= latest),
-            KinetoWindow::Time { at, .. } => known.now >= config::here(at, self.offset),
+            KinetoWindow::Time { at, .. } => known.now >= clock::here(at, self.offset),
         };
         if !known.lives {
             self.refuse("its process has ended".to_owned());
@@ -216,7 +216,7 @@ impl Ordered {
                 known.count.is_some_and(|count| count.step.0 > first.0 + u64::from(steps) + BEYOND)
             }
             KinetoWindow::Time { at, length } => {
-                known.now > config::here(at, self.offset).after(Duration::from_nanos(length.0))
+                known.now > clock::here(at, self.offset).after(Duration::from_nanos(length.0))
             }
         }
     }

@@ -61,7 +61,7 @@ impl Past {
     /// never ended. Of a job that stands all stays here too: nothing comes after it, and somebody may ask again.
     pub(super) fn join(&mut self, capture: &mut UnderWay) {
         let Some(&(first, begin)) = capture.marks.first() else { return };
-        if capture.order.before == 0 && capture.closed {
+        if capture.until.is_some() || capture.order.before == 0 && capture.closed {
             return;
         }
         let from = first.saturating_sub(u64::from(capture.order.before));

@@ -36,8 +36,12 @@ fn exactly_the_steps_that_were_ordered_are_kept() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    assert_eq!(capture.order(order(21, 3), 5), (CaptureOutcome::Agreed, Step(5)));
-    assert_eq!(capture.order(order(21, 3), 5).0, CaptureOutcome::Agreed, "asked again, it is the same one");
+    assert_eq!(capture.order(order(21, 3), None, 5), (CaptureOutcome::Agreed, Step(5)));
+    assert_eq!(
+        capture.order(order(21, 3), None, 5).0,
+        CaptureOutcome::Agreed,
+        "asked again, it is the same one"
+    );
     run(&mut capture, observer, 5..15);
     assert!(!is_on(), "so long before, nothing is timed for it");
     run(&mut capture, observer, 15..22);
@@ -62,12 +66,12 @@ fn who_is_told_to_hurry_gives_what_there_is() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..5);
-    capture.order(order(8, 3), 5);
+    capture.order(order(8, 3), None, 5);
     run(&mut capture, observer, 5..8);
     capture.settle(None, std::iter::empty());
     assert!(capture.next_part().is_none(), "a minute is not over");
     let now = CaptureOrder { limit: Nanoseconds(0), ..order(8, 3) };
-    assert_eq!(capture.order(now, 8).0, CaptureOutcome::Agreed);
+    assert_eq!(capture.order(now, None, 8).0, CaptureOutcome::Agreed);
     capture.settle(None, std::iter::empty());
     let part = capture.next_part().expect("it waits no longer").of_rank("j".into(), xpu_wire::id::Rank(1));
     let account = part.account.expect("the first part has it");
@@ -79,7 +83,7 @@ fn what_the_gpu_has_not_done_is_waited_for() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..2);
-    capture.order(order(4, 1), 0);
+    capture.order(order(4, 1), None, 0);
     run(&mut capture, observer, 2..4);
     capture.settle(None, [399 * MS].into_iter());
     assert!(capture.next_part().is_none());
@@ -95,7 +99,10 @@ fn a_function_that_is_left_after_the_last_step_is_waited_for() {
     for step in 1..=2 {
         capture.mark(step, begin + step * 100 * MS, StepSource::Detected);
     }
-    assert_eq!(capture.order(CaptureOrder { functions: true, ..order(4, 1) }, 0).0, CaptureOutcome::Agreed);
+    assert_eq!(
+        capture.order(CaptureOrder { functions: true, ..order(4, 1) }, None, 0).0,
+        CaptureOutcome::Agreed
+    );
     capture.mark(3, begin + 300 * MS, StepSource::Detected);
     let end = monotonic();
     capture.mark(4, end, StepSource::Detected);
@@ -121,23 +128,23 @@ fn a_function_that_is_left_after_the_last_step_is_waited_for() {
 fn what_cannot_be_done_is_refused() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
-    assert_eq!(capture.order(order(9, 1), 0).0, CaptureOutcome::NoSteps);
+    assert_eq!(capture.order(order(9, 1), None, 0).0, CaptureOutcome::NoSteps);
     run(&mut capture, observer, 0..5);
-    assert_eq!(capture.order(order(6, 1), 5), (CaptureOutcome::TooLate, Step(5)));
+    assert_eq!(capture.order(order(6, 1), None, 5), (CaptureOutcome::TooLate, Step(5)));
     assert_eq!(
-        capture.order(order(7, 1), 6),
+        capture.order(order(7, 1), None, 6),
         (CaptureOutcome::TooLate, Step(6)),
         "it was told of a later step"
     );
-    assert_eq!(capture.order(order(9, 1), 0).0, CaptureOutcome::Agreed);
+    assert_eq!(capture.order(order(9, 1), None, 0).0, CaptureOutcome::Agreed);
     let another = CaptureOrder { number: 8, ..order(9, 1) };
-    assert_eq!(capture.order(another, 0).0, CaptureOutcome::Busy);
+    assert_eq!(capture.order(another, None, 0).0, CaptureOutcome::Busy);
     capture.cancel(8);
     assert!(capture.is_active() && is_on());
     capture.cancel(7);
     assert!(!capture.is_active() && !is_on());
     switch::set(false);
-    assert_eq!(capture.order(another, 0).0, CaptureOutcome::Off);
+    assert_eq!(capture.order(another, None, 0).0, CaptureOutcome::Off);
     switch::set(true);
 }
 
@@ -146,7 +153,7 @@ fn there_is_an_end_to_what_is_kept_and_to_the_time() {
     let observer = Observer::get_or_start().expect("it starts");
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..2);
-    capture.order(CaptureOrder { limit: Nanoseconds(0), ..order(4, 2) }, 0);
+    capture.order(CaptureOrder { limit: Nanoseconds(0), ..order(4, 2) }, None, 0);
     capture.mark(3, 300 * MS, StepSource::Marked);
     for _ in 0..OPERATIONS + 5 {
         capture.launched(observer, 0, &waited(310));
@@ -178,7 +185,7 @@ fn steps_before_the_first_are_added_as_far_as_they_are_known() {
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..10);
     let wanted = CaptureOrder { before: 4, ..order(13, 1) };
-    assert_eq!(capture.order(wanted, 10).0, CaptureOutcome::Agreed);
+    assert_eq!(capture.order(wanted, None, 10).0, CaptureOutcome::Agreed);
     run(&mut capture, observer, 10..13);
     let part = take_part_of(&mut capture);
     let account = part.account.expect("the first part has it");
@@ -188,7 +195,7 @@ fn steps_before_the_first_are_added_as_far_as_they_are_known() {
 
     // What one capture has, another does not have once more.
     run(&mut capture, observer, 13..15);
-    capture.order(CaptureOrder { number: 8, before: 9, ..order(17, 1) }, 15);
+    capture.order(CaptureOrder { number: 8, before: 9, ..order(17, 1) }, None, 15);
     run(&mut capture, observer, 15..17);
     let account = take_part_of(&mut capture).account.expect("the first part has it");
     assert_eq!(account.marks.first().map(|mark| mark.completed.0), Some(14));
@@ -200,7 +207,7 @@ fn a_step_that_never_ends_is_given_with_what_was_before_it() {
     let mut capture = Capture::default();
     run(&mut capture, observer, 0..10);
     capture.launched(observer, 3, &waited(1010));
-    capture.order(CaptureOrder { before: 2, limit: Nanoseconds(0), ..order(13, 1) }, 10);
+    capture.order(CaptureOrder { before: 2, limit: Nanoseconds(0), ..order(13, 1) }, None, 10);
     capture.launched(observer, 3, &waited(1050));
     let part = take_part_of(&mut capture);
     let account = part.account.expect("the first part has it");
@@ -221,9 +228,79 @@ fn of_the_past_only_whole_steps_are_given() {
         capture.launched(observer, 3, &waited(510));
     }
     run(&mut capture, observer, 5..8);
-    capture.order(CaptureOrder { before: 6, ..order(10, 1) }, 8);
+    capture.order(CaptureOrder { before: 6, ..order(10, 1) }, None, 8);
     run(&mut capture, observer, 8..10);
     let account = take_part_of(&mut capture).account.expect("the first part has it");
     assert_eq!(account.marks.first().map(|mark| mark.completed.0), Some(6));
     assert_eq!(account.operations, 4, "of steps 7 to 10");
+}
+
+fn window_in(milliseconds: u64, length: u64) -> CaptureWindow {
+    CaptureWindow { at: Moment(Moment::now().0 + milliseconds * MS), length: Nanoseconds(length * MS) }
+}
+
+/// An operation launched then; nothing that is under way has anything to do with it.
+fn launch(capture: &mut Capture, observer: &'static Observer, at: u64) {
+    let call = HostCall::Blocked(BlockingCall::StreamSynchronize);
+    capture.launched(observer, 3, &Record::Host { call, bytes: 0, at, until: at + MS });
+}
+
+fn part_in_time(capture: &mut Capture) -> xpu_wire::frame::CapturePart {
+    let deadline = monotonic() + 10_000 * MS;
+    loop {
+        capture.settle(None, std::iter::empty());
+        if let Some(part) = capture.next_part() {
+            return part.of_rank("j".into(), xpu_wire::id::Rank(1));
+        }
+        assert!(monotonic() < deadline, "the capture does not end");
+    }
+}
+
+#[test]
+fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    let order = CaptureOrder { first: Step(0), ..order(0, 0) };
+    assert_eq!(capture.order(order, Some(window_in(0, 50)), 0).0, CaptureOutcome::TooLate);
+    let window = window_in(100, 50);
+    assert_eq!(capture.order(order, Some(window), 0).0, CaptureOutcome::Agreed);
+    assert!(is_on(), "that near, all is timed");
+    let begin = monotonic() + window.at.since(Moment::now()).as_nanos() as u64;
+    for after in [-2, 1, 48, 53] {
+        launch(&mut capture, observer, begin.saturating_add_signed(after * MS as i64));
+    }
+    // A step that ends in it changes nothing.
+    capture.mark(7, begin + 20 * MS, StepSource::Marked);
+    capture.settle(None, std::iter::empty());
+    assert!(capture.next_part().is_none(), "it is not over");
+    let part = part_in_time(&mut capture);
+    let account = part.account.expect("the first part has it");
+    assert!(!is_on() && account.ended == CaptureEnd::Done, "{account:?}");
+    let [first, last] = account.marks[..] else { panic!("{account:?}") };
+    assert_eq!((first.completed, last.completed), (Step(0), Step(1)));
+    assert!(first.at.0.abs_diff(window.at.0) < MS, "{first:?} for {window:?}");
+    assert_eq!(last.at.since(first.at).as_nanos(), 50 * u128::from(MS));
+    assert_eq!((account.operations, account.source), (2, None));
+}
+
+#[test]
+fn a_time_that_is_cut_short_says_how_long_it_was() {
+    let observer = Observer::get_or_start().expect("it starts");
+    let mut capture = Capture::default();
+    let wanted = CaptureOrder { first: Step(0), ..order(0, 0) };
+    let window = window_in(1, 60_000);
+    assert_eq!(capture.order(wanted, Some(window), 0).0, CaptureOutcome::Agreed);
+    while Moment::now() <= window.at {
+        std::thread::yield_now();
+    }
+    launch(&mut capture, observer, monotonic());
+    capture.order(CaptureOrder { limit: Nanoseconds(0), ..wanted }, Some(window), 0);
+    let part = part_in_time(&mut capture);
+    let account = part.account.expect("the first part has it");
+    assert_eq!((account.ended, account.operations, account.marks.len()), (CaptureEnd::TimeUp, 1, 2));
+    let took = account.marks[1].at.since(account.marks[0].at);
+    assert!(took.as_secs() < 30, "{took:?}");
+    // Nor is one that was stopped before it began any longer than that.
+    capture.order(CaptureOrder { limit: Nanoseconds(0), ..wanted }, Some(window_in(60_000, 1)), 0);
+    assert_eq!(part_in_time(&mut capture).account.expect("it has one").marks.len(), 1);
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use xpu_wire::{
-    frame::{CaptureAccount, CaptureEnd, CaptureOrder, CapturedLabel, StepMark, StepSource, Tracing},
+    frame::{
+        CaptureAccount, CaptureEnd, CaptureOrder, CaptureWindow, CapturedLabel, StepMark, StepSource, Tracing,
+    },
     id::{Sequence, Step},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
 use super::{Activity, Past};
@@ -29,6 +31,8 @@ pub(super) struct UnderWay {
     /// Monotonic nanoseconds, as all times here.
     pub(super) deadline: u64,
     pub(super) marks: Vec<(u64, u64)>,
+    /// When the time that is recorded in place of steps ends.
+    pub(super) until: Option<u64>,
     pub(super) source: Option<StepSource>,
     /// The last step has ended, and all that was launched before was taken in.
     pub(super) closed: bool,
@@ -83,6 +87,7 @@ impl UnderWay {
             order,
             deadline,
             marks: Vec::new(),
+            until: None,
             source: None,
             closed: false,
             settled: false,
@@ -97,6 +102,20 @@ impl UnderWay {
             functions: 0,
             lost_functions: 0,
             functions_came: Tracing::NotAsked,
+        }
+    }
+
+    /// It is of a time, not of steps: the time is one, the first.
+    pub(super) fn last_for(&mut self, now: u64, window: CaptureWindow) {
+        let begin = now.saturating_add(window.at.since(Moment::now()).as_nanos() as u64);
+        self.marks = vec![(0, begin)];
+        self.until = Some(begin.saturating_add(window.length.0));
+    }
+
+    /// That time ends then, if it has begun.
+    pub(super) fn end_at(&mut self, at: u64) {
+        if at > self.begin() {
+            self.marks.push((1, at));
         }
     }
 
@@ -120,6 +139,9 @@ impl UnderWay {
 
     /// When the last step ended; none has, before it is closed.
     pub(super) fn end(&self) -> u64 {
+        if let (Some(until), [_]) = (self.until, &self.marks[..]) {
+            return until;
+        }
         self.marks.last().filter(|_| self.closed).map_or(u64::MAX, |&(_, at)| at)
     }
 

@@ -8,6 +8,7 @@ mod groups;
 pub mod kernel;
 mod lane;
 mod meeting;
+mod per;
 mod report;
 mod spans;
 mod standalone;
@@ -23,10 +24,10 @@ use serde::Serialize;
 use xpu_wire::{
     collective::Operation,
     frame::{
-        Body, CaptureAccount, CapturePart, CaptureSheet, CapturedLabel, CapturedSpan, CommunicatorState,
-        Frame, RankDigest, StepMark,
+        Body, CaptureAccount, CapturePart, CaptureSheet, CaptureWindow, CapturedLabel, CapturedSpan,
+        CommunicatorState, Frame, RankDigest, StepMark,
     },
-    id::{CommunicatorId, HostName, JobName, Rank, Sequence, Step},
+    id::{CommunicatorId, HostName, JobName, Pid, Rank, Sequence, Step},
     unit::Moment,
 };
 
@@ -35,9 +36,10 @@ pub use diff::{Change, CostKind, Culprit, Diff, Side};
 pub use groups::{Groups, Only};
 pub use lane::Lane;
 pub use meeting::{Attendance, Meeting, Meetings};
+pub use per::Per;
 pub use report::{
     ArrivalRow, CollectiveRow, CopyRow, GemmRow, HostKind, HostRow, KernelRow, Kinds, NOISE_NS, RankReport,
-    Report, Spread, StepReport, Summary, bucket, copied, host_function, transposed,
+    Report, Spread, StepReport, Summary, WindowReport, bucket, copied, host_function, transposed,
 };
 pub use spans::{Spans, union};
 pub use standalone::{Alone, RankRate, RankRow, ShapeGemms, ShapeRow, Standalone, StandsOut, Total};
@@ -47,9 +49,12 @@ pub use whole::{Seen, WholeStep, Work};
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub sheet: Option<CaptureSheet>,
+    /// It is of this time, not of steps: of each rank there is one, the first.
+    pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
     /// What collectors told of the job meanwhile.
     pub world_size: Option<u32>,
+    pub pids: BTreeMap<Rank, Pid>,
     pub parties: BTreeMap<CommunicatorId, Party>,
     number: Option<u64>,
 }
@@ -152,15 +157,15 @@ impl Single {
 
 impl Capture {
     pub fn take(&mut self, frame: &Frame) {
-        match &frame.body {
-            Body::CaptureSheet(sheet) => {
-                // The one that counts is the last: earlier ones are of tries that were given up.
-                if self.number != Some(sheet.order.number) {
-                    self.ranks.clear();
-                }
-                self.number = Some(sheet.order.number);
-                self.sheet = Some(sheet.clone());
+        if let Some((sheet, window)) = frame.body.as_capture_sheet() {
+            // The one that counts is the last: earlier ones are of tries that were given up.
+            if self.number != Some(sheet.order.number) {
+                self.ranks.clear();
             }
+            self.number = Some(sheet.order.number);
+            (self.sheet, self.window) = (Some(sheet.clone()), window);
+        }
+        match &frame.body {
             Body::CapturePart(part) if *self.number.get_or_insert(part.number) == part.number => {
                 let rank = self.ranks.entry(part.rank).or_default();
                 rank.host.clone_from(&frame.host);
@@ -185,6 +190,7 @@ impl Capture {
     }
 
     fn hear(&mut self, digest: &RankDigest) {
+        self.pids.insert(digest.rank, digest.pid);
         self.world_size = Some(digest.world_size).filter(|&size| size > 0).or(self.world_size);
         for CommunicatorState { id, name, size, .. } in &digest.communicators {
             let known = self.parties.entry(*id).or_insert_with(|| Party { name: name.clone(), size: *size });
@@ -235,6 +241,9 @@ impl RankCapture {
     pub fn is_whole(&self) -> bool {
         self.parts > 0 && self.parts_missing == 0
     }
+
+    /// The number of what is recorded in place of steps.
+    pub const WINDOW: Step = Step(1);
 
     /// The steps that were recorded: the number of each, and from when to when it lasted. Where steps were marked only now and then,
     /// several have one interval.

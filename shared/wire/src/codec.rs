@@ -91,6 +91,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
         Body::Exit(body) => payload(frame, body, &mut bytes),
         Body::Cpu(body) => payload(frame, body, &mut bytes),
         Body::CaptureSheet(body) => payload(frame, body, &mut bytes),
+        Body::TimedCaptureSheet(body) => payload(frame, body, &mut bytes),
     }
     let length = u32::try_from(bytes.len() - HEADER).unwrap_or(u32::MAX);
     bytes[8..HEADER].copy_from_slice(&length.to_le_bytes());
@@ -142,6 +143,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         67 => body(kind, rest, Body::Exit),
         68 => body(kind, rest, Body::Cpu),
         96 => body(kind, rest, Body::CaptureSheet),
+        97 => body(kind, rest, Body::TimedCaptureSheet),
         kind => Err(DecodeError::Kind { kind }),
     }
 }

@@ -5,10 +5,10 @@ use crate::{
     collective::Operation,
     datatype::DataType,
     frame::{
-        CallSite, CallState, CaptureOrder, Command, Event, KinetoBytes, KinetoEnd, KinetoOptions,
-        KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish, RankRecord,
-        RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps, Summary,
-        TimedBy, Work,
+        CallSite, CallState, CaptureOrder, CaptureWindow, Command, Event, KinetoBytes, KinetoEnd,
+        KinetoOptions, KinetoOrder, KinetoPart, KinetoRank, KinetoStanding, KinetoWindow, KinetoWish,
+        RankRecord, RecordedCall, RecordedCommunicator, Request, SpanTotals, StackFrame, StepSource, Steps,
+        Summary, TimedBy, TimedCaptureSheet, Work,
     },
     histogram::Histogram,
     id::{CommunicatorId, Pid, Rank, Step},
@@ -25,6 +25,8 @@ const ORDER: CaptureOrder = CaptureOrder {
     activity: false,
     functions: false,
 };
+
+const WINDOW: CaptureWindow = CaptureWindow { at: Moment(1 << 60), length: Nanoseconds(500_000_000) };
 
 const KINETO: KinetoOrder = KinetoOrder {
     number: 7,
@@ -153,6 +155,17 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
+        frame(Body::Command(Command::CaptureTime(ORDER, WINDOW))),
+        frame(Body::Request(Request::CaptureTime {
+            job: "j".into(),
+            ranks: vec![Rank(3)],
+            order: ORDER,
+            window: WINDOW,
+        })),
+        frame(Body::TimedCaptureSheet(TimedCaptureSheet {
+            sheet: crate::frame::example::capture::sheet(&[0, 1]),
+            window: WINDOW,
+        })),
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
@@ -208,7 +221,7 @@ fn the_frames_that_other_languages_are_tried_on_are_of_this_format_and_of_every_
         rest = after;
     }
     assert_eq!(kinds, all.iter().map(|frame| frame.body.kind()).collect());
-    assert_eq!(kinds.len(), 21, "of every kind there is one");
+    assert_eq!(kinds.len(), 22, "of every kind there is one");
 }
 
 #[test]
@@ -282,7 +295,8 @@ fn wordy() -> Vec<Frame> {
         [
             Body::Detail(RankDetail { job: "j".into(), rank: Rank(1), summary }),
             Body::CapturePart(part),
-            Body::CaptureSheet(sheet),
+            Body::CaptureSheet(sheet.clone()),
+            Body::TimedCaptureSheet(TimedCaptureSheet { sheet, window: WINDOW }),
             Body::Stacks(stacks),
             Body::Exit(killed),
             Body::Record(RankRecord { why: text(), ..record(&text()) }),

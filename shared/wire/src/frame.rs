@@ -28,7 +28,8 @@ pub use activity::{
 pub use advance::Advance;
 pub use capture::{
     CaptureAccount, CaptureAnswer, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureSheet,
-    CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark, Tracing,
+    CaptureWindow, CapturedLabel, CapturedOperation, CapturedSpan, FunctionKind, MissingRank, StepMark,
+    TimedCaptureSheet, Tracing,
 };
 pub use cpu::{HostCpu, RankCpu};
 pub use device::{DeviceReading, Throttle, Xid};
@@ -114,9 +115,20 @@ pub enum Body {
     KinetoPart(KinetoPart),
     /// In a file only: what was asked for of a capture.
     CaptureSheet(CaptureSheet),
+    /// In a file only: the same of a time in place of steps.
+    TimedCaptureSheet(TimedCaptureSheet),
 }
 
 impl Body {
+    /// What was asked for of a capture, if this says it: steps, or a time.
+    pub fn as_capture_sheet(&self) -> Option<(&CaptureSheet, Option<CaptureWindow>)> {
+        match self {
+            Self::CaptureSheet(sheet) => Some((sheet, None)),
+            Self::TimedCaptureSheet(TimedCaptureSheet { sheet, window }) => Some((sheet, Some(*window))),
+            _ => None,
+        }
+    }
+
     pub fn kind(&self) -> u16 {
         match self {
             Self::Hello(_) => 1,
@@ -140,6 +152,7 @@ impl Body {
             Self::Exit(_) => 67,
             Self::Cpu(_) => 68,
             Self::CaptureSheet(_) => 96,
+            Self::TimedCaptureSheet(_) => 97,
         }
     }
 }
@@ -155,6 +168,8 @@ pub enum Command {
     Capture(CaptureOrder),
     /// Record them no more: nobody wants them.
     EndCapture(u64),
+    /// Record every operation of a time.
+    CaptureTime(CaptureOrder, CaptureWindow),
 }
 
 /// Viewer to collector.
@@ -180,6 +195,8 @@ pub enum Request {
     /// Send the [`RankRecord`] of these ranks of a job, those that are on this host; of all that are if none is named. At most the last
     /// `most` calls of each.
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
+    /// As `Capture`, of a time in place of steps.
+    CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
 }
 
 /// Something that happened once.

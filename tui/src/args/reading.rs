@@ -45,6 +45,10 @@ pub struct ExportArgs {
     /// Write Chrome's JSON, compressed if the name ends in .gz
     #[arg(long, value_name = "OUT")]
     pub chrome: Option<PathBuf>,
+    /// Write traces as PyTorch's profiler (Kineto) does, for Holistic Trace Analysis, `TensorBoard` and Perfetto: one file per
+    /// rank in DIR, or FILE (`.json`, `.json.gz`) of one rank
+    #[arg(long, value_name = "DIR|FILE")]
+    pub kineto: Option<PathBuf>,
     /// Write one table per kind of operation: DIR/gemms.csv and so on
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,

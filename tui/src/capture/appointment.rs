@@ -1,4 +1,4 @@
-//! The step from which all ranks record: one that none has begun when it hears of it, and no later than that takes.
+//! The step, or the time, from which all ranks record: one that none has begun when it hears of it, and no later than that takes.
 
 use std::time::Duration;
 
@@ -7,6 +7,15 @@ use xpu_wire::{id::Step, unit::Nanoseconds};
 
 /// What is known of a rank's steps is at most so old, and telling it which to record takes some of that too.
 const NEWS: Duration = Duration::from_millis(2500);
+
+/// What is said of a rank of which no step is known.
+pub(super) const NO_STEPS: &str =
+    "no step of it is known; capture a time instead: `xpu-top capture --for 500ms`";
+
+/// How soon a time begins: after the order has come to all, and all is timed. On the second try, one that had a longer way.
+pub(super) fn lead(again: bool) -> Duration {
+    if again { 2 * FRESH_NEWS } else { FRESH_NEWS }
+}
 
 /// On the second try it is known how far the ranks are.
 const FRESH_NEWS: Duration = Duration::from_millis(1500);

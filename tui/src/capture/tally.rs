@@ -1,5 +1,7 @@
 //! What each rank has said of a capture, and what is still to come.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::{Duration, Instant};
@@ -10,15 +12,15 @@ use xpu_model::{
 };
 use xpu_wire::{
     frame::{
-        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, Frame, Life,
-        MissingRank, Tracing,
+        Body, CaptureAccount, CaptureEnd, CaptureOrder, CaptureOutcome, CapturePart, CaptureWindow, Frame,
+        Life, MissingRank,
     },
     id::{HostName, JobName, Rank, Step},
-    unit::Nanoseconds,
+    unit::{Moment, Nanoseconds},
 };
 
-use super::Progress;
-use crate::{figure, follow::Following};
+use super::{Extent, Progress, appointment::NO_STEPS};
+use crate::follow::Following;
 
 /// What a rank sent before it ended, or its host went out of reach, may still be on its way for so long.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
@@ -26,13 +28,16 @@ const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// A host that says nothing for so long is gone: it says something every second.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Ranks named one by one.
-const NAMED: usize = 8;
+/// Why nothing comes of a rank that was asked for a time.
+const NO_ANSWER: &str = "it did not answer: it is stopped or gone (`xpu-top status`), or its hook or collector is older and captures \
+     steps alone (--steps)";
 
 #[derive(Debug)]
 pub(super) struct Tally {
     job: JobName,
     order: CaptureOrder,
+    /// A time in place of steps.
+    window: Option<CaptureWindow>,
     ranks: BTreeMap<Rank, State>,
     /// Steps completed, as the furthest rank said.
     furthest: Option<u64>,
@@ -72,11 +77,11 @@ impl Tally {
             functions: false,
         };
         let ranks = ranks.into_iter().map(|rank| (rank, State::default())).collect();
-        Self { job, order, ranks, furthest: None, heard: BTreeMap::new() }
+        Self { job, order, window: None, ranks, furthest: None, heard: BTreeMap::new() }
     }
 
-    pub(super) fn begin(&mut self, order: CaptureOrder) {
-        self.order = order;
+    pub(super) fn begin(&mut self, order: CaptureOrder, window: Option<CaptureWindow>) {
+        (self.order, self.window) = (order, window);
         self.ranks.values_mut().for_each(|state| *state = State::default());
     }
 
@@ -86,6 +91,20 @@ impl Tally {
 
     pub(super) fn order(&self) -> CaptureOrder {
         self.order
+    }
+
+    pub(super) fn window(&self) -> Option<CaptureWindow> {
+        self.window
+    }
+
+    /// What ranks are told.
+    pub(super) fn asked(&self) -> (CaptureOrder, Option<CaptureWindow>) {
+        (self.order, self.window)
+    }
+
+    /// Whether nothing more is recorded by itself: steps of a job that stands never end.
+    pub(super) fn is_past(&self, now: Moment) -> bool {
+        self.window.is_none_or(|window| now > window.end().after(ON_ITS_WAY))
     }
 
     pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> {
@@ -120,7 +139,10 @@ impl Tally {
                     CaptureOutcome::Agreed => state.agreed = true,
                     CaptureOutcome::TooLate => {
                         state.late = true;
-                        state.refused = Some(format!("it had already completed step {}", answer.completed));
+                        state.refused = Some(match self.window {
+                            Some(_) => "the time had begun when it heard of it: are its host's clock and its thread on time?".to_owned(),
+                            None => format!("it had already completed step {}", answer.completed),
+                        });
                     }
                     CaptureOutcome::Busy => {
                         state.refused =
@@ -131,8 +153,7 @@ impl Tally {
                             Some("its hook is off; switch it on with `xpu-top ctl --hook on`".to_owned());
                     }
                     CaptureOutcome::NoSteps => {
-                        state.refused =
-                            Some("it has not completed a step yet; try again when it trains".to_owned());
+                        state.refused = Some(NO_STEPS.to_owned());
                     }
                 }
             }
@@ -184,9 +205,8 @@ impl Tally {
     }
 
     /// From now on no step is waited for.
-    pub(super) fn hurry(&mut self) -> CaptureOrder {
+    pub(super) fn hurry(&mut self) {
         self.order.limit = Nanoseconds(0);
-        self.order
     }
 
     /// Whether nothing more is to come.
@@ -199,6 +219,12 @@ impl Tally {
 
     /// Sees who is gone.
     pub(super) fn look(&mut self, following: &Following, now: Instant) {
+        if self.window.is_some() && self.is_past(Moment::now()) {
+            // Whoever has not heard of it by now has nothing to give.
+            for state in self.ranks.values_mut().filter(|state| !state.agreed && state.gone.is_none()) {
+                state.refused.get_or_insert_with(|| NO_ANSWER.to_owned());
+            }
+        }
         let Some(job) = following.jobs().get(&self.job) else { return };
         for (rank, state) in &mut self.ranks {
             let Some(view) = job.rank(*rank) else { continue };
@@ -228,15 +254,22 @@ impl Tally {
             }
             let (gone, came) = (state.gone.take().map(|(_, why)| why), state.parts.len());
             state.refused = Some(match (gone, state.expected, state.agreed) {
+                (Some(why), None, _) if self.window.is_some() => {
+                    format!("{why} before it had recorded all of it")
+                }
                 (Some(why), None, _) => format!("{why} before it had recorded all steps"),
                 (why, Some(expected), _) => {
                     let why = why.unwrap_or_else(|| "the rest did not arrive in time".to_owned());
                     format!("{came} of {expected} parts arrived: {why}")
                 }
+                (None, None, true) if self.window.is_some() => {
+                    "it agreed and sent nothing in time: it may hang; allow more with --wait".to_owned()
+                }
                 (None, None, true) => {
                     "it agreed and sent nothing in time: it may hang, or its steps take longer; allow more with --wait"
                         .to_owned()
                 }
+                (None, None, false) if self.window.is_some() => NO_ANSWER.to_owned(),
                 (None, None, false) => {
                     "it did not answer; `xpu-top status` shows whether it runs".to_owned()
                 }
@@ -262,8 +295,7 @@ impl Tally {
 
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            first: self.order.first,
-            last: self.order.last(),
+            of: Extent::of(self.order, self.window),
             ranks: self.ranks.len(),
             agreed: self.ranks.values().filter(|state| state.agreed).count(),
             whole: self.whole(),
@@ -278,101 +310,5 @@ impl Tally {
     fn accounts(&self) -> impl Iterator<Item = (Rank, &CaptureAccount)> {
         let whole = self.ranks.iter().filter(|(_, state)| state.is_whole());
         whole.filter_map(|(&rank, state)| Some((rank, state.account.as_ref()?)))
-    }
-
-    /// What is not as it should be; of a job that stands, what for.
-    pub(super) fn complaints(&self, standstill: Option<&str>) -> Vec<String> {
-        let mut all: Vec<_> =
-            standstill.iter().map(|evidence| format!("the job hangs: {evidence}")).collect();
-        all.extend(
-            self.missing().into_iter().map(|missing| format!("rank {}: {}", missing.rank, missing.why)),
-        );
-        for (rank, account) in self.accounts() {
-            match account.ended {
-                CaptureEnd::Done => {}
-                // Why is said once, for all.
-                CaptureEnd::TimeUp if standstill.is_some() => {}
-                CaptureEnd::TimeUp => {
-                    all.push(format!("rank {rank}: it did not reach the last step in time"));
-                }
-                CaptureEnd::ProcessEnd => all.push(format!("rank {rank}: it ended before the last step did")),
-            }
-            if let Tracing::Recorded { dropped: lost @ 1.., .. } = account.activity {
-                all.push(format!("rank {rank}: {lost} of CUPTI's records were lost"));
-            }
-            if account.dropped > 0 {
-                all.push(format!(
-                    "rank {rank}: {} operations were dropped for lack of space",
-                    account.dropped
-                ));
-            }
-        }
-        all.extend(self.refusals());
-        let more = all.len().saturating_sub(NAMED);
-        all.truncate(NAMED);
-        if more > 0 {
-            all.push(format!("and {more} more; `xpu-top report` lists all"));
-        }
-        all
-    }
-
-    /// What was asked for besides and could not be had, the ranks of one reason together.
-    fn refusals(&self) -> impl Iterator<Item = String> {
-        let mut all: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
-        // Who has ended no step has begun with none of it, and why is said already.
-        for (rank, account) in self.accounts().filter(|(_, account)| account.marks.len() > 1) {
-            let kinds = [("kernels", &account.activity), ("functions of Python", &account.functions)];
-            for (what, tracing) in kinds {
-                if let Tracing::Refused { why } = tracing {
-                    all.entry((what, why)).or_default().push(rank.to_string());
-                }
-            }
-        }
-        all.into_iter().map(|((what, why), ranks)| {
-            let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-            format!("{word} {} without all {what}: {why}", ranks.join(","))
-        })
-    }
-
-    /// `steps 812 to 814 of 8 of 8 ranks, with what was sampled since step 793, 2,160 operations, none dropped`
-    pub(super) fn summary(&self) -> String {
-        let operations = self.accounts().map(|(_, account)| account.operations).sum::<u64>();
-        let dropped = self.accounts().map(|(_, account)| account.dropped).sum::<u64>();
-        let ranks = format!("{} of {}", self.whole(), figure::counted(self.ranks.len(), "rank", "ranks"));
-        format!(
-            "{}{}, {}, {}",
-            self.steps(&ranks),
-            self.sampled(),
-            figure::counted(operations as usize, "operation", "operations"),
-            if dropped == 0 { "none dropped".to_owned() } else { format!("{dropped} dropped") },
-        )
-    }
-
-    /// The steps that were asked for, as far as all have them who sent anything.
-    fn steps(&self, ranks: &str) -> String {
-        let (first, last) = (self.order.first, self.order.last());
-        let ends =
-            self.accounts().map(|(_, account)| account.marks.last().map_or(Step(0), |mark| mark.completed));
-        match ends.min() {
-            Some(end) if end < first => {
-                format!(
-                    "{ranks} ended no step after {end}, and none of {first} to {last} that were asked for"
-                )
-            }
-            Some(end) => format!("steps {first} to {} of {ranks}", end.min(last)),
-            None => format!("steps {first} to {last} of {ranks}"),
-        }
-    }
-
-    /// Of which steps before those there is something.
-    fn sampled(&self) -> String {
-        let begins = |account: &CaptureAccount| account.marks.first().map(|mark| mark.completed);
-        let sampled = self.accounts().filter(|(_, account)| account.sampled > begins(account));
-        // The first mark is the begin of the first step.
-        match sampled.filter_map(|(_, account)| account.marks.first()).map(|mark| mark.completed.0 + 1).max()
-        {
-            Some(since) => format!(", with what was sampled since step {since}"),
-            None => String::new(),
-        }
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::live::Order;
 
 const PLAN: Plan = Plan {
-    steps: 2,
+    what: Wanted::Steps(2),
     before: 0,
     activity: false,
     functions: false,
@@ -29,7 +29,7 @@ fn answer(
     };
     let mut orders: Vec<CaptureOrder> = Vec::new();
     while let Ok(asked) = ordered.recv() {
-        let Order::Capture { job, order, .. } = asked else { continue };
+        let Order::Capture { job, asked: (order, _), .. } = asked else { continue };
         if orders.contains(&order) {
             continue;
         }

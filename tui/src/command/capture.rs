@@ -1,4 +1,4 @@
-//! `xpu-top capture`: every operation of a few steps of all ranks, in a file; now, or when something is found.
+//! `xpu-top capture`: every operation of a few steps, or of a time, of all ranks, in a file; now, or when something is found.
 
 mod occasion;
 mod progress;
@@ -31,7 +31,7 @@ use super::living::{LOOK, meant, nobody, take_until, tell_unreachable, the_job};
 use crate::{
     args::{CaptureArgs, RankList, UsageError},
     arrival::Arrivals,
-    capture::{Plan, Stop, Taking},
+    capture::{Plan, Stop, Taking, Wanted},
     filter::Filter,
     follow::Following,
     live::{self, Live},
@@ -41,6 +41,9 @@ use crate::{
 
 /// A rank is missing, or did not come to the last step.
 const NOT_ALL: u8 = 1;
+
+/// How long all of it may take, and as much longer as what is captured.
+const WAIT: Duration = Duration::from_mins(2);
 
 /// Steps before something was found that are worth having.
 const BEFORE_A_FINDING: u32 = 20;
@@ -70,7 +73,7 @@ pub fn capture(args: &CaptureArgs) -> anyhow::Result<ExitCode> {
         tell_unseen(args, &following, &job);
         let mut progress = Progress::default();
         if let Some(occasion) = &args.on_finding {
-            let occasion = Occasion { kinds: &occasion.0, length: args.length };
+            let occasion = Occasion { kinds: &occasion.0, within: args.within };
             progress.say(&occasion.to_string());
             let found = wait_for(&occasion, &job, (&mut following, &mut arrivals), &stop).await?;
             progress.end();
@@ -94,13 +97,20 @@ async fn take(
     let path = &args.output;
     // Of those that were named some may have ended since.
     let ranks = wanted(args, following, &job)?;
-    let before = if args.on_finding.is_some() { BEFORE_A_FINDING } else { 0 };
+    // The one that is not there is forbidden by the arguments' group.
+    let what = args.length.map_or_else(|| Wanted::Steps(args.steps.unwrap_or(1)), Wanted::Time);
+    let before = match what {
+        Wanted::Steps(_) if args.on_finding.is_some() => BEFORE_A_FINDING,
+        Wanted::Steps(_) | Wanted::Time(_) => 0,
+    };
+    let wait = args.wait.map(|wait| Duration::from_secs(wait.into()));
+    let wait = wait.unwrap_or_else(|| WAIT + args.length.unwrap_or_default());
     let plan = Plan {
-        steps: args.steps,
+        what,
         before: args.before.unwrap_or(before),
         activity: args.kernels,
         functions: !args.light,
-        wait: Duration::from_secs(args.wait.into()),
+        wait,
         watch: !args.no_watch,
     };
     let mut tell = |news| progress.tell(news);

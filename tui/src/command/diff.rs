@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use xpu_analysis::capture::{Capture, Change, CostKind, Culprit, Diff};
+use xpu_analysis::capture::{Capture, Change, CostKind, Culprit, Diff, Per};
 use xpu_model::status::ExitCode as Code;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     stacks::print,
 };
 use crate::{
-    args::{DiffArgs, Limit},
+    args::{DiffArgs, Limit, UsageError},
     figure::counted,
 };
 
@@ -21,10 +21,11 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let (mut before, mut after) = (read(&args.before)?, read(&args.after)?);
     args.select.apply(&mut before)?;
     args.select.apply(&mut after)?;
+    comparable(args, &before, &after)?;
     let diff = Diff::of(&before, &after);
     print(&if args.json { serde_json::to_string_pretty(&diff)? + "\n" } else { text(&diff, args.top) })?;
     if diff.before.steps == 0 || diff.after.steps == 0 {
-        eprintln!("xpu-top: one of the files has no complete step: there is nothing to compare");
+        eprintln!("xpu-top: one of the files has no complete step or window: there is nothing to compare");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     for (what, in_first) in told_apart(&before, &after) {
@@ -37,6 +38,19 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         eprintln!("xpu-top: {line}");
     }
     Ok(ExitCode::from(if worse.is_empty() { 0 } else { WORSE }))
+}
+
+/// A step has no counterpart in a time.
+fn comparable(args: &DiffArgs, before: &Capture, after: &Capture) -> Result<(), UsageError> {
+    if before.per() != after.per() {
+        let why = "one capture is of steps and the other of a time (--for): compare two of a kind";
+        return Err(UsageError::Value(why.to_owned()));
+    }
+    if before.per() == Per::Second && args.fail_on.iter().any(|limit| limit.part == CostKind::Step) {
+        let why = "--fail-on: a capture of a time has no step: name a part, as `--fail-on compute=3%`";
+        return Err(UsageError::Value(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// What only one of the files was asked to have, and whether that is the first.
@@ -60,17 +74,22 @@ fn exceeds(limit: &Limit, diff: &Diff) -> Option<String> {
 
 fn text(diff: &Diff, top: usize) -> String {
     let side = |side: &xpu_analysis::capture::Side| {
-        let (ranks, steps) = (counted(side.ranks, "rank", "ranks"), counted(side.steps, "step", "steps"));
-        format!("{ranks}, {steps} of a rank")
+        let ranks = counted(side.ranks, "rank", "ranks");
+        match diff.per {
+            Per::Step => format!("{ranks}, {} of a rank", counted(side.steps, "step", "steps")),
+            Per::Second => format!("{ranks}, one window"),
+        }
     };
     let mut out = format!(
-        "before: {}; after: {}; times in ms per step and rank; ! changed by more than noise\n",
+        "before: {}; after: {}; times in ms per {} and rank; ! changed by more than noise\n",
         side(&diff.before),
-        side(&diff.after)
+        side(&diff.after),
+        diff.per.word()
     );
     let head = ["what", "", "before", "after", "change", "noise", "%", "", "most"];
     let (parts, others): (Vec<_>, Vec<_>) = diff.rows.iter().partition(|row| row.kind <= CostKind::Gap);
-    Table::new("the step and its parts", &head, &parts, usize::MAX, |row| line(row)).write(&mut out);
+    let of = if diff.per == Per::Step { "the step and its parts" } else { "parts of the time" };
+    Table::new(of, &head, &parts, usize::MAX, |row| line(row)).write(&mut out);
     if let Some(Culprit { rank, wait_ns }) = diff.culprit {
         let more = wait_ns / 1e6;
         let _ = writeln!(

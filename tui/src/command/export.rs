@@ -4,6 +4,7 @@ mod chrome;
 mod counter;
 mod csv;
 mod folded;
+mod kineto;
 mod parquet;
 mod perfetto;
 mod sheet;
@@ -31,9 +32,10 @@ use crate::{
 };
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let ExportArgs { file, perfetto, chrome, csv, parquet, folded, kind, select } = args;
-    if [perfetto, chrome, csv, parquet, folded].iter().all(|out| out.is_none()) {
-        let forms = "say what to write: --perfetto, --chrome or --folded FILE, --csv or --parquet DIR";
+    let ExportArgs { file, perfetto, chrome, kineto, csv, parquet, folded, kind, select } = args;
+    if [perfetto, chrome, kineto, csv, parquet, folded].iter().all(|out| out.is_none()) {
+        let forms =
+            "say what to write: --perfetto, --chrome or --folded FILE, --kineto, --csv or --parquet DIR";
         return Err(UsageError::Value(forms.to_owned()).into());
     }
     let wanted: Vec<_> = SHEETS.iter().filter(|sheet| sheet.is_meant(kind)).collect();
@@ -46,6 +48,8 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     new_file::check_absent([perfetto, chrome, folded].into_iter().flatten().cloned().chain(in_tables))?;
     let mut capture = read(file)?;
     let groups = select.apply(&mut capture)?;
+    let traces = kineto.as_deref().map(|place| kineto::paths(&capture, place)).transpose()?;
+    new_file::check_absent(traces.iter().flatten().map(|(_, path)| path))?;
     for &(place, of) in &tables {
         let source = Source { capture: &capture, clocks: &Clocks::of(&capture), groups };
         fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
@@ -70,6 +74,9 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         if let Some(path) = perfetto {
             new_file::write(path, |out| Ok(perfetto::write(&timeline, out)?))?;
         }
+    }
+    if let Some(paths) = &traces {
+        kineto::write(&capture, paths)?;
     }
     if let Some(path) = folded {
         new_file::write(path, |out| Ok(folded::write(&capture, out)?))?;

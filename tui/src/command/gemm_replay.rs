@@ -39,7 +39,7 @@ pub fn gemm_replay(args: &GemmReplayArgs) -> anyhow::Result<ExitCode> {
     let all = ShapeGemms::of(&capture);
     let timed = all.iter().filter(|products| products.took.timed > 0).count();
     if timed == 0 {
-        eprintln!("xpu-top: nothing to replay: no completely recorded step has a timed GEMM");
+        eprintln!("xpu-top: nothing to replay: no completely recorded step or window has a timed GEMM");
         return Ok(ExitCode::from(Code::NoData as u8));
     }
     let chosen = |place: usize| match place {

@@ -5,8 +5,8 @@ use std::path::Path;
 use xpu_recording::{Entry, Kind, Recording, RecordingError};
 use xpu_wire::{
     codec,
-    frame::{Body, CaptureSheet},
-    id::{Rank, Step},
+    frame::{Body, CaptureSheet, CaptureWindow, Frame},
+    id::Rank,
     unit::Moment,
 };
 
@@ -15,6 +15,8 @@ const BLOCKS: usize = 4;
 
 /// The words of a file that is none of ours.
 const NONE_OF_OURS: &str = "it is not a recording of xpu-top";
+
+use crate::capture::Extent;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -28,10 +30,9 @@ pub struct Label {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Of a job that stood these steps were asked for, and may not have been reached.
+    /// Of a job that stood these steps, or this time, were asked for, and may not have been reached.
     Capture {
-        first: Step,
-        last: Step,
+        of: Extent,
         ranks: usize,
         missing: usize,
         stood: bool,
@@ -64,32 +65,29 @@ impl Label {
         for entry in entries[..BLOCKS.min(entries.len())].iter().chain(&entries[ends..]) {
             let Some(block) = recording.block(entry).map_err(|error| error.to_string())? else { continue };
             for record in block.records() {
-                match codec::decode(record.frame).map(|frame| frame.body) {
-                    Ok(Body::CaptureSheet(of)) => sheet = Some(of),
-                    Ok(Body::Digest(digest)) => {
-                        ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
-                        if job.is_empty() {
-                            job = digest.job.to_string();
-                        }
+                let Ok(Frame { body, .. }) = codec::decode(record.frame) else { continue };
+                if let Some((of, window)) = body.as_capture_sheet() {
+                    sheet = Some(capture(of, window));
+                }
+                if let Body::Digest(digest) = body {
+                    ranks.extend(digest.ranks.iter().map(|rank| rank.rank));
+                    if job.is_empty() {
+                        job = digest.job.to_string();
                     }
-                    _ => {}
                 }
             }
         }
-        let what = if let Some(sheet) = sheet {
-            capture(&sheet)
-        } else {
+        let what = sheet.unwrap_or_else(|| {
             let (from, to) = recording.span();
             What::Recording { from, to, hosts: header.hosts.len(), ranks: ranks.len() }
-        };
+        });
         Ok(Self { what, job, closed: recording.is_closed(), damage: recording.damage().len() })
     }
 }
 
-fn capture(sheet: &CaptureSheet) -> What {
+fn capture(sheet: &CaptureSheet, window: Option<CaptureWindow>) -> What {
     What::Capture {
-        first: sheet.order.first,
-        last: sheet.order.last(),
+        of: Extent::of(sheet.order, window),
         ranks: sheet.ranks.len(),
         missing: sheet.missing.len(),
         stood: sheet.standstill.is_some(),

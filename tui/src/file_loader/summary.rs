@@ -19,7 +19,7 @@ pub struct Summary {
     pub about: Vec<String>,
     /// Of the time of all its steps: name and share, together all of it; none of a recording.
     pub shares: Vec<(&'static str, f64)>,
-    /// What a step took, in milliseconds.
+    /// What a step took, in milliseconds; none of a capture of a time.
     pub step_ms: Option<f64>,
     /// What took most, and who came last: a name, and what is said of it.
     pub tops: Vec<(String, String)>,
@@ -61,12 +61,14 @@ impl Summary {
                 row.share.map_or_else(String::new, |share| format!(", {:.1} % of the time", share * 100.0));
             (row.shape(), format!("{} times, {rate}{share}", figure::count(row.count)))
         });
+        let per = if report.window.is_some() { "second" } else { "step" };
         let late = report.arrivals.iter().filter(|row| row.last > 0).take(ROWS).map(|row| {
             let said = format!(
-                "last into {} of {} collectives, costs {} ms a step",
+                "last into {} of {} collectives, costs {} ms a {}",
                 figure::count(row.last),
                 figure::count(row.collectives),
-                figure::three(row.cost_per_step_ns as f64 / 1e6)
+                figure::three(row.cost_ns() as f64 / 1e6),
+                per
             );
             (format!("rank {}", row.rank), said)
         });
@@ -77,7 +79,7 @@ impl Summary {
             } else {
                 Vec::new()
             },
-            step_ms: (steps > 0).then(|| took / steps as f64 / 1e6),
+            step_ms: (steps > 0 && report.window.is_none()).then(|| took / steps as f64 / 1e6),
             tops: gemms.chain(late).collect(),
             is_capture: true,
         }

@@ -9,6 +9,7 @@ use xpu_wire::{
 };
 
 use super::*;
+use crate::capture::Extent;
 
 /// A folder of its own, gone when dropped.
 struct Folder(PathBuf);
@@ -125,7 +126,12 @@ fn each_file_says_what_it_is_or_why_it_cannot_be_read() {
     let steps = label("steps.xpucap").unwrap();
     assert_eq!(
         steps.what,
-        What::Capture { first: Step(41), last: Step(42), ranks: 1, missing: 0, stood: false }
+        What::Capture {
+            of: Extent::Steps { first: Step(41), last: Step(42) },
+            ranks: 1,
+            missing: 0,
+            stood: false
+        }
     );
     assert!(steps.closed && steps.job == "llama-70b");
     assert!(label("cut.xpurec").is_err() || !label("cut.xpurec").unwrap().closed);

@@ -16,7 +16,7 @@ fn is_meant(action: &Action) -> bool {
         | Action::Captured(_)
         | Action::Listed(_)
         | Action::Opened(..)
-        | Action::CaptureSteps(_)
+        | Action::CaptureOf(_)
         | Action::ShowMetric(_)
         | Action::Dress(_)
         | Action::Filter(_)

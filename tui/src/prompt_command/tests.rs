@@ -1,7 +1,9 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::app::Page;
+use crate::{app::Page, capture::Wanted};
 
 fn said(text: &str) -> String {
     match read(text) {
@@ -21,7 +23,8 @@ fn commands_are_understood() {
         ("job eval", Action::ChooseJob("eval".into())),
         ("job", Action::NextJob),
         ("goto +10m", Action::GoTo("+10m".to_owned())),
-        ("capture 5", Action::CaptureSteps(5)),
+        ("capture 5", Action::CaptureOf(Wanted::Steps(5))),
+        ("capture 500ms", Action::CaptureOf(Wanted::Time(Duration::from_millis(500)))),
         ("capture", Action::Capture),
         ("w a b.svg", Action::SaveTo("a b.svg".into())),
         ("w", Action::Save),

@@ -131,24 +131,19 @@ fn cells(app: &App, file: &ListedFile, name: usize) -> Vec<Cell> {
     ]
 }
 
-/// `steps 812 to 814 of 8 ranks`, `12 m of 64 ranks`
+/// `steps 812 to 814, 8 ranks`, `500 ms, 8 ranks`, `12 m of 64 ranks`
 fn contents(label: &Label) -> String {
     match &label.what {
         What::Capture { ranks, stood: true, .. } => {
             format!("a job that hung, {}", figure::counted(*ranks, "rank", "ranks"))
         }
-        What::Capture { first, last, ranks, missing, .. } => {
+        What::Capture { of, ranks, missing, .. } => {
             let absent = if *missing > 0 {
                 format!(", {} missing", figure::count(*missing as u64))
             } else {
                 String::new()
             };
-            format!(
-                "steps {} to {}, {}{absent}",
-                figure::count(first.0),
-                figure::count(last.0),
-                figure::counted(*ranks, "rank", "ranks")
-            )
+            format!("{}, {}{absent}", of.on_screen(), figure::counted(*ranks, "rank", "ranks"))
         }
         What::Recording { from, to, ranks, .. } => {
             format!("{}, {}", figure::age(to.since(*from)), figure::counted(*ranks, "rank", "ranks"))

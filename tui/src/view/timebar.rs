@@ -49,11 +49,11 @@ pub(super) fn capture(app: &App) -> Option<Span<'static>> {
     let text = match &app.capture {
         Standing::Beginning => "CAPTURE ...".to_owned(),
         Standing::UnderWay(progress) => {
-            let Progress { first, last, ranks, .. } = progress;
-            let (done, of) = progress.far();
+            let Progress { of, ranks, .. } = progress;
+            let (done, far) = progress.far();
             let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
-            format!("CAPTURE {first}-{last} {bar} {done}/{ranks} {of}")
+            format!("CAPTURE {} {bar} {done}/{ranks} {far}", of.short())
         }
         _ => return None,
     };

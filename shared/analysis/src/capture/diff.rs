@@ -11,11 +11,12 @@ use cost::Costs;
 use serde::Serialize;
 use xpu_wire::{frame::Tracing, id::Rank};
 
-use super::{Capture, Kind, Seen};
+use super::{Capture, Kind, Per, Seen};
 
-/// `xpu-top diff --json`. Times are of a step of a rank, the mean over both.
+/// `xpu-top diff --json`. Times are of a step of a rank, the mean over both; or of a second, where both captures are of a time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
+    pub per: Per,
     pub before: Side,
     pub after: Side,
     /// The step and its parts, in the order of [`CostKind`]; then all else, what changed most first.
@@ -35,7 +36,7 @@ pub struct Culprit {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Side {
     pub ranks: usize,
-    /// Steps recorded whole, of all ranks.
+    /// Steps recorded whole, of all ranks; or times, one of each.
     pub steps: usize,
 }
 
@@ -105,7 +106,7 @@ impl Diff {
         let culprit = culprit(&a, &b, &rows);
         let side =
             |capture: &Capture, costs: &Costs| Side { ranks: capture.ranks.len(), steps: costs.steps() };
-        Self { before: side(before, &a), after: side(after, &b), rows, culprit }
+        Self { per: before.per(), before: side(before, &a), after: side(after, &b), rows, culprit }
     }
 
     /// The step, or a part of it.

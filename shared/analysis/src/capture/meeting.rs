@@ -9,7 +9,7 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Single, WholeStep};
+use super::{Capture, Single, WholeStep};
 
 /// One collective, or several of a group that were launched as one.
 #[derive(Clone, Debug)]
@@ -74,6 +74,24 @@ impl Meetings {
             }
         }
         Self { all: all.into_values().collect(), others }
+    }
+
+    /// What is at the begin or the end of a time may be without the ranks that launched it on the other side: then nobody knows who came last.
+    pub(super) fn without_partial(mut self) -> Self {
+        let mut most: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
+        for one in &self.all {
+            let most = most.entry(one.communicator).or_default();
+            *most = (*most).max(one.ranks.len());
+        }
+        self.all.retain(|one| most.get(&one.communicator) == Some(&one.ranks.len()));
+        self
+    }
+}
+
+impl Capture {
+    pub(super) fn meetings(&self, steps: &[WholeStep<'_>]) -> Meetings {
+        let all = Meetings::of(steps);
+        if self.window.is_some() { all.without_partial() } else { all }
     }
 }
 

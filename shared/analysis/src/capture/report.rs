@@ -20,7 +20,8 @@ use xpu_wire::{
     unit::Moment,
 };
 
-use super::{Capture, Clocks, Groups, Kind, Meetings, RankCapture, Seen};
+use super::{Capture, Clocks, Groups, Kind, Seen};
+use arrival::Extent;
 
 pub use arrival::{ArrivalRow, NOISE_NS};
 pub(super) use breakdown::Busy;
@@ -37,8 +38,10 @@ pub(super) use spread::share;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub job: JobName,
-    /// The steps that every rank has that is here.
+    /// The steps that every rank has that is here; none of a capture of a time.
     pub steps: Vec<Step>,
+    /// The time that was recorded in place of steps: each rank has one of [`RankReport::steps`], without a number. `null` of steps.
+    pub window: Option<WindowReport>,
     /// The first and the last that were asked for; `null` where the file does not say.
     pub asked: Option<[Step; 2]>,
     /// What the job stood for meanwhile, in which case the steps asked for may not have been reached.
@@ -59,6 +62,13 @@ pub struct Report {
     pub kernels: Vec<KernelRow>,
     pub copies: Vec<CopyRow>,
     pub host: Vec<HostRow>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WindowReport {
+    /// By the clock of who asked.
+    pub begin: Moment,
+    pub length_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -106,7 +116,8 @@ pub type Kinds = BTreeMap<Kind, u64>;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
-    pub step: Step,
+    /// `null`: it is the time that was recorded in place of steps.
+    pub step: Option<Step>,
     /// By the clock of the first host.
     pub begin: Moment,
     pub operations: Kinds,
@@ -133,11 +144,11 @@ impl Report {
         let clocks = Clocks::of(capture);
         let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
         let ranks: Vec<_> =
-            capture.ranks.iter().map(|(&rank, of)| rank_report(rank, of, &clocks, &busy[&rank])).collect();
+            capture.ranks.keys().map(|&rank| rank_report(rank, capture, &clocks, &busy[&rank])).collect();
         let sum = |each: fn(&RankReport) -> u64| ranks.iter().map(each).fold(0, u64::saturating_add);
-        let numbers = |rank: &RankReport| rank.steps.iter().map(|step| step.step).collect::<Vec<_>>();
+        let numbers = |rank: &RankReport| rank.steps.iter().filter_map(|step| step.step).collect::<Vec<_>>();
         let mut steps = ranks.first().map(numbers).unwrap_or_default();
-        steps.retain(|step| ranks.iter().all(|rank| rank.steps.iter().any(|its| its.step == *step)));
+        steps.retain(|step| ranks.iter().all(|rank| rank.steps.iter().any(|its| its.step == Some(*step))));
         let hosts = capture.ranks.values().map(|of| of.host.clone());
         let errors = capture.ranks.values().filter_map(|of| of.account.clock_error);
         let sheet = capture.sheet.as_ref();
@@ -154,17 +165,27 @@ impl Report {
         let steps_whole: Vec<_> = capture.whole_steps().collect();
         let all = sum(|rank| rank.summary.took_ns);
         let numbers: std::collections::BTreeSet<_> = steps_whole.iter().map(|step| step.step).collect();
-        let meetings = Meetings::of(&steps_whole);
+        let meetings = capture.meetings(&steps_whole);
+        let longest = steps_whole.iter().map(|step| step.to.0.saturating_sub(step.from.0)).max();
+        let extent = match capture.window {
+            Some(window) => Extent::Time(longest.unwrap_or(window.length.0)),
+            None => Extent::Steps(numbers.len()),
+        };
         Self {
             gemms: gemm::rows(&steps_whole, all),
             collectives: collective::rows(&meetings, &capture.parties, all),
-            arrivals: arrival::rows(&meetings, &busy, numbers.len()),
+            arrivals: arrival::rows(&meetings, &busy, extent),
             kernels: kernel::rows(&steps_whole, all),
             copies: copy::rows(&steps_whole, all),
             host: host::rows(&steps_whole, all),
             job: sheet.map(|sheet| sheet.job.clone()).unwrap_or_default(),
             steps,
-            asked: sheet.map(|sheet| [sheet.order.first, sheet.order.last()]),
+            window: capture
+                .window
+                .map(|window| WindowReport { begin: window.at, length_ns: window.length.0 }),
+            asked: sheet
+                .filter(|_| capture.window.is_none())
+                .map(|sheet| [sheet.order.first, sheet.order.last()]),
             standstill: sheet.and_then(|sheet| sheet.standstill.clone()),
             missing,
             closed: sheet.is_some_and(|sheet| sheet.closed),
@@ -182,7 +203,8 @@ impl Report {
     }
 }
 
-fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> RankReport {
+fn rank_report(rank: Rank, capture: &Capture, clocks: &Clocks, busy: &Busy) -> RankReport {
+    let of = &capture.ranks[&rank];
     let mut whole = Summary::default();
     let spent: BTreeMap<_, _> =
         of.whole_steps(rank).map(|step| ((step.step, step.from), busy.during(&step))).collect();
@@ -202,6 +224,7 @@ fn rank_report(rank: Rank, of: &RankCapture, clocks: &Clocks, busy: &Busy) -> Ra
             }
         }
         let (begin, took_ns) = (clocks.aligned(&of.host, from), to.0.saturating_sub(from.0));
+        let step = capture.window.is_none().then_some(step);
         StepReport { step, begin, operations: kinds, on_gpu_ns, sampled: summary.is_none(), took_ns, summary }
     });
     let steps = steps.collect();

@@ -25,7 +25,7 @@ fn the_time_of_a_step_is_divided() {
     assert_eq!((report.steps.as_slice(), report.ranks.len()), (&[Step(41), Step(42)][..], 2));
     let step = &report.ranks[1].steps[1];
     let kinds = [(Kind::Gemm, 1), (Kind::Collective, 1), (Kind::Blocked, 1)];
-    assert_eq!((step.step, &step.operations), (Step(42), &Kinds::from(kinds)));
+    assert_eq!((step.step, &step.operations), (Some(Step(42)), &Kinds::from(kinds)));
     let summary = Summary {
         took_ns: 20 * MS,
         compute_ns: 10 * MS,

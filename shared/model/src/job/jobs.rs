@@ -102,6 +102,7 @@ impl Jobs {
             | Body::CaptureAnswer(_)
             | Body::CapturePart(_)
             | Body::CaptureSheet(_)
+            | Body::TimedCaptureSheet(_)
             | Body::Relay(_)
             | Body::History(_)
             | Body::Refusal(_)

@@ -1,5 +1,7 @@
 //! Steps recorded whole: every operation of a few agreed steps of a rank.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{BlockingCall, Direction, StepSource};
@@ -39,6 +41,23 @@ impl CaptureOrder {
     }
 }
 
+/// A time that is recorded in place of steps. Then the order names none: its first step and their number are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureWindow {
+    /// From viewer to collector by the clock of who asks, from collector to worker by that of the host.
+    pub at: Moment,
+    pub length: Nanoseconds,
+}
+
+impl CaptureWindow {
+    /// The longest there is.
+    pub const LONGEST: Duration = Duration::from_mins(10);
+
+    pub fn end(&self) -> Moment {
+        Moment(self.at.0.saturating_add(self.length.0))
+    }
+}
+
 /// Worker to collector to viewer: what a rank says to an order, at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureAnswer {
@@ -54,7 +73,7 @@ pub struct CaptureAnswer {
 pub enum CaptureOutcome {
     /// It records those steps.
     Agreed,
-    /// It is in the first of them already, or past it.
+    /// It is in the first of them already, or past it; or the time has begun.
     TooLate,
     /// It records others.
     Busy,
@@ -89,7 +108,8 @@ impl CapturePart {
 /// What is recorded of a rank, and what is not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptureAccount {
-    /// Steps completed and when: first the one before the first step, which is where that begins.
+    /// Steps completed and when: first the one before the first step, which is where that begins. Of a time 0 and 1: its begin and its end,
+    /// sooner if it was cut short.
     pub marks: Vec<StepMark>,
     pub source: Option<StepSource>,
     pub ended: CaptureEnd,
@@ -244,6 +264,14 @@ pub struct CaptureSheet {
     /// What the job stood for meanwhile: then nobody came to the last step.
     #[serde(deserialize_with = "crate::text::maybe")]
     pub standstill: Option<String>,
+}
+
+/// The same of a capture of a time. A file has it in place of a [`CaptureSheet`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedCaptureSheet {
+    pub sheet: CaptureSheet,
+    /// By the clock of who asked.
+    pub window: CaptureWindow,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

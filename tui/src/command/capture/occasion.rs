@@ -13,7 +13,7 @@ use crate::{arrival::Arrivals, capture::Stop, follow::Following, terminal};
 pub(super) struct Occasion<'a> {
     /// Any if there is none.
     pub(super) kinds: &'a [Kind],
-    pub(super) length: Option<Duration>,
+    pub(super) within: Option<Duration>,
 }
 
 impl fmt::Display for Occasion<'_> {
@@ -34,7 +34,7 @@ pub(super) async fn wait_for(
     (following, arrivals): (&mut Following, &mut Arrivals),
     stop: &Stop,
 ) -> anyhow::Result<Option<String>> {
-    let end = occasion.length.map(|length| Instant::now() + length);
+    let end = occasion.within.map(|within| Instant::now() + within);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -71,7 +71,7 @@ pub(super) fn write(timeline: &Timeline, out: &mut impl Write) -> io::Result<()>
 
 /// In whole parts of a power of two, a nanosecond each or less: of such the sum of a begin and a length is exact, and what comes right
 /// after another does not seem to begin before its end.
-fn microseconds(nanoseconds: u64) -> f64 {
+pub(super) fn microseconds(nanoseconds: u64) -> f64 {
     const PARTS: u64 = 1024;
     (u128::from(nanoseconds) * u128::from(PARTS) / 1000) as f64 / PARTS as f64
 }

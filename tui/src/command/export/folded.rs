@@ -14,6 +14,7 @@ use super::words;
 pub(super) fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
     for (rank, of) in &capture.ranks {
         for (step, from, to) in of.steps() {
+            let when = if capture.window.is_some() { "window".to_owned() } else { format!("step {step}") };
             let mut sums: BTreeMap<(&str, String), u64> = BTreeMap::new();
             for single in of.between(from, to) {
                 let Some((kind, took)) = kind(single, of.seen()) else { continue };
@@ -22,7 +23,7 @@ pub(super) fn write(capture: &Capture, out: &mut impl Write) -> io::Result<()> {
             }
             for ((kind, name), took) in sums {
                 let microseconds = took.div_ceil(1000);
-                writeln!(out, "rank {rank};step {step};{kind};{name} {microseconds}")?;
+                writeln!(out, "rank {rank};{when};{kind};{name} {microseconds}")?;
             }
         }
     }

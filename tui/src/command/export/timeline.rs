@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use xpu_analysis::capture::{Capture, Clocks, Groups, Kind, RankCapture, Single};
+use xpu_analysis::capture::{Capture, Clocks, Groups, Kind, Per, RankCapture, Single};
 use xpu_wire::{
     frame::{CapturedLabel, CapturedSpan},
     id::{HostName, Rank},
@@ -121,7 +121,7 @@ impl Timeline {
     pub(super) fn of(capture: &Capture, groups: Option<&Groups>) -> Self {
         let clocks = Clocks::of(capture);
         let mut processes: Vec<_> =
-            capture.ranks.iter().map(|(&rank, of)| process(rank, of, &clocks)).collect();
+            capture.ranks.iter().map(|(&rank, of)| process(rank, of, &clocks, capture.per())).collect();
         if let Some(groups) = groups {
             processes.sort_by_key(|process| groups.coordinates(process.rank));
             for process in &mut processes {
@@ -139,14 +139,14 @@ impl Timeline {
     }
 }
 
-fn process(rank: Rank, of: &RankCapture, clocks: &Clocks) -> Process {
+fn process(rank: Rank, of: &RankCapture, clocks: &Clocks, per: Per) -> Process {
     let at = |moment| clocks.aligned(&of.host, moment).0;
     let mut tracks: BTreeMap<Place, Vec<Slice>> = BTreeMap::new();
     let steps = of.steps().map(|(step, from, to)| Slice {
         begin: at(from),
         end: at(to),
-        name: format!("step {step}"),
-        category: "step",
+        name: if per == Per::Step { format!("step {step}") } else { "window".to_owned() },
+        category: if per == Per::Step { "step" } else { "window" },
         details: Map::new(),
         flow: None,
     });

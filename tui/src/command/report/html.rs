@@ -4,8 +4,8 @@ mod plot;
 
 use std::fmt::Write as _;
 
-use xpu_analysis::capture::{Capture, Report};
-use xpu_wire::text::is_steering;
+use xpu_analysis::capture::{Capture, RankCapture, Report};
+use xpu_wire::{id::Step, text::is_steering};
 
 use super::{tables, text};
 
@@ -30,12 +30,14 @@ pub(super) fn html(capture: &Capture, report: &Report, top: usize) -> String {
          <i class=\"memory\"></i>memory <i class=\"gap\"></i>gap</p>\n",
     );
     plot::breakdown(report, &mut out);
-    let is_whole = |step| {
+    let is_whole = |step: &&Step| {
         let steps = report.ranks.iter().flat_map(|rank| &rank.steps);
-        steps.filter(|its| its.step == step).any(|its| its.summary.is_some())
+        steps.filter(|its| its.step == Some(**step)).any(|its| its.summary.is_some())
     };
-    if let Some(&step) = report.steps.iter().find(|&&step| is_whole(step)) {
-        plot::timeline(step, &capture.lanes(step), &mut out);
+    if report.window.is_some() {
+        plot::timeline("the window", &capture.lanes(RankCapture::WINDOW), &mut out);
+    } else if let Some(&step) = report.steps.iter().find(is_whole) {
+        plot::timeline(&format!("step {step}"), &capture.lanes(step), &mut out);
     }
     for table in [text::breakdown(report, top)].into_iter().chain(tables::all(report, top)) {
         table.write_html(&mut out);

@@ -35,7 +35,11 @@ pub(super) fn all(report: &Report, top: usize) -> Vec<Table> {
             collective,
         ),
         Table::new(
-            "last into collectives; cost: how much shorter a step would be without",
+            if report.window.is_some() {
+                "last into collectives, per second; cost: how long all that it kept waiting computed nothing"
+            } else {
+                "last into collectives; cost: how much shorter a step would be without"
+            },
             &["rank", "last", "of", "cost ms", "others waited ms"],
             &arrivals,
             top,
@@ -120,8 +124,8 @@ fn arrival(row: &ArrivalRow) -> Vec<String> {
         row.rank.to_string(),
         figure::count(row.last),
         figure::count(row.collectives),
-        ms(row.cost_per_step_ns),
-        ms(row.kept_waiting_per_step_ns),
+        ms(row.cost_ns()),
+        ms(row.kept_waiting_ns()),
     ]
 }
 

@@ -6,10 +6,11 @@ use xpu_analysis::capture::{RankReport, Report, Seen, StepReport, Summary};
 use xpu_wire::{
     frame::{CaptureEnd, Tracing},
     id::Rank,
+    unit::Nanoseconds,
 };
 
 use super::{Table, tables};
-use crate::figure::{counted, runs};
+use crate::figure::{self, counted, runs};
 
 pub(super) fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
@@ -32,10 +33,14 @@ pub(super) fn text(report: &Report, top: usize) -> String {
 pub(crate) fn preface(report: &Report) -> Vec<String> {
     let steps: Vec<_> = report.steps.iter().map(|step| step.0).collect();
     let mut lines = vec![format!(
-        "{}: {}, steps {}, {} operations, {} dropped, {} without GPU times",
+        "{}: {}, {}, {} operations, {} dropped, {} without GPU times",
         report.job,
         counted(report.ranks.len(), "rank", "ranks"),
-        if steps.is_empty() { "none in common".to_owned() } else { runs(&steps) },
+        match report.window {
+            Some(window) => format!("a window of {}", figure::span(Nanoseconds(window.length_ns))),
+            None if steps.is_empty() => "steps none in common".to_owned(),
+            None => format!("steps {}", runs(&steps)),
+        },
         report.operations,
         report.dropped,
         report.untimed,
@@ -77,14 +82,27 @@ pub(crate) fn preface(report: &Report) -> Vec<String> {
 
 /// Ranks that did not come to the last step that was asked for, and how far they came.
 fn unreached(report: &Report) -> Vec<String> {
-    let Some([first, last]) = report.asked else { return Vec::new() };
+    let Some([first, last]) = report.asked else { return cut_short(report) };
     let came = report.ranks.iter().filter_map(|rank| {
-        let end = rank.steps.last().map(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
+        let end = rank.steps.last().and_then(|step| step.step).filter(|_| rank.ended != CaptureEnd::Done)?;
         let of =
             if first == last { format!("step {first} was") } else { format!("steps {first} to {last} were") };
         Some((rank.rank, format!("{of} asked for, and the last that it ended is {end}")))
     });
     by_ranks(came)
+}
+
+/// Ranks that recorded less than the time that was asked for.
+fn cut_short(report: &Report) -> Vec<String> {
+    let Some(window) = report.window else { return Vec::new() };
+    let said = |took: u64| figure::span(Nanoseconds(took));
+    let short = report.ranks.iter().filter(|rank| rank.ended != CaptureEnd::Done).filter_map(|rank| {
+        let took = rank.steps.last().map_or(0, |step| step.took_ns);
+        let of = said(window.length_ns);
+        (took < window.length_ns)
+            .then(|| (rank.rank, format!("{} of the {of} asked for were recorded", said(took))))
+    });
+    by_ranks(short)
 }
 
 /// What was launched in a step that did not end is in no table.
@@ -132,16 +150,27 @@ fn by_ranks(all: impl Iterator<Item = (Rank, String)>) -> Vec<String> {
 pub(super) fn breakdown(report: &Report, top: usize) -> Table {
     const HEAD: [&str; 9] =
         ["rank step", "took ms", "compute", "exposed", "memory", "gap", "comm", "hidden", "held"];
-    let title =
-        "time of a step, ms = compute + exposed communication + memory + gap; hidden: of communication";
+    let what = if report.window.is_some() { "the window" } else { "a step" };
+    let title = format!(
+        "time of {what}, ms = compute + exposed communication + memory + gap; hidden: of communication"
+    );
+    let head = if report.window.is_some() {
+        ["rank"].iter().chain(&HEAD[1..]).copied().collect()
+    } else {
+        HEAD.to_vec()
+    };
     let steps: Vec<_> =
         report.ranks.iter().flat_map(|rank| rank.steps.iter().map(move |step| (rank, step))).collect();
     if steps.len() <= 3 * top.max(8) {
-        return Table::new(title, &HEAD, &steps, usize::MAX, |(rank, step)| line_of_step(rank, step));
+        return Table::new(title, &head, &steps, usize::MAX, |(rank, step)| line_of_step(rank, step));
     }
-    Table::new(format!("{title}; means"), &HEAD, &report.ranks, 3 * top, |rank| {
+    let title = if report.window.is_some() { title } else { format!("{title}; means") };
+    Table::new(title, &head, &report.ranks, 3 * top, |rank| {
         let whole = rank.steps.iter().filter(|step| step.summary.is_some()).count();
-        let name = format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank));
+        let name = match report.window {
+            Some(_) => format!("{}{}", rank.rank, place(rank)),
+            None => format!("{} ({}){}", rank.rank, counted(whole, "step", "steps"), place(rank)),
+        };
         if whole == 0 {
             // Nothing is known of its time, which is not none.
             return vec![name + " not recorded completely"];
@@ -155,7 +184,10 @@ fn place(rank: &RankReport) -> String {
 }
 
 fn line_of_step(rank: &RankReport, step: &StepReport) -> Vec<String> {
-    let name = format!("{:<4} {}{}", rank.rank.0, step.step, place(rank));
+    let name = match step.step {
+        Some(number) => format!("{:<4} {number}{}", rank.rank.0, place(rank)),
+        None => format!("{}{}", rank.rank, place(rank)),
+    };
     match &step.summary {
         Some(summary) => cells(name, summary, 1.0),
         None => vec![name + " sampled", format!("{:.2}", milliseconds(step.took_ns))],

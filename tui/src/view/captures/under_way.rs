@@ -55,13 +55,12 @@ fn capture(app: &App) -> (Role, String) {
             (Role::Accent, format!("{} asking the hosts for ranks; c cancels", glyph::WAITING))
         }
         Standing::UnderWay(progress) => {
-            let Progress { first, last, ranks, agreed, whole } = progress;
+            let Progress { of, ranks, agreed, whole } = progress;
             let full = progress.filled(BAR);
             let bar = glyph::FULL.repeat(full) + &glyph::EMPTY.repeat(BAR - full);
             let text = format!(
-                "{bar} steps {} to {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived; c cancels",
-                figure::count(first.0),
-                figure::count(last.0)
+                "{bar} {}: {agreed} of {ranks} ranks agreed, {whole} of {ranks} arrived; c cancels",
+                of.on_screen()
             );
             (Role::Accent, text)
         }

@@ -9,8 +9,8 @@ use xpu_wire::{
 
 use super::{
     super::{
-        Capture, Meetings, Summary, WholeStep, Work, bucket, copied, host_function, kernel, report::Busy,
-        transposed,
+        Capture, Meetings, Per, Summary, WholeStep, Work, bucket, copied, host_function, kernel,
+        per::per_second, report::Busy, transposed,
     },
     CostKind,
 };
@@ -20,7 +20,8 @@ type Place = (Rank, Step);
 
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    places: Vec<Place>,
+    /// Each, and what its figures are multiplied by: those of a time are of a second.
+    places: Vec<(Place, f64)>,
     of: HashMap<Key, BTreeMap<Place, (u64, u64)>>,
 }
 
@@ -30,13 +31,17 @@ impl Costs {
         let steps: Vec<_> = capture.whole_steps().collect();
         let busy: BTreeMap<_, _> = capture.ranks.iter().map(|(&rank, of)| (rank, Busy::of(of))).collect();
         for step in &steps {
-            costs.places.push((step.rank, step.step));
+            let scale = match capture.per() {
+                Per::Step => 1.0,
+                Per::Second => per_second(1.0, step.to.0.saturating_sub(step.from.0)),
+            };
+            costs.places.push(((step.rank, step.step), scale));
             if let Some(busy) = busy.get(&step.rank) {
-                costs.parts((step.rank, step.step), &busy.during(step));
+                costs.parts((step.rank, step.step), &busy.during(step), capture.per());
             }
             costs.operations(step);
         }
-        costs.meetings(&Meetings::of(&steps));
+        costs.meetings(&capture.meetings(&steps));
         costs
     }
 
@@ -46,9 +51,11 @@ impl Costs {
         *count += 1;
     }
 
-    fn parts(&mut self, place: Place, spent: &Summary) {
+    fn parts(&mut self, place: Place, spent: &Summary, per: Per) {
+        if per == Per::Step {
+            self.add(CostKind::Step, "step", place, spent.took_ns);
+        }
         for (kind, name, took) in [
-            (CostKind::Step, "step", spent.took_ns),
             (CostKind::Compute, "compute", spent.compute_ns),
             (CostKind::Exposed, "exposed communication", spent.exposed_ns),
             (CostKind::Memory, "memory", spent.memory_ns),
@@ -119,13 +126,15 @@ impl Costs {
     pub(super) fn samples(&self, key: &Key) -> Vec<(Place, f64)> {
         let of = self.of.get(key);
         let took = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(took, _)| took as f64);
-        self.places.iter().map(|place| (*place, took(place))).collect()
+        self.places.iter().map(|(place, scale)| (*place, took(place) * scale)).collect()
     }
 
-    /// In a step of a rank.
+    /// In a step of a rank, or a second.
     pub(super) fn count(&self, key: &Key) -> f64 {
-        let all: u64 = self.of.get(key).into_iter().flat_map(BTreeMap::values).map(|&(_, count)| count).sum();
-        all as f64 / self.places.len().max(1) as f64
+        let of = self.of.get(key);
+        let count = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(_, count)| count as f64);
+        let all: f64 = self.places.iter().map(|(place, scale)| count(place) * scale).sum();
+        all / self.places.len().max(1) as f64
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use xpu_wire::{id::Rank, unit::Moment};
 
 use super::{
-    super::{Attendance, Meetings, ends_together},
+    super::{Attendance, Meetings, ends_together, per::per_second},
     Busy,
 };
 
@@ -21,25 +21,70 @@ pub struct ArrivalRow {
     /// How often it was the last, by more than 2 us.
     pub last: u64,
     /// How long those that it kept waiting computed nothing meanwhile, a step; of those the one that waited least, so it is what a step
-    /// would be shorter, had it come with the one before it.
-    pub cost_per_step_ns: u64,
-    /// How long all others together waited for it, a step.
-    pub kept_waiting_per_step_ns: u64,
+    /// would be shorter, had it come with the one before it. Of a capture of a time, a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_step_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_second_ns: Option<u64>,
+    /// How long all others together waited for it, a step or a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_waiting_per_step_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_waiting_per_second_ns: Option<u64>,
+}
+
+impl ArrivalRow {
+    /// A step, or a second.
+    pub fn cost_ns(&self) -> u64 {
+        self.cost_per_step_ns.or(self.cost_per_second_ns).unwrap_or(0)
+    }
+
+    /// A step, or a second.
+    pub fn kept_waiting_ns(&self) -> u64 {
+        self.kept_waiting_per_step_ns.or(self.kept_waiting_per_second_ns).unwrap_or(0)
+    }
+}
+
+/// Of how much time all is: so many steps, or nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Extent {
+    Steps(usize),
+    Time(u64),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Late {
+    collectives: u64,
+    last: u64,
+    cost: u64,
+    kept_waiting: u64,
+}
+
+impl Late {
+    fn row(self, rank: Rank, extent: Extent) -> ArrivalRow {
+        let each = |sum: u64| match extent {
+            Extent::Steps(steps) => (Some(sum / steps.max(1) as u64), None),
+            Extent::Time(length) => (None, Some(per_second(sum as f64, length) as u64)),
+        };
+        let (cost, kept_waiting) = (each(self.cost), each(self.kept_waiting));
+        ArrivalRow {
+            rank,
+            collectives: self.collectives,
+            last: self.last,
+            cost_per_step_ns: cost.0,
+            cost_per_second_ns: cost.1,
+            kept_waiting_per_step_ns: kept_waiting.0,
+            kept_waiting_per_second_ns: kept_waiting.1,
+        }
+    }
 }
 
 /// The costliest first.
-pub(super) fn rows(meetings: &Meetings, busy: &BTreeMap<Rank, Busy>, steps: usize) -> Vec<ArrivalRow> {
-    let mut ranks: BTreeMap<Rank, ArrivalRow> = BTreeMap::new();
+pub(super) fn rows(meetings: &Meetings, busy: &BTreeMap<Rank, Busy>, extent: Extent) -> Vec<ArrivalRow> {
+    let mut ranks: BTreeMap<Rank, Late> = BTreeMap::new();
     for one in meetings.all.iter().filter(|one| one.ranks.len() > 1 && ends_together(one.operation)) {
         for of in &one.ranks {
-            let new = ArrivalRow {
-                rank: of.rank,
-                collectives: 0,
-                last: 0,
-                cost_per_step_ns: 0,
-                kept_waiting_per_step_ns: 0,
-            };
-            ranks.entry(of.rank).or_insert(new).collectives += 1;
+            ranks.entry(of.rank).or_default().collectives += 1;
         }
         let mut all: Vec<_> = one.ranks.iter().collect();
         all.sort_unstable_by_key(|of| (of.took, of.rank));
@@ -54,14 +99,10 @@ pub(super) fn rows(meetings: &Meetings, busy: &BTreeMap<Rank, Busy>, steps: usiz
         };
         row.last += 1;
         let cost = all[1..].iter().map(idle).min().unwrap_or(0);
-        row.cost_per_step_ns = row.cost_per_step_ns.saturating_add(cost);
-        row.kept_waiting_per_step_ns = row.kept_waiting_per_step_ns.saturating_add(one.waited());
+        row.cost = row.cost.saturating_add(cost);
+        row.kept_waiting = row.kept_waiting.saturating_add(one.waited());
     }
-    let mut rows: Vec<_> = ranks.into_values().collect();
-    for row in &mut rows {
-        row.cost_per_step_ns /= steps.max(1) as u64;
-        row.kept_waiting_per_step_ns /= steps.max(1) as u64;
-    }
-    rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_per_step_ns, row.last)), row.rank));
+    let mut rows: Vec<_> = ranks.into_iter().map(|(rank, late)| late.row(rank, extent)).collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse((row.cost_ns(), row.last)), row.rank));
     rows
 }

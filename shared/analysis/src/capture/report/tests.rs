@@ -54,14 +54,14 @@ fn of_a_collective_the_shortest_time_is_the_transfer_and_the_rest_waiting() {
     let first = report.arrivals[0];
     assert_eq!((first.rank, first.last, first.collectives), (Rank(1), 2, 2));
     // The others waited from 6 to 10, and computed all the while.
-    assert_eq!((first.cost_per_step_ns, first.kept_waiting_per_step_ns), (0, 8 * MS));
+    assert_eq!((first.cost_per_step_ns, first.kept_waiting_per_step_ns), (Some(0), Some(8 * MS)));
     assert!(report.arrivals[1..].iter().all(|row| row.last == 0), "{:?}", report.arrivals);
 
     let mut very_last = part(1, 0);
     comes_later(&mut very_last, 8 * MS);
     let arrivals = Report::of(&capture(vec![part(0, 0), very_last])).arrivals;
     // From 6 to 14, with nothing to do from 11 on.
-    assert_eq!((arrivals[0].rank, arrivals[0].cost_per_step_ns), (Rank(1), 3 * MS));
+    assert_eq!((arrivals[0].rank, arrivals[0].cost_per_step_ns), (Rank(1), Some(3 * MS)));
 }
 
 #[test]

@@ -27,11 +27,16 @@ fn thread(single: &Single) -> Cell {
 }
 
 impl Source<'_> {
-    fn place(&self, rank: Rank, host: &str, step: Step) -> Vec<Cell> {
-        let mut row = vec![number(rank.0.into()), Text(host.to_owned()), number(step.0)];
+    fn place(&self, rank: Rank, host: &str, step: Option<Step>) -> Vec<Cell> {
+        let mut row = vec![number(rank.0.into()), Text(host.to_owned()), perhaps(step.map(|step| step.0))];
         let at = self.groups.map(|groups| groups.coordinates(rank)).unwrap_or_default();
         row.extend(at.into_iter().map(|at| number(at.into())));
         row
+    }
+
+    /// A time in place of steps has none.
+    fn number(&self, step: Step) -> Option<Step> {
+        self.capture.window.is_none().then_some(step)
     }
 
     /// A row for each operation that `cells` makes something of, after when and where it ran.
@@ -47,7 +52,7 @@ impl Source<'_> {
                 CapturedSpan::Gpu { stream, .. } => number(stream.into()),
                 _ => None,
             };
-            let mut row = self.place(rank, of.host.as_str(), step);
+            let mut row = self.place(rank, of.host.as_str(), self.number(step));
             row.extend([
                 number(at(single.at)),
                 perhaps(single.on_gpu().map(|(begin, _)| at(begin))),
@@ -163,7 +168,7 @@ pub(super) fn host(source: &Source<'_>, put: &mut Put<'_>) -> anyhow::Result<()>
             CapturedSpan::Host { took } => number(took.0),
             _ => None,
         };
-        let mut row = source.place(rank, of.host.as_str(), step);
+        let mut row = source.place(rank, of.host.as_str(), source.number(step));
         row.extend([
             number(source.clocks.aligned(&of.host, single.at).0),
             took,

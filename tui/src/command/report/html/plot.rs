@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use xpu_analysis::capture::{Lane, RankReport, Report, Spans};
-use xpu_wire::id::Step;
 
 use super::super::text::milliseconds;
 
@@ -27,7 +26,9 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
     if ranks.is_empty() || longest <= 0.0 {
         return;
     }
-    begin(out, "time of a step by rank, mean", ranks.len(), 18);
+    let title =
+        if report.window.is_some() { "time of the window by rank" } else { "time of a step by rank, mean" };
+    begin(out, title, ranks.len(), 18);
     for (row, rank) in ranks.iter().enumerate() {
         let spent = &rank.summary;
         let top = row as f64 * 18.0;
@@ -57,7 +58,7 @@ pub(super) fn breakdown(report: &Report, out: &mut String) {
 }
 
 /// Of each rank what it computed, and below it what it communicated and copied.
-pub(super) fn timeline(step: Step, lanes: &[Lane], out: &mut String) {
+pub(super) fn timeline(what: &str, lanes: &[Lane], out: &mut String) {
     let lanes = &lanes[..lanes.len().min(RANKS)];
     let begin_at = lanes.iter().map(|lane| lane.from.0).min().unwrap_or(0);
     let ends = lanes.iter().map(|lane| {
@@ -68,7 +69,7 @@ pub(super) fn timeline(step: Step, lanes: &[Lane], out: &mut String) {
     if whole == 0 {
         return;
     }
-    let title = format!("step {step}, {:.2} ms, by one clock: what it launched", milliseconds(whole));
+    let title = format!("{what}, {:.2} ms, by one clock: what it launched", milliseconds(whole));
     begin(out, &title, lanes.len(), 22);
     let x = |at: u64| LEFT + at.saturating_sub(begin_at) as f64 / whole as f64 * WIDE;
     for (row, lane) in lanes.iter().enumerate() {

@@ -1,0 +1,100 @@
+//! What a request asks for: steps or a time, and what of them.
+
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use xpu_wire::frame::{CaptureOrder, CaptureWindow};
+
+use crate::http::error::Problem;
+
+/// Steps before those asked for, at most; as the command has it.
+const BEFORE: u32 = 64;
+
+/// How long one may take, in seconds; of a time, so much longer than that.
+const WAIT: u64 = 120;
+
+/// So many steps, or milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::http) enum Window {
+    Steps(u32),
+    ForMs(u64),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Wanted {
+    pub(super) job: Option<String>,
+    steps: Option<u32>,
+    /// A time in place of steps.
+    for_ms: Option<u64>,
+    #[serde(default)]
+    pub(super) ranks: Vec<u32>,
+    #[serde(default)]
+    before: u32,
+    /// All kernels, through CUPTI.
+    #[serde(default)]
+    kernels: bool,
+    /// No functions of Python.
+    #[serde(default)]
+    light: bool,
+    /// Done as soon as the steps are there: who is slow in the job is not watched for.
+    #[serde(default)]
+    no_watch: bool,
+}
+
+impl Wanted {
+    /// The steps alone.
+    pub(in crate::http) fn plain(job: Option<String>, steps: u32) -> Self {
+        Self {
+            job,
+            steps: Some(steps),
+            for_ms: None,
+            ranks: Vec::new(),
+            before: 0,
+            kernels: false,
+            light: false,
+            no_watch: true,
+        }
+    }
+
+    pub(super) fn window(&self) -> Result<Window, Problem> {
+        let (most, longest) = (CaptureOrder::STEPS, CaptureWindow::LONGEST.as_millis() as u64);
+        let (what, next) = match (self.steps, self.for_ms) {
+            (Some(steps), None) if (1..=most).contains(&steps) && self.before <= BEFORE => {
+                return Ok(Window::Steps(steps));
+            }
+            (None, Some(time)) if (1..=longest).contains(&time) && self.before == 0 => {
+                return Ok(Window::ForMs(time));
+            }
+            (Some(_), None) => (
+                "that many steps cannot be captured",
+                format!("ask for 1 to {most} steps, and {BEFORE} before them at most"),
+            ),
+            (None, Some(_)) => (
+                "that time cannot be captured",
+                format!("ask for 1 to {longest} milliseconds, without steps before"),
+            ),
+            _ => (
+                "a capture is of steps or of a time",
+                "name one: \"steps\": 3, or \"for_ms\": 500".to_owned(),
+            ),
+        };
+        Err(Problem::new(StatusCode::BAD_REQUEST, what, next))
+    }
+
+    /// The same for the command.
+    pub(super) fn arguments(&self, window: Window) -> Vec<String> {
+        let mut all = match window {
+            Window::Steps(steps) => vec![format!("--steps={steps}"), format!("--before={}", self.before)],
+            Window::ForMs(time) => vec![format!("--for={time}ms")],
+        };
+        let meanwhile = match window {
+            Window::Steps(_) => 0,
+            Window::ForMs(time) => time.div_ceil(1000),
+        };
+        all.push(format!("--wait={}", WAIT + meanwhile));
+        let flags = [("--kernels", self.kernels), ("--light", self.light), ("--no-watch", self.no_watch)];
+        all.extend(flags.into_iter().filter(|(_, wanted)| *wanted).map(|(flag, _)| flag.to_owned()));
+        all
+    }
+}

@@ -1,0 +1,26 @@
+//! What is wanted of a capture.
+
+use std::time::Duration;
+
+/// What is wanted of each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub what: Wanted,
+    /// Steps before those, as far as they were seen.
+    pub before: u32,
+    /// All kernels through CUPTI.
+    pub activity: bool,
+    /// Python's functions.
+    pub functions: bool,
+    /// How long all of it may take.
+    pub wait: Duration,
+    /// Goes on until it would be known if a rank were slow, so that the file can say it.
+    pub watch: bool,
+}
+
+/// So many steps, or a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Steps(u32),
+    Time(Duration),
+}
