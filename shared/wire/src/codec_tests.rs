@@ -77,6 +77,24 @@ fn record(function: &str) -> RankRecord {
     }
 }
 
+/// Of a capture of a time in place of steps.
+fn of_a_time() -> Vec<Frame> {
+    let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
+    vec![
+        frame(Body::Command(Command::CaptureTime(ORDER, WINDOW))),
+        frame(Body::Request(Request::CaptureTime {
+            job: "j".into(),
+            ranks: vec![Rank(3)],
+            order: ORDER,
+            window: WINDOW,
+        })),
+        frame(Body::TimedCaptureSheet(TimedCaptureSheet {
+            sheet: crate::frame::example::capture::sheet(&[0, 1]),
+            window: WINDOW,
+        })),
+    ]
+}
+
 fn frames() -> Vec<Frame> {
     let simulation = Simulation::new(7, 1, 2);
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
@@ -99,6 +117,7 @@ fn frames() -> Vec<Frame> {
     }
     let mut all = simulation.snapshots(4);
     all.extend(simulation.digests(5));
+    all.extend(of_a_time());
     all.extend([
         frame(Body::Summary(Summary { steps: Some(steps), spans: vec![data], ..Summary::default() })),
         frame(Body::Goodbye),
@@ -155,17 +174,6 @@ fn frames() -> Vec<Frame> {
         })),
         frame(Body::CapturePart(crate::frame::example::capture::part(1, 0))),
         frame(Body::CaptureSheet(crate::frame::example::capture::sheet(&[0, 1]))),
-        frame(Body::Command(Command::CaptureTime(ORDER, WINDOW))),
-        frame(Body::Request(Request::CaptureTime {
-            job: "j".into(),
-            ranks: vec![Rank(3)],
-            order: ORDER,
-            window: WINDOW,
-        })),
-        frame(Body::TimedCaptureSheet(TimedCaptureSheet {
-            sheet: crate::frame::example::capture::sheet(&[0, 1]),
-            window: WINDOW,
-        })),
         frame(Body::Exit(crate::frame::example::exit())),
         frame(Body::Cpu(crate::frame::HostCpu::example())),
         frame(Body::Stacks(crate::frame::example::stacks::rank(1, &["main", "train"]))),
