@@ -47,7 +47,7 @@ const APART: f64 = 0.03;
 const FEW_WAITS: f64 = 0.02;
 
 /// Of a rank that does so much more than the others it is said, though its GEMMs alone do not account for the cost.
-const CLEARLY_MORE: f64 = 0.05;
+const CLEARLY_MORE: f64 = 0.1;
 
 /// Hosts of one kind that run one program differ by up to this share of the time that they need for it: 5.3 % at most in three runs on two
 /// of them.
@@ -216,9 +216,10 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
     {
         return Some(Cause::MoreWaits { per_step, usual_per_step });
     }
-    let blur = others.iter().map(|other| other.rate_error()).fold(member.rate_error(), f64::hypot);
+    let others_error = median(others.iter().map(|other| other.rate_error()).collect()).unwrap_or(0.0);
+    let error = member.rate_error().hypot(others_error);
     let slower = |own: f64, usual: f64| {
-        let apart = APART.max(ERRORS * blur / usual);
+        let apart = APART.max(ERRORS * error / usual);
         usual > 0.0 && own < (1.0 - apart) * usual && explains(in_gemms * (1.0 - own / usual))
     };
     let against = beside(member, others, |member| member.rate).map(|(own, usual)| (own, usual, false));
