@@ -203,7 +203,7 @@ fn a_rank_that_does_not_answer_is_not_waited_for_when_the_time_is_over() {
     job.ranks[1].signal("CONT");
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(done.stderr.contains("rank 1: it did not answer: "), "{done:?}");
-    assert!(asked.elapsed() < Duration::from_secs(60), "it waited {:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_mins(1), "it waited {:?}", asked.elapsed());
     // The other waits for it in a collective, and has a time nevertheless.
     let ranks = job.report("c.bin")["ranks"].clone();
     assert_eq!(
