@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Names of all classes, in the order of the table.
-pub(crate) const NAMES: [&str; 44] = [
+pub(crate) const NAMES: [&str; 45] = [
     "healthy: data parallel",
     "healthy: sharded",
     "healthy: tensor x data parallel",
@@ -23,6 +23,7 @@ pub(crate) const NAMES: [&str; 44] = [
     "healthy: longer sequences, longer steps",
     "healthy: short pauses",
     "healthy: many buckets, few timed",
+    "healthy: bound by its hosts",
     "a slightly slower GPU",
     "an expert with more to do",
     "slow compute",
@@ -61,8 +62,9 @@ pub(crate) const NAMES: [&str; 44] = [
 const MAY_BE_LEFT: [&str; 2] = ["a slightly slower GPU", "an expert with more to do"];
 
 /// What is played with two and three ranks too.
-const OF_FEW: [&str; 7] = [
+const OF_FEW: [&str; 8] = [
     "healthy: data parallel",
+    "healthy: bound by its hosts",
     "healthy: sharded",
     "slow compute",
     "throttled clocks",
@@ -92,6 +94,7 @@ pub(crate) fn scenario(name: &'static str, ranks: u32, seed: u64) -> Option<Scen
         // As sparse as a governor would choose for steps of this length.
         timed: if step < 0.2 { (4, chance.below(5, 3) as u8) } else { (3, chance.below(5, 2) as u8) },
         ahead: chance.share(6) < 0.6,
+        host_bound: false,
         warm_up: false,
         trouble: Trouble::None,
         from,
@@ -192,6 +195,15 @@ fn fill(
             setting.trouble = Trouble::LateStart { rank, seconds: chance.between(10, 10.0, 50.0) };
             setting.until = 75.0;
             None
+        }
+        // As on two H100s (docs/measurements.md): small kernels, of whose few timed GEMMs rates vary by a third.
+        "healthy: bound by its hosts" => {
+            if ranks > 64 {
+                return Err(NotPlayed);
+            }
+            (setting.host_bound, setting.step, setting.timed) = (true, 0.02, (6, 5));
+            setting.noise.shapes = 1.0;
+            healthy(setting, chance.one_of(20, &[Layout::Ddp, Layout::Fsdp]))
         }
         "healthy: longer sequences, longer steps" => {
             setting.trouble = Trouble::MoreWork { factor: chance.between(10, 1.15, 1.4) };

@@ -46,6 +46,7 @@ struct Account {
     flops: f64,
     launches: Launches,
     blocked: f64,
+    blocked_calls: u64,
     samples: Vec<CollectiveSample>,
     heard: f64,
 }
@@ -188,7 +189,7 @@ impl<'a> Collectors<'a> {
             collective_rate,
             memory_held: 60 << 30,
             blocked_for: nanoseconds(account.blocked),
-            blocked_calls: 0,
+            blocked_calls: account.blocked_calls,
             exposed_for: None,
             device: Some(device::reading(self.setting, self.chance, rank, at)),
             enabled: life != Life::Ended,
@@ -259,7 +260,10 @@ impl<'a> Collectors<'a> {
                     account.step_at = when;
                     account.durations.push(seconds);
                 }
-                What::Waited { seconds } => account.blocked += seconds,
+                What::Waited { seconds } => {
+                    account.blocked += seconds;
+                    account.blocked_calls += 1;
+                }
             }
             false
         });

@@ -63,6 +63,8 @@ pub(crate) struct Flow<'a> {
     before: Vec<f64>,
     /// When its CPU began to call the step's operations.
     called: Vec<f64>,
+    /// When its CPU has called all of it, where that takes longer than the GPU needs.
+    free: Vec<f64>,
     /// Ranks that call nothing any more.
     gone: Vec<bool>,
     /// By circle: the number of the next collective.
@@ -94,6 +96,7 @@ impl<'a> Flow<'a> {
             begun: vec![start; ranks],
             before: vec![start; ranks],
             called: vec![start; ranks],
+            free: vec![start; ranks],
             gone: vec![false; ranks],
             numbers: vec![0; circles.len()],
             events: vec![Vec::new(); ranks],
@@ -138,6 +141,7 @@ impl<'a> Flow<'a> {
             return self.meet(rank, how);
         }
         for index in 0..self.ops.len() {
+            self.await_host(index);
             let stall = stall.filter(|_| index == self.stall_at);
             if let Some((rank, _)) = stall {
                 let at = self.at[rank].min(self.begun[rank] + self.setting.step);
@@ -160,7 +164,9 @@ impl<'a> Flow<'a> {
         }
         for rank in self.ranks() {
             let (begun, end) = (self.begun[rank], self.at[rank]);
-            self.push(rank, end, What::Waited { seconds: 0.9 * (end - self.called[rank]) });
+            if !self.setting.host_bound {
+                self.push(rank, end, What::Waited { seconds: 0.9 * (end - self.called[rank]) });
+            }
             self.push(rank, end, What::Step { seconds: end - begun });
         }
         self.step += 1;
@@ -185,6 +191,34 @@ impl<'a> Flow<'a> {
         (self.before[rank], self.begun[rank]) = (self.begun[rank], now);
         self.at[rank] = now + lost + warming + jitter;
         self.called[rank] = self.at[rank];
+        if setting.host_bound {
+            self.call(rank, chance);
+        }
+    }
+
+    /// The CPU calls a step's operations, after it has waited for the GPU in each tenth.
+    fn call(&mut self, rank: usize, chance: Chance) {
+        let waits =
+            if self.step.is_multiple_of(10) { (self.at[rank] - self.free[rank]).max(0.0) } else { 0.0 };
+        if self.step.is_multiple_of(10) {
+            self.push(rank, self.free[rank] + waits, What::Waited { seconds: waits });
+        }
+        self.called[rank] = self.free[rank] + waits;
+        let own = 1.0 + 0.06 * (self.chance.share(rank as u64 | 1 << 43) - 0.5);
+        let jitter = (1.0 + 0.1 * chance.normal(rank as u64 | 1 << 44)).max(0.5);
+        self.free[rank] = self.called[rank] + self.setting.step * own * jitter;
+    }
+
+    /// No GPU begins what its host has not called.
+    fn await_host(&mut self, index: usize) {
+        if !self.setting.host_bound {
+            return;
+        }
+        let part = index as f64 / self.ops.len() as f64;
+        for rank in self.ranks() {
+            let called = self.called[rank] + part * (self.free[rank] - self.called[rank]);
+            self.at[rank] = self.at[rank].max(called);
+        }
     }
 
     fn compute(&mut self, rank: usize, share: f64, chance: Chance) {
@@ -195,7 +229,8 @@ impl<'a> Flow<'a> {
             if now { (trouble.slowness(rank as u32), trouble.work(rank as u32)) } else { (1.0, 1.0) };
         let noise = 1.0 + setting.noise.compute * chance.normal(rank as u64);
         let load = self.load(rank, chance);
-        let seconds = share * setting.step * 0.85 * noise * slowness * work * load;
+        let busy = if setting.host_bound { 0.3 } else { 0.85 };
+        let seconds = share * setting.step * busy * noise * slowness * work * load;
         self.at[rank] += seconds;
         self.push(rank, self.at[rank], What::Computed { seconds });
     }

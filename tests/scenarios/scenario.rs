@@ -36,6 +36,8 @@ pub(crate) struct Setting {
     pub timed: (u8, u8),
     /// Whether the CPU calls a whole step before it waits.
     pub ahead: bool,
+    /// Whether hosts need longer for a step than GPUs, which wait for work; they wait for their GPU every ten steps.
+    pub host_bound: bool,
     /// Whether the first steps compile.
     pub warm_up: bool,
     pub trouble: Trouble,

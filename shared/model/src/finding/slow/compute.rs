@@ -34,7 +34,8 @@ pub(super) fn by_compute<'a>(cohort: &'a [Member<'a>]) -> Vec<Suspect<'a>> {
         let rate = member.rate?;
         let is_low = |rate: &f64| *rate < SLOW * usual;
         let low = member.rates.iter().filter(|rate| is_low(rate)).count();
-        if !is_low(&rate) || (usual - rate) / spread < SPREADS || low < PERSISTENT {
+        let is_clear = usual - rate > (SPREADS * spread).max(cost::ERRORS * member.rate_error());
+        if !is_low(&rate) || !is_clear || low < PERSISTENT || cost::is_limited_by_host(member) {
             return None;
         }
         let late = excess(member, on_time);
@@ -67,7 +68,8 @@ pub(super) fn by_own_past<'a>(cohorts: &'a [Vec<Member<'a>>], known: &[Suspect<'
         let (rate, usual) = (member.rate?, member.past?);
         let low = member.rates.iter().filter(|rate| **rate < SLOW * usual).count();
         let is_clear = usual - rate > cost::ERRORS * member.rate_error();
-        (rate < SLOW * usual && low >= PERSISTENT && is_clear).then_some((member, rate, usual))
+        let may_matter = is_clear && !cost::is_limited_by_host(member);
+        (rate < SLOW * usual && low >= PERSISTENT && may_matter).then_some((member, rate, usual))
     };
     let stayed =
         |member: &&Member<'_>| member.rate.zip(member.past).is_some_and(|(rate, past)| rate > STEADY * past);

@@ -85,8 +85,20 @@ fn lost(member: &Member<'_>, others: &[&Member<'_>]) -> Option<Lost> {
 
 /// Share of the time that these ranks lose at most, whoever is late: their threads wait for the GPU for as long. A GPU that waits for
 /// others while its own host has nothing ready for it loses nothing.
-fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
+pub(super) fn held_up(ranks: &[&Member<'_>]) -> Option<f64> {
     usual_of_others(ranks.iter().map(|member| waits(member)).collect::<Option<_>>()?)
+}
+
+/// Whether it is known that its host limits it: whose threads hardly wait for their GPU would hardly be faster with another.
+pub(super) fn is_limited_by_host(member: &Member<'_>) -> bool {
+    waits(member).is_some_and(|share| share < HOSTS_DIFFER)
+}
+
+/// Whether its threads wait less for their GPU than the others' (the share of time), by more than like hosts differ; true while either is
+/// not known.
+pub(super) fn waits_less(member: &Member<'_>, others: Option<f64>) -> bool {
+    let known = others.zip(waits(member));
+    known.is_none_or(|(usual, own)| usual - own > HOSTS_DIFFER * (1.0 - usual))
 }
 
 /// Share of the time that its threads wait for the GPU; `None` where they wait in ways that are not seen.
@@ -110,8 +122,7 @@ pub(super) fn nobody_waits(rank: Rank, since_s: f64, cohorts: &[Vec<Member<'_>>]
         return true;
     }
     let tolls = all.iter().map(|member| member.toll.filter(|toll| toll.joined >= ENOUGH));
-    // Whose threads hardly wait for the GPU would hardly be faster.
-    if all.iter().all(|member| waits(member).is_some_and(|share| share < HOSTS_DIFFER)) {
+    if all.iter().all(|member| is_limited_by_host(member)) {
         return true;
     }
     let Some(tolls) = tolls.collect::<Option<Vec<_>>>() else { return false };
@@ -154,9 +165,8 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     }
     let cause = explained(member, &others, lost.share).or_else(|| {
         // That two hosts are not quite alike is no fault.
-        let matters = |(usual, own): (f64, f64)| usual - own > HOSTS_DIFFER * (1.0 - usual);
-        let matters = growth.is_some() || held_up(&others).zip(waits(member)).is_none_or(matters);
-        matters.then(|| guessed(member, &others, lost.share))
+        (growth.is_some() || waits_less(member, held_up(&others)))
+            .then(|| guessed(member, &others, lost.share))
     })?;
     let (class, advice) = (cause.class(), cause.advice());
     let since_s = member.view.heard().since(toll.since).as_secs_f64();
@@ -215,6 +225,9 @@ fn explained(member: &Member<'_>, others: &[&Member<'_>], share: f64) -> Option<
         waits.filter(|(own, usual)| own - usual > MORE_WAITS && *own > TIMES_THEIRS * usual)
     {
         return Some(Cause::MoreWaits { per_step, usual_per_step });
+    }
+    if is_limited_by_host(member) {
+        return None;
     }
     let others_error = median(others.iter().map(|other| other.rate_error()).collect()).unwrap_or(0.0);
     let error = member.rate_error().hypot(others_error);

@@ -2,7 +2,8 @@
 
 use super::{
     super::cohort::{self, LONG},
-    COHORT, Clocks, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, excess, median, usual_lateness,
+    COHORT, Clocks, Confidence, Member, PERSISTENT, RECENT, SLOW, Suspect, cost, excess, median,
+    usual_lateness,
 };
 use crate::job::RankView;
 
@@ -58,7 +59,12 @@ fn late_of<'a>(cohort: &[&'a Member<'a>]) -> Vec<Suspect<'a>> {
         median(cohort.iter().map(|member| member.often_late(on_time + LATE) as f64).collect()).unwrap_or(0.0);
     // Waiting for sends and receives is not seen: who waited for a neighbour in the pipeline may be late for its sake.
     let guessed = |member: &Member<'_>| member.sends && !telling;
+    // Hosts that limit a job are never quite alike.
+    let held_up = if blocked.is_some_and(|blocked| blocked < TELLING) { cost::held_up(cohort) } else { None };
     let late = cohort.iter().filter_map(|&member| {
+        if !cost::waits_less(member, held_up) {
+            return None;
+        }
         let (rate, usual) = (member.rate?, usual?);
         let late = excess(member, on_time)?;
         let count = member.late.iter().filter(|late| **late - on_time > LATE).count();
