@@ -262,11 +262,11 @@ fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
     let mut capture = Capture::default();
     let order = CaptureOrder { first: Step(0), ..order(0, 0) };
     assert_eq!(capture.order(order, Some(window_in(0, 50)), 0).0, CaptureOutcome::TooLate);
-    let window = window_in(100, 50);
+    let window = window_in(250, 300);
     assert_eq!(capture.order(order, Some(window), 0).0, CaptureOutcome::Agreed);
     assert!(is_on(), "that near, all is timed");
     let begin = monotonic() + window.at.since(Moment::now()).as_nanos() as u64;
-    for after in [-2, 1, 48, 53] {
+    for after in [-2, 1, 298, 303] {
         launch(&mut capture, observer, begin.saturating_add_signed(after * MS as i64));
     }
     // A step that ends in it changes nothing.
@@ -279,7 +279,7 @@ fn of_a_time_exactly_what_was_launched_in_it_is_kept_and_no_step_is_needed() {
     let [first, last] = account.marks[..] else { panic!("{account:?}") };
     assert_eq!((first.completed, last.completed), (Step(0), Step(1)));
     assert!(first.at.0.abs_diff(window.at.0) < MS, "{first:?} for {window:?}");
-    assert_eq!(last.at.since(first.at).as_nanos(), 50 * u128::from(MS));
+    assert_eq!(last.at.since(first.at).as_nanos(), 300 * u128::from(MS));
     assert_eq!((account.operations, account.source), (2, None));
 }
 

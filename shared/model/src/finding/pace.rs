@@ -27,6 +27,11 @@ const BEFORE: usize = 12;
 const FEW_AFTER: usize = 4;
 const FAR_LONGER: f64 = 1.0;
 
+/// Two digests prove one by which they take ten times as long: such steps are in few digests. In any case it has lasted so many seconds.
+const FEWEST_AFTER: usize = 2;
+const TIMES_LONGER: f64 = 9.0;
+const LEAST_S: f32 = 3.5;
+
 /// The share by which steps must take longer, and by how many times their usual spread.
 const LONGER: f64 = 0.1;
 const SPREADS: f64 = 4.0;
@@ -35,6 +40,10 @@ const LEAST_SPREAD: f64 = 0.01;
 /// A step counts as one of the longer ones from this share of [`LONGER`], or of the change.
 const LONG_FROM: f64 = 0.7;
 const LONG_OF: f64 = 0.25;
+
+/// Seconds, and usual steps, without the end of one after which a rank is not asked.
+const QUIET_S: f64 = 4.0;
+const QUIET_STEPS: f64 = 20.0;
 
 /// Digests over which pauses are looked for; those that must hold one, and the share of time lost in all.
 const WINDOW: usize = 28;
@@ -96,7 +105,10 @@ impl Growth {
             Measure::Mean => |sample| sample.span / sample.steps,
         };
         let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
-        if changes.len() * 2 <= asked.len() {
+        // Who has ended no step for long says nothing against it: it may be blocked until many of them are done.
+        let silent =
+            asked.iter().filter(|(_, view)| change(view, of).is_none() && ends_no_step(view)).count();
+        if changes.len() * 2 <= asked.len() - silent {
             return None;
         }
         let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);
@@ -171,6 +183,12 @@ fn throughput(samples: &[PaceSample]) -> Option<f64> {
     Some(sum(|sample| sample.work) / sum(|sample| sample.span).max(1e-3)).filter(|work| *work > 0.0)
 }
 
+/// Whether it has ended no step for so long that steps must have become longer.
+fn ends_no_step(view: &RankView) -> bool {
+    let quiet: f64 = view.ahead().take_while(|one| one.steps < 1.0).map(|one| f64::from(one.passed)).sum();
+    quiet > QUIET_S.max(QUIET_STEPS * view.pace().map_or(0.0, Nanoseconds::seconds))
+}
+
 /// Where a rank's pace changed for good: paces before and after, and how long ago.
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -193,10 +211,18 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         let cut = samples.len() - after;
         let (usual, now) = (befores[cut - 1], afters[after - 1]);
         let longer = now / usual - 1.0;
-        if longer <= if after < AFTER { FAR_LONGER } else { LONGER } {
+        let least = match after {
+            AFTER.. => LONGER,
+            FEW_AFTER.. => FAR_LONGER,
+            _ => TIMES_LONGER,
+        };
+        if longer <= least {
             return None;
         }
         let (before, after) = samples.split_at(cut);
+        if after.iter().map(|sample| sample.span).sum::<f32>() < LEAST_S {
+            return None;
+        }
         let spread = median(paces[..cut].iter().map(|pace| (pace - usual).abs()).collect())?;
         let clear = now - usual > SPREADS * (1.4826 * spread).max(LEAST_SPREAD * usual);
         // Steps that became much longer are told from those that always differed.
@@ -219,7 +245,7 @@ fn change(view: &RankView, of: fn(&PaceSample) -> f32) -> Option<Change> {
         })
     };
     // Of all cuts the one that parts them best: the longest after which all are slow.
-    (FEW_AFTER..=most).rev().find_map(at)
+    (FEWEST_AFTER..=most).rev().find_map(at)
 }
 
 /// The median of the first of them, of the first two, and so on.

@@ -155,7 +155,8 @@ pub(super) fn finding(cohorts: &[Vec<Member<'_>>], growth: Option<&Growth>) -> O
     known.sort_by(|(_, one), (_, other)| other.share.total_cmp(&one.share));
     let &(member, lost) = known.first()?;
     let next = known.get(1).map_or(0.0, |(_, next)| next.share);
-    if lost.share < TOLD || next > ALONE * lost.share {
+    let least = growth.map_or(TOLD, |growth| TOLD.max(EXPLAINS * growth.share()));
+    if lost.share < least || next > ALONE * lost.share {
         return None;
     }
     let toll = member.toll?;

@@ -170,6 +170,23 @@ mod bound_by_its_hosts {
         assert!((1_500.0..2_240.0).contains(&cost), "{cost}");
     }
 
+    /// When rank 0 has ended four steps, or none because it waits until ten are done.
+    #[test]
+    fn who_holds_the_gil_is_named_in_ten_seconds() {
+        let recordings: [&[u8]; 4] = [
+            include_bytes!("recorded/gil.xpurec"),
+            include_bytes!("recorded/gil_again.xpurec"),
+            include_bytes!("recorded/h100_gil.xpurec"),
+            include_bytes!("recorded/h200_gil.xpurec"),
+        ];
+        for bytes in recordings {
+            let found = found_after(bytes, Duration::from_secs(10));
+            let [one] = &found[..] else { panic!("{found:#?}") };
+            assert_eq!((one.class, &one.ranks[..]), (Class::Host, &[Rank(1)][..]), "{}", one.evidence);
+            assert!(one.cost.is_some_and(|cost| cost.pct > 90.0), "{found:#?}");
+        }
+    }
+
     /// 7.2 ms a step, then 35.1 with a checkpoint of 1.5 s every 50 steps. Steps differed by a third before.
     #[test]
     fn who_saves_alone_is_named() {
