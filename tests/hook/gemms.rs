@@ -15,7 +15,7 @@ use xpu_wire::{
 
 use crate::Job;
 
-/// Every line of [`GEMMs.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
+/// Every line of [`gemms.c`]'s output: an entry, its m, whether A and B are transposed, and the shape they should come to.
 fn called(output: &str) -> BTreeMap<String, GemmShape> {
     let mut called = BTreeMap::new();
     for line in output.lines().filter(|line| line.starts_with("cublas")) {
@@ -51,7 +51,7 @@ fn last_speaker(listener: &Listener) -> Speaker {
 fn every_entry_of_cublas_is_counted_as_what_it_is() {
     let place = Place::new();
     let program = place.path("GEMMs");
-    built::compile("hook/GEMMs.c", &program, &[]);
+    built::compile("hook/gemms.c", &program, &[]);
     let alone = run(&mut place.command(&program));
     let listener = Listener::at(&place.socket());
     let watched = run(place.watched(&program).env("XPU_TOP_SAMPLE", "gemm=1"));
