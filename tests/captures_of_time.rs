@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use xpu_tests::{
-    host::{BASE, Host},
+    host::{BASE, Host, TRAINS},
     program::{Outcome, Program, run, until},
 };
 
@@ -24,16 +24,6 @@ def work():
 while True: work()
 ";
 
-const MARKS: &str = "
-comm = communicator()
-while True:
-    ok(gemm_ex(256, 256, 256))
-    ok(all_reduce(comm, 1000))
-    sync()
-    step()
-    time.sleep(0.01)
-";
-
 struct Job {
     host: Host,
     ranks: Vec<Program>,
@@ -43,7 +33,7 @@ impl Job {
     fn new(script: &str) -> Self {
         let host = Host::new();
         let set = [("XPU_TOP_STEPS", "off"), ("XPU_TOP_SAMPLE", "gemm=64,collective=16")];
-        let set = if script == MARKS { &set[1..] } else { &set[..] };
+        let set = if script == TRAINS { &set[1..] } else { &set[..] };
         let ranks = (0..2).map(|rank| host.rank_where(rank, set, script)).collect();
         until("both ranks to be there", || (host.status()["coverage"]["ranks_seen"] == 2).then_some(()));
         Self { host, ranks }
@@ -137,7 +127,7 @@ fn a_program_without_steps_is_captured_by_time() {
 
 #[test]
 fn two_times_are_compared_by_the_second_and_not_with_steps() {
-    let job = Job::new(MARKS);
+    let job = Job::new(TRAINS);
     until("steps", || (job.host.status()["steps"]["min"].as_u64()? >= 3).then_some(()));
     // Twice as long is no change of the job.
     for (name, length) in [("short.bin", "250ms"), ("long.bin", "500ms")] {
