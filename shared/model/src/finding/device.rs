@@ -82,8 +82,8 @@ impl fmt::Display for HeldClock {
     }
 }
 
-/// A clock that accounts for so much of how much slower GEMMs are is told as the cause.
-const EXPLAINS: f64 = 0.35;
+/// What accounts for this share of a cost, or a clock for this share of how much slower GEMMs are, is reported as the cause.
+pub(super) const EXPLAINS: f64 = 0.35;
 
 impl Clocks {
     /// `usual`: the clock of the ranks in the middle.

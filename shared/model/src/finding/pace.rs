@@ -104,11 +104,11 @@ impl Growth {
             Measure::Median => |sample| sample.pace,
             Measure::Mean => |sample| sample.span / sample.steps,
         };
-        let changes: Vec<Change> = asked.iter().filter_map(|(_, view)| change(view, of)).collect();
         // Who has ended no step for long says nothing against it: it may be blocked until many of them are done.
-        let silent =
-            asked.iter().filter(|(_, view)| change(view, of).is_none() && ends_no_step(view)).count();
-        if changes.len() * 2 <= asked.len() - silent {
+        let known = asked.iter().map(|(_, view)| (change(view, of), view));
+        let heard: Vec<_> = known.filter(|(change, view)| change.is_some() || !ends_no_step(view)).collect();
+        let changes: Vec<Change> = heard.iter().filter_map(|(change, _)| *change).collect();
+        if changes.len() * 2 <= heard.len() {
             return None;
         }
         let of = |pick: fn(&Change) -> f64| median(changes.iter().map(pick).collect()).unwrap_or(0.0);

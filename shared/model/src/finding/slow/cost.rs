@@ -6,7 +6,8 @@ use xpu_wire::id::Rank;
 use super::super::{
     Class, Clocks, Confidence, Cost, Evidence, Finding, Kind, Severity,
     cohort::{LONG, Member, RECENT, usual_of_all, usual_of_others},
-    cpu_wait, device,
+    cpu_wait,
+    device::{self, EXPLAINS},
     evidence::cost::{Cause, Straggler},
     pace::Growth,
 };
@@ -52,9 +53,6 @@ const CLEARLY_MORE: f64 = 0.1;
 /// Hosts of one kind that run one program differ by up to this share of the time that they need for it: 5.3 % at most in three runs on two
 /// of them.
 const HOSTS_DIFFER: f64 = 0.08;
-
-/// What accounts for so much of a cost is told as its cause.
-const EXPLAINS: f64 = 0.35;
 
 /// Shares of the time that the others lose by a rank.
 #[derive(Clone, Copy, Debug)]
