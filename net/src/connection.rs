@@ -26,7 +26,7 @@ use xpu_wire::{
 
 use crate::socket;
 
-/// How often a host is asked for its snapshot.
+/// Interval at which a host is asked for its snapshot.
 const ASK: Duration = Duration::from_secs(2);
 
 /// A host that answered nothing for this long is down.
@@ -49,24 +49,24 @@ struct Open {
     heard: Instant,
 }
 
-/// The way to one collector, or to a relay and so to the collectors behind it.
+/// The connection to one collector, or to a relay and so to the collectors behind it.
 pub struct Connection {
     endpoint: Endpoint,
     state: State,
     link: Link,
-    /// What the collector calls its host.
+    /// The collector's name of its host.
     called: Option<HostName>,
-    /// The hosts behind a relay, as it last told of them.
+    /// The hosts behind a relay, by its last report.
     behind: Vec<RelayedHost>,
-    /// Jobs each host knows, as its last snapshot had them, and whether a rank lives there.
+    /// The jobs of each host, by its last snapshot, and whether a rank of the job lives there.
     jobs: HashMap<HostName, Vec<(JobName, bool)>>,
-    /// It took a connection and then said nothing.
+    /// It accepted a connection and then sent nothing.
     mute: bool,
-    /// Something of [`Connection::relayed_hosts`] has changed since it was last asked.
+    /// [`Connection::relayed_hosts`] has changed since the last check.
     news: bool,
-    /// How much of the past is asked for, once.
+    /// How much history is asked for, once.
     recall: Option<Duration>,
-    /// A snapshot has come, or a relay's word.
+    /// A snapshot has come, or a relay's report.
     answered: bool,
 }
 
@@ -96,12 +96,12 @@ impl Connection {
         }
     }
 
-    /// One on which what was published for so long is asked for before anything else.
+    /// A connection that first asks for this length of history.
     pub fn recalling(endpoint: Endpoint, length: Duration) -> Self {
         Self { recall: Some(length), ..Self::new(endpoint) }
     }
 
-    /// Whether the host has answered, or cannot be reached: nothing is to be waited for.
+    /// Whether the host has answered, or cannot be reached: there is nothing to wait for.
     pub fn is_settled(&self) -> bool {
         self.answered || matches!(self.link, Link::Down { .. })
     }
@@ -114,17 +114,17 @@ impl Connection {
         &self.link
     }
 
-    /// Whether something of [`Connection::relayed_hosts`] has changed since this was last asked.
+    /// Whether [`Connection::relayed_hosts`] has changed since the last call.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// What changed could not be passed on.
+    /// The change could not be passed on: the next [`Connection::take_news`] reports it again.
     pub fn tell_again(&mut self) {
         self.news = true;
     }
 
-    /// The host itself, and the hosts behind it: of those nothing is known where it cannot be reached.
+    /// The host itself, and the hosts behind it: without states while the host cannot be reached.
     pub fn relayed_hosts(&self) -> impl Iterator<Item = RelayedHost> {
         let own = RelayedHost {
             endpoint: self.endpoint.clone(),
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// The probe came back.
+    /// Takes the result of a probe.
     pub fn probed(&mut self, found: Found, contexts: &mut Contexts, data: &Socket, now: Instant) {
         let opened = found.and_then(|way| {
             open(&way, contexts, data, now).map_err(|error| {
@@ -180,7 +180,7 @@ impl Connection {
         )
     }
 
-    /// The next message that came back: where it goes on to, if somebody asked through a relay, and a frame.
+    /// The next incoming message: the route back to the requester, if it came through a relay, and a frame.
     pub fn receive(&mut self, now: Instant) -> Option<Vec<Vec<u8>>> {
         let State::Open(open) = &mut self.state else { return None };
         let parts = open.control.recv_multipart(DONTWAIT).ok()?;
@@ -189,7 +189,7 @@ impl Connection {
         Some(parts)
     }
 
-    /// What the frame says, and what it says of the way.
+    /// Decodes the frame, and notes what it shows about the connection.
     pub fn understand(&mut self, payload: &[u8]) -> Option<Frame> {
         match codec::decode(payload) {
             Ok(frame) => {
@@ -204,7 +204,7 @@ impl Connection {
     }
 
     fn learn(&mut self, frame: &Frame) {
-        // What comes before the first snapshot: it tells of the past, and nothing of the way.
+        // History that arrives before the first snapshot: it says nothing about the connection.
         if matches!(frame.body, Body::History(_)) {
             return;
         }
@@ -220,7 +220,7 @@ impl Connection {
                 let jobs = snapshot.jobs.iter().map(|job| (job.job.clone(), lives(job))).collect();
                 self.jobs.insert(frame.host.clone(), jobs);
             }
-            // One of many behind a relay refuses: that is no word on the relay.
+            // A refusal by one of the hosts behind a relay says nothing about the relay.
             Body::Refusal(why) if self.behind.is_empty() => {
                 return self.set(Link::Down { why: format!("{} refuses: {why}", self.endpoint) });
             }
@@ -234,38 +234,38 @@ impl Connection {
         self.set(Link::Up);
     }
 
-    /// Whether the host said that it knows the job, and with `alive`, that a rank of it lives there.
+    /// Whether the host reported the job, and with `alive`, that a rank of it lives there.
     fn knows(&self, job: &JobName, alive: bool) -> bool {
         self.jobs.values().flatten().any(|(known, lives)| known == job && (*lives || !alive))
     }
 
-    /// Whether this host has told of its jobs along this way.
+    /// Whether this connection has reported jobs of the host.
     pub fn leads_to(&self, host: &HostName) -> bool {
         self.jobs.contains_key(host)
     }
 
-    /// Asks for something about a job, if the host said that it knows it, or that a rank of it lives there.
+    /// Sends a request about a job, if the host reported it, or with `alive` that a rank of it lives there.
     pub fn ask(&self, job: &JobName, alive: bool, request: impl Fn() -> Request) {
         if self.knows(job, alive) {
             self.send(&[], &message(request()));
         }
     }
 
-    /// Passes on what another asks, whose answer is to go back along `route`.
+    /// Forwards another viewer's request, whose answer returns along `route`.
     pub fn pass_on(&self, of: Option<&JobName>, route: &[Vec<u8>], request: &[u8]) {
         if of.is_none_or(|job| self.knows(job, false)) {
             self.send(route, request);
         }
     }
 
-    /// A full queue is that of a host that does not answer, which is noticed by that.
+    /// A full queue means a host that does not answer, which is detected by its silence.
     fn send(&self, route: &[Vec<u8>], payload: &[u8]) {
         let State::Open(open) = &self.state else { return };
         let parts = route.iter().map(Vec::as_slice).chain([payload]);
         let _ = open.control.send_multipart(parts, DONTWAIT);
     }
 
-    /// Asks, gives up, tries anew, each in its time. `true` if the host is to be probed.
+    /// Asks, gives up and retries when each is due. `true` if the host should be probed.
     pub fn look_after(&mut self, data: &Socket, now: Instant) -> bool {
         match &mut self.state {
             State::Probing => false,

@@ -1,8 +1,9 @@
-//! The key of a user's collectors: whoever can read the file may watch; nobody else can connect.
+//! The key of a user's collectors: any user who can read the file may watch; nobody else can connect.
 //!
-//! The file holds one CURVE key pair in Z85: the public key's forty characters, then the secret key's. Server and
-//! clients of ZeroMQ's CURVE need a pair each; all of them here are the same user, so one pair serves both roles.
-//! CURVE never sends the server's public key, so who does not have the file cannot even begin to connect.
+//! The file holds one CURVE key pair in Z85: the public key's forty characters, then the secret key's. Server
+//! and clients of ZeroMQ's CURVE need a pair each; all of them here are the same user, so one pair serves
+//! both roles. CURVE never sends the server's public key, so a client without the file cannot even begin to
+//! connect.
 
 use std::{
     env, fmt, fs,
@@ -29,7 +30,7 @@ impl Key {
         Ok(Self { public: pair.public_key, secret: pair.secret_key })
     }
 
-    /// Where the key of this user is looked for: `XPU_TOP_KEY_FILE`, else `~/.config/xpu-top/key`.
+    /// The path of this user's key: `XPU_TOP_KEY_FILE`, else `~/.config/xpu-top/key`.
     pub fn path() -> Option<PathBuf> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set(variable::KEY_FILE).or_else(|| {
@@ -38,7 +39,7 @@ impl Key {
         })
     }
 
-    /// The key at `path`. `Ok(None)` if there is no such file and nobody named one.
+    /// The key at `path`. `Ok(None)` if there is no such file and none was named.
     pub fn find(named: Option<&Path>) -> Result<Option<Self>, KeyError> {
         let asked_for =
             named.is_some() || env::var_os(variable::KEY_FILE).is_some_and(|value| !value.is_empty());
@@ -55,7 +56,7 @@ impl Key {
 
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let at = |error| KeyError::Unreadable { path: path.to_owned(), error };
-        // Looked at before it is opened: opening a pipe would wait for its other end.
+        // Checked before it is opened: opening a pipe would wait for its other end.
         if !fs::metadata(path).map_err(at)?.is_file() {
             return Err(KeyError::NotAFile { path: path.to_owned() });
         }
@@ -79,15 +80,16 @@ impl Key {
         Some(zmq::z85_encode(&self.public).ok()? + &zmq::z85_encode(&self.secret).ok()?)
     }
 
-    /// Writes the key to a new file only its owner may read, in directories made as needed. Never overwrites a key.
+    /// Writes the key to a new file that only its owner may read, in directories created as needed. Never
+    /// overwrites a key.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
         let at = |error| KeyError::Unwritable { path: path.to_owned(), error };
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(dir).map_err(at)?;
         }
         let text = self.to_text().ok_or_else(|| at(io::ErrorKind::InvalidData.into()))?;
-        // Written aside and linked into place: all ranks of a job may make the key at once on a shared home, and none
-        // may read another's half.
+        // Written to a temporary file and linked into place: all ranks of a job may create the key at once on
+        // a shared home, and none may read another's half-written file.
         let aside =
             path.with_extension(format!("{}-{}", xpu_wire::endpoint::host_name(), std::process::id()));
         let _ = fs::remove_file(&aside);

@@ -1,4 +1,5 @@
-//! The past of all hosts, put in order: matching the ranks of a collective needs their digests of one second together.
+//! The histories of all hosts, merged: matching the ranks of a collective needs their digests of one second
+//! together.
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +10,20 @@ use xpu_wire::{
     unit::Moment,
 };
 
-/// How long hosts are waited for at most.
+/// Longest wait for hosts.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Behind a relay, nothing tells which host was the last: after so long without a word it was.
+/// Behind a relay, the last host cannot be recognised: the answers count as complete after this silence.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Bytes that wait; a host whose past finds no more room tells of none.
+/// Bytes of waiting history; a host whose history does not fit contributes none.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Bytes of one frame that is passed on: it may be recorded.
+/// Bytes in one forwarded frame: it may be recorded.
 const PART: usize = 2 << 20;
 
-/// How much of the past is asked for of so many hosts: what is folded in a second or two. The older it is, the coarser a collector keeps
-/// it: of a day, a rank has four times as many digests as of ten minutes.
+/// The length of history to request from this number of hosts: what is folded in a second or two. Collectors
+/// keep older history more coarsely: a rank has four times as many digests of a day as of ten minutes.
 pub fn length(hosts: usize) -> Duration {
     match hosts {
         ..=4 => Duration::from_hours(24),
@@ -33,15 +34,15 @@ pub fn length(hosts: usize) -> Duration {
     }
 }
 
-/// What hosts tell of their past, until all have.
+/// The history that hosts send, until all have.
 #[derive(Debug)]
 pub struct Recall {
     since: Instant,
     heard: Instant,
-    /// How long ago each frame was published, by its host's clock.
+    /// Each frame with its age when it was sent, by its host's clock.
     frames: Vec<(Duration, Vec<u8>)>,
     bytes: usize,
-    /// Answers to those who ask through a relay come in any order.
+    /// Answers through a relay come in any order.
     is_relayed: bool,
 }
 
@@ -50,7 +51,7 @@ impl Recall {
         Self { since: now, heard: now, frames: Vec::new(), bytes: 0, is_relayed: false }
     }
 
-    /// Takes what a host says while the past is waited for.
+    /// Takes a host's frame while history is awaited.
     pub fn hear(&mut self, frame: &Frame, now: Instant) {
         self.heard = now;
         match &frame.body {
@@ -67,13 +68,13 @@ impl Recall {
         }
     }
 
-    /// Whether it need not be waited for any longer.
+    /// Whether waiting can end.
     pub fn is_over(&self, all_settled: bool, now: Instant) -> bool {
         let is_quiet = !self.is_relayed || now.duration_since(self.heard) >= QUIET;
         (all_settled && is_quiet) || now.duration_since(self.since) >= PATIENCE
     }
 
-    /// All of it, oldest first.
+    /// The whole history, oldest first.
     pub fn told(mut self) -> Vec<Frame> {
         // Stable: frames of one host and moment stay in their order.
         self.frames.sort_by_key(|(ago, _)| std::cmp::Reverse(*ago));
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Two hosts, the second's clock a minute behind: its digests of a second stand beside the first's.
+    /// Two hosts, the second's clock a minute behind: their digests of one second end up side by side.
     #[test]
     fn digests_of_one_second_stand_together_whatever_the_clocks_say() {
         let simulation = Simulation::new(1, 2, 2);

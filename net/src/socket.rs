@@ -1,4 +1,5 @@
-//! The ZeroMQ sockets of xpu-top, set up once: bounded queues, no lingering, heartbeats, CURVE where there is a key.
+//! The ZeroMQ sockets of xpu-top, configured in one place: bounded queues, no lingering, heartbeats, CURVE if
+//! there is a key.
 
 use std::ffi::c_int;
 
@@ -7,20 +8,20 @@ use zmq::{Context, Socket, SocketType};
 
 use crate::key::Key;
 
-/// Messages a worker queues for its collector before it drops, and a collector for each of its workers: a minute each at the usual
-/// rate. What is captured waits in the worker.
+/// Messages a worker queues for its collector, and a collector for each of its workers, before they are
+/// dropped: a minute each at the usual rate. Captured data waits in the worker.
 const WORKER_QUEUE: i32 = 64;
 
-/// Messages queued for a viewer that does not keep up before they are dropped (and seen as a gap in frame numbers).
+/// Messages queued for a slow viewer before they are dropped (which shows as a gap in frame numbers).
 const PUBLISH_QUEUE: i32 = 10_000;
 
 /// Requests and replies queued for one peer.
 const CONTROL_QUEUE: i32 = 1_000;
 
-/// A peer that is silent for this long is taken for gone, and connected to anew.
+/// A peer that is silent for this long counts as gone, and is reconnected.
 const HEARTBEAT_MS: i32 = 2_000;
 
-/// A peer that has not said who it is by then is let go, so that connections that say nothing do not add up.
+/// A peer without a complete handshake by then is disconnected, so that silent connections do not accumulate.
 const HANDSHAKE_MS: i32 = 5_000;
 
 /// Longest wait between two attempts to connect.
@@ -75,8 +76,8 @@ pub fn workers(context: &Context) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// Lets processes of this user connect to a Unix socket, and once called, nobody who was not named so
-/// (`ZMQ_IPC_FILTER_UID`, which the zmq crate leaves out).
+/// Lets processes of this user connect to a Unix socket; after the first call, only users named by such a
+/// call can connect (`ZMQ_IPC_FILTER_UID`, which the zmq crate leaves out).
 fn admit(socket: &mut Socket, user: u32) -> zmq::Result<()> {
     const IPC_FILTER_UID: c_int = 59;
     // SAFETY: the socket lives through the call, which reads four bytes of `user` (zmq_setsockopt(3), uid_t).
@@ -92,7 +93,7 @@ fn admit(socket: &mut Socket, user: u32) -> zmq::Result<()> {
     if rc == 0 { Ok(()) } else { Err(zmq::Error::from_raw(unsafe { zmq_sys::zmq_errno() })) }
 }
 
-/// The collector's data socket: an XPUB, so that the collector can leave unsaid what nobody subscribed to.
+/// The collector's data socket: an XPUB, so that the collector need not publish topics without subscribers.
 /// The caller binds it.
 pub fn publisher(context: &Context, key: Option<&Key>) -> zmq::Result<Socket> {
     let socket = over_tcp(context, zmq::XPUB, PUBLISH_QUEUE)?;
@@ -128,7 +129,7 @@ pub fn control_client(context: &Context, key: Option<&Key>) -> zmq::Result<Socke
     Ok(socket)
 }
 
-/// Lets this process have so many descriptors, as far as it may: the usual soft limit is 1024.
+/// Raises this process's descriptor limit to `needed`, as far as allowed: the usual soft limit is 1024.
 pub fn raise_descriptor_limit(needed: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let needed = needed as libc::rlim_t;

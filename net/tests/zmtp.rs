@@ -1,4 +1,5 @@
-//! [`xpu_wire::zmtp`] against libzmq, over Unix sockets: libzmq binds and it connects, and the other way round.
+//! [`xpu_wire::zmtp`] against libzmq, over Unix sockets: libzmq binds and the dealer connects, and the other
+//! way round.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -27,7 +28,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A dealer and the socket that it speaks over.
+/// A dealer and its socket.
 struct Line {
     stream: UnixStream,
     dealer: Dealer,
@@ -51,7 +52,7 @@ impl Line {
         Self { stream, dealer: Dealer::new(MEBIBYTE) }
     }
 
-    /// Writes what can be written and reads what has come.
+    /// Writes and reads as much as the socket allows.
     fn turn(&mut self) -> Result<(), End> {
         if !self.dealer.unsent().is_empty() {
             match self.stream.write(self.dealer.unsent()) {
@@ -62,7 +63,7 @@ impl Line {
         self.listen()
     }
 
-    /// Goes on, where nothing is to be had yet.
+    /// Runs a turn if there is nothing to take yet.
     fn otherwise<T>(&mut self) -> Option<T> {
         self.turn().expect("a peer");
         None
@@ -94,7 +95,7 @@ impl Line {
     }
 }
 
-/// The connection is still there: there was no room, or nothing to read.
+/// The connection still works: the socket's buffer was full, or empty.
 fn moved(error: &io::Error) -> Result<(), End> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
@@ -102,7 +103,7 @@ fn moved(error: &io::Error) -> Result<(), End> {
     }
 }
 
-/// A place for one socket.
+/// A path for one socket.
 struct Place {
     _folder: TempDir,
     path: PathBuf,
@@ -120,7 +121,7 @@ impl Place {
         format!("ipc://{}", self.path.display())
     }
 
-    /// The collector's socket, which says when a peer's queue is full.
+    /// The collector's socket, which reports a full peer queue.
     fn workers(&self) -> Socket {
         let router = socket::workers(&self.context).expect("a socket");
         router.set_router_mandatory(true).expect("an option");
@@ -132,14 +133,14 @@ impl Place {
         let socket = self.context.socket(kind).expect("a socket");
         socket.set_linger(0).expect("an option");
         if kind == zmq::ROUTER {
-            // What does not fit is told, in place of dropped.
+            // An undeliverable message is reported instead of dropped.
             socket.set_router_mandatory(true).expect("an option");
         }
         socket
     }
 }
 
-/// The next message at libzmq's end, while the line goes on.
+/// The next message at libzmq's end, while the dealer's end makes progress.
 fn taken(socket: &Socket, line: &mut Line) -> Vec<Vec<u8>> {
     until("a message at libzmq's end", || socket.recv_multipart(DONTWAIT).ok().or_else(|| line.otherwise()))
 }
@@ -151,7 +152,8 @@ fn give(socket: &Socket, message: &[Vec<u8>], line: &mut Line) {
     });
 }
 
-/// Messages of all lengths, then very many at once: there, and back. Of each, libzmq's end has a first part (`address`) or none.
+/// Messages of all lengths, then very many at once: there, and back. Each has a first part (`address`) at
+/// libzmq's end, or none.
 fn comes_and_goes(socket: &Socket, line: &mut Line) {
     for length in [0, 1, 255, 256, 65_536, MEBIBYTE] {
         let body: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
@@ -228,7 +230,7 @@ fn a_message_of_several_parts_is_dropped_and_the_next_is_not() {
     assert_eq!((line.hear(), line.dealer.dropped()), (b"whole".to_vec(), 1));
 }
 
-/// A collector that asks often who is there.
+/// A collector with frequent heartbeats.
 fn asks_often(place: &Place) -> Socket {
     let router = socket::workers(&place.context).expect("a socket");
     router.set_heartbeat_ivl(10).expect("an option");
@@ -244,7 +246,7 @@ fn heartbeats_are_answered() {
     let mut line = Line::connect(&place.path).ready();
     let begun = Instant::now();
     let mut answers = 0;
-    // For longer than the collector waits for one.
+    // For longer than the collector's heartbeat timeout.
     until("answers", || {
         answers += usize::from(!line.dealer.unsent().is_empty());
         line.turn().expect("a peer");
@@ -300,7 +302,7 @@ fn peers_of_no_use_are_refused_by_name() {
     encrypted.set_curve_server(true).expect("an option");
     encrypted.set_curve_secretkey(&zmq::CurveKeyPair::new().expect("a key").secret_key).expect("a key");
     encrypted.bind(&place.endpoint()).expect("a path");
-    // libzmq closes as soon as it has read the other greeting, often before its own is out.
+    // libzmq closes as soon as it has read the other greeting, often before its own is sent.
     let end = Line::connect(&place.path).end();
     assert!([End::Closed, End::Broken(Error::Mechanism("CURVE".to_owned()))].contains(&end), "{end:?}");
 }

@@ -1,8 +1,8 @@
 //! Builds the vendored libzmq against the vendored libsodium, so that CURVE works.
 //!
 //! The published zmq-sys 0.12.0 hardcodes `with_libsodium(None)`: every `set_curve_*` then answers EINVAL.
-//! This file is the only thing that differs from it: libsodium, descriptors that are closed on exec, Unix sockets that can
-//! ask the kernel who connects, and queues that grow in small pieces (`settings.hpp`).
+//! Only this file differs from it: it adds libsodium, descriptors that are closed on exec, Unix sockets that
+//! can ask the kernel who connects, and queues that grow in small pieces (`settings.hpp`).
 
 use std::env;
 
@@ -12,13 +12,14 @@ fn main() {
     println!("cargo:rerun-if-env-changed=PROFILE");
     let lib = env::var("DEP_SODIUM_LIB").expect("libsodium-sys-stable says where it put libsodium");
     let include = env::var("DEP_SODIUM_INCLUDE").expect("libsodium-sys-stable says where its headers are");
-    // zeromq-src finds out nothing about the system, so all that libzmq opens would go on to programs its host starts.
+    // zeromq-src detects nothing about the system, so programs that its host starts would inherit every
+    // descriptor of libzmq.
     let close_on_exec = "-DZMQ_IOTHREAD_POLLER_USE_EPOLL_CLOEXEC -DZMQ_HAVE_EVENTFD_CLOEXEC \
                          -DZMQ_HAVE_SOCK_CLOEXEC -DHAVE_ACCEPT4";
     let peer_credentials = "-DZMQ_HAVE_SO_PEERCRED";
     // By a path without spaces: build scripts run in this folder.
     let settings = "-include settings.hpp";
-    // libzmq is somebody else's code: its compiler warnings are not for the users of this one.
+    // libzmq is third-party code: its compiler warnings do not concern this project's users.
     env::set_var("CXXFLAGS", format!("{} -w {settings} {close_on_exec} {peer_credentials}", env::var("CXXFLAGS").unwrap_or_default()));
     // zeromq-src prints the search path in quotes, which the linker takes as part of the name.
     println!("cargo:rustc-link-search=native={lib}");

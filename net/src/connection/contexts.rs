@@ -17,7 +17,7 @@ pub struct Contexts {
 
 impl Contexts {
     pub fn new(key: Option<Key>, hosts: usize) -> Self {
-        // A host takes three; the usual soft limit of 1024 would end at 300 hosts.
+        // Each host takes three; the usual soft limit of 1024 would suffice for 300 hosts only.
         socket::raise_descriptor_limit(hosts * 4 + 256);
         Self { key, current: Context::new(), made: 0 }
     }

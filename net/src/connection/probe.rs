@@ -1,7 +1,8 @@
-//! Whether a host can be reached, and if not, why: asked with plain sockets, whose errors say more than ZeroMQ's silence.
+//! Whether a host can be reached, and if not, why: probed with plain sockets, whose errors say more than
+//! ZeroMQ's silence.
 //!
-//! On threads of its own, because looking up a name can take a resolver's half minute. ZeroMQ is only ever given
-//! addresses that took a connection a moment ago, so its threads never look up a name.
+//! On separate threads, because a name lookup can take the resolver half a minute. ZeroMQ only gets addresses
+//! that just accepted a connection, so its threads never look up a name.
 
 use std::{
     io,
@@ -15,16 +16,16 @@ use xpu_wire::endpoint::Endpoint;
 
 use super::tunnel::Tunnels;
 
-/// Longest wait for one address to take a connection.
+/// Longest wait for one address to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Addresses tried of one name.
+/// Addresses tried per name.
 const ADDRESSES: usize = 4;
 
-/// Lookups under way at once.
+/// Concurrent lookups.
 const THREADS: usize = 16;
 
-/// Where a host's sockets are reached from here, as ZeroMQ has it.
+/// ZeroMQ addresses at which a host is reached from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     pub(super) control: String,
@@ -84,7 +85,7 @@ fn work(
     }
 }
 
-/// The address of the endpoint's control port that takes a connection, or one sentence with what to do.
+/// The address of the endpoint's control port that accepts a connection, or one sentence with the remedy.
 fn probe(endpoint: &Endpoint) -> Found {
     let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
     let port = endpoint.base.control();
@@ -92,7 +93,7 @@ fn probe(endpoint: &Endpoint) -> Found {
         format!("cannot find host {host} ({error}): check its spelling, or give its address instead")
     })?;
     let mut addresses: Vec<_> = found.take(ADDRESSES).collect();
-    // The collector listens to IPv4 unless told otherwise.
+    // The collector listens on IPv4 by default.
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let mut last = None;
     for address in addresses {

@@ -1,6 +1,8 @@
-//! Hosts whose ports are closed, reached through the user's own ssh: one `ssh -N -L` a host, for as long as this program runs.
+//! Hosts whose ports are closed, reached through the user's ssh: one `ssh -N -L` per host, as long as this
+//! program runs.
 //!
-//! It listens at Unix sockets in the user's own runtime directory, so that no other user of this machine can come along.
+//! It listens on Unix sockets in the user's runtime directory, so that no other user of this machine can use
+//! the tunnel.
 
 use std::{
     collections::HashMap,
@@ -28,25 +30,25 @@ use xpu_wire::{
 
 use super::probe::Way;
 
-/// Hosts reached so at once: each takes a process. For more, a relay stands where the ports are open.
+/// Largest number of such hosts: each takes a process. For more, run a relay where the ports are open.
 const MOST: usize = 256;
 
-/// How long ssh may take to be through.
+/// Longest time until ssh has connected.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks whether it is.
+/// Interval of checks until then.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Of what ssh says, so much is read.
+/// Bytes of ssh's output that are read.
 const SAID: u64 = 4096;
 
-/// Folders of earlier programs that are looked at.
+/// Folders of earlier programs that are checked.
 const OLD: usize = 1024;
 
-/// What a folder of sockets is called, before its program's number.
+/// Name prefix of a folder of sockets, before its program's process id.
 const FOLDER: &str = "ssh-";
 
-/// Options that make of ssh a tunnel which asks nothing, says when it cannot be, and notices when the other side is gone.
+/// Options that make ssh a tunnel which prompts for nothing, reports failure, and detects a lost peer.
 const OPTIONS: [&str; 15] = [
     "-N",
     "-T",
@@ -79,14 +81,14 @@ struct Tunnel {
 }
 
 impl Tunnels {
-    /// Where a host is reached on this machine, through a tunnel that is made if there is none; or what to do.
+    /// The local address of a host, through a tunnel that is created if there is none; or the remedy.
     pub(super) fn way(&self, endpoint: &Endpoint, ssh: &Ssh) -> Result<Way, String> {
         if let Some(way) = self.known(endpoint) {
             return Ok(way);
         }
         let mut tunnel = self.begin(endpoint, ssh)?;
         let deadline = Instant::now() + PATIENCE;
-        // It listens once it is let in.
+        // It listens once ssh has logged in.
         while !tunnel.sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()) {
             if let Ok(Some(_)) = tunnel.child.try_wait() {
                 return Err(tunnel.why(endpoint, "ended"));
@@ -132,7 +134,7 @@ impl Tunnels {
 impl Drop for Tunnels {
     fn drop(&mut self) {
         self.lock().clear();
-        // Another that this program has may still use it.
+        // Another tunnel of this program may still use it.
         let _ = fs::remove_dir(RuntimeDir::locate().path().join(format!("{FOLDER}{}", process::id())));
     }
 }
@@ -163,7 +165,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// This program's own folder of sockets. Those of programs that were killed go.
+/// This program's folder of sockets. Folders of programs that were killed are removed.
 fn folder() -> Result<PathBuf, String> {
     let runtime = RuntimeDir::claim().map_err(|error| error.to_string())?.dir;
     for entry in fs::read_dir(runtime.path()).into_iter().flatten().flatten().take(OLD) {
@@ -205,7 +207,7 @@ fn start(endpoint: &Endpoint, Ssh(ssh): &Ssh, sockets: [PathBuf; 2]) -> io::Resu
     Ok(Tunnel { child: command.spawn()?, sockets, said })
 }
 
-/// A file that is nowhere: what ssh says never fills it up, and holds nobody up.
+/// An anonymous file: ssh's output never fills it up, and never blocks.
 fn unnamed() -> io::Result<File> {
     // SAFETY: the name is NUL-terminated and 'static.
     let file = unsafe { libc::memfd_create(c"xpu-top-ssh".as_ptr(), libc::MFD_CLOEXEC) };
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_ssh_says_last_is_passed_on() {
-        // `sh` takes what follows for options it does not know, says so, and ends.
+        // `sh` takes the arguments for unknown options, reports that, and ends.
         let (far, ssh) = endpoint("sh");
         let why = Tunnels::default().way(&far, &ssh).unwrap_err();
         assert!(

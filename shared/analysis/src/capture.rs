@@ -1,6 +1,6 @@
-//! What a file of a capture holds, put together from its frames, and what comes of it: clocks, intervals, a report.
+//! The content of a capture file, assembled from its frames, and the results: clocks, intervals, a report.
 //!
-//! Frames may come from anybody: nothing in them is believed that would lead out of what came with it.
+//! Frames are untrusted: no value is used as an index or a size beyond the data that came with it.
 
 mod clock;
 mod diff;
@@ -49,10 +49,10 @@ pub use whole::{Seen, WholeStep, Work};
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
     pub sheet: Option<CaptureSheet>,
-    /// It is of this time, not of steps: of each rank there is one, the first.
+    /// It covers this time instead of steps: each rank has one interval, the first.
     pub window: Option<CaptureWindow>,
     pub ranks: BTreeMap<Rank, RankCapture>,
-    /// What collectors told of the job meanwhile.
+    /// The collectors' reports about the job meanwhile.
     pub world_size: Option<u32>,
     pub pids: BTreeMap<Rank, Pid>,
     pub parties: BTreeMap<CommunicatorId, Party>,
@@ -62,19 +62,19 @@ pub struct Capture {
 /// A communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
-    /// What the program calls it; empty if it does not.
+    /// The program's name for it; empty if it has none.
     pub name: String,
     pub size: u32,
 }
 
-/// What came of one rank.
+/// One rank's data.
 #[derive(Clone, Debug, Default)]
 pub struct RankCapture {
     pub host: HostName,
     pub account: CaptureAccount,
     /// In the order of their launch.
     pub operations: Vec<Single>,
-    /// Parts that did not come.
+    /// Parts that did not arrive.
     pub parts_missing: u32,
     came: BTreeSet<u32>,
     parts: u32,
@@ -97,7 +97,7 @@ pub enum Kind {
     Gemm,
     Collective,
     PointToPoint,
-    /// Of several operations that were launched together, the launch.
+    /// The launch of several operations as one.
     Group,
     Graph,
     Kernel,
@@ -105,7 +105,7 @@ pub enum Kind {
     Set,
     Blocked,
     ActivityKernel,
-    /// Python's.
+    /// Python functions.
     Function,
 }
 
@@ -133,14 +133,14 @@ impl Single {
         Some((Moment(begin), Moment(begin.saturating_add(took.0))))
     }
 
-    /// When it held a thread that waited for the GPU, from and to.
+    /// When it blocked a thread that waited for the GPU, from and to.
     pub(crate) fn held(&self) -> Option<(Moment, Moment)> {
         let CapturedSpan::Host { took } = self.span else { return None };
         let waits = matches!(self.kind(), Kind::Blocked | Kind::Copy | Kind::Set);
         waits.then(|| (self.at, Moment(self.at.0.saturating_add(took.0))))
     }
 
-    /// Which collective it is, the same on all ranks; and in which all ranks end at nearly the same time.
+    /// The collective's identity, equal on all ranks, if all ranks end in it at nearly the same time.
     pub fn meeting(&self) -> Option<(CommunicatorId, Sequence, Operation)> {
         let sequence = self.sequence?;
         match *self.label {
@@ -158,7 +158,7 @@ impl Single {
 impl Capture {
     pub fn take(&mut self, frame: &Frame) {
         if let Some((sheet, window)) = frame.body.as_capture_sheet() {
-            // The one that counts is the last: earlier ones are of tries that were given up.
+            // The last sheet counts: earlier ones belong to abandoned attempts.
             if self.number != Some(sheet.order.number) {
                 self.ranks.clear();
             }
@@ -200,7 +200,7 @@ impl Capture {
         }
     }
 
-    /// Whether there is anything of a capture at all.
+    /// Whether it contains anything of a capture.
     pub fn is_empty(&self) -> bool {
         self.sheet.is_none() && self.ranks.is_empty()
     }
@@ -237,16 +237,16 @@ impl RankCapture {
         self.operations.sort_by_key(|single| single.at);
     }
 
-    /// Whether all that it recorded is here.
+    /// Whether all recorded data is here.
     pub fn is_whole(&self) -> bool {
         self.parts > 0 && self.parts_missing == 0
     }
 
-    /// The number of what is recorded in place of steps.
+    /// The step number that stands for a recorded time.
     pub const WINDOW: Step = Step(1);
 
-    /// The steps that were recorded: the number of each, and from when to when it lasted. Where steps were marked only now and then,
-    /// several have one interval.
+    /// The recorded steps: the number of each, and its begin and end. If steps were marked only occasionally,
+    /// several share one interval.
     pub fn steps(&self) -> impl Iterator<Item = (Step, Moment, Moment)> {
         self.account.marks.windows(2).filter_map(|pair| match pair {
             [StepMark { at: from, .. }, StepMark { completed, at: to }] => Some((*completed, *from, *to)),
@@ -254,7 +254,7 @@ impl RankCapture {
         })
     }
 
-    /// What was launched in a time.
+    /// Operations launched in a time.
     pub fn between(&self, from: Moment, to: Moment) -> &[Single] {
         let begin = self.operations.partition_point(|single| single.at < from);
         let end = self.operations.partition_point(|single| single.at < to);

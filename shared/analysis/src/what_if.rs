@@ -1,7 +1,9 @@
-//! What-if analysis of stragglers: the steps of a job simulated as they were, as they would be if every operation took its typical time,
-//! and with one part of the job repaired. Apart, because it asks what would be; the rest of the crate says what was.
+//! What-if analysis of stragglers: the steps of a job simulated as they were, as they would be if every
+//! operation took its typical time, and with one part of the job repaired. Apart, because it asks what would
+//! be; the rest of the crate reports what was.
 //!
-//! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if Analysis" (arXiv 2505.05713).
+//! The method and its figures are those of "Understanding Stragglers in Large Model Training Using What-if
+//! Analysis" (arXiv 2505.05713).
 
 mod data_parallel;
 mod figures;
@@ -38,9 +40,9 @@ pub enum Kind {
     OptimizerClipMainGrad,
     Optimizer,
     Gc,
-    /// Of a capture: all that a rank does between two collectives.
+    /// In a capture: a rank's work between two collectives.
     Compute,
-    /// Of a capture.
+    /// In a capture.
     Communication,
 }
 
@@ -81,12 +83,12 @@ impl Kind {
         }
     }
 
-    /// Of a trace; `None` of a name that the simulation does not know.
+    /// In a trace; `None` for a name that the simulation does not know.
     pub fn of_trace(name: &str) -> Option<Self> {
         Self::OF_TRACES.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whose ideal is a mean. Of all others it is a median.
+    /// Its ideal is the mean; for all other kinds it is the median.
     pub(crate) fn is_compute(self) -> bool {
         matches!(
             self,
@@ -135,11 +137,11 @@ pub struct Job {
     pub(crate) shape: Shape,
     pub(crate) actual: Durations,
     pub(crate) stages: usize,
-    /// Of each stage, those of its replicas.
+    /// For each stage, the ranks of its replicas.
     pub(crate) ranks: Vec<Vec<Rank>>,
     pub(crate) steps: Vec<Step>,
-    /// What the steps took, seconds.
+    /// Measured times of the steps, seconds.
     pub(crate) measured: Vec<f64>,
-    /// Steps that were left out, since ranks did not do the same in them.
+    /// Steps left out because their ranks' operations differ.
     pub(crate) left_out: usize,
 }

@@ -1,5 +1,5 @@
-//! Writes frames of a pretended job to corpus/decode, for the fuzzer to begin with; those of the recordings or captures that are
-//! named; and to corpus/receive what ZMTP peers say.
+//! Writes seed inputs for the fuzzers: to corpus/decode the frames of a simulated job and of the recordings
+//! or captures named on the command line; to corpus/receive what ZMTP peers send.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As the target takes them: whether the handshake is over, what comes.
+/// In the target's input format: whether the handshake is over, then the incoming bytes.
 fn peers() -> Result<(), Box<dyn Error>> {
     let folder = "corpus/receive";
     fs::create_dir_all(folder)?;
@@ -42,7 +42,7 @@ fn peers() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What somebody sees who looks at the first rank.
+/// The detail frame that a viewer of the first rank receives.
 fn detail(snapshot: &Frame) -> Option<Frame> {
     let Body::Snapshot(host) = &snapshot.body else { return None };
     let job = host.jobs.first()?;
@@ -79,7 +79,7 @@ fn detail(snapshot: &Frame) -> Option<Frame> {
     Some(Frame { body, ..snapshot.clone() })
 }
 
-/// As the target takes them: kind, length of the payload, payload.
+/// In the target's input format: kind, length of the payload, payload.
 fn seed(bytes: &[u8]) -> Vec<u8> {
     let payload = &bytes[codec::HEADER..];
     let length = u16::try_from(payload.len()).unwrap_or(u16::MAX).to_le_bytes();

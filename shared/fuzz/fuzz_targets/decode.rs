@@ -1,10 +1,10 @@
-//! Bytes from anybody, taken as frames and as a recording: decoding never panics, what decodes is encoded to what decodes alike, and
-//! a job folded from it, or a capture, can be asked everything.
+//! Untrusted bytes, decoded as frames and as a recording: decoding never panics, decoded frames survive
+//! another round trip, and every query works on a job or capture built from them.
 //!
 //!     cd shared/fuzz && cargo run --example seeds [RECORDING...] && cargo +nightly fuzz run decode
 //!
-//! The input is a row of frames: a kind, a length of two bytes, a payload; the header is made here, because a mutation
-//! that breaks a length says nothing about what is behind it. It is also decoded as it is.
+//! The input is a row of frames: a kind, a length of two bytes, a payload; the header is made here, because a
+//! mutation that breaks a length hides whatever follows it. It is also decoded as it is.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -52,7 +52,7 @@ fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
 fn comes_back(frame: &Frame) {
     let bytes = codec::encode(frame);
     match codec::decode(&bytes) {
-        // By their bytes: NaN is in none of its equals.
+        // Compared as bytes, because NaN is not equal to itself.
         Ok(again) => assert_eq!(codec::encode(&again), bytes),
         Err(DecodeError::Length { .. }) if bytes.len() > codec::LARGEST_FRAME => {}
         Err(error) => panic!("{error}: {frame:?}"),

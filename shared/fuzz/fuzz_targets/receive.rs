@@ -1,7 +1,9 @@
-//! Bytes from anybody who speaks, or does not speak, ZMTP: nothing panics, pieces give what the whole gives, answers stay few, and
-//! what was taken as messages is taken alike from a peer that sends them.
+//! Bytes from any peer, whether it speaks ZMTP or not: nothing panics, pieces give the same result as the
+//! whole, the number of answers is bounded, and a peer that receives the accepted messages again accepts them
+//! alike.
 //!
-//! The first byte says whether the handshake is over and how the rest is cut; the rest is what the peer sends.
+//! The first byte holds whether the handshake is over and how the rest is cut; the rest is what the peer
+//! sends.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +11,7 @@ use xpu_wire::zmtp::{Dealer, MESSAGES, MESSAGES_OF_LARGEST};
 
 const LARGEST: usize = 1_000;
 
-/// Greeting, READY and one PONG: another waits until it is written.
+/// Greeting, READY and one PONG: the next PONG waits until that one is written.
 const ANSWERS: usize = 64 + 30 + 23;
 
 fuzz_target!(|input: &[u8]| {
@@ -43,12 +45,12 @@ fuzz_target!(|input: &[u8]| {
     let kept: Vec<Vec<u8>> = std::iter::from_fn(|| whole.message()).collect();
     assert!(kept.len() <= MESSAGES && kept.iter().map(Vec::len).sum::<usize>() <= LARGEST * MESSAGES_OF_LARGEST);
     assert!(std::iter::from_fn(|| pieces.message()).eq(kept.iter().cloned()));
-    // A message after one that was dropped is not in the same place.
+    // A message after a dropped one has moved to another place.
     assert!(whole.dropped() > 0 || seen == kept);
     sent_alike(&seen);
 });
 
-/// What a peer of its own kind says first.
+/// The handshake that a DEALER sends.
 fn handshake() -> Vec<u8> {
     let (mut one, mut other) = (Dealer::new(LARGEST), Dealer::new(LARGEST));
     other.receive(one.unsent()).expect("its own greeting");

@@ -12,23 +12,23 @@ pub(super) const MAGIC: [u8; 4] = *b"xpub";
 /// Bytes of a block's header.
 pub(super) const HEADER: usize = 48;
 
-/// Bytes before each frame: when it came in, and of which rank it is if it is a detail.
+/// Bytes before each frame: its arrival time, and the rank of a detail.
 const PREFIX: usize = 12;
 
 /// No rank: the frame is not a detail.
 const NOBODY: u32 = u32::MAX;
 
-/// Most bytes a block can have on disk: zstd adds little to what it cannot make smaller.
+/// Most bytes of a block on disk: zstd adds little to incompressible data.
 const LARGEST_STORED: usize = LARGEST_BLOCK + (LARGEST_BLOCK >> 8) + 1024;
 
-/// What stands in a block. Others are skipped: a newer program made them.
+/// The content of a block. Blocks of unknown kinds are skipped: a newer program wrote them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All frames but details.
+    /// All frames except details.
     Overview,
-    /// Details of ranks: only read when a rank is looked at.
+    /// Details of ranks: only read when a rank is selected.
     Detail,
-    /// Where the blocks are.
+    /// The positions of the blocks.
     Index,
     Unknown(u32),
 }
@@ -53,24 +53,24 @@ impl Kind {
     }
 }
 
-/// A block as its header describes it, and where it is.
+/// A block as its header describes it, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Of its header, from the begin of the file.
+    /// Position of its header in the file.
     pub offset: u64,
     pub kind: Kind,
-    /// Bytes on disk after the header, and unpacked.
+    /// Bytes on disk after the header, and uncompressed.
     pub stored: u32,
     pub raw: u32,
     pub frames: u32,
     pub checksum: u32,
-    /// When its first and its last frame came in.
+    /// Arrival of its first and its last frame.
     pub first: Moment,
     pub last: Moment,
 }
 
 impl Entry {
-    /// Bytes of its header, which stands before the others.
+    /// Size of its header, which precedes them.
     pub fn header_bytes(&self) -> usize {
         HEADER
     }
@@ -94,7 +94,7 @@ impl Entry {
         bytes
     }
 
-    /// `None` where these bytes are no header of a block, or one with sizes that no recorder writes.
+    /// `None` if these bytes are not a block's header, or one with sizes that no recorder writes.
     pub(super) fn decode(bytes: &[u8; HEADER], offset: u64) -> Option<Self> {
         if bytes[..4] != MAGIC || word(bytes, 4) != crc32fast::hash(&bytes[8..]) {
             return None;
@@ -114,7 +114,7 @@ impl Entry {
     }
 }
 
-/// A block as it is written: its header, then its bytes. The offset in its entry is not yet known.
+/// A block as written: its header, then its bytes. The offset in its entry is not yet known.
 #[derive(Clone, Debug)]
 pub struct SealedBlock {
     pub entry: Entry,
@@ -122,7 +122,7 @@ pub struct SealedBlock {
 }
 
 impl SealedBlock {
-    /// Unpacks it; `None` where it is damaged.
+    /// Unpacks it; `None` if it is damaged.
     pub fn open(&self) -> Option<Block> {
         Block::open(&self.entry, self.bytes.get(HEADER..)?)
     }
@@ -153,16 +153,16 @@ pub struct Block {
 /// One frame of a block, not yet decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it came in, by the recorder's clock.
+    /// Its arrival, by the recorder's clock.
     pub at: Moment,
-    /// Whose detail it is.
+    /// The rank, if the frame is a detail.
     pub rank: Option<Rank>,
-    /// As [`codec::decode`] takes it.
+    /// Encoded, for [`codec::decode`].
     pub frame: &'a [u8],
 }
 
 impl Block {
-    /// `None` where the bytes are not what the header says.
+    /// `None` if the bytes do not match the header.
     pub(super) fn open(entry: &Entry, stored: &[u8]) -> Option<Self> {
         if stored.len() != entry.stored as usize || crc32fast::hash(stored) != entry.checksum {
             return None;
@@ -181,7 +181,7 @@ impl Block {
         raw.extend(record.frame);
     }
 
-    /// Its frames as they came in. Ends early where a length leads out of the block.
+    /// Its frames in order of arrival. Ends early where a length leads beyond the block.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut rest = &self.raw[..];
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What a recording says of itself, as lines of text: anybody can read it with `head`.
+//! A recording's header, as lines of text that `head` shows.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ pub(super) const LONGEST: usize = 1 << 20;
 /// What was recorded, when and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The job that was asked for; empty for all.
+    /// The requested job; empty for all.
     pub job: String,
-    /// Hosts as they were named.
+    /// Hosts as the user named them.
     pub hosts: Vec<String>,
-    /// When it was begun, by the recorder's clock.
+    /// When it began, by the recorder's clock.
     pub made: Moment,
     /// Version of the program that wrote it.
     pub by: String,
@@ -47,12 +47,12 @@ impl Header {
         bytes
     }
 
-    /// The length the fixed part states, if it can be true.
+    /// The length in the fixed part, if it is plausible.
     pub(super) fn stated(fixed: &[u8; FIXED]) -> Option<usize> {
         Some(word(fixed, 12) as usize).filter(|&length| length <= LONGEST)
     }
 
-    /// `None` where the checksum is not that of the text. Lines nobody knows are those of a newer program.
+    /// `None` if the checksum does not match the text. Unknown lines come from a newer program.
     pub(super) fn decode(fixed: &[u8; FIXED], text: &[u8]) -> Option<Self> {
         if crc32fast::hash(text) != word(fixed, 16) {
             return None;
@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// A value never ends its line.
+/// A value without line ends.
 fn line(value: &str) -> String {
     value.chars().map(|c| if is_steering(c) { '?' } else { c }).collect()
 }

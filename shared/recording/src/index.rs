@@ -1,4 +1,5 @@
-//! Where the blocks are: at the end of a file that was closed, and by looking for them in one that was not.
+//! The positions of the blocks: at the end of a file that was closed, and found by a search in one that was
+//! not.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -10,7 +11,7 @@ use super::{
     long, word,
 };
 
-/// Last bytes of a file that was closed: where its index is, a checksum of that, and these.
+/// Last bytes of a file that was closed: the position of its index, its checksum, and this.
 const END: [u8; 4] = *b"xpue";
 pub(super) const TRAILER: usize = 16;
 
@@ -20,7 +21,8 @@ const ENTRY: usize = HEADER + 8;
 /// Bytes searched at once for the next block.
 const CHUNK: usize = 1 << 16;
 
-/// Index and trailer of a file that ends at `offset` so far; `None` of a file with more blocks than an index holds.
+/// Index and trailer of a file that ends at `offset` so far; `None` for a file with more blocks than an index
+/// holds.
 pub(super) fn footer(entries: &[Entry], offset: u64) -> io::Result<Option<Vec<u8>>> {
     if entries.len() * ENTRY > LARGEST_BLOCK {
         return Ok(None);
@@ -41,7 +43,7 @@ pub(super) fn footer(entries: &[Entry], offset: u64) -> io::Result<Option<Vec<u8
     Ok(Some(bytes))
 }
 
-/// The entries of a file that was closed. `None` where anything about the index is not as it was written.
+/// The entries of a file that was closed. `None` if anything in the index is invalid.
 pub(super) fn read(source: &mut (impl Read + Seek), begin: u64, length: u64) -> Option<Vec<Entry>> {
     let trailer_at = length.checked_sub(TRAILER as u64)?;
     let trailer: [u8; TRAILER] = bytes_at(source, trailer_at).ok()??;
@@ -69,7 +71,7 @@ pub(super) fn read(source: &mut (impl Read + Seek), begin: u64, length: u64) -> 
     Some(entries)
 }
 
-/// Looks for blocks from `begin` on, and tells of what is none.
+/// Searches for blocks from `begin` on, and reports the bytes between them.
 pub(super) fn search(
     source: &mut (impl Read + Seek),
     begin: u64,
@@ -86,7 +88,7 @@ pub(super) fn search(
         }
         let Some(entry) = next else { break };
         at = entry.end();
-        // An index here is that of a file whose end was damaged.
+        // An index here belongs to a file whose end was damaged.
         if entry.kind != Kind::Index {
             entries.push(entry);
         }
@@ -94,10 +96,10 @@ pub(super) fn search(
     Ok((entries, damage))
 }
 
-/// The next block that is there whole, as far as its header tells.
+/// The next whole block, by its header.
 fn next_block(source: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Option<Entry>> {
     let mut at = from;
-    // Mostly a block begins where the one before ends: no more than its header is read.
+    // A block usually begins where the one before ends: then only its header is read.
     let mut some = HEADER as u64;
     let mut chunk = vec![0; CHUNK];
     while at + HEADER as u64 <= length {
@@ -118,7 +120,7 @@ fn next_block(source: &mut (impl Read + Seek), from: u64, length: u64) -> io::Re
     Ok(None)
 }
 
-/// `None` where the file ends before.
+/// `None` if the file ends before.
 fn bytes_at<const N: usize>(source: &mut (impl Read + Seek), at: u64) -> io::Result<Option<[u8; N]>> {
     source.seek(SeekFrom::Start(at))?;
     let mut bytes = [0; N];
@@ -129,7 +131,7 @@ fn bytes_at<const N: usize>(source: &mut (impl Read + Seek), at: u64) -> io::Res
     }
 }
 
-/// `None` where the block is damaged.
+/// `None` if the block is damaged.
 pub(super) fn block_at(source: &mut (impl Read + Seek), entry: &Entry) -> io::Result<Option<Block>> {
     let Some(header) = bytes_at::<HEADER>(source, entry.offset)? else { return Ok(None) };
     if Entry::decode(&header, entry.offset).as_ref() != Some(entry) {

@@ -1,13 +1,14 @@
-//! A recording: the wire's own frames in a file, each with the moment it came in. `docs/recording-format.md` describes the same
-//! for other languages.
+//! A recording: the wire's own frames in a file, each with its arrival time. `docs/recording-format.md`
+//! describes the format for other languages.
 //!
 //! ```text
 //! magic, version, header as text │ block │ block │ ... │ index │ trailer
 //! ```
 //!
-//! Frames stand in compressed blocks, at least one a second. A block carries its own length and checksums, so a file that was cut
-//! short is read up to its last whole block, and one that was damaged is read around the damage. The index at the end only saves
-//! looking for the blocks: without it they are found by their headers. Nothing that was written is ever written again.
+//! Frames are in compressed blocks, at least one a second. A block carries its own length and checksums, so a
+//! file that was cut short is read up to its last whole block, and one that was damaged is read around the
+//! damage. The index at the end only saves a search for the blocks: without it they are found by their
+//! headers. Written data is never overwritten.
 
 mod block;
 mod header;
@@ -26,16 +27,18 @@ pub use reader::{Damage, Recording, RecordingError};
 pub use ring::Ring;
 pub use writer::{Totals, Writer};
 
-/// First bytes of every recording. The first is no letter, the last ends a line: what takes it for text breaks it visibly.
+/// First bytes of every recording. The first is not ASCII, the last ends a line: a transfer in text mode
+/// breaks it detectably.
 pub const MAGIC: [u8; 8] = *b"\x89xpurec\n";
 
 /// Version of the container. The frames carry their own.
 pub const VERSION: u16 = 1;
 
-/// A block is closed when it holds so many bytes of frames, or when a second has passed.
+/// A block is closed when it holds this many bytes of frames, or after a second.
 const FULL: usize = 1 << 20;
 
-/// Most bytes a block may say it holds: one frame of the largest size fits, and nothing that a hostile file could name is taken in.
+/// Most bytes a block may claim to hold: one frame of the largest size fits, and a hostile file cannot claim
+/// more memory.
 pub const LARGEST_BLOCK: usize = 16 << 20;
 
 fn word(bytes: &[u8], at: usize) -> u32 {

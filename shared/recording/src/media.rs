@@ -17,7 +17,7 @@ pub enum Media {
     Memory(Cursor<Arc<[u8]>>),
 }
 
-/// A place in a file that others read as well, each at its own.
+/// A position in a file that others read as well, each at its own.
 #[derive(Debug)]
 pub struct Place {
     file: Arc<File>,
@@ -61,7 +61,7 @@ impl Read for Media {
 impl Seek for Media {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match (self, to) {
-            // Within what is buffered nothing is read again.
+            // A seek within the buffer reads nothing again.
             (Self::File(file), SeekFrom::Start(to)) => {
                 let at = file.stream_position()?;
                 file.seek_relative(to.wrapping_sub(at).cast_signed())?;

@@ -11,25 +11,25 @@ use xpu_wire::{
 
 use super::{FULL, Kind, Record, SealedBlock, block::Block};
 
-/// The most that is lost when the recorder is killed.
+/// The most that is lost if the recorder is killed.
 const OLD: Duration = Duration::from_millis(900);
 
-/// Frames are stamped where they arrive, by several threads: one may come after a later one.
+/// Frames are stamped on arrival, by several threads: one may come after a later one.
 const OVERTAKEN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct Packer {
     overview: Open,
     detail: Open,
-    /// Time in a recording never runs backwards, and never stands, whatever the clock does.
+    /// Time in a recording never runs backwards, and never stops, whatever the clock does.
     latest: Moment,
-    /// How far the clock has been set back since this began.
+    /// How far the clock has been set back since the begin.
     set_back: Duration,
     /// A block of this age is closed.
     old: Duration,
 }
 
-/// A block that is being filled.
+/// A block being filled.
 #[derive(Debug)]
 struct Open {
     kind: Kind,
@@ -52,17 +52,18 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// One that closes its blocks at this age, in place of a second: longer ones take less space.
+    /// A packer that closes its blocks at this age, instead of a second: longer blocks take less space.
     pub fn closing_after(old: Duration) -> Self {
         Self { old, ..Self::default() }
     }
 
-    /// Takes a frame that came in at `at`, and hands over the block that is full with it.
+    /// Takes a frame that arrived at `at`, and returns the block that it fills up.
     pub fn push(&mut self, at: Moment, frame: &Frame) -> io::Result<Option<SealedBlock>> {
         self.push_encoded(at, subject(frame), &codec::encode(frame))
     }
 
-    /// The same of bytes. Bytes that are no whole frame, or more than anybody accepts, are refused.
+    /// The same for encoded bytes. Bytes that are not a whole frame, or that are larger than any part
+    /// accepts, are refused.
     pub fn push_encoded(
         &mut self,
         at: Moment,
@@ -90,7 +91,7 @@ impl Packer {
             .collect()
     }
 
-    /// A clock that says less than it did by more than frames overtake each other was set back.
+    /// A clock that goes back further than frames overtake each other was set back.
     fn note(&mut self, clock: Moment) {
         let at = clock.after(self.set_back);
         if self.latest.since(at) > OVERTAKEN {
@@ -99,7 +100,7 @@ impl Packer {
         self.latest = self.latest.max(clock.after(self.set_back));
     }
 
-    /// What is left.
+    /// The remaining blocks.
     pub fn rest(&mut self) -> io::Result<Vec<SealedBlock>> {
         [&mut self.overview, &mut self.detail]
             .into_iter()
@@ -108,7 +109,7 @@ impl Packer {
     }
 }
 
-/// The rank whose detail a frame is.
+/// The rank of a detail frame.
 pub(super) fn subject(frame: &Frame) -> Option<Rank> {
     match &frame.body {
         Body::Detail(detail) => Some(detail.rank),

@@ -1,4 +1,4 @@
-//! A recording being read: whole, cut short or damaged.
+//! Reading a recording: whole, cut short or damaged.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use xpu_wire::unit::Moment;
 
 use super::{Block, Entry, Header, Kind, MAGIC, VERSION, header, index, media::Media};
 
-/// Pieces of damage that are told apart.
+/// Damaged places that are listed one by one.
 const TOLD: usize = 1024;
 
 /// An open recording.
@@ -23,7 +23,7 @@ pub struct Recording {
     is_closed: bool,
 }
 
-/// Bytes that are none of a whole block.
+/// Bytes that belong to no whole block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub offset: u64,
@@ -83,7 +83,7 @@ impl Recording {
         let mut text = vec![0; Header::stated(&fixed).unwrap_or(0)];
         let whole = read_up_to(&mut source, &mut text)? == text.len();
         let known = if whole { Header::decode(&fixed, &text) } else { None };
-        // Without the header's text the blocks still tell everything that is shown.
+        // Without the header's text the blocks still have everything that is shown.
         let begin = header::FIXED as u64 + if known.is_some() { text.len() as u64 } else { 0 };
         let closed = index::read(&mut source, begin, length);
         let is_closed = closed.is_some();
@@ -97,12 +97,12 @@ impl Recording {
         let mut new =
             Self { media: source, header: known.unwrap_or_default(), entries, damage: Vec::new(), is_closed };
         for piece in damage {
-            new.tell(piece);
+            new.note(piece);
         }
         Ok(new)
     }
 
-    /// The same for a second reader, who neither moves nor is moved by this one.
+    /// The same for a second reader with its own position.
     pub fn again(&self) -> Self {
         let (header, entries, damage) = (self.header.clone(), self.entries.clone(), self.damage.clone());
         Self { media: self.media.again(), header, entries, damage, is_closed: self.is_closed }
@@ -122,28 +122,28 @@ impl Recording {
         self.is_closed
     }
 
-    /// What was found damaged so far: some is only found when it is read.
+    /// Damage found so far: some is only found when it is read.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// When the first and the last frame came in.
+    /// Arrival of the first and the last frame.
     pub fn span(&self) -> (Moment, Moment) {
         let frames = || self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Overview));
         let first = frames().map(|entry| entry.first).min().unwrap_or_default();
         (first, frames().map(|entry| entry.last).max().unwrap_or_default())
     }
 
-    /// One block. `None` where it is damaged, which [`Recording::damage`] then tells of.
+    /// One block. `None` if it is damaged, which [`Recording::damage`] then lists.
     pub fn block(&mut self, entry: &Entry) -> io::Result<Option<Block>> {
         let block = index::block_at(&mut self.media, entry)?;
         if block.is_none() {
-            self.tell(Damage { offset: entry.offset, bytes: entry.end() - entry.offset });
+            self.note(Damage { offset: entry.offset, bytes: entry.end() - entry.offset });
         }
         Ok(block)
     }
 
-    fn tell(&mut self, damage: Damage) {
+    fn note(&mut self, damage: Damage) {
         if self.damage.len() < TOLD && !self.damage.contains(&damage) {
             self.damage.push(damage);
         }

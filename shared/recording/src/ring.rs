@@ -1,4 +1,4 @@
-//! The last minutes of a job in memory: blocks as they would be in a file, the oldest giving way.
+//! The last minutes of a job in memory: blocks as they would be in a file; the oldest are dropped.
 
 use std::{collections::VecDeque, io, time::Duration};
 
@@ -37,7 +37,7 @@ impl Ring {
         self.blocks.iter()
     }
 
-    /// Those of so long before the last frame.
+    /// The blocks of the time `long` before the last frame.
     pub fn since(&self, long: Duration) -> Vec<SealedBlock> {
         let last = self.blocks.iter().map(|block| block.entry.last).max().unwrap_or_default();
         self.blocks.iter().filter(|block| last.since(block.entry.last) <= long).cloned().collect()
@@ -47,12 +47,12 @@ impl Ring {
         self.bytes
     }
 
-    /// When the oldest frame it holds came in.
+    /// Arrival of the oldest frame it holds.
     pub fn first(&self) -> Option<Moment> {
         self.blocks.iter().map(|block| block.entry.first).min()
     }
 
-    /// What it holds, as a recording of its own.
+    /// Its content, as a separate recording.
     pub fn recording(&self, header: &Header) -> Result<Recording, RecordingError> {
         let written = || -> io::Result<Vec<u8>> {
             let mut writer = Writer::begin(Vec::with_capacity(self.bytes + 4096), header)?;

@@ -1,4 +1,4 @@
-//! Round trips, and what becomes of files that were cut, damaged, or never were recordings.
+//! Round trips, and files that were cut, damaged, or never were recordings.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn header() -> Header {
     }
 }
 
-/// What comes in of a small job in so many seconds, details of one rank among it.
+/// The incoming frames of a small job in this number of seconds, including the details of one rank.
 fn arrivals(seconds: u64) -> Vec<(Moment, Frame)> {
     let simulation = Simulation::new(3, 2, 4);
     let mut all = Vec::new();
@@ -35,7 +35,7 @@ fn arrivals(seconds: u64) -> Vec<(Moment, Frame)> {
     all
 }
 
-/// The file a recorder makes of it; and where each block ends.
+/// A recorder's file of them; and the end of each block.
 fn written(arrivals: &[(Moment, Frame)], close: bool) -> (Vec<u8>, Vec<u64>) {
     let mut writer = Writer::begin(Vec::new(), &header()).unwrap();
     let mut packer = Packer::default();
@@ -77,7 +77,7 @@ fn open(bytes: &[u8]) -> Result<Recording, RecordingError> {
     Recording::open(Media::memory(bytes.to_vec()))
 }
 
-/// Details stand in blocks of their own, so of one moment they may come after what came after them.
+/// Details are in their own blocks, so a detail may be read after frames that arrived later.
 fn sorted(arrivals: &[(Moment, Frame)]) -> Vec<String> {
     let mut all: Vec<_> = arrivals.iter().map(|arrival| format!("{arrival:?}")).collect();
     all.sort_unstable();
@@ -130,16 +130,16 @@ fn a_flipped_bit_costs_one_block_and_is_told() {
             let mut broken = bytes.clone();
             broken[byte as usize] ^= 1 << (bit % 8);
             let Ok(mut recording) = open(&broken) else {
-                // Magic and version are all that makes it a recording.
+                // Only magic and version decide whether it is a recording.
                 assert!(byte < 10, "bit {bit}");
                 continue;
             };
             let hit = entries.iter().find(|entry| (entry.offset..entry.end()).contains(&byte));
             let lost = hit.map_or(0, |entry| entry.frames) as usize;
             assert_eq!(read(&mut recording).len(), arrivals.len() - lost, "bit {bit}");
-            // A header that lies is told of as well, where there is no index to say where the blocks are.
-            let told = recording.damage().len();
-            assert!(told <= 1 && (told == 1 || hit.is_none()), "bit {bit}");
+            // A false header is reported as well, if no index gives the blocks' positions.
+            let found = recording.damage().len();
+            assert!(found <= 1 && (found == 1 || hit.is_none()), "bit {bit}");
         }
     }
 }
@@ -158,7 +158,7 @@ fn what_is_no_recording_is_told_with_what_to_do() {
     assert!(Recording::open_file(std::path::Path::new("/")).unwrap_err().to_string().contains("directory"));
 }
 
-/// Nothing a header says makes the reader take more memory than a block may have.
+/// No claim of a header makes the reader allocate more memory than a block may have.
 #[test]
 fn a_block_that_says_it_is_huge_is_no_block() {
     let packed = zstd::bulk::compress(&vec![0; LARGEST_BLOCK + 1], 1).unwrap();
@@ -169,7 +169,7 @@ fn a_block_that_says_it_is_huge_is_no_block() {
     let (stored, checksum) = (packed.len() as u32, crc32fast::hash(&packed));
     let too_large = bomb(Entry { stored, checksum, raw: LARGEST_BLOCK as u32 + 1, ..sealed });
     assert!(matches!(open(&too_large), Err(RecordingError::NoBlocks)));
-    // It says less than there is in it.
+    // It claims less than it contains.
     let mut liar = open(&bomb(Entry { stored, checksum, ..sealed })).unwrap();
     assert!(read(&mut liar).is_empty());
     assert_eq!(liar.damage().len(), 1);
@@ -209,7 +209,7 @@ fn a_ring_keeps_the_last_and_is_a_recording() {
     assert!(small.bytes() <= full / 2 && small.bytes() > 0);
 }
 
-/// How a file is broken.
+/// Ways to damage a file.
 #[derive(Clone, Debug)]
 enum Harm {
     Flip(Vec<(usize, u8)>),
@@ -262,7 +262,7 @@ fn harmed(mut bytes: Vec<u8>, harm: &Harm) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// `PROPTEST_CASES` runs more.
+    /// `PROPTEST_CASES` sets the number of cases.
     #[test]
     fn a_harmed_file_never_panics_and_gives_only_frames_that_were_recorded(
         harms in proptest::collection::vec(harm(), 1..4),

@@ -1,4 +1,4 @@
-//! A recording being written. What has been written is never touched again.
+//! A recording being written. Written data is never changed.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub struct Writer<W> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub frames: u64,
-    /// Of the file, and of the frames in it before they were compressed.
+    /// Bytes of the file, and of its frames before compression.
     pub bytes: u64,
     pub raw: u64,
     pub first: Option<Moment>,
@@ -33,7 +33,8 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, offset, entries: Vec::new(), totals: Totals { bytes: offset, ..Totals::default() } })
     }
 
-    /// Writes a block whole. After an error the file is whole up to the block before, and nothing more must be written.
+    /// Writes a whole block. After an error the file is whole up to the block before, and nothing more may be
+    /// written.
     pub fn write(&mut self, block: &SealedBlock) -> io::Result<()> {
         self.out.write_all(&block.bytes)?;
         let entry = Entry { offset: self.offset, ..block.entry };

@@ -1,8 +1,9 @@
-//! Frames to bytes and back. `docs/wire-format.md` describes the same for other languages.
+//! Frames to bytes and back. `docs/wire-format.md` describes the format for other languages.
 //!
-//! A frame is a header of 12 bytes (magic, version, kind, length) and a payload in bincode's standard configuration.
-//! bincode is no longer maintained (3.0.0 is only a notice), so it is pinned, kept inside this file, and always given a
-//! limit: without one a hostile length makes it allocate. postcard would replace it, under a new version number.
+//! A frame is a header of 12 bytes (magic, version, kind, length) and a payload in bincode's standard
+//! configuration. bincode is no longer maintained (3.0.0 is only a notice), so it is pinned, kept inside this
+//! file, and always given a limit: without a limit, a hostile length makes it allocate. postcard would
+//! replace it, under a new version number.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -22,10 +23,10 @@ pub const VERSION: u16 = 1;
 /// Bytes of the header: magic, version, kind, length of the payload, little-endian.
 pub const HEADER: usize = 12;
 
-/// Largest frame anybody accepts: a snapshot of a host with sixty-four ranks takes about 100 KiB.
+/// Largest frame that any part accepts: a snapshot of a host with sixty-four ranks takes about 100 KiB.
 pub const LARGEST_FRAME: usize = 8 << 20;
 
-/// Why bytes are no frame of this version.
+/// Why bytes are not a frame of this version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("not a frame of xpu-top: it does not begin with its magic bytes")]
@@ -105,7 +106,7 @@ fn payload<T: Serialize>(frame: &Frame, body: &T, bytes: &mut Vec<u8>) {
         .expect("a Vec takes every byte and these types have no unsupported shapes");
 }
 
-/// A frame from bytes, which may come from anybody: never panics, never allocates more than [`LARGEST_FRAME`] for them.
+/// A frame from untrusted bytes: never panics, never allocates more than [`LARGEST_FRAME`] for them.
 pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let header: &[u8; HEADER] = bytes.first_chunk().ok_or(DecodeError::Foreign)?;
     if header[..4] != MAGIC {

@@ -41,7 +41,7 @@ const KINETO: KinetoOrder = KinetoOrder {
     },
 };
 
-/// One call, of everything a field may hold.
+/// One call, with every optional field set.
 fn record(function: &str) -> RankRecord {
     let frame = StackFrame { function: function.to_owned(), file: "/work/train.py".to_owned(), line: 212 };
     let communicators = vec![RecordedCommunicator {
@@ -77,7 +77,7 @@ fn record(function: &str) -> RankRecord {
     }
 }
 
-/// Of a capture of a time in place of steps.
+/// Frames of a capture of a time instead of steps.
 fn of_a_time() -> Vec<Frame> {
     let frame = |body| Frame { host: "a".into(), number: 3, now: Moment(9), lost: 1, body };
     vec![
@@ -197,7 +197,7 @@ fn frames() -> Vec<Frame> {
     all
 }
 
-/// What clients in other languages are tried on. `UPDATE_EXPECT=1` rewrites it.
+/// Test data for clients in other languages. `UPDATE_EXPECT=1` rewrites it.
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/frames.bin");
 
 #[test]
@@ -239,7 +239,7 @@ fn every_kind_of_frame_comes_back_as_it_was() {
     }
 }
 
-/// With a text in each field that the others leave empty.
+/// Frames with a text in each field that the others leave empty.
 fn wordy() -> Vec<Frame> {
     use crate::frame::{
         Asked, CapturedLabel, CommunicatorState, Ending, FunctionKind, HookHealth, KernelTotals, MissingRank,
@@ -314,7 +314,8 @@ fn wordy() -> Vec<Frame> {
     all
 }
 
-/// Each letter of each text in turn becomes one that steers a terminal, or a reader's eye: it does not come through.
+/// Each letter of each text in turn is replaced by one that steers a terminal or changes the reading
+/// direction: decoding removes it.
 #[test]
 fn what_steers_a_terminal_enters_by_no_field() {
     let mut tried = 0;
@@ -372,7 +373,7 @@ fn every_cut_is_refused() {
     }
 }
 
-/// A digest is what all ranks send for ever: it has a budget of 1 KiB.
+/// Every rank sends a digest every second: its budget is 1 KiB.
 #[test]
 fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
     let one = |ranks| encode(&Simulation::new(7, 1, ranks).digests(86_400).remove(0)).len();
@@ -380,7 +381,7 @@ fn a_full_digest_of_a_rank_fits_into_a_kibibyte() {
     assert!(per_rank <= 1024, "{per_rank} bytes");
 }
 
-/// A refusal is read by people: nothing of how a library writes its errors.
+/// A refusal is read by people: it quotes no library's error format.
 #[test]
 fn a_payload_that_does_not_decode_is_one_sentence() {
     let mut bytes = encode(&frames()[0]);

@@ -1,4 +1,4 @@
-//! NCCL operations and what nccl-tests calls their bus bandwidth.
+//! NCCL operations and their bus bandwidth as nccl-tests defines it.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum Operation {
     PutSignal,
     Signal,
     WaitSignal,
-    /// Sends and receives of one communicator in one group, which launch as one. As many of each as there are ranks are an
+    /// Sends and receives of one communicator in one group, which launch as one. One of each per rank is an
     /// [`Self::AlltoAll`].
     SendRecv,
 }
@@ -54,9 +54,9 @@ impl Operation {
         )
     }
 
-    /// Bytes the operation is said to move (nccl-tests' S), from the count given to the call.
+    /// Message size of the operation as nccl-tests defines it (S), from the count given to the call.
     ///
-    /// Those that take the count of one rank's part move as many parts as there are ranks: S is the whole.
+    /// Operations whose count is that of one rank's part move one part per rank: S is the whole.
     pub fn message_bytes(self, count: u64, element_bytes: u64, ranks: u32) -> u64 {
         let one = count.saturating_mul(element_bytes);
         match self {
@@ -67,8 +67,8 @@ impl Operation {
         }
     }
 
-    /// What algorithm bandwidth is multiplied by, so that it compares with the hardware's own rate
-    /// whatever the number of ranks (nccl-tests, doc/PERFORMANCE.md).
+    /// The factor from algorithm bandwidth to bus bandwidth, which compares with the hardware's rate whatever
+    /// the number of ranks (nccl-tests, doc/PERFORMANCE.md).
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
         match self {

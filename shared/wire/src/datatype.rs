@@ -24,7 +24,7 @@ pub enum DataType {
     Uint32,
     Int8,
     Uint8,
-    /// A type this version does not know, by the library's own number.
+    /// A type this version does not know, by the library's number.
     Other(u8),
 }
 
@@ -70,7 +70,8 @@ impl DataType {
         }
     }
 
-    /// Whether it is a pair of numbers. Of the types without a name here those are that matrices have: halves and integers.
+    /// Whether it is a pair of numbers. Among the types without a name here, those of matrices are: complex
+    /// halves and integers.
     pub(crate) fn is_complex(self) -> bool {
         match self {
             Self::Complex64 | Self::Complex128 => true,

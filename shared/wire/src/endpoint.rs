@@ -1,4 +1,4 @@
-//! Where things are: ports, the runtime directory, the socket of this host's collector.
+//! Ports, the runtime directory, and the socket of this host's collector.
 
 mod runtime_dir;
 mod trust;
@@ -19,7 +19,7 @@ pub struct BasePort(pub u16);
 
 impl BasePort {
     pub const DEFAULT: Self = Self(18889);
-    /// Names the base port for programs that are started by others.
+    /// Sets the base port for child processes.
     pub const VARIABLE: &str = "XPU_TOP_BASE_PORT";
 
     /// `None` if the three ports would not all exist.
@@ -46,18 +46,18 @@ impl Default for BasePort {
     }
 }
 
-/// A collector as it was named in the hosts file.
+/// A collector as the hosts file names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     #[serde(deserialize_with = "crate::text::line")]
     pub host: String,
     pub base: BasePort,
-    /// It is reached through the user's own ssh.
+    /// The collector is reached through the user's ssh.
     #[serde(skip)]
     pub ssh: Option<Ssh>,
 }
 
-/// The command that is the user's ssh, with what it takes before the host: `ssh -p 2222`.
+/// The user's ssh command with its options before the host: `ssh -p 2222`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ssh(pub Arc<str>);
 
@@ -71,45 +71,47 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Variables through which `xpu-top run` speaks to the hook.
+/// Variables with which `xpu-top run` configures the hook.
 pub mod variable {
     /// Name of the job.
     pub const JOB: &str = "XPU_TOP_JOB";
-    /// Where launchers (torchrun, Slurm, Open MPI and the like) say a process's rank, the first one set.
+    /// Variables in which launchers (torchrun, Slurm, Open MPI and the like) set a process's rank. The first
+    /// one that is set counts.
     pub const RANKS: [&str; 6] =
         ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
     /// Path of the socket of this host's collector.
     pub const SOCKET: &str = "XPU_TOP_SOCKET";
     /// Directory for sockets and locks, instead of the usual one.
     pub const RUNTIME_DIR: &str = "XPU_TOP_RUNTIME_DIR";
-    /// `1`: the hook stays out of the way entirely.
+    /// `1`: the hook does nothing.
     pub const DISABLE: &str = "XPU_TOP_DISABLE";
-    /// `0`: functions that are asked for by address (`dlsym`) are not followed.
+    /// `0`: functions looked up by address (`dlsym`) are not interposed.
     pub const DLSYM: &str = "XPU_TOP_DLSYM";
-    /// Share of wall time that timing may take, in percent; `off` for no bound.
+    /// Share of wall time that timing may take, in percent; `off` for no limit.
     pub const BUDGET: &str = "XPU_TOP_BUDGET";
-    /// Sampling rates, for example `gemm=16,collective=8` (one in so many, powers of two), whatever they cost.
+    /// Sampling rates, for example `gemm=16,collective=8` (one in 16, one in 8; powers of two), whatever they
+    /// cost.
     pub const SAMPLE: &str = "XPU_TOP_SAMPLE";
     /// Kernels to count and time by name, for example `flash_fwd:attn*bwd`.
     pub const KERNELS: &str = "XPU_TOP_KERNELS";
-    /// Who says where steps end: `marked`, `optimizer` or `detected`, and nobody else; `off` for nobody. By default the first of them
-    /// that does.
+    /// The only source of step ends: `marked`, `optimizer` or `detected`; `off` for none. By default the
+    /// first of these that reports steps.
     pub const STEPS: &str = "XPU_TOP_STEPS";
-    /// Functions of Python that captures hold, for example `train@Trainer@step,collate`.
+    /// Python functions that captures record, for example `train@Trainer@step,collate`.
     pub const FUNCTIONS: &str = "XPU_TOP_TRACE_FUNCS";
-    /// xpu-timer's for the same, read where the one above is not set.
+    /// xpu-timer's variable for the same, read if the one above is not set.
     pub const FUNCTIONS_OF_XPU_TIMER: &str = "XPU_TIMER_HOST_TRACING_FUNC";
-    /// `1`: they are recorded all the time, so that a capture has them of the steps before it too.
+    /// `1`: these functions are recorded all the time, so that a capture also has the steps before it.
     pub const FUNCTIONS_ALWAYS: &str = "XPU_TOP_TRACE_FUNCS_ALWAYS";
     /// `1`: captures that ask for all kernels (`--kernels`) may switch CUPTI on in this process.
     pub const CUPTI: &str = "XPU_TOP_CUPTI";
-    /// `0`: no signal handlers and no exception hook of Python, so ends are told by what is seen from outside.
+    /// `0`: no signal handlers and no Python exception hook, so a rank's end is known only from outside.
     pub const EXIT_REPORTS: &str = "XPU_TOP_EXIT_REPORTS";
-    /// Python files that are told of every rank's end, with commas between them.
+    /// Python files that are called at every rank's end, separated by commas.
     pub const EXIT_PLUGIN: &str = "XPU_TOP_EXIT_PLUGIN";
-    /// xpu-timer's for the same.
+    /// xpu-timer's variable for the same.
     pub const EXIT_PLUGIN_OF_XPU_TIMER: &str = "XPU_TIMER_EXIT_HOOK_PLUGIN";
-    /// Command line that is run once for a hang, and once for a rank that ends badly.
+    /// Command line that runs once for a hang, and once for each rank that fails.
     pub const ON_HANG: &str = "XPU_TOP_ON_HANG";
     /// File with the key that encrypts data and control.
     pub const KEY_FILE: &str = "XPU_TOP_KEY_FILE";
@@ -121,7 +123,7 @@ pub fn user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// This host's name by the kernel, up to the first dot.
+/// This host's name as the kernel has it, up to the first dot.
 pub fn host_name() -> crate::id::HostName {
     let mut buffer = [0_u8; 256];
     // SAFETY: the pointer and length describe `buffer`, which outlives the call.

@@ -1,6 +1,6 @@
-//! What CUDA, cuBLAS and NCCL call the errors that jobs die of.
+//! Names of the CUDA, cuBLAS and NCCL errors that end jobs.
 
-/// ` (cudaErrorIllegalAddress)`; empty for one that is not among them.
+/// ` (cudaErrorIllegalAddress)`; empty for an unknown error.
 pub fn of(function: &str, code: i32) -> String {
     let name = if function.starts_with("nccl") {
         nccl(code)
@@ -12,14 +12,15 @@ pub fn of(function: &str, code: i32) -> String {
     name.map_or_else(String::new, |name| format!(" ({name})"))
 }
 
-/// Whether all later calls of the process fail too, until it ends: its context is lost (CUDA's documentation of `cudaError`).
+/// Whether all later calls of the process fail too, because its context is lost (CUDA's documentation of
+/// `cudaError`).
 pub fn is_lasting(function: &str, code: i32) -> bool {
     let of_cuda = !function.starts_with("nccl") && !function.starts_with("cublas");
     of_cuda && matches!(code, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719)
 }
 
-/// Whether it tells of nothing wrong: a question answered with no (`cudaErrorNotReady`), a call under way (`ncclInProgress`), and
-/// what libraries ask to choose an algorithm by.
+/// Whether it is no failure: a negative answer to a query (`cudaErrorNotReady`), a call in progress
+/// (`ncclInProgress`), and codes that libraries provoke to choose an algorithm.
 pub fn is_answer(function: &str, code: i32) -> bool {
     match code {
         600 => !function.starts_with("nccl"),

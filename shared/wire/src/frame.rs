@@ -1,7 +1,7 @@
-//! All that is ever said between the parts. [`crate::codec`] turns a frame into bytes.
+//! All messages between the parts. [`crate::codec`] turns a frame into bytes.
 //!
-//! Counts are totals since the rank started, so that a lost frame loses resolution and never a count; histograms and
-//! samples are of the interval the frame covers.
+//! Counts are totals since the rank started, so that a lost frame loses resolution and never a count;
+//! histograms and samples are of the interval the frame covers.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,70 +57,72 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// One message, and who said it when.
+/// One message, its sender and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     pub host: HostName,
     /// Counts up by one per sender and stream of frames; a gap is a loss.
     pub number: u64,
-    /// The sender's clock when it spoke.
+    /// The sender's clock at sending.
     pub now: Moment,
     /// Frames the sender had to drop so far.
     pub lost: u64,
     pub body: Body,
 }
 
-/// What is said. Each variant has a number of its own on the wire ([`Body::kind`]); numbers are never reused.
+/// The content. Each variant has its own number on the wire ([`Body::kind`]); numbers are never reused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// Worker to collector: who I am. Sent first, and again when asked.
+    /// Worker to collector: its identity. Sent first, and again on request.
     Hello(RankInfo),
-    /// Worker to collector, once a second: what I did.
+    /// Worker to collector, once a second: its activity.
     Summary(Summary),
-    /// Worker to collector: I end in an orderly way.
+    /// Worker to collector: an orderly end.
     Goodbye,
-    /// Worker to collector, and on to who asked: whether this rank records the steps that were asked for.
+    /// Worker to collector, forwarded to the requester: whether this rank records the requested steps.
     CaptureAnswer(CaptureAnswer),
-    /// Worker to collector, and on to who asked: what it did in them.
+    /// Worker to collector, forwarded to the requester: the operations in these steps.
     CapturePart(CapturePart),
     /// Collector to worker.
     Command(Command),
     /// Viewer to collector.
     Request(Request),
-    /// Collector to viewer: all that is known of this host, in answer to [`Request::Snapshot`].
+    /// Collector to viewer: the full state of this host, in answer to [`Request::Snapshot`].
     Snapshot(HostSnapshot),
     /// Collector to viewer: one rank's threads, in answer to [`Request::Stacks`].
     Stacks(RankStacks),
-    /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` where a job stands: a rank's last NCCL calls.
+    /// Collector to viewer, in answer to [`Request::Records`], and topic `<job>/e` when a job hangs: a rank's
+    /// last NCCL calls.
     Record(RankRecord),
     /// Collector to viewers, topic `<job>/o`: a small fixed digest of every rank.
     Digest(HostDigest),
-    /// Collector to viewers, topic `<job>/r/<rank>`: a rank's summary whole.
+    /// Collector to viewers, topic `<job>/r/<rank>`: a rank's full summary.
     Detail(RankDetail),
     /// Collector to viewers, topic `<job>/e`.
     Event(Event),
-    /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank ended, and not well.
+    /// Collector to viewers, topic `<job>/e`, and after a snapshot: a rank failed.
     Exit(RankExit),
     /// Collector to viewers, topic `<job>/e`, once a second while there are any: ranks that wait for the CPU.
     Cpu(HostCpu),
-    /// Collector to viewer: a request was not carried out, and what to do.
+    /// Collector to viewer: a request was not carried out, with the remedy.
     Refusal(String),
-    /// Relay to viewer: which hosts are behind it, in answer to [`Request::Snapshot`] and before theirs.
+    /// Relay to viewer: the hosts behind it, in answer to [`Request::Snapshot`] and before their snapshots.
     Relay(RelaySnapshot),
     /// Collector to viewer: what was published before, in answer to [`Request::History`].
     History(History),
-    /// Collector to viewer: how a rank's Kineto stands, in answer to [`Request::Kineto`] and when that changes.
+    /// Collector to viewer: the state of a rank's Kineto, in answer to [`Request::Kineto`] and on every
+    /// change.
     Kineto(KinetoRank),
-    /// Collector to viewer: a piece of the trace that it wrote.
+    /// Collector to viewer: a part of the written trace.
     KinetoPart(KinetoPart),
-    /// In a file only: what was asked for of a capture.
+    /// In a file only: what a capture was asked to record.
     CaptureSheet(CaptureSheet),
-    /// In a file only: the same of a time in place of steps.
+    /// In a file only: the same for a time instead of steps.
     TimedCaptureSheet(TimedCaptureSheet),
 }
 
 impl Body {
-    /// What was asked for of a capture, if this says it: steps, or a time.
+    /// What a capture was asked to record, if this frame contains it: steps, or a time.
     pub fn as_capture_sheet(&self) -> Option<(&CaptureSheet, Option<CaptureWindow>)> {
         match self {
             Self::CaptureSheet(sheet) => Some((sheet, None)),
@@ -160,42 +162,45 @@ impl Body {
 /// Collector to worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
-    /// Say Hello, and everything in the next summary: the collector is new.
+    /// Send Hello, and everything in the next summary: the collector is new.
     Introduce,
     /// Start or stop observing.
     Enable(bool),
     /// Record every operation of some steps.
     Capture(CaptureOrder),
-    /// Record them no more: nobody wants them.
+    /// Stop recording them: no viewer wants them any more.
     EndCapture(u64),
-    /// Record every operation of a time.
+    /// Record every operation during a time.
     CaptureTime(CaptureOrder, CaptureWindow),
 }
 
 /// Viewer to collector.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Send a [`HostSnapshot`]. Also serves as the sign of life in both directions.
+    /// Send a [`HostSnapshot`]. Also the sign of life in both directions.
     Snapshot,
     /// Switch the hooks of a job on or off.
     Enable { job: JobName, on: bool },
-    /// Send the [`RankStacks`] of these ranks of a job, those that are on this host; of all that are if none is named.
-    /// With `kept`, those count as well that were read since the rank last moved: of one standstill, a rank is read once,
-    /// however many ask. With `natively`, with native frames: each thread is held for a moment.
+    /// Send the [`RankStacks`] of these ranks of a job on this host; of all its ranks if none is named. With
+    /// `kept`, stacks read since the rank last moved are sent again: in one hang each rank is read once,
+    /// however many viewers ask. With `natively`, native frames are included: each thread is stopped for a
+    /// moment.
     Stacks { job: JobName, ranks: Vec<Rank>, kept: bool, natively: bool },
-    /// Have these ranks of a job, those that are on this host, record every operation of some steps; all that are if none is named.
-    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
-    /// Have the ranks of a job record them no more.
-    EndCapture { job: JobName, number: u64 },
-    /// Something of the profilers in PyTorch (Kineto) of these ranks of a job, those that are on this host; of all that are if none is
+    /// Have these ranks of a job on this host record every operation of some steps; all its ranks if none is
     /// named.
+    Capture { job: JobName, ranks: Vec<Rank>, order: CaptureOrder },
+    /// Have the ranks of a job stop recording.
+    EndCapture { job: JobName, number: u64 },
+    /// A request to the PyTorch profiler (Kineto) of these ranks of a job on this host; of all its ranks if
+    /// none is named.
     Kineto { job: JobName, ranks: Vec<Rank>, wish: KinetoWish },
-    /// Send the [`History`] of so long: what was published of the jobs that are known, oldest first.
+    /// Send the [`History`] of this length: what was published about the known jobs, oldest first.
     History { length: Nanoseconds },
-    /// Send the [`RankRecord`] of these ranks of a job, those that are on this host; of all that are if none is named. At most the last
+    /// Send the [`RankRecord`] of these ranks of a job on this host; of all its ranks if none is named. At
+    /// most the last
     /// `most` calls of each.
     Records { job: JobName, ranks: Vec<Rank>, most: u32 },
-    /// As `Capture`, of a time in place of steps.
+    /// As `Capture`, for a time instead of steps.
     CaptureTime { job: JobName, ranks: Vec<Rank>, order: CaptureOrder, window: CaptureWindow },
 }
 
@@ -234,7 +239,7 @@ pub mod topic {
         format!("{job}/r/{rank}/")
     }
 
-    /// The begin of the topics of all ranks' details.
+    /// The prefix of the topics of all ranks' details.
     pub fn details(job: &JobName) -> String {
         format!("{job}/r/")
     }

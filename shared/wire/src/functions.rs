@@ -1,36 +1,37 @@
-//! The functions of Python a user asks for: `megatron.core.pipeline_parallel@schedules@forward_step,train@Trainer@step,collate`.
+//! The Python functions a user names:
+//! `megatron.core.pipeline_parallel@schedules@forward_step,train@Trainer@step,collate`.
 
 use crate::endpoint::variable;
 
-/// Functions there can be, and characters of one.
+/// Largest number of functions, and of characters in one.
 pub const FUNCTIONS: usize = 1024;
 const LONGEST: usize = 256;
 
 /// Names between two `@`: a module, then what is in it.
 const PARTS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// Where a name without a module is looked for: the main script, as xpu-timer does.
+/// The module of a name without a module: the main script, as in xpu-timer.
 const MAIN: &str = "__main__";
 
-/// What xpu-timer takes for a variable that is not set.
+/// xpu-timer's value for a variable that is not set.
 const NOT_SET: &str = "NOT_SET";
 
-/// Sentences about what is wrong; the last one counts the others.
+/// Largest number of error sentences; the last one counts the others.
 const SENTENCES: usize = 16;
 
-/// What is asked for.
+/// The requested functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The variable that says so.
+    /// The variable they come from.
     pub variable: &'static str,
     /// Each with its module.
     pub functions: Vec<String>,
-    /// What cannot be read, a sentence each. It costs no other.
+    /// What cannot be parsed, one sentence each. The other functions stay valid.
     pub wrong: Vec<String>,
 }
 
 impl Asked {
-    /// As the environment has it: in [`variable::FUNCTIONS`], or where that is not set as xpu-timer reads it.
+    /// From the environment: [`variable::FUNCTIONS`], or if that is not set xpu-timer's variable.
     pub fn of(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let own = value(variable::FUNCTIONS).map(|text| Self::read(variable::FUNCTIONS, &text));
         own.or_else(|| {
@@ -39,7 +40,7 @@ impl Asked {
         })
     }
 
-    /// Reads functions separated by commas.
+    /// Parses functions separated by commas.
     pub fn read(variable: &'static str, text: &str) -> Self {
         let (mut functions, mut wrong, mut more) = (Vec::new(), Vec::new(), 0_usize);
         for form in text.split(',').map(str::trim).filter(|form| !form.is_empty()) {
@@ -65,7 +66,7 @@ impl Asked {
     }
 }
 
-/// With its module.
+/// The name with its module.
 fn whole(form: &str) -> String {
     if form.contains('@') { form.to_owned() } else { format!("{MAIN}@{form}") }
 }

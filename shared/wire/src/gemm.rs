@@ -1,4 +1,4 @@
-//! GEMMs: what makes two of them comparable, and their FLOPs.
+//! GEMMs: the key under which they are comparable, and their FLOPs.
 
 use std::fmt;
 
@@ -21,7 +21,8 @@ pub struct GemmShape {
 }
 
 impl GemmShape {
-    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, also where it is done in three.
+    /// 2·batch·m·n·k real operations; a complex multiply-add counts as four, also if it is computed with
+    /// three.
     pub fn flops(&self) -> f64 {
         let complex = if self.datatype.is_complex() { 4.0 } else { 1.0 };
         complex * 2.0 * self.batch as f64 * self.m as f64 * self.n as f64 * self.k as f64
@@ -38,7 +39,7 @@ impl fmt::Display for GemmShape {
     }
 }
 
-/// What a GEMM is accumulated in: `cublasComputeType_t` without its pedantic twins.
+/// A GEMM's accumulation type: `cublasComputeType_t` without its pedantic variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ComputeType {
     Float16,

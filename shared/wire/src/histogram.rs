@@ -1,9 +1,9 @@
-//! Distributions of durations: the buckets of an HDR histogram, of which only those that hold something take memory, and that
-//! travel in its own V2 encoding.
+//! Distributions of durations: the buckets of an HDR histogram. Only non-empty buckets take memory, and they
+//! travel in its V2 encoding.
 //!
-//! The crate hdrhistogram holds an array over the whole range: 14 KiB for one value of a millisecond, and as much for an empty
-//! histogram whose header claims a range. A job has thousands of shapes on each rank, each with one of these; so the crate is only
-//! what the tests hold this against.
+//! The crate hdrhistogram holds an array over the whole range: 14 KiB for one value of a millisecond, and as
+//! much for an empty histogram whose header claims a range. A job has thousands of shapes on each rank, each
+//! with one histogram; so the crate serves only as the tests' reference.
 
 mod encoding;
 
@@ -24,7 +24,7 @@ const HALF: u32 = 7;
 /// Durations in nanoseconds, to two significant digits, from 1 ns to an hour.
 #[derive(Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// Those that hold something, in the order of their values.
+    /// Non-empty buckets, in the order of their values.
     buckets: Vec<Bucket>,
 }
 
@@ -34,7 +34,7 @@ struct Bucket {
     count: u64,
 }
 
-/// Which bucket a value falls into.
+/// The bucket of a value.
 fn index(value: u64) -> u16 {
     let scale = (u64::BITS - (value | 0xff).leading_zeros()) - (HALF + 1);
     let part = (value >> scale) as u16;
@@ -140,18 +140,19 @@ impl Histogram {
         self.buckets.last().map(|bucket| Nanoseconds(bucket.highest()))
     }
 
-    /// The values that were recorded, to two digits, each with how often.
+    /// The recorded values, to two digits, each with its count.
     pub fn recorded(&self) -> impl Iterator<Item = (Nanoseconds, u64)> {
         self.buckets.iter().map(|bucket| (Nanoseconds(bucket.highest()), bucket.count))
     }
 
-    /// All of them together.
+    /// The sum of all values.
     pub fn sum(&self) -> Nanoseconds {
         let sum: f64 = self.buckets.iter().map(|bucket| bucket.middle() as f64 * bucket.count as f64).sum();
         Nanoseconds(sum as u64)
     }
 
-    /// How many values lie in each of so many equal parts of the span between two; those outside count in the first or the last.
+    /// The number of values in each of `parts` equal parts of the range; values outside count in the first or
+    /// the last.
     pub fn parts(&self, from: Nanoseconds, to: Nanoseconds, parts: usize) -> Vec<u64> {
         let mut counts = vec![0_u64; parts];
         let width = (to.0.saturating_sub(from.0).max(1)) as f64 / parts.max(1) as f64;
@@ -173,7 +174,7 @@ impl Histogram {
         Ok(Self { buckets: encoding::decode(bytes)? })
     }
 
-    /// Bytes it takes beside its own.
+    /// Bytes allocated in addition to its own size.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.buckets.capacity() * size_of::<Bucket>()

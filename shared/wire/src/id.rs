@@ -1,4 +1,4 @@
-//! Names of things: newtypes, so that a rank is never taken for a process id.
+//! Names of things: newtypes, so that a rank is never mistaken for a process id.
 
 use std::fmt;
 
@@ -58,8 +58,8 @@ macro_rules! text_id {
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// Most ranks of a job. Places are kept for those that were not seen yet, so a world of thousands of millions, which is only
-    /// claimed, is not believed.
+    /// Largest number of ranks of a job. Ranks not yet seen take memory too, so a claimed world of billions
+    /// is rejected.
     pub const WORLD: u32 = 1 << 20;
 }
 
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Rank {
     }
 }
 
-/// For fields of frames: how many ranks a job has.
+/// For fields of frames: a job's number of ranks.
 pub(crate) fn world_size<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let ranks = u32::deserialize(from)?;
     if ranks <= Rank::WORLD { Ok(ranks) } else { Err(D::Error::custom("no job has that many ranks")) }
@@ -90,7 +90,7 @@ number_id! {
     DeviceIndex(u32)
 }
 number_id! {
-    /// Training step: what `tracer.step()` last said, starting from 0 steps completed.
+    /// Training step: the last value of `tracer.step()`, starting from 0 steps completed.
     Step(u64)
 }
 number_id! {
@@ -104,9 +104,11 @@ number_id! {
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// As `nvidia-smi` writes it, without the `GPU-` or `MIG-` before it: the number alone does not tell which.
+    /// As `nvidia-smi` writes it, without the `GPU-` or `MIG-` before it: the number alone does not
+    /// distinguish them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand: that of ten thousand ranks is written every second, and `{:02x}` takes a microsecond for one.
+        // By hand: ten thousand ranks' UUIDs are written every second, and `{:02x}` takes a microsecond for
+        // one.
         let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble & 15)]);
         let mut text = String::with_capacity(36);
         for (at, byte) in self.0.iter().enumerate() {
@@ -144,7 +146,7 @@ text_id! {
 }
 
 impl JobName {
-    /// Longest name that is carried; a topic is made from it.
+    /// Longest name on the wire; it becomes part of a topic.
     pub const LONGEST: usize = 128;
 
     /// The name with everything but letters, digits, `.`, `_`, `:` and `-` made `_`, and cut to [`Self::LONGEST`].

@@ -1,9 +1,10 @@
-//! The ledger page: what a rank is doing, readable from outside when it is hung, stopped or dead.
+//! The ledger page: a rank's current state, readable from outside when it is hung, stopped or dead.
 //!
-//! The hook writes it with plain stores, the collector maps the same pages read-only. It lives in a memfd that
-//! the collector opens through `/proc/<pid>/fd/<n>`: nothing is left on disk when the rank is killed, and a mapping made
-//! before the rank died stays readable after it. Every field is one atomic word. A reader sees lines as they were, though not
-//! all at one moment: what is done was enqueued, what is enqueued was entered, and no line shows parts of two owners.
+//! The hook writes it with plain stores, the collector maps the same pages read-only. It lives in a memfd
+//! that the collector opens through `/proc/<pid>/fd/<n>`: nothing is left on disk when the rank is killed,
+//! and a mapping made before the rank died stays readable after it. Every field is one atomic word. A reader
+//! sees each line consistently, though not all lines at one moment: every completed operation was enqueued,
+//! every enqueued one was entered, and no line mixes parts of two owners.
 
 mod call;
 mod communicator;
@@ -43,18 +44,19 @@ pub const THREADS: usize = 64;
 pub struct Ledger {
     magic: AtomicU64,
     pid: AtomicU64,
-    /// When the hook's own thread last ran: it goes on while the program is hung, and stops with SIGSTOP.
+    /// When the hook's thread last ran: it continues while the program hangs, and stops with SIGSTOP.
     heartbeat: AtomicU64,
     /// Steps completed, and when the last one was.
     step: AtomicU64,
     step_at: AtomicU64,
-    /// A step and how far Kineto had counted in it, in one word, so that no reader sees parts of two: see [`KinetoCount`].
+    /// A step and Kineto's count within it, in one word, so that no reader sees parts of two: see
+    /// [`KinetoCount`].
     kineto: AtomicU64,
     pub communicators: [CommunicatorLine; COMMUNICATORS],
     pub threads: [ThreadLine; THREADS],
     /// Its last NCCL calls. Takes memory as they are made.
     pub record: Record,
-    /// What it notes of its own end. Takes no memory before that.
+    /// Its note of its own end. Takes no memory before that.
     pub last: ExitNote,
 }
 
@@ -68,7 +70,7 @@ impl Ledger {
         self.step_at.store(now.0, Relaxed);
     }
 
-    /// Completed steps, as they were told last.
+    /// Completed steps, by the last report.
     pub fn completed(&self) -> Step {
         Step(self.step.load(Relaxed))
     }
@@ -78,7 +80,7 @@ impl Ledger {
         self.kineto.store(word, Relaxed);
     }
 
-    /// Apart from the rest: it is asked for often, and the rest takes copying.
+    /// Apart from the rest: it is read often, and reading the rest means a copy.
     pub fn kineto_count(&self) -> Option<KinetoCount> {
         let word = self.kineto.load(Relaxed);
         let counted = (word & HALF) as u32;
@@ -105,16 +107,16 @@ impl Ledger {
 /// The lower half of a word.
 const HALF: u64 = u32::MAX as u64;
 
-/// How far PyTorch's profiler has counted. It starts a trace by this count, which is of calls of optimizers and so another
-/// number than the step's.
+/// PyTorch's profiler count. Kineto starts a trace by this count, which is of optimizer calls and so differs
+/// from the step number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoCount {
-    /// The step that the call counted last belongs to, by its number when it is completed.
+    /// The step of the call counted last, by its number at completion.
     pub step: Step,
     pub counted: u32,
 }
 
-/// What the page said at one moment.
+/// The page at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     pub pid: Pid,

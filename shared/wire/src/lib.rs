@@ -1,13 +1,13 @@
-//! What the parts of xpu-top say to each other.
+//! The messages between the parts of xpu-top.
 //!
 //! ```text
 //! hook ──Hello, Summary──▶ collector ──Snapshot, Digest, Detail, Event──▶ xpu-top
 //!      ◀────Command──────            ◀────────Request─────────────────
 //! ```
 //!
-//! [`frame`] says what is sent, [`codec`] how it becomes bytes; over which ZeroMQ sockets, the crate `xpu-net`. [`zmtp`] is how a
-//! worker speaks to its collector without libzmq. [`ledger`] is the page of shared memory that a rank can be read from when it can no
-//! longer speak. [`simulation`] is a job that does not exist, for the demo and for tests.
+//! [`frame`] defines the messages, [`codec`] their bytes; the crate `xpu-net` has the ZeroMQ sockets.
+//! [`zmtp`] connects a worker to its collector without libzmq. [`ledger`] is the page of shared memory that
+//! can be read when a rank no longer sends. [`simulation`] is a simulated job, for the demo and for tests.
 //!
 //! This is all that the hook needs, so nothing here links a C library or knows what a finding is.
 
@@ -33,7 +33,7 @@ pub mod zmtp;
 /// The version every part reports; all crates of the workspace share it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What `--version` says: the version, and of packages what they were built from, when, and against which C library.
+/// The output of `--version`: the version, and for packages their source, build time and C library.
 pub fn build() -> &'static str {
     static BUILD: std::sync::LazyLock<String> =
         std::sync::LazyLock::new(|| match option_env!("XPU_TOP_BUILD") {

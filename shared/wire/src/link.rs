@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub enum Link {
     Connecting,
     Up,
-    /// It does not answer. `why` says what was tried and what to do.
+    /// It does not answer. `why` gives the attempts and the remedy.
     Down {
         #[serde(deserialize_with = "crate::text::line")]
         why: String,

@@ -1,18 +1,18 @@
-//! Whether a process still lives, asked of the kernel.
+//! Whether a process still lives, as the kernel reports it.
 //!
-//! By start time and not by number alone: a pid is used again. Through `/proc` and not a pidfd: kernels before 5.3 are
-//! still in use on clusters.
+//! By start time and not by number alone: a pid is used again. Through `/proc` and not a pidfd: kernels
+//! before 5.3 are still in use on clusters.
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
 use crate::id::Pid;
 
-/// A process as it was when it was first looked at.
+/// A process as it was at the first look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Started at so many clock ticks after boot.
+    /// Its start time in clock ticks after boot.
     Here { pid: Pid, started: u64 },
-    /// Not in this program's process namespace (a container of its own): only its silence tells.
+    /// In another process namespace (a container of its own): only its silence shows that it ended.
     Elsewhere,
 }
 
@@ -35,12 +35,12 @@ impl Process {
     }
 }
 
-/// The user whose process it is, by the kernel; `None` when there is none to be seen.
+/// The user who owns the process, from the kernel; `None` if the process cannot be seen.
 pub fn owner(pid: Pid) -> Option<u32> {
     Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
-/// Its state as the kernel has it (`R`, `S`, `D`, `T`, ...); `None` if it is gone.
+/// Its state in the kernel (`R`, `S`, `D`, `T`, ...); `None` if it is gone.
 pub fn state(pid: Pid) -> Option<char> {
     read(pid).map(|stat| char::from(stat.state))
 }
@@ -50,7 +50,7 @@ struct Stat {
     started: u64,
 }
 
-/// A zombie has ended, only its parent has not looked yet.
+/// A zombie has ended, but its parent has not waited for it yet.
 fn ended(state: u8) -> bool {
     matches!(state, b'Z' | b'X' | b'x')
 }

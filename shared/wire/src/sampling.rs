@@ -1,8 +1,9 @@
-//! Which operations are timed: a fixed hash of the operation's own number.
+//! Which operations are timed: a fixed hash of the operation's number.
 //!
-//! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All ranks number
-//! a communicator's collectives alike and share the hash, so all of them time *the same* collective without talking; and
-//! because only the top bits decide, whatever is timed at a coarse rate is timed at every finer one.
+//! A plain `number % 2^k` would alias with the training loop's period and time the same layer for ever. All
+//! ranks number a communicator's collectives alike and share the hash, so all of them time *the same*
+//! collective without communication; and because only the top bits decide, every operation timed at a coarse
+//! rate is timed at every finer one.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ pub struct Rate(pub u8);
 impl Rate {
     /// Times everything.
     pub const EVERY: Self = Self(0);
-    /// Coarser than this nothing would be timed in hours.
+    /// At a coarser rate nothing would be timed for hours.
     pub const COARSEST: Self = Self(20);
     /// Times nothing, or one operation in centuries.
     pub const NEVER: Self = Self(63);

@@ -1,6 +1,7 @@
-//! A pretend cluster from a seed: the frames a real one would send, for screens, scale tests and benchmarks.
+//! A simulated cluster from a seed: the frames a real one would send, for screens, scale tests and
+//! benchmarks.
 //!
-//! Nothing is measured here; where a real part can run (`xpu-top demo`), it does.
+//! Nothing is measured here; the demo (`xpu-top demo`) runs the real parts where it can.
 
 mod detail;
 mod device;
@@ -29,7 +30,7 @@ pub struct Simulation {
     pub started: Moment,
 }
 
-/// What a healthy rank does.
+/// A healthy rank's rate.
 const GEMM_TFLOPS: f64 = 640.0;
 const BUS_GB_S: f64 = 350.0;
 /// An H200's, in bf16.
@@ -51,7 +52,7 @@ impl Simulation {
         HostName(format!("gpu-{:03}", index + 1))
     }
 
-    /// What every collector answers to a viewer that just came, `seconds` after the start.
+    /// Every collector's answer to a new viewer, `seconds` after the start.
     pub fn snapshots(&self, seconds: u64) -> Vec<Frame> {
         (0..self.hosts)
             .map(|host| {
@@ -70,7 +71,7 @@ impl Simulation {
             .collect()
     }
 
-    /// What every collector publishes in second number `seconds`.
+    /// The digests of every collector in second number `seconds`.
     pub fn digests(&self, seconds: u64) -> Vec<Frame> {
         (0..self.hosts)
             .map(|host| {
@@ -194,7 +195,7 @@ impl Simulation {
         GEMM_TFLOPS * (0.995 + 0.01 * self.noise(rank, 0)) / self.slowdown(rank)
     }
 
-    /// Everybody waits for the slowest. A second holds whole steps.
+    /// All ranks wait for the slowest. A second holds whole steps.
     fn step_time(&self) -> Nanoseconds {
         let worst = self.slow.iter().map(|&(_, factor)| factor).fold(1.0, f64::max);
         let least = STEP.seconds() * (1.0 + 0.71 * (worst - 1.0));

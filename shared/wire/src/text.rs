@@ -1,19 +1,19 @@
-//! Texts of others: names of hosts, messages of exceptions, functions. They are cleaned once, where they enter, so that no screen,
-//! file or log that shows them can be steered by them.
+//! Texts from outside: host names, exception messages, functions. They are cleaned once, where they enter, so
+//! that they cannot steer any screen, file or log that shows them.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
 
-/// Whether a letter does more than stand in its line: controls (terminals act on them), ends of lines, and marks that turn the
-/// direction in which the rest is written.
+/// Whether a character does more than print: controls (terminals act on them), line ends, and marks that
+/// change the writing direction.
 pub fn is_steering(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(letter, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The text as one line, with a blank for each letter that steers.
+/// The text as one line, with a blank for each steering character.
 pub fn clean(text: &str) -> Cow<'_, str> {
     without(text, is_steering)
 }
@@ -26,7 +26,7 @@ fn without(text: &str, refused: fn(char) -> bool) -> Cow<'_, str> {
     }
 }
 
-/// Likewise one that was read: nothing is copied where it is clean.
+/// The same for a decoded text; copies nothing if it is clean.
 fn cleaned(text: String, refused: fn(char) -> bool) -> String {
     if text.contains(refused) { without(&text, refused).into_owned() } else { text }
 }
@@ -49,7 +49,7 @@ pub(crate) fn maybe_letter<'de, D: Deserializer<'de>>(from: D) -> Result<Option<
     Ok(Option::<char>::deserialize(from)?.map(|letter| if is_steering(letter) { ' ' } else { letter }))
 }
 
-/// A text that is read as one line.
+/// A text that is decoded as one line.
 #[derive(Deserialize)]
 pub(crate) struct Line(#[serde(deserialize_with = "line")] pub String);
 

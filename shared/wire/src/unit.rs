@@ -4,7 +4,7 @@ use std::{fmt, ops::Sub, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: nanoseconds since the Unix epoch, by the clock of the host that says it.
+/// A point in time: nanoseconds since the Unix epoch, by the sender's host clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(pub u64);
@@ -67,10 +67,11 @@ impl From<Duration> for Nanoseconds {
 pub struct Tflops(pub f64);
 
 impl Tflops {
-    /// No GPU does more; a GEMM whose sizes are made up does.
+    /// No GPU exceeds this; a GEMM with invented sizes does.
     const MOST: f64 = 1e6;
 
-    /// `None` when no time was measured, or what was cannot be: an unknown rate is not a rate of zero.
+    /// `None` if no time was measured, or the measured one is impossible: an unknown rate is not a rate of
+    /// zero.
     pub fn from_work(flops: f64, time: Nanoseconds) -> Option<Self> {
         let rate = flops / time.seconds() / 1e12;
         (time.0 > 0 && (0.0..=Self::MOST).contains(&rate)).then_some(Self(rate))
@@ -89,10 +90,10 @@ impl fmt::Display for Tflops {
 pub struct GigabytesPerSecond(pub f64);
 
 impl GigabytesPerSecond {
-    /// No link carries more.
+    /// No link exceeds this.
     const MOST: f64 = 1e6;
 
-    /// `None` when no time was measured, or what was cannot be.
+    /// `None` if no time was measured, or the measured one is impossible.
     pub fn from_work(bytes: f64, time: Nanoseconds) -> Option<Self> {
         let rate = bytes / time.seconds() / 1e9;
         (time.0 > 0 && (0.0..=Self::MOST).contains(&rate)).then_some(Self(rate))

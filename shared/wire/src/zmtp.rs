@@ -1,7 +1,8 @@
 //! One end of a ZMTP 3.1 connection (rfc.zeromq.org/spec/37), without I/O: DEALER, mechanism NULL.
 //!
-//! A training process speaks to its collector so: bytes in, bytes out, no thread, no clock, no libzmq. Nothing a peer sends
-//! makes it panic or hold more than its bounds say; memory is taken for bytes that came, never for a length that was claimed.
+//! A training process uses it to reach its collector: bytes in, bytes out, no thread, no clock, no libzmq.
+//! Nothing a peer sends makes it panic or hold more than its limits; memory is allocated for received bytes,
+//! never for a claimed length.
 //!
 //! ```text
 //! greeting ──▶ READY ──▶ messages, PING, PONG
@@ -21,19 +22,19 @@ use frame::{Body, Header, HeaderBytes, Kind};
 use greeting::Greeting;
 use outbox::Outbox;
 
-/// Messages that wait for [`Dealer::message`]; those that come beyond them are dropped and counted.
+/// Messages that wait for [`Dealer::message`]; further ones are dropped and counted.
 pub const MESSAGES: usize = 1_024;
 
-/// Waiting messages hold at most so many times the largest message.
+/// Waiting messages hold at most this multiple of the largest message.
 pub const MESSAGES_OF_LARGEST: usize = 4;
 
-/// The largest command that is read: READY has a line or two, and properties of the peer's own.
+/// The largest command that is read: READY has a line or two, and the peer's own properties.
 pub const LARGEST_COMMAND: usize = 16 * 1024;
 
 /// Socket types that a DEALER may talk to.
 const PEERS: [&[u8]; 3] = [b"ROUTER", b"DEALER", b"REP"];
 
-/// Why a connection is over. What it quotes of the peer is printable ASCII, at most 255 characters.
+/// Why a connection ended. Text quoted from the peer is printable ASCII, at most 255 characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("the peer does not speak ZMTP")]
@@ -61,13 +62,13 @@ pub struct Dealer {
     largest: usize,
     stage: Stage,
     reading: Reading,
-    /// Length so far of a message of several parts, while its last is awaited.
+    /// Length so far of a multipart message, until its last part arrives.
     parts: Option<usize>,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     dropped: u64,
     outbox: Outbox,
-    /// Frames that were to be sent before the peer was ready.
+    /// Frames queued before the peer was ready.
     early: Vec<u8>,
 }
 
@@ -87,7 +88,8 @@ enum Reading {
 }
 
 impl Dealer {
-    /// Its greeting is there to be sent. A peer's message longer than `largest` bytes ends the connection.
+    /// Begins with its greeting ready to send. A peer's message longer than `largest` bytes ends the
+    /// connection.
     pub fn new(largest: usize) -> Self {
         let mut outbox = Outbox::default();
         outbox.queue(&greeting::OURS);
@@ -104,8 +106,8 @@ impl Dealer {
         }
     }
 
-    /// Takes in what the peer sent, in whatever pieces. After an error the connection is to be closed; nothing more is read,
-    /// and the error is said again.
+    /// Takes in what the peer sent, in pieces of any size. After an error the caller closes the connection;
+    /// nothing more is read, and the same error is returned again.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if let Stage::Over(error) = &self.stage {
             return Err(error.clone());
@@ -117,26 +119,27 @@ impl Dealer {
         })
     }
 
-    /// The next whole message of the peer, oldest first. Messages of several parts are dropped, and those that come while
-    /// [`MESSAGES`] wait, or [`MESSAGES_OF_LARGEST`] times the largest message in bytes: [`Dealer::dropped`] counts them.
+    /// The next whole message of the peer, oldest first. Multipart messages are dropped, and those that
+    /// arrive while [`MESSAGES`] wait, or [`MESSAGES_OF_LARGEST`] times the largest message in bytes:
+    /// [`Dealer::dropped`] counts them.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         let message = self.inbox.pop_front()?;
         self.inbox_bytes -= message.len();
         Some(message)
     }
 
-    /// Messages of the peer that [`Dealer::message`] never gave.
+    /// Messages of the peer that [`Dealer::message`] never returned.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Both sides are known: messages can go.
+    /// The handshake is complete: messages can be sent.
     pub fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
     }
 
-    /// Queues one message of one part behind what is unsent; the caller sees to it that this does not grow without end. What is
-    /// sent before both sides are ready is unsent from then on, and nothing is after an error.
+    /// Queues one single-part message behind the unsent bytes; the caller bounds their growth. Messages sent
+    /// before both sides are ready become unsent bytes at that moment; after an error nothing does.
     pub fn send(&mut self, message: &[u8]) {
         match self.stage {
             Stage::Handshake => frame::write(Kind::Message { more: false }, message, &mut self.early),
@@ -150,7 +153,7 @@ impl Dealer {
         self.outbox.unsent()
     }
 
-    /// So many of them were written.
+    /// The caller has written `count` bytes.
     pub fn written(&mut self, count: usize) {
         self.outbox.written(count);
     }
@@ -178,7 +181,7 @@ impl Dealer {
         Ok(())
     }
 
-    /// A frame begins: what must not come, or not so long, ends the connection before any of it is kept.
+    /// A frame begins: a forbidden or too long one ends the connection before any of it is kept.
     fn begin(&mut self, header: Header) -> Result<(), Error> {
         let (before, largest) = match header.kind {
             Kind::Command => (0, LARGEST_COMMAND),
@@ -199,7 +202,7 @@ impl Dealer {
         Ok(())
     }
 
-    /// Takes the frame that is whole, if one is.
+    /// Takes a completed frame, if there is one.
     fn finish(&mut self) -> Result<(), Error> {
         let Reading::Body(header, body) = &mut self.reading else { return Ok(()) };
         if !body.is_whole() {
@@ -248,7 +251,7 @@ impl Dealer {
     }
 }
 
-/// A peer's words, fit for a log.
+/// The peer's text, safe for a log.
 fn printable(bytes: &[u8]) -> String {
     let shown = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
     bytes.iter().take(255).map(shown).collect()

@@ -1,5 +1,5 @@
-//! The clocks of the hosts, put together by what all ranks see end at nearly the same time: a collective ends on every rank when the
-//! last to come has been served.
+//! The clocks of the hosts, aligned by collectives: a collective ends on every rank at nearly the same time,
+//! once the last rank has been served.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,18 +11,20 @@ use xpu_wire::{
 
 use super::Capture;
 
-/// How far the hosts' clocks are apart.
+/// Offsets between the hosts' clocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// Nanoseconds to be added to a host's times to have those of the first host. Not in it: no collective tells.
+    /// Nanoseconds to add to a host's times to get those of the first host. A host without shared collectives
+    /// is missing.
     offsets: BTreeMap<HostName, i64>,
-    /// How far the ends of a collective still are from their middle with that, in nineteen of twenty; `None` without any.
+    /// Remaining distance of the collectives' ends from their median after alignment, for nineteen of twenty;
+    /// `None` without collectives.
     pub residual: Option<Nanoseconds>,
     /// Collectives that ended on several ranks.
     pub meetings: usize,
 }
 
-/// In these nobody is done before everybody has come.
+/// In these no rank ends before all have entered.
 pub(super) fn ends_together(operation: Operation) -> bool {
     use Operation::{AllGather, AllReduce, AlltoAll, Fused, ReduceScatter};
     matches!(operation, AllReduce | AllGather | ReduceScatter | AlltoAll | Fused)
@@ -44,7 +46,7 @@ impl Clocks {
         let offsets = offsets(&ends.values().map(|ends| middle_by_host(ends, host)).collect::<Vec<_>>());
         let first = capture.ranks.values().map(|of| &of.host).next();
         let mut new = Self { offsets, residual: None, meetings: ends.len() };
-        // A host that meets nobody keeps its own time, and one that is alone needs no other.
+        // A host without shared collectives keeps its own time, and a single host needs no other.
         if let Some(first) = first.filter(|_| new.offsets.is_empty()) {
             new.offsets.insert(first.clone(), 0);
         }
@@ -60,12 +62,12 @@ impl Clocks {
         new
     }
 
-    /// A time of a host by the clock of the first.
+    /// A host's time by the clock of the first.
     pub fn aligned(&self, host: &HostName, at: Moment) -> Moment {
         Moment(at.0.saturating_add_signed(self.offset(host).unwrap_or(0)))
     }
 
-    /// `None` where nothing tells.
+    /// `None` if it is unknown.
     pub fn offset(&self, host: &HostName) -> Option<i64> {
         self.offsets.get(host).copied()
     }
@@ -75,7 +77,7 @@ impl Clocks {
     }
 }
 
-/// When a collective ended on each host: the middle of its ranks.
+/// When a collective ended on each host: the median of its ranks.
 fn middle_by_host<'a>(
     ends: &[(Rank, Moment)],
     host: impl Fn(Rank) -> Option<&'a HostName>,
@@ -89,11 +91,12 @@ fn middle_by_host<'a>(
     by_host.into_iter().filter_map(|(host, ends)| Some((host, median(ends)?))).collect()
 }
 
-/// From host to host, by the middle of the differences of all collectives that both have.
+/// From host to host, by the median difference of all collectives that both have.
 fn offsets(meetings: &[BTreeMap<&HostName, i64>]) -> BTreeMap<HostName, i64> {
     let mut pairs: BTreeMap<(&HostName, &HostName), Vec<i64>> = BTreeMap::new();
     for meeting in meetings {
-        // With the first of those that meet, so that many hosts make no square of pairs.
+        // Against the first host of each collective, so that the number of pairs does not grow with the
+        // square of the hosts.
         let Some((&first, &theirs)) = meeting.iter().next() else { continue };
         for (&host, &its) in meeting.iter().skip(1) {
             pairs.entry((first, host)).or_default().push(theirs.saturating_sub(its));

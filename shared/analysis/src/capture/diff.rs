@@ -1,4 +1,5 @@
-//! Two captures of the same work: what costs more in the second, and whether that is more than steps differ anyway.
+//! Two captures of the same work: what costs more in the second, and whether that exceeds the variation
+//! between steps.
 
 mod cost;
 mod noise;
@@ -13,15 +14,16 @@ use xpu_wire::{frame::Tracing, id::Rank};
 
 use super::{Capture, Kind, Per, Seen};
 
-/// `xpu-top diff --json`. Times are of a step of a rank, the mean over both; or of a second, where both captures are of a time.
+/// `xpu-top diff --json`. Times are per step of a rank, the mean over both; or per second, if both captures
+/// cover a time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     pub per: Per,
     pub before: Side,
     pub after: Side,
-    /// The step and its parts, in the order of [`CostKind`]; then all else, what changed most first.
+    /// The step and its parts, in the order of [`CostKind`]; then all other rows, the largest change first.
     pub rows: Vec<Change>,
-    /// Whom the others wait for more than they did, where steps became longer for that.
+    /// The rank that the others wait for longer than before, if that made steps longer.
     pub culprit: Option<Culprit>,
 }
 
@@ -29,14 +31,14 @@ pub struct Diff {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Culprit {
     pub rank: Rank,
-    /// So much more than before the others wait in a step, and it does not.
+    /// Increase of the others' wait per step, beyond its own.
     pub wait_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Side {
     pub ranks: usize,
-    /// Steps recorded whole, of all ranks; or times, one of each.
+    /// Fully recorded steps, of all ranks; or times, one per rank.
     pub steps: usize,
 }
 
@@ -64,15 +66,15 @@ pub struct Change {
     pub before_ns: f64,
     pub after_ns: f64,
     pub change_ns: f64,
-    /// Of what it was before; `null` of what was not there.
+    /// Relative to the value before; `null` if it was absent there.
     pub relative: Option<f64>,
-    /// So much it may differ by chance, in 99 of 100; `null` where steps and ranks are too few to tell.
+    /// The change that chance explains, in 99 of 100; `null` if there are too few steps and ranks.
     pub noise_ns: Option<f64>,
-    /// It is more than noise, and than a microsecond.
+    /// The change exceeds the noise, and a microsecond.
     pub real: bool,
     pub before_count: f64,
     pub after_count: f64,
-    /// The rank of both files that it changed most for, and by how much.
+    /// The rank in both files with the largest change, and that change.
     pub most: Option<(Rank, f64)>,
 }
 
@@ -82,17 +84,17 @@ impl Capture {
         self.ranks.values().any(|rank| rank.seen() == Seen::Kernels)
     }
 
-    /// Whether it was asked for functions of Python.
+    /// Whether Python functions were requested.
     pub fn has_functions(&self) -> bool {
         self.sheet.as_ref().is_some_and(|sheet| sheet.order.functions)
     }
 }
 
-/// Less nobody looks for.
+/// Smaller changes are not reported.
 const LEAST_NS: f64 = 1000.0;
 
 impl Diff {
-    /// Of what both were asked to record: what is only in one of them tells nothing of the job.
+    /// Compares what both were asked to record: data that only one of them has shows nothing about the job.
     pub fn of(before: &Capture, after: &Capture) -> Self {
         let (before, after) = (&*in_common(before, after), &*in_common(after, before));
         let (a, b) = (Costs::of(before), Costs::of(after));
@@ -115,10 +117,10 @@ impl Diff {
     }
 }
 
-/// What explains so much of longer steps is told.
+/// A straggler that explains this share of longer steps is reported.
 const EXPLAINS: f64 = 0.35;
 
-/// Who is late waits for nobody: of all ranks it is the one whose waits grew least, or fell.
+/// A straggler waits for nobody: of all ranks it is the one whose waits grew least, or fell.
 fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
     let step = rows.iter().find(|row| row.kind == CostKind::Step && row.real && row.change_ns > 0.0)?;
     let mut waits: BTreeMap<Rank, f64> = BTreeMap::new();
@@ -128,13 +130,13 @@ fn culprit(a: &Costs, b: &Costs, rows: &[Change]) -> Option<Culprit> {
         }
     }
     let (&rank, &least) = waits.iter().min_by(|one, other| one.1.total_cmp(other.1))?;
-    // All of them: where some wait for another, it is not this one alone.
+    // Every other rank: if some of them wait for another, this one alone is not the cause.
     let others = waits.iter().filter(|&(other, _)| *other != rank).map(|(_, wait)| wait - least);
     let wait_ns = others.min_by(f64::total_cmp)?;
     (wait_ns > EXPLAINS * step.change_ns).then_some(Culprit { rank, wait_ns })
 }
 
-/// A capture without the kinds of operations that the other was not asked to have.
+/// A capture without the kinds of operations that were not requested for the other.
 fn in_common<'a>(capture: &'a Capture, other: &Capture) -> Cow<'a, Capture> {
     let alone = |has: fn(&Capture) -> bool| has(capture) && !has(other) && !other.ranks.is_empty();
     let (kernels, functions) = (alone(Capture::has_all_kernels), alone(Capture::has_functions));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use xpu_wire::id::Rank;
 
-/// The axes, and how many ranks there are along each.
+/// The axes, and the number of ranks along each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<(String, u32)>);
 
@@ -55,7 +55,7 @@ impl Groups {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The place of a rank along each axis.
+    /// A rank's coordinate along each axis.
     pub fn coordinates(&self, rank: Rank) -> Vec<u32> {
         let mut left = rank.0;
         let mut along = |size: u32| {
@@ -66,25 +66,25 @@ impl Groups {
         self.0.iter().map(|&(_, size)| along(size)).collect()
     }
 
-    /// Whose group along an axis a rank is in: its places along all others there are several places along.
+    /// The group of a rank along an axis: its coordinates along all other axes that have several.
     pub fn beside(&self, axis: &str, rank: Rank) -> String {
         let places = self.0.iter().zip(self.coordinates(rank));
         let others = places.filter(|((name, size), _)| name != axis && *size > 1);
         others.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Where a rank stands along every axis that has several places: `tp1 pp0`.
+    /// A rank's coordinates along every axis that has several: `tp1 pp0`.
     pub fn place(&self, rank: Rank) -> String {
         let places = self.0.iter().zip(self.coordinates(rank)).filter(|((_, size), _)| *size > 1);
         places.map(|((name, _), at)| format!("{name}{at}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The axes along which there are several places.
+    /// The axes with several coordinates.
     pub fn wide(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, size)| *size > 1).map(|(name, _)| name.as_str())
     }
 
-    /// Whether it is one of those; what they say of axes that are not there is wrong.
+    /// Whether the filter's axes and coordinates exist.
     pub fn check(&self, only: &Only) -> Result<(), String> {
         for (name, at) in &only.0 {
             let Some((_, size)) = self.0.iter().find(|(known, _)| known == name) else {

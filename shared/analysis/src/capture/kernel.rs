@@ -1,4 +1,4 @@
-//! What kernels are called: as the compiler wrote it, as people read it, and as it fits a table.
+//! Kernel names: mangled, demangled, and short enough for a table.
 
 /// Kernels of NCCL, which wait for other ranks and move data: `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`, also before 2.19.
 pub fn communicates(name: &str) -> bool {
@@ -9,7 +9,7 @@ pub fn communicates(name: &str) -> bool {
         .any(|known| name.starts_with(known))
 }
 
-/// The whole name, as one would write it in C++; what is no mangled name stays.
+/// The whole name, in C++ syntax; a name that is not mangled stays as it is.
 pub fn demangled(name: &str) -> String {
     let options = cpp_demangle::DemangleOptions::new().no_return_type();
     let symbol = name.starts_with("_Z").then(|| cpp_demangle::Symbol::new(name).ok()).flatten();
@@ -22,7 +22,7 @@ pub fn short(demangled: &str) -> String {
     let name = demangled.strip_prefix("void ").unwrap_or(demangled);
     let name = name.replace("(anonymous namespace)::", "").replace("{lambda", "lambda");
     let (mut out, mut depth) = (String::new(), 0_usize);
-    // Where the word began that a `::` would be the end of.
+    // Begin of the word that a following `::` would end.
     let mut word = 0;
     let mut letters = name.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -47,10 +47,10 @@ pub fn short(demangled: &str) -> String {
             }
             _ if depth > 1 => {}
             '(' if depth == 0 && !out.is_empty() => break,
-            // `(int)4`, an argument's type, says little.
+            // `(int)4`: the argument's type adds little.
             '(' => for _ in letters.by_ref().take_while(|&letter| letter != ')') {},
             ':' if letters.next_if_eq(&':').is_some() => {
-                // What was a template stays: `A<4>::kernel` is not any kernel.
+                // A template stays: `A<4>::kernel` is not any kernel.
                 if out[word..].contains('>') {
                     out.push_str("::");
                 } else {

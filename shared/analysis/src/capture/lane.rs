@@ -7,7 +7,7 @@ use xpu_wire::{
 
 use super::{Capture, Clocks, Single, Spans, Work, union};
 
-/// What the GPU of a rank did of what a step launched, and when it came to that and was done with it, by the clock of the first host.
+/// What a rank's GPU executed of a step's launches, with begin and end by the clock of the first host.
 #[derive(Clone, Debug)]
 pub struct Lane {
     pub rank: Rank,

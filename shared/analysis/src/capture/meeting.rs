@@ -1,4 +1,4 @@
-//! Collectives as all ranks of a communicator saw them: the same number is the same collective.
+//! Collectives matched over all ranks of a communicator: the same number is the same collective.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Meeting {
     pub sequence: Sequence,
     pub bytes: u64,
     pub bus_bytes: u64,
-    /// Those that have timed it; by rank.
+    /// The ranks that timed it, in order.
     pub ranks: Vec<Attendance>,
 }
 
@@ -28,13 +28,13 @@ pub struct Meeting {
 pub struct Attendance {
     pub rank: Rank,
     pub step: Step,
-    /// When it came, by its host's clock, and how long it was in it.
+    /// When it entered, by its host's clock, and for how long.
     pub from: Moment,
     pub took: u64,
 }
 
 impl Meeting {
-    /// The shortest time of a rank: of the one that came last, which waited for nobody.
+    /// The shortest duration over its ranks: that of the last rank, which waited for nobody.
     pub fn transfer(&self) -> Option<u64> {
         self.ranks.iter().map(|of| of.took).min()
     }
@@ -45,12 +45,12 @@ impl Meeting {
     }
 }
 
-/// What NCCL was asked for in those steps.
+/// NCCL operations in those steps.
 #[derive(Clone, Debug, Default)]
 pub struct Meetings {
     /// In order of communicator and number.
     pub all: Vec<Meeting>,
-    /// Sends and receives, in which not all take part: of one rank each.
+    /// Sends and receives, which do not involve all ranks: one rank each.
     pub others: Vec<Meeting>,
 }
 
@@ -76,7 +76,8 @@ impl Meetings {
         Self { all: all.into_values().collect(), others }
     }
 
-    /// What is at the begin or the end of a time may be without the ranks that launched it on the other side: then nobody knows who came last.
+    /// A collective at the begin or end of a time may lack the ranks that launched it outside: then the last
+    /// rank is unknown.
     pub(super) fn without_partial(mut self) -> Self {
         let mut most: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
         for one in &self.all {
@@ -95,7 +96,7 @@ impl Capture {
     }
 }
 
-/// What is launched by itself: the members of a group have no time, the group has.
+/// Operations launched by themselves: the members of a group have no time, the group has.
 fn meeting(single: &Single) -> Option<Meeting> {
     let timed = single.on_gpu().is_some();
     let (communicator, operation, bytes, bus_bytes) = match *single.label {

@@ -1,4 +1,4 @@
-//! What figures are of: a step, or a second of the time that was recorded in place of steps.
+//! The denominator of figures: a step, or a second of the recorded time.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ impl Capture {
     }
 }
 
-/// What came in `length` nanoseconds, as it would be of a second.
+/// A value of `length` nanoseconds, per second.
 pub(super) fn per_second(value: f64, length: u64) -> f64 {
     value * 1e9 / length.max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! What a capture comes to: who, which steps, how many operations of each kind, and what the time was spent on.
+//! The results of a capture: ranks, steps, the number of operations of each kind, and where the time went.
 
 mod arrival;
 mod breakdown;
@@ -38,24 +38,25 @@ pub(super) use spread::share;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub job: JobName,
-    /// The steps that every rank has that is here; none of a capture of a time.
+    /// The steps that every rank in the file has; none for a capture of a time.
     pub steps: Vec<Step>,
-    /// The time that was recorded in place of steps: each rank has one of [`RankReport::steps`], without a number. `null` of steps.
+    /// The time recorded instead of steps: each rank has one of [`RankReport::steps`], without a number.
+    /// `null` for steps.
     pub window: Option<WindowReport>,
-    /// The first and the last that were asked for; `null` where the file does not say.
+    /// The first and the last step requested; `null` if the file does not contain them.
     pub asked: Option<[Step; 2]>,
-    /// What the job stood for meanwhile, in which case the steps asked for may not have been reached.
+    /// Why the job hung meanwhile, in which case the requested steps may not have been reached.
     pub standstill: Option<String>,
     pub ranks: Vec<RankReport>,
-    /// Who was asked and has not given it, and why.
+    /// Ranks whose data is missing, and why.
     pub missing: Vec<Missing>,
-    /// `false`: who wrote the file did not come to its end, and more may be missing.
+    /// `false`: the writer did not finish the file, and more may be missing.
     pub closed: bool,
     pub operations: u64,
     pub dropped: u64,
     pub untimed: u64,
     pub clock: Clock,
-    /// Tables of all ranks together, of steps that were recorded whole; the costliest first.
+    /// Tables over all ranks and fully recorded steps; the costliest rows first.
     pub gemms: Vec<GemmRow>,
     pub collectives: Vec<CollectiveRow>,
     pub arrivals: Vec<ArrivalRow>,
@@ -66,7 +67,7 @@ pub struct Report {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WindowReport {
-    /// By the clock of who asked.
+    /// By the requester's clock.
     pub begin: Moment,
     pub length_ns: u64,
 }
@@ -79,13 +80,13 @@ pub struct Missing {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Clock {
-    /// How far the times of two ranks may be off each other, nanoseconds; `null` if nothing tells.
+    /// Largest difference between the times of two ranks, nanoseconds; `null` if unknown.
     pub error_ns: Option<u64>,
-    /// How far those of a GPU may be off its own host's, the worst of them.
+    /// Largest difference between a GPU's times and its host's, the worst of all.
     pub gpu_error_ns: Option<u64>,
-    /// What was added to each host's times, nanoseconds; `null` where no collective tells.
+    /// Nanoseconds added to each host's times; `null` if the host has no shared collective.
     pub offsets_ns: BTreeMap<HostName, Option<i64>>,
-    /// Collectives that told.
+    /// Collectives used for that.
     pub collectives: usize,
 }
 
@@ -93,7 +94,7 @@ pub struct Clock {
 pub struct RankReport {
     pub rank: Rank,
     pub host: HostName,
-    /// Its place along each axis of the groups that were named.
+    /// Its coordinate along each axis of the given groups.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, u32>,
     pub ended: CaptureEnd,
@@ -103,12 +104,12 @@ pub struct RankReport {
     pub dropped: u64,
     pub untimed: u64,
     pub parts_missing: u32,
-    /// What tells how its GPU spent its time.
+    /// The source of its GPU's times.
     pub seen: Seen,
-    /// Of CUPTI's records, and of Python's functions: whether they came, and if not why.
+    /// Whether CUPTI's records and Python's functions arrived, and if not why.
     pub activity: Tracing,
     pub functions: Tracing,
-    /// Of all steps that were recorded whole.
+    /// Over all fully recorded steps.
     pub summary: Summary,
 }
 
@@ -116,22 +117,22 @@ pub type Kinds = BTreeMap<Kind, u64>;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
-    /// `null`: it is the time that was recorded in place of steps.
+    /// `null`: the time recorded instead of steps.
     pub step: Option<Step>,
     /// By the clock of the first host.
     pub begin: Moment,
     pub operations: Kinds,
-    /// What each kind took on the GPU, one operation after another: more than the step where they overlap.
+    /// Time of each kind on the GPU, one operation after another: more than the step where they overlap.
     pub on_gpu_ns: Kinds,
-    /// There is only what was sampled of it: nothing is known of its time.
+    /// Only sampled operations are present: its time is unknown.
     pub sampled: bool,
     pub took_ns: u64,
-    /// `null` of one that was sampled.
+    /// `null` for a sampled step.
     pub summary: Option<Summary>,
 }
 
 impl Report {
-    /// Says of each rank where it stands.
+    /// Adds each rank's coordinates.
     pub fn place(&mut self, groups: Option<&Groups>) {
         for rank in &mut self.ranks {
             let axes = groups.into_iter().flat_map(Groups::axes).map(ToOwned::to_owned);

@@ -1,4 +1,4 @@
-//! Intervals of time: how long at least one of them lasted, and two kinds of them at once.
+//! Time intervals: their union, and the overlap of two kinds.
 
 use xpu_wire::unit::{Moment, Nanoseconds};
 
@@ -6,7 +6,7 @@ use xpu_wire::unit::{Moment, Nanoseconds};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<(u64, u64)>);
 
-/// Puts together what overlaps.
+/// Merges overlapping intervals.
 pub fn union(intervals: impl IntoIterator<Item = (Moment, Moment)>) -> Spans {
     let mut all: Vec<_> =
         intervals.into_iter().map(|(from, to)| (from.0, to.0)).filter(|(from, to)| from < to).collect();
@@ -49,14 +49,14 @@ impl Spans {
         Nanoseconds(both)
     }
 
-    /// The part of them that is between two times.
+    /// Their part between two times.
     pub fn within(&self, from: Moment, to: Moment) -> Self {
         let first = self.0.partition_point(|&(_, end)| end <= from.0);
         let all = self.0.iter().skip(first).take_while(|&&(begin, _)| begin < to.0);
         Self(all.map(|&(begin, end)| (begin.max(from.0), end.min(to.0))).filter(|(a, b)| a < b).collect())
     }
 
-    /// Both together.
+    /// The intersection of both.
     pub fn and(&self, other: &Self) -> Self {
         union(self.0.iter().chain(&other.0).map(|&(from, to)| (Moment(from), Moment(to))))
     }

@@ -1,4 +1,4 @@
-//! How fast GEMMs were in a job, and how fast they are on an otherwise idle GPU.
+//! GEMM rates in a job, against those on an otherwise idle GPU.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use super::{
     report::{Spread, share, transposed},
 };
 
-/// Who is slower than this part of what the others are stands out.
+/// A rank below this share of the others' rate stands out.
 const STANDS_OUT: f64 = 0.95;
 
-/// All GEMMs of a shape that a job made in whole steps.
+/// All GEMMs of one shape in a job's whole steps.
 #[derive(Clone, Debug)]
 pub struct ShapeGemms {
     pub shape: GemmShape,
@@ -29,7 +29,7 @@ pub struct ShapeGemms {
 }
 
 impl ShapeGemms {
-    /// The costliest first; those that were not timed last.
+    /// The costliest first; untimed ones last.
     pub fn of(capture: &Capture) -> Vec<Self> {
         let mut shapes: BTreeMap<GemmShape, (u64, BTreeMap<Rank, Vec<u64>>)> = BTreeMap::new();
         for step in capture.whole_steps() {
@@ -51,7 +51,7 @@ impl ShapeGemms {
         all
     }
 
-    /// What each rank made of them, by the middle of its times.
+    /// Each rank's rate, by the median of its times.
     fn rates(&self) -> Vec<(Rank, f64)> {
         let rate = |took: &Spread| Tflops::from_work(self.shape.flops(), Nanoseconds(took.p50_ns?));
         self.ranks.iter().filter_map(|(&rank, took)| Some((rank, rate(took)?.0))).collect()
@@ -61,13 +61,13 @@ impl ShapeGemms {
 /// One GEMM by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Alone {
-    /// The middle of the times.
+    /// The median time.
     #[serde(rename = "alone_ns")]
     pub took_ns: u64,
     pub iterations: u64,
 }
 
-/// What the same GEMMs came to in the job and alone.
+/// The same GEMMs in the job and alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standalone {
     /// The costliest in the job first.
@@ -88,10 +88,10 @@ pub struct ShapeRow {
     pub compute: String,
     pub transposed: String,
     pub count: u64,
-    /// In the job, of all ranks.
+    /// In the job, over all ranks.
     #[serde(flatten)]
     pub took: Spread,
-    /// The median of the ranks.
+    /// The median over the ranks.
     pub job_tflops: Option<f64>,
     pub best: Option<RankRate>,
     pub worst: Option<RankRate>,
@@ -110,11 +110,11 @@ pub struct RankRate {
     pub tflops: f64,
 }
 
-/// A rank that is slower than the others.
+/// A rank slower than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StandsOut {
     pub rank: Rank,
-    /// 0.7: it does 70 % of what the others do, by their median.
+    /// 0.7: its rate is 70 % of the others' median.
     pub of_others: f64,
 }
 
@@ -122,28 +122,29 @@ pub struct StandsOut {
 pub struct RankRow {
     pub rank: Rank,
     pub host: HostName,
-    /// In GEMMs that were replayed.
+    /// Job time of the GEMMs that were replayed.
     pub replayed_ns: u64,
-    /// What these take alone, over what they took.
+    /// Their time alone, over their time in the job.
     pub ratio: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
-    /// In GEMMs that were timed, of all ranks.
+    /// Job time of timed GEMMs, over all ranks.
     pub total_ns: u64,
     pub replayed_ns: u64,
-    /// What those that were replayed take alone.
+    /// Time alone of the replayed ones.
     pub alone_ns: u64,
-    /// What part of `total_ns` was replayed.
+    /// The replayed share of `total_ns`.
     pub covered: Option<f64>,
-    /// What part of `replayed_ns` they take alone: 0.93 if the job's GEMMs run at 93 % of what this GPU does.
+    /// Their time alone as a share of `replayed_ns`: 0.93 if the job's GEMMs run at 93 % of what this GPU
+    /// does.
     pub ratio: Option<f64>,
     pub stands_out: Option<StandsOut>,
 }
 
 impl Standalone {
-    /// `alone` tells of each, or why it was not replayed.
+    /// `alone` has the result of each shape, or why it was not replayed.
     pub fn of(capture: &Capture, gemms: &[ShapeGemms], alone: &[Result<Alone, String>]) -> Self {
         let pairs = || gemms.iter().zip(alone);
         let mut total = Total::default();
@@ -202,7 +203,7 @@ fn shape_row(gemms: &ShapeGemms, alone: &Result<Alone, String>) -> ShapeRow {
     }
 }
 
-/// The slowest, if it is slower than the others are.
+/// The slowest rank, if it stands out.
 fn stands_out(rates: &[(Rank, f64)]) -> Option<StandsOut> {
     let &(rank, slowest) = rates.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let others = rates.iter().filter(|&&(other, _)| other != rank).map(|&(_, rate)| rate);
@@ -230,7 +231,7 @@ mod tests {
         capture
     }
 
-    /// A rank whose GEMMs take 10 ms, made to take so many.
+    /// A rank whose GEMMs take `ms` instead of 10 ms.
     fn taking(rank: u32, ms: u64) -> CapturePart {
         let mut part = part(rank, 0);
         for operation in part.operations.iter_mut().filter(|operation| operation.label == 0) {
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(row.best.expect("timed").tflops, tflops(10.0));
         assert_eq!(row.stands_out, Some(StandsOut { rank: Rank(1), of_others: 0.5 }));
         assert!((row.ratio.expect("replayed") - 0.8).abs() < 1e-9, "{row:?}");
-        // 6 of 8 ms, of 80 that they took.
+        // 6 of 8 ms, of the 80 that they took.
         assert_eq!((of.total.alone_ns, of.total.ratio, of.total.covered), (48 * MS, Some(0.6), Some(1.0)));
         assert_eq!(of.total.stands_out, row.stands_out);
         let ratios: Vec<_> = of.ranks.iter().map(|row| row.ratio).collect();

@@ -1,4 +1,4 @@
-//! Steps that were recorded whole, and what the GPU did for each operation.
+//! Fully recorded steps, and the GPU's work for each operation.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use xpu_wire::{
 
 use super::{Capture, Kind, RankCapture, Single, kernel, union};
 
-/// A step of a rank of which every operation was recorded.
+/// A step of a rank with every operation recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeStep<'a> {
     pub rank: Rank,
     pub step: Step,
     pub from: Moment,
     pub to: Moment,
-    /// The GPU's part of it, which may be far behind: from the end of that of the step before.
+    /// The GPU's interval, which may lag far behind: from the end of the step before.
     pub on_gpu: (Moment, Moment),
-    /// What was launched in it.
+    /// Operations launched in it.
     pub operations: &'a [Single],
     pub seen: Seen,
 }
 
-/// What tells how the GPU spent its time.
+/// The source of the GPU's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
     /// All kernels, by CUPTI.
     Kernels,
-    /// What the hook timed of them: GEMMs, NCCL, graphs, and kernels that were asked for by name.
+    /// The hook's timed operations: GEMMs, NCCL, graphs, and kernels requested by name.
     Operations,
 }
 
-/// What the GPU worked at.
+/// The kind of GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -45,7 +45,7 @@ pub enum Work {
 }
 
 impl Single {
-    /// Nothing of the GPU counts twice: where kernels are there what the hook timed around them says nothing more.
+    /// No GPU work counts twice: where kernels are recorded, the hook's times around them add nothing.
     pub fn work(&self, seen: Seen) -> Option<Work> {
         match (seen, self.kind()) {
             (Seen::Kernels, Kind::ActivityKernel) => match &*self.label {
@@ -63,7 +63,7 @@ impl Single {
 }
 
 impl RankCapture {
-    /// Whether there is only what was sampled of a step.
+    /// Whether a step has only sampled operations.
     pub fn is_sampled(&self, step: Step) -> bool {
         self.account.sampled.is_some_and(|last| step <= last)
     }
@@ -83,7 +83,7 @@ impl RankCapture {
             all.iter().skip(1).map(|&(.., operations)| begin_of_compute(operations, seen)).chain([None]);
         let mut before = None;
         let with_gpu = all.iter().zip(next).map(|(&(step, from, to, operations), next)| {
-            // What is communicated beside many steps, or copied, makes none of them longer.
+            // Communication or copies that run beside many steps make none of them longer.
             let end = end_on_gpu(operations, seen).map_or(to, |end| end.min(next.unwrap_or(end)).max(to));
             let begin = before.unwrap_or_else(|| first_begin(operations, from, end.since(to)));
             let on_gpu = (begin, end.max(begin));
@@ -99,14 +99,14 @@ fn begin_of_compute(operations: &[Single], seen: Seen) -> Option<Moment> {
     compute.filter_map(Single::on_gpu).map(|(begin, _)| begin).min()
 }
 
-/// When all of it was done but copies: those to storage go on for many steps.
+/// When all of it was done, except copies: those to storage go on for many steps.
 fn end_on_gpu(operations: &[Single], seen: Seen) -> Option<Moment> {
     let works = operations.iter().filter(|single| !matches!(single.work(seen), None | Some(Work::Memory)));
     works.filter_map(Single::on_gpu).map(|(_, end)| end).max()
 }
 
-/// Nothing is known of what the GPU does when the first step begins. It is as far behind as what is launched first has to wait, or who launches it: as far as it
-/// is so at the end too, by `lag`, or was waited for meanwhile.
+/// The GPU's work before the first step is unknown. It lags as far behind as the first launches have to wait,
+/// or as their threads do: as far as at the end, by `lag`, or until a wait meanwhile.
 fn first_begin(operations: &[Single], from: Moment, lag: Duration) -> Moment {
     let is_timed = |single: &Single| {
         !matches!(single.kind(), Kind::Copy | Kind::Set | Kind::ActivityKernel) && single.on_gpu().is_some()

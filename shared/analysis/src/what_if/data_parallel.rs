@@ -1,8 +1,10 @@
-//! A job from a capture, if it is plain data parallelism: every rank does the same, and all meet in the same collectives.
+//! A job from a capture, if it is plain data parallelism: every rank does the same, and all meet in the same
+//! collectives.
 //!
-//! A step is cut where all ranks leave its last collective together. So no clock of a host is compared with that of another, and what a
-//! rank does behind that collective belongs to the step that it delays. Between two collectives there is one operation, `compute`: from
-//! the end of what it waits for to the end of the last thing that the hook timed. It holds also what the hook does not see.
+//! A step is cut where all ranks leave its last collective together. So no host clocks are compared, and a
+//! rank's work after that collective belongs to the step that it delays. Between two collectives there is one
+//! operation, `compute`: from the end of what it waits for to the end of the last timed operation. It
+//! includes work that the hook does not see.
 
 mod track;
 
@@ -13,7 +15,8 @@ use super::{
 use crate::capture::Capture;
 use track::{Cut, Tracks};
 
-/// What waits for something begins so much before its end at most, seconds: the GPU's times are no finer.
+/// The earliest begin of a dependent operation before the end of what it waits for, seconds: GPU times are no
+/// finer.
 const RESOLUTION: f64 = 10e-6;
 
 impl Job {
@@ -47,8 +50,9 @@ impl Job {
     }
 }
 
-/// What waits for what is not told. If something ever began before the end of something else it does not wait for that; if it never did,
-/// on no rank and in no step, it does. Operation 2k is the compute before collective k, which is operation 2k + 1.
+/// Dependencies are not recorded. If something ever began before the end of something else it does not wait
+/// for that; if it never did, on no rank and in no step, it does. Operation 2k is the compute before
+/// collective k, which is operation 2k + 1.
 fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
     let mut after = Vec::new();
     for k in 0..collectives {
@@ -78,7 +82,7 @@ fn waits(cuts: &[Cut], collectives: usize) -> Vec<Vec<usize>> {
 fn durations(cuts: &[Cut], after: &[Vec<usize>], shape: Shape) -> Durations {
     let mut durations = Durations::zero(after.len(), shape);
     let row = shape.row();
-    // When each operation ended, as far as it has been come.
+    // End times of the operations handled so far.
     let mut ends = vec![0.0_f64; after.len() * row];
     for (index, before) in after.iter().enumerate() {
         for (step, of_step) in cuts.chunks(shape.replicas).enumerate() {

@@ -1,15 +1,16 @@
-//! What the simulations say: by how much stragglers slow the job, which kinds, stages and workers do, and what a repair would give.
+//! Results of the simulations: by how much stragglers slow the job, which kinds, stages and workers do, and
+//! what a repair would gain.
 
 use serde::Serialize;
 use xpu_wire::id::{Rank, Step};
 
 use super::{Job, Kind, graph::Durations, sentence, sequence};
 
-/// `xpu-top what-if --json`. Slowdowns are times of a step over that of the ideal one: 1.1 is 10 % longer.
+/// `xpu-top what-if --json`. Slowdowns are step times over the ideal step time: 1.1 is 10 % longer.
 #[derive(Clone, Debug, Serialize)]
 pub struct WhatIf {
     pub steps: Vec<Step>,
-    /// Steps that were left out, since ranks did not do the same in them.
+    /// Steps left out because their ranks' operations differ.
     pub steps_left_out: usize,
     pub stages: usize,
     pub data_parallel: usize,
@@ -18,21 +19,23 @@ pub struct WhatIf {
     pub slowdown: f64,
     /// 1 - 1/S: the share of the GPU-hours that stragglers cost.
     pub waste: f64,
-    /// `M_W`: the share of the time lost that would be gained if the slowest 3 % of the workers were ideal; `null` if none is lost.
+    /// `M_W`: the share of the lost time that is gained if the slowest 3 % of the workers are ideal; `null`
+    /// if none is lost.
     pub m_w: Option<f64>,
     /// Those 3 %.
     pub slowest: Vec<Rank>,
-    /// `M_S`: the same of the last stage; `null` without a pipeline.
+    /// `M_S`: the same for the last stage; `null` without a pipeline.
     pub m_s: Option<f64>,
-    /// Of traces with microbatches.
+    /// For traces with microbatches.
     pub sequence_length: Option<SequenceLength>,
     /// The costliest first.
     pub kinds: Vec<KindFigures>,
     /// The slowest first; empty without a pipeline.
     pub stage_figures: Vec<StageFigures>,
-    /// The fewest of the slowest workers whose repair gains half of the time lost; `null` if it takes more than a few.
+    /// The smallest set of the slowest workers whose repair gains half of the lost time; `null` if it takes
+    /// more than a few.
     pub culprits: Option<Culprits>,
-    /// The slowest first; before all the one whose repair gains most, if that is more than 1 % of a step.
+    /// The slowest first; before all, the one whose repair gains most, if that is more than 1 % of a step.
     pub workers: Vec<Worker>,
     pub sentences: Vec<String>,
 }
@@ -41,15 +44,16 @@ pub struct WhatIf {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepTimes {
     pub measured_ms: f64,
-    /// Without the time in which nothing ran, though all that an operation waits for was done.
+    /// Without the idle time in which an operation's dependencies were already done.
     pub simulated_ms: f64,
     pub ideal_ms: f64,
 }
 
-/// Whether batches of different lengths are the cause: then the same microbatches are slow forward and backward.
+/// Whether batches of different lengths are the cause: then the same microbatches are slow forward and
+/// backward.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SequenceLength {
-    /// Pearson's, of the forward and backward times of the microbatches of a worker; the median worker.
+    /// Pearson's correlation of the forward and backward times of a worker's microbatches; the median worker.
     pub correlation: f64,
     /// Standard deviation of a worker's forward times over their mean; the median worker.
     pub variation: f64,
@@ -68,7 +72,7 @@ pub struct StageFigures {
     pub stage: usize,
     /// With this stage as it was, and all others ideal.
     pub slowdown: f64,
-    /// A step if its operations took as long as those of the other stages.
+    /// Step time if its operations took as long as those of the other stages.
     pub repaired_ms: f64,
 }
 
@@ -79,7 +83,8 @@ pub struct Worker {
     pub data_parallel: usize,
     /// `S_w`: the lesser slowdown of its stage and its data-parallel rank.
     pub slowdown: f64,
-    /// A step if its operations took as long as those of the other ranks of its stage; only of the first workers.
+    /// Step time if its operations took as long as those of the other ranks of its stage; only for the first
+    /// workers.
     pub repaired_ms: Option<f64>,
 }
 
@@ -87,23 +92,23 @@ pub struct Worker {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Culprits {
     pub ranks: Vec<Rank>,
-    /// A step if their operations took as long as those of the other ranks of their stages.
+    /// Step time if their operations took as long as those of the other ranks of their stages.
     pub repaired_ms: f64,
 }
 
-/// W: so many percent of the workers.
+/// Percentage of the workers in `M_W`.
 const SLOWEST_PERCENT: usize = 3;
 
-/// Of so many workers a repair is simulated.
+/// Number of workers whose repair is simulated.
 const REPAIRED: usize = 16;
 
-/// What gains so much of the time lost is its cause, as in the paper.
+/// A part that gains this share of the lost time is its cause, as in the paper.
 pub(super) const ACCOUNTS: f64 = 0.5;
 
-/// A repair that gains less of a step is nothing to begin with.
+/// A repair that gains a smaller share of a step is not reported.
 pub(super) const WORTH_TELLING: f64 = 0.01;
 
-/// So much of a step is lost if anything is.
+/// A smaller lost share of a step counts as none.
 const LEAST_LOST: f64 = 1e-9;
 
 impl WhatIf {
@@ -164,7 +169,7 @@ impl Job {
         self.graph.operations[index].stage
     }
 
-    /// A step if a stage took as long as the others.
+    /// Step time if a stage took as long as the others.
     fn stage_repaired_ms(&self, stage: usize) -> f64 {
         let mut durations = self.actual.clone();
         let is_it = |index: usize, _: usize| self.stage(index) == stage;
@@ -204,7 +209,7 @@ fn stages(job: &Job, alone: Alone<'_>) -> Vec<StageFigures> {
     all
 }
 
-/// The product of stages and replicas would be too many simulations; their sum is not.
+/// One simulation per stage and per replica: one for each pair would be too many.
 fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
     let replicas = job.shape.replicas;
     let of_replica: Vec<f64> =
@@ -229,7 +234,8 @@ fn workers(job: &Job, alone: Alone<'_>) -> Vec<Worker> {
     all
 }
 
-/// A step if the operations of these took as long as those of the other ranks of their stages, or of all if a stage has one rank.
+/// Step time if the operations of these took as long as those of the other ranks of their stages, or of all
+/// if a stage has one rank.
 fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     let replicas = job.shape.replicas;
     let is_one = |stage: usize, place: usize| {
@@ -247,7 +253,7 @@ fn together_ms(job: &Job, workers: &[Worker]) -> f64 {
     1e3 * job.graph.mean_step(&durations, job.shape)
 }
 
-/// A step of at most so many milliseconds is enough of a repair.
+/// A repair suffices if a step takes at most `enough_ms`.
 fn culprits(job: &Job, workers: &[Worker], enough_ms: f64) -> Option<Culprits> {
     // Half of the workers are not a few, but of two workers one may be slow.
     let others = workers.len().saturating_sub(1);

@@ -1,13 +1,13 @@
-//! Operations of one step, what each waits for, and the simulation of a timeline from their durations.
+//! Operations of one step, their dependencies, and the simulation of a timeline from their durations.
 //!
-//! The graph is of one step and one data-parallel replica. All replicas and steps share it: each operation has a row of durations, one
-//! for each replica in each step, and a row is computed at once.
+//! The graph is of one step and one data-parallel replica. All replicas and steps share it: each operation
+//! has a row of durations, one for each replica in each step, and a row is computed at once.
 
 use std::collections::VecDeque;
 
 use super::{Kind, Refusal};
 
-/// An operation, by its place in [`Graph::operations`].
+/// An operation, as an index into [`Graph::operations`].
 pub(crate) type Index = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub(crate) struct Operation {
     pub(crate) class: usize,
 }
 
-/// Operations that end together: when the last of them has begun, and then been transferred.
+/// Operations that end together: when the last of them has begun and its transfer is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) members: Vec<Index>,
-    /// Those of all replicas meet, not only those of one.
+    /// Members of all replicas meet, not only those of one.
     pub(crate) of_all_replicas: bool,
 }
 
@@ -46,9 +46,9 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
     pub(crate) operations: Vec<Operation>,
-    /// What each operation waits for.
+    /// The dependencies of each operation.
     after: Vec<Vec<Index>>,
-    /// Groups and single operations, each behind what it waits for.
+    /// Groups and single operations in topological order.
     order: Vec<Unit>,
 }
 
@@ -61,7 +61,7 @@ enum Unit {
 /// How long each operation takes in each place: seconds, row by row in the order of the operations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Durations {
-    /// Time of the operation before it meets others: all of it, if it meets nobody.
+    /// Time of the operation before its group meets: all of it, if it has no group.
     pub(crate) own: Vec<f64>,
     /// Of a group: from the begin of its last member to its end.
     pub(crate) transfer: Vec<f64>,
@@ -75,7 +75,7 @@ impl Durations {
 }
 
 impl Graph {
-    /// Refuses a graph in which operations wait for each other in a circle.
+    /// Refuses a graph with circular dependencies.
     pub(crate) fn new(
         operations: Vec<Operation>,
         after: Vec<Vec<Index>>,
@@ -134,7 +134,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A group comes when all that its members wait for has come.
+/// A group is ready when all dependencies of its members are done.
 fn order(after: &[Vec<Index>], groups: Vec<Group>) -> Result<Vec<Unit>, Refusal> {
     let mut unit_of: Vec<usize> = vec![usize::MAX; after.len()];
     let mut units: Vec<Unit> = Vec::new();

@@ -1,16 +1,16 @@
-//! Other durations than those that were: the ideal, and those of the other workers.
+//! Replacement durations: the ideal, and those of the other workers.
 
 use super::{
     Job,
     graph::{Durations, Index, mean},
 };
 
-/// What is replaced: by operation and place.
+/// The replaced operations: by operation and place.
 type Chosen<'a> = &'a dyn Fn(Index, usize) -> bool;
 
 impl Job {
-    /// What each operation would take if nothing straggled: compute the mean of its class, communication the median, over all stages,
-    /// replicas and steps.
+    /// Duration of each operation without stragglers: compute the mean of its class, communication the
+    /// median, over all stages, replicas and steps.
     pub(crate) fn ideal(&self) -> Durations {
         let mut ideal = self.actual.clone();
         for members in self.classes() {
@@ -44,8 +44,9 @@ impl Job {
         new
     }
 
-    /// Makes the chosen operations as long as those of the others were: of the n durations of a class the k-th shortest becomes the k-th
-    /// n-quantile of the others'. So batches keep their differences, and what is slow or pauses does not.
+    /// Makes the chosen operations as long as those of the others were: of the n durations of a class the
+    /// k-th shortest becomes the k-th n-quantile of the others'. So differences between batches remain, and
+    /// slowness and pauses do not.
     pub(crate) fn make_like(&self, durations: &mut Durations, chosen: Chosen<'_>, others: Chosen<'_>) {
         let row = self.shape.row();
         for members in self.classes() {
@@ -91,7 +92,7 @@ fn map_quantiles(new: &mut [f64], actual: &[f64], mine: &[usize], theirs: &[usiz
     }
 }
 
-/// The middle, or the mean of the two in the middle.
+/// The median, or the mean of the two middle values.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -111,7 +112,7 @@ mod tests {
         let mut new = actual;
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3, 4, 5]);
         assert_eq!(new, [2.0, 1.0, 3.0, 3.0, 1.0, 2.0]);
-        // Of more than there are, those in between; of fewer, each several times.
+        // More than there are: values in between; fewer: each several times.
         map_quantiles(&mut new, &actual, &[0], &[3, 4, 5]);
         assert_eq!(new[0], 2.0);
         map_quantiles(&mut new, &actual, &[0, 1, 2], &[3]);

@@ -21,7 +21,7 @@ pub struct Row {
     pub kind: Kind,
     /// Its number among those of its kind in the step, on its rank.
     pub number: i64,
-    /// Of an interleaved pipeline, the part of the model; others have 0, or less.
+    /// In an interleaved pipeline, the part of the model; otherwise 0, or less.
     pub chunk: i64,
     pub start: f64,
     pub duration: f64,
@@ -30,11 +30,12 @@ pub struct Row {
 /// Stage, kind and number: what identifies an operation in a step of a replica.
 type Name = (i64, Kind, i64);
 
-/// By so much at most a transfer ends before it began, by clocks that differ. What is further off is no transfer that was measured.
+/// A transfer ends at most this long before it began, because clocks differ. A larger gap was not measured on
+/// one transfer.
 const CLOCKS_DIFFER: f64 = 0.01;
 
 impl Job {
-    /// A job from the operations of its trace, which may come from anybody.
+    /// A job from the operations of an untrusted trace.
     pub fn of_trace(rows: &[Row]) -> Result<Self, Refusal> {
         check(rows)?;
         let replicas = numbers(rows, |row| row.replica);
@@ -54,7 +55,7 @@ impl Job {
         if names.len() < template.len() {
             return Err(Refusal::Trace(format!("step {} has an operation twice", steps[0])));
         }
-        // Else a few rows could ask for any number of cells.
+        // Otherwise a few rows could claim any number of cells.
         if names.len().saturating_mul(shape.row()) > rows.len() {
             return Err(Refusal::Trace(format!(
                 "{} operations in {} steps of {} data-parallel ranks are {} rows, and it has {}: rows are missing",
@@ -170,7 +171,8 @@ impl Cells {
         Ok(Self { begin, end })
     }
 
-    /// A transfer takes from when the last member of its group began; all else takes its whole time.
+    /// A transfer lasts from the begin of the last member of its group; any other operation lasts its whole
+    /// time.
     fn durations(&self, groups: &[Group], shape: Shape) -> Durations {
         let row = shape.row();
         let mut durations = Durations::zero(self.begin.len() / row, shape);

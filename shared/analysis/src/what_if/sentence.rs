@@ -5,16 +5,16 @@ use super::{
     figures::{ACCOUNTS, Culprits, WORTH_TELLING},
 };
 
-/// From this slowdown on a job counts as straggling, as in the paper.
+/// A job with at least this slowdown counts as straggling, as in the paper.
 const STRAGGLES: f64 = 1.1;
 
-/// Further off the measured step the figures are rough, as in the paper.
+/// With a larger distance from the measured step the figures are rough, as in the paper.
 const OFF: f64 = 0.05;
 
 pub(super) fn sentences(of: &WhatIf) -> Vec<String> {
     let mut all = vec![whole(of)];
     let (worker, stage) = (worker(of), stage(of));
-    // What accounts for more comes first.
+    // The larger contribution comes first.
     if of.m_s > of.m_w {
         all.extend(stage.into_iter().chain(worker));
     } else {
@@ -112,7 +112,7 @@ fn sequence_length(of: &WhatIf) -> Option<String> {
     ))
 }
 
-/// A repair may gain more than is lost to the ideal, or lengthen a step.
+/// A repair may gain more than the ideal does, or lengthen a step.
 fn part(share: f64) -> String {
     if share >= 0.995 { "all".to_owned() } else { format!("{:.0} %", 100.0 * share.max(0.0)) }
 }

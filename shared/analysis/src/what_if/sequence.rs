@@ -15,7 +15,7 @@ pub(super) fn length(job: &Job) -> Option<SequenceLength> {
     };
     let (mut correlations, mut variations) = (Vec::new(), Vec::new());
     for stage in 0..job.stages {
-        // Both in the order of their numbers, as the names of a trace are.
+        // Both in the order of their numbers, as in the trace's names.
         let (forward, backward) = (of(Kind::ForwardCompute, stage), of(Kind::BackwardCompute, stage));
         for replica in 0..replicas {
             let times = |all: &[usize]| -> Vec<f64> {

@@ -78,7 +78,7 @@ fn sentences_say_what_a_repair_gives() {
     );
 }
 
-/// Replicas of which some compute for `slow` seconds, all others for one.
+/// Replicas of which `slow` compute for `seconds`, all others for one second.
 fn replicas(slow: &[i64], count: i64, seconds: f64) -> Vec<Row> {
     let of = |replica: i64| {
         let computed = if slow.contains(&replica) { seconds } else { 1.0 };
@@ -204,15 +204,15 @@ fn a_slow_last_stage_is_named() {
 #[test]
 fn a_step_that_nothing_explains_is_told() {
     let mut rows = two_replicas();
-    // A second before the optimizer in which nothing ran.
+    // An idle second before the optimizer.
     for row in rows.iter_mut().filter(|row| row.kind == Kind::Optimizer) {
         row.start += 1.0;
     }
     let figures = figures(&rows);
     near(figures.step.measured_ms, 8000.0);
     near(figures.step.simulated_ms, 7000.0);
-    let told = "The simulated step is 12.5 % off the measured one of 8.00 s: these figures are rough.";
-    assert_eq!(figures.sentences.last().map(String::as_str), Some(told));
+    let expected = "The simulated step is 12.5 % off the measured one of 8.00 s: these figures are rough.";
+    assert_eq!(figures.sentences.last().map(String::as_str), Some(expected));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn batches_of_different_lengths_are_told() {
 
 #[test]
 fn a_transfer_that_ends_long_before_it_began_took_no_time() {
-    // By clocks that differ, the reduction of rank 0 ends 5 ms or 20 ms before rank 1 begins it.
+    // Because clocks differ, the reduction of rank 0 ends 5 ms or 20 ms before rank 1 begins it.
     for (ends_at, transfer) in [(5.995, -0.005), (5.98, 0.0)] {
         let mut rows = two_replicas();
         rows[2].duration = ends_at - rows[2].start;

@@ -1,4 +1,5 @@
-//! Where sockets, locks and logs of a user are on this host. All commands of the user find the same place without talking.
+//! Where sockets, locks and logs of a user are on this host. All commands of the user find the same place
+//! without communication.
 
 use std::{
     env,
@@ -17,14 +18,15 @@ use super::{
 /// Longest path a Unix socket can have, without its final NUL (`sun_path` of `sockaddr_un`).
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Names that are tried where the usual one is taken. Who takes them all keeps others from being watched, as who takes their ports does.
+/// Spare names, tried when the usual one is taken. A user who takes them all prevents others from monitoring,
+/// as does one who takes their ports.
 const SPARE: u32 = 32;
 
 /// The directory of this user's sockets and locks on this host; 0700.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeDir(PathBuf);
 
-/// The directory, and the places that would have come before it and are not this user's.
+/// The directory, and the places passed over before it because they belong to another user.
 #[derive(Debug)]
 pub struct Located {
     pub dir: RuntimeDir,
@@ -32,7 +34,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Why it is not the usual one, if it is not.
+    /// Why it is not the usual directory, if it is not.
     pub fn why(&self) -> Option<String> {
         let why = |refusal: &RuntimeDirError| match refusal {
             RuntimeDirError::NotOurs { path, why } => format!("{} is not used: {why}", path.display()),
@@ -44,13 +46,15 @@ impl Located {
 }
 
 impl RuntimeDir {
-    /// Where it is, without making it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else `/tmp/xpu-top-<uid>`, else
-    /// `/tmp/xpu-top-<uid>.<n>`: places that belong to others are passed over, but for the one that was named.
+    /// The path, without creating it: `XPU_TOP_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/xpu-top`, else
+    /// `/tmp/xpu-top-<uid>`, else
+    /// `/tmp/xpu-top-<uid>.<n>`. Places that belong to others are passed over, except one that the user
+    /// named.
     pub fn locate() -> Self {
         Places::of_this_process().look().dir
     }
 
-    /// The same, made if it is missing; what is returned is this user's alone.
+    /// The same, created if it is missing; the returned directory belongs to this user alone.
     pub fn claim() -> Result<Located, RuntimeDirError> {
         Places::of_this_process().claim()
     }
@@ -59,8 +63,8 @@ impl RuntimeDir {
         Self(path.into())
     }
 
-    /// Makes the directory if it is missing, and refuses one that others could write to:
-    /// in `/tmp` anybody may have made it first.
+    /// Creates the directory if it is missing, and refuses one that others can write to: in `/tmp` anybody
+    /// may have created it first.
     pub fn prepare(&self) -> Result<(), RuntimeDirError> {
         match DirBuilder::new().mode(0o700).recursive(true).create(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(self.unusable(error)),
@@ -68,7 +72,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether what is there can be believed: a real directory of this user or root that nobody else can write to. Makes nothing.
+    /// Whether the directory can be trusted: a real directory of this user or root that nobody else can write
+    /// to. Creates nothing.
     pub fn check(&self) -> Result<(), RuntimeDirError> {
         self.belongs_to(&[user_id(), 0])
     }
@@ -86,7 +91,7 @@ impl RuntimeDir {
         &self.0
     }
 
-    /// The socket workers reach the collector with this base port at.
+    /// The socket on which workers reach the collector with this base port.
     pub fn socket(&self, base: BasePort) -> Result<PathBuf, RuntimeDirError> {
         let path = self.0.join(format!("collector-{}.sock", base.0));
         if path.as_os_str().len() > LONGEST_SOCKET_PATH {
@@ -95,11 +100,11 @@ impl RuntimeDir {
         Ok(path)
     }
 
-    /// What the lock's file says of the collector that holds it.
+    /// Content of the lock file of a collector that has a key.
     pub const WITH_KEY: &str = "key\n";
     pub const WITHOUT_KEY: &str = "no key\n";
 
-    /// Held by the collector with this base port for as long as it lives.
+    /// Held by the collector with this base port as long as it lives.
     pub fn lock(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.lock", base.0))
     }
@@ -109,7 +114,7 @@ impl RuntimeDir {
         self.0.join(format!("history-{}.xpurec", base.0))
     }
 
-    /// What the collector with this base port says when nobody watches.
+    /// Log of the collector with this base port.
     pub fn log(&self, base: BasePort) -> PathBuf {
         self.0.join(format!("collector-{}.log", base.0))
     }
@@ -128,15 +133,15 @@ pub enum RuntimeDirError {
 /// Where a user's runtime directory may be.
 struct Places {
     user: u32,
-    /// By name: taken as it is, or refused.
+    /// From `XPU_TOP_RUNTIME_DIR`: used as it is, or refused.
     named: Option<PathBuf>,
-    /// What the login session gives its user.
+    /// The login session's directory.
     session: Option<PathBuf>,
-    /// What everybody shares.
+    /// The directory that all users share.
     shared: PathBuf,
 }
 
-/// What is at a place.
+/// What exists at a place.
 enum Found {
     Ours,
     Nothing,
@@ -173,16 +178,17 @@ impl Places {
                 false
             }
         };
-        // Once one was made it stays the place, also if the usual one becomes free: a collector may serve there.
+        // A spare that exists stays in use even if the usual place becomes free: a collector may serve there.
         let spare = self.spares().find(|spare| self.is_private(spare));
         if spare.is_none() && !is_free {
-            // Nothing comes after it.
+            // No place follows it.
             passed_over.pop();
         }
         Located { dir: spare.unwrap_or(usual), passed_over }
     }
 
-    /// Ranks that start at once all try the same names in the same order, so what one of them makes the others find.
+    /// Ranks that start at once all try the same names in the same order, so the others find the one that the
+    /// first rank creates.
     fn claim(&self) -> Result<Located, RuntimeDirError> {
         let Located { dir, mut passed_over } = self.look();
         let refusal = match dir.prepare() {
@@ -199,7 +205,8 @@ impl Places {
         Ok(Located { dir: spare, passed_over })
     }
 
-    /// A session's directory is taken if nobody else can replace what is in it. After `su` it is often another user's.
+    /// A session's directory is used if nobody else can replace its contents. After `su` it often belongs to
+    /// another user.
     fn in_session(&self) -> Result<Option<RuntimeDir>, RuntimeDirError> {
         let Some(session) = &self.session else { return Ok(None) };
         let Some(found) = fs::metadata(session).ok().filter(fs::Metadata::is_dir) else { return Ok(None) };

@@ -1,6 +1,7 @@
-//! Whom a directory, a socket and a peer belong to. In `/tmp` anybody may have been first.
+//! Owner checks for directories, sockets and peers. In `/tmp` anybody may have created a path first.
 //!
-//! The hook asks too, on threads with small stacks: nothing here allocates but for paths of more than a few hundred bytes.
+//! The hook calls this too, on threads with small stacks: nothing here allocates, except for paths of more
+//! than a few hundred bytes.
 
 use std::{
     fs::{self, Metadata},
@@ -21,10 +22,10 @@ use super::user_id;
 /// Write permission of the group and of all others.
 const WRITABLE: u32 = 0o022;
 
-/// Only owners remove what is in such a directory.
+/// Only owners can remove files in such a directory.
 const STICKY: u32 = 0o1000;
 
-/// What makes a directory one that others may have a hand in.
+/// Why others may control a directory's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Foreign {
     #[error("it is a symbolic link")]
@@ -37,7 +38,7 @@ pub enum Foreign {
     Writable(u32),
 }
 
-/// A real directory of one of these users, which nobody else can write to.
+/// A real directory of one of these users that nobody else can write to.
 pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     let mode = found.mode() & 0o7777;
     match found {
@@ -49,7 +50,8 @@ pub(super) fn owned(found: &Metadata, owners: &[u32]) -> Result<(), Foreign> {
     }
 }
 
-/// A directory in which nobody else removes or replaces what `user` makes: the user's own, or a sticky one like `/tmp`.
+/// A directory in which nobody else can remove or replace the files of `user`: the user's own, or a sticky
+/// one like `/tmp`.
 pub(super) fn keeps(found: &Metadata, user: u32) -> Result<(), Foreign> {
     if found.is_dir() && [user, 0].contains(&found.uid()) && found.mode() & STICKY != 0 {
         return Ok(());
@@ -57,10 +59,12 @@ pub(super) fn keeps(found: &Metadata, user: u32) -> Result<(), Foreign> {
     owned(found, &[user])
 }
 
-/// Whether `path` is a socket of `user` or root, in a directory of `user` or root that nobody else can write to. Neither may be
-/// a symbolic link. An error says that one of them cannot be looked at: `NotFound` while there is no collector yet.
+/// Whether `path` is a socket of `user` or root, in a directory of `user` or root that nobody else can write
+/// to. Neither may be a symbolic link. An error means that one of them cannot be read: `NotFound` while there
+/// is no collector yet.
 ///
-/// Who can still replace the directory above can do so after this answer: ask [`peer_user`] of the connection as well.
+/// A user who can replace the directory above can still do so after this check: check [`peer_user`] of the
+/// connection as well.
 pub fn is_trusted_socket(path: &Path, user: u32) -> io::Result<bool> {
     let owners = [user, 0];
     let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
@@ -73,7 +77,8 @@ pub fn is_trusted_socket(path: &Path, user: u32) -> io::Result<bool> {
     Ok(socket.file_type().is_socket() && owners.contains(&socket.uid()))
 }
 
-/// The user at the other end of a connected Unix socket: who called `listen`, or `connect`, by the kernel's word.
+/// The user at the other end of a connected Unix socket, as the kernel reports it: the one who called
+/// `listen` or `connect`.
 pub fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: all-zero bytes are a ucred.
     let mut peer: libc::ucred = unsafe { zeroed() };

@@ -1,15 +1,17 @@
-//! What a rank does beside GEMMs and collectives: graphs, named kernels, memory, waits; and the work it reports.
+//! A rank's activity beside GEMMs and collectives: graphs, named kernels, memory, waits; and the work it
+//! reports.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{histogram::Histogram, unit::Nanoseconds};
 
-/// One executable CUDA graph, launched as a whole. The GEMMs and collectives in it count among the others at every launch.
+/// One executable CUDA graph, launched as a whole. Every launch adds its GEMMs and collectives to the rank's
+/// counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GraphTotals {
-    /// Its number in this process, from 1, in the order graphs were made executable; 0 for one whose making was not seen.
+    /// Its number in this process, from 1, in the order of instantiation; 0 if that was not seen.
     pub graph: u32,
-    /// What one launch holds: GEMMs and their arithmetic, NCCL operations and their bytes over the bus.
+    /// What one launch contains: GEMMs and their FLOPs, NCCL operations and their bytes over the bus.
     pub gemms: u32,
     pub flops: f64,
     pub collectives: u32,
@@ -35,7 +37,7 @@ pub struct KernelTotals {
 /// Memory, by the calls of the CUDA runtime.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTotals {
-    /// Device memory allocated and not freed, in bytes, and the most there was.
+    /// Device memory allocated and not freed, in bytes, and its maximum.
     pub held: u64,
     pub peak: u64,
     /// Page-locked host memory, likewise.
@@ -45,7 +47,7 @@ pub struct MemoryTotals {
     /// Bytes set by `cudaMemset`, and its calls.
     pub set: u64,
     pub sets: u64,
-    /// By direction; only those that happened.
+    /// By direction; only those that occurred.
     pub copies: Vec<Copies>,
 }
 
@@ -63,18 +65,19 @@ pub enum Direction {
     HostToDevice,
     DeviceToHost,
     DeviceToDevice,
-    /// `cudaMemcpyDefault`: CUDA tells by the addresses.
+    /// `cudaMemcpyDefault`: CUDA derives the direction from the addresses.
     ByAddress,
     PeerToPeer,
 }
 
-/// What Python did beside the program's own work, where that is recorded all the time (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
+/// Python's overhead beside the program's own work, if it is recorded all the time
+/// (`XPU_TOP_TRACE_FUNCS_ALWAYS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonTotals {
     /// Garbage collections, and their time.
     pub collections: u64,
     pub collecting: Nanoseconds,
-    /// Batches that were asked of PyTorch's `DataLoader`, and the time until they were there.
+    /// Batches requested from PyTorch's `DataLoader`, and the time until they arrived.
     pub batches: u64,
     pub loading: Nanoseconds,
 }
@@ -84,7 +87,7 @@ pub struct PythonTotals {
 pub struct Blocked {
     pub call: BlockingCall,
     pub count: u64,
-    /// In all, since the rank started.
+    /// Total since the rank started.
     pub waited: Nanoseconds,
     pub longest: Nanoseconds,
 }
@@ -96,7 +99,7 @@ pub enum BlockingCall {
     EventSynchronize,
     /// A copy that is not asynchronous.
     Copy,
-    /// Launches of kernels into a queue that was full.
+    /// Kernel launches into a full queue.
     Launch,
 }
 
@@ -106,14 +109,14 @@ pub struct SpanTotals {
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub count: u64,
-    /// Of all its threads, from begin to end, with what lies within them.
+    /// Over all its threads, from begin to end, including nested spans.
     pub took: Nanoseconds,
 }
 
-/// What a program says it did, with `step(tokens=, samples=, loss=)`.
+/// What a program reports with `step(tokens=, samples=, loss=)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Since the rank started; 0 if the program never says.
+    /// Since the rank started; 0 if the program never reports it.
     pub tokens: u64,
     pub samples: u64,
     /// The last one.

@@ -1,4 +1,4 @@
-//! When a rank last made progress: collectors keep it, so that a new viewer knows since when a job hangs.
+//! When a rank last made progress. Collectors keep it, so that a new viewer knows since when a job hangs.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ use crate::unit::{Moment, Nanoseconds};
 /// By the clock of the rank's host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advance {
-    /// When it last made a step, or entered or completed a collective.
+    /// When it last completed a step, or entered or completed a collective.
     pub moved: Moment,
-    /// When it last launched, allocated or freed anything, or came out of a wait for the GPU.
+    /// When it last launched, allocated or freed anything, or returned from a wait for the GPU.
     pub worked: Moment,
-    /// Elapsed time over steps between the last digests that told of one, or where there is no other before it the median of those that
-    /// were timed, oldest first; at most [`Progress::WINDOW`].
+    /// Elapsed time over steps between the last digests in which steps advanced; if there is no earlier
+    /// digest, the median of the timed steps. Oldest first; at most [`Progress::WINDOW`].
     pub paces: Vec<Nanoseconds>,
 }
 
@@ -57,8 +57,8 @@ fn has_moved(before: &RankDigest, after: &RankDigest) -> bool {
     before.step != after.step || counts(before) != counts(after)
 }
 
-/// Whether anything was launched, allocated or freed, or a wait for the GPU ended. Who writes a checkpoint launches nothing, and
-/// copies piece by piece.
+/// Whether anything was launched, allocated or freed, or a wait for the GPU ended. A rank that writes a
+/// checkpoint launches nothing, and copies piece by piece.
 fn has_worked(before: &RankDigest, after: &RankDigest) -> bool {
     let counts = |digest: &RankDigest| (digest.launches, digest.blocked_for, digest.memory_held);
     counts(before) != counts(after)

@@ -1,4 +1,4 @@
-//! Steps recorded whole: every operation of a few agreed steps of a rank.
+//! Captured steps: every operation of a few agreed steps of a rank.
 
 use std::time::Duration;
 
@@ -16,18 +16,19 @@ use crate::{
 /// Viewer to collector to worker: record every operation of these steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureOrder {
-    /// Chosen by who asks, and in all that is said of it.
+    /// Chosen by the requester, and repeated in every message about the capture.
     pub number: u64,
-    /// The first step, by the number it has when it is completed.
+    /// The first step, by its number at completion.
     pub first: Step,
     pub steps: u32,
-    /// A rank that has not come to the end after so long sends what it has. The same order with less makes it so much shorter.
+    /// A rank that has not reached the end after this time sends what it has. The same order with a smaller
+    /// limit shortens it.
     pub limit: Nanoseconds,
-    /// Steps before the first of which what was sampled is added, as far as a rank still has it.
+    /// Steps before the first, for which the sampled operations are added as far as a rank still has them.
     pub before: u32,
     /// All kernels, copies and fills of the GPU too, through CUPTI.
     pub activity: bool,
-    /// Python's functions too.
+    /// Python functions too.
     pub functions: bool,
 }
 
@@ -41,16 +42,16 @@ impl CaptureOrder {
     }
 }
 
-/// A time that is recorded in place of steps. Then the order names none: its first step and their number are 0.
+/// A time that is recorded instead of steps. Then the order's first step and number of steps are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureWindow {
-    /// From viewer to collector by the clock of who asks, from collector to worker by that of the host.
+    /// From viewer to collector by the requester's clock, from collector to worker by the host's.
     pub at: Moment,
     pub length: Nanoseconds,
 }
 
 impl CaptureWindow {
-    /// The longest there is.
+    /// The longest allowed.
     pub const LONGEST: Duration = Duration::from_mins(10);
 
     pub fn end(&self) -> Moment {
@@ -58,7 +59,7 @@ impl CaptureWindow {
     }
 }
 
-/// Worker to collector to viewer: what a rank says to an order, at once.
+/// Worker to collector to viewer: a rank's immediate answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureAnswer {
     pub number: u64,
@@ -71,30 +72,30 @@ pub struct CaptureAnswer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CaptureOutcome {
-    /// It records those steps.
+    /// The rank records those steps.
     Agreed,
-    /// It is in the first of them already, or past it; or the time has begun.
+    /// The rank is in the first of them already, or past it; or the time has begun.
     TooLate,
-    /// It records others.
+    /// The rank records another capture.
     Busy,
-    /// It is switched off.
+    /// The hook is switched off.
     Off,
-    /// It has not completed a step yet, so nobody knows how it counts them.
+    /// The rank has not completed a step yet, so its step numbers are unknown.
     NoSteps,
 }
 
-/// Worker to collector to viewer: some of what a rank did in those steps, in the order it was launched in.
+/// Worker to collector to viewer: some of a rank's operations in those steps, in launch order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapturePart {
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
-    /// This part, from 0, and how many there are.
+    /// This part, from 0, and the number of parts.
     pub part: u32,
     pub parts: u32,
     /// In the first part.
     pub account: Option<CaptureAccount>,
-    /// What its first operation's time is counted from.
+    /// The origin of its first operation's time.
     pub since: Moment,
     pub labels: Vec<CapturedLabel>,
     pub operations: Vec<CapturedOperation>,
@@ -105,11 +106,11 @@ impl CapturePart {
     pub const OPERATIONS: usize = 4096;
 }
 
-/// What is recorded of a rank, and what is not.
+/// What a rank recorded, and what it did not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptureAccount {
-    /// Steps completed and when: first the one before the first step, which is where that begins. Of a time 0 and 1: its begin and its end,
-    /// sooner if it was cut short.
+    /// Steps completed and when: first the one before the first step, which is where the first step begins.
+    /// For a time 0 and 1: its begin and its end, earlier if it was cut short.
     pub marks: Vec<StepMark>,
     pub source: Option<StepSource>,
     pub ended: CaptureEnd,
@@ -117,22 +118,22 @@ pub struct CaptureAccount {
     pub operations: u64,
     /// Not kept for lack of space.
     pub dropped: u64,
-    /// Kept, and without GPU times though they should have some.
+    /// Kept, but without the GPU times they should have.
     pub untimed: u64,
-    /// How far the times of the GPU may be off the host's clock; `None` if no GPU time was read.
+    /// Largest error of the GPU times against the host's clock; `None` if no GPU time was read.
     pub clock_error: Option<Nanoseconds>,
-    /// Of steps up to this one there is only what was sampled.
+    /// Up to this step only sampled operations are present.
     pub sampled: Option<Step>,
     pub activity: Tracing,
     pub functions: Tracing,
 }
 
-/// Whether one kind of records, which others may hold, came.
+/// Whether one optional kind of records was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tracing {
     #[default]
     NotAsked,
-    /// So many are among the operations.
+    /// The operations include this many.
     Recorded { records: u64, dropped: u64 },
     Refused {
         #[serde(deserialize_with = "crate::text::line")]
@@ -152,17 +153,17 @@ pub enum CaptureEnd {
     /// The steps were done.
     #[default]
     Done,
-    /// They were not, in the time there was.
+    /// The time limit passed before the steps were done.
     TimeUp,
     /// The process ended.
     ProcessEnd,
 }
 
-/// What was done, without when: operations refer to it by its place.
+/// An operation without its time: operations refer to it by index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CapturedLabel {
     Gemm(GemmShape),
-    /// A collective, a send, a receive.
+    /// A collective, a send or a receive.
     Collective {
         communicator: CommunicatorId,
         operation: Operation,
@@ -170,7 +171,8 @@ pub enum CapturedLabel {
         bytes: u64,
         bus_bytes: u64,
     },
-    /// What one communicator does in a group, on the GPU: its operations stand there each by itself too, without times of the GPU.
+    /// What one communicator does in a group, on the GPU. Its operations are also listed one by one, without
+    /// GPU times.
     Group {
         communicator: CommunicatorId,
         operation: Operation,
@@ -180,7 +182,7 @@ pub enum CapturedLabel {
     },
     /// The launch of an executable graph, by its number.
     Graph(u32),
-    /// A kernel, by the pattern that its name matches.
+    /// A kernel, by the name pattern that it matches.
     Kernel(#[serde(deserialize_with = "crate::text::line")] String),
     Copy {
         direction: Direction,
@@ -190,9 +192,9 @@ pub enum CapturedLabel {
         bytes: u64,
     },
     Blocked(BlockingCall),
-    /// A kernel as CUPTI recorded it, by its whole name as the compiler wrote it; what the hook timed is there too.
+    /// A kernel as CUPTI recorded it, by its mangled name; the operations that the hook timed are listed too.
     Activity(#[serde(deserialize_with = "crate::text::line")] String),
-    /// Python's.
+    /// Python functions.
     Function {
         kind: FunctionKind,
         #[serde(deserialize_with = "crate::text::line")]
@@ -201,7 +203,7 @@ pub enum CapturedLabel {
 }
 
 impl CapturedLabel {
-    /// A function of Python; not a span, which the program itself tells of.
+    /// A Python function; not a span, which the program itself reports.
     pub fn is_function(&self) -> bool {
         matches!(self, Self::Function { kind, .. } if *kind != FunctionKind::Span)
     }
@@ -210,67 +212,68 @@ impl CapturedLabel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FunctionKind {
-    /// Asked for by its name.
+    /// Requested by name.
     Named,
     /// A run of Python's garbage collector.
     GarbageCollection,
     /// The wait for a data loader's next batch.
     DataLoader,
-    /// A part of the program that it named itself.
+    /// A span that the program named.
     Span,
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapturedOperation {
-    /// Its place among the labels of its part.
+    /// Index into the labels of its part.
     pub label: u32,
     /// Nanoseconds after the operation before it, when it was launched.
     pub after: Nanoseconds,
     /// The thread that launched it, numbered from 0.
     pub thread: u32,
-    /// Of a collective, or of a send or receive among those.
+    /// Of a collective, a send or a receive.
     pub sequence: Option<Sequence>,
     pub span: CapturedSpan,
 }
 
 impl CapturedOperation {
-    /// Nobody knows the thread.
+    /// The thread is unknown.
     pub const NO_THREAD: u32 = u32::MAX;
 }
 
-/// What time it took.
+/// The operation's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapturedSpan {
-    /// Launched, and nothing more is known.
+    /// Launched; nothing more is known.
     Unknown,
-    /// The thread was in the call for so long.
+    /// The thread was in the call for this time.
     Host { took: Nanoseconds },
-    /// On the GPU for so long; when it began nobody knows.
+    /// On the GPU for this time; its begin is unknown.
     Timed { took: Nanoseconds },
     /// On the GPU. It began `late` nanoseconds after it was launched; below zero only by the clock error.
     Gpu { stream: u32, late: i64, took: Nanoseconds },
 }
 
-/// Only in a file: what was asked for, and who has not given it. Once at the begin, and once at the end, where it is whole.
+/// In a file only: what was asked for, and which ranks have not delivered it. Written at the begin, and
+/// complete at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CaptureSheet {
     pub order: CaptureOrder,
     pub job: JobName,
     pub ranks: Vec<Rank>,
-    /// Said at the end.
+    /// Set in the one at the end.
     pub closed: bool,
     pub missing: Vec<MissingRank>,
-    /// What the job stood for meanwhile: then nobody came to the last step.
+    /// Why the job hung meanwhile: then no rank reached the last step.
     #[serde(deserialize_with = "crate::text::maybe")]
     pub standstill: Option<String>,
 }
 
-/// The same of a capture of a time. A file has it in place of a [`CaptureSheet`].
+/// The same for a capture of a time, instead of a [`CaptureSheet`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedCaptureSheet {
     pub sheet: CaptureSheet,
-    /// By the clock of who asked.
+    /// By the requester's clock.
     pub window: CaptureWindow,
 }
 

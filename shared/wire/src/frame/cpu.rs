@@ -1,4 +1,4 @@
-//! Ranks that do not get the CPU time they ask for, as their collector reads it from the kernel.
+//! Ranks that do not get the CPU time they need, as their collector reads it from the kernel.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::{
     unit::Nanoseconds,
 };
 
-/// The ranks of a job on one host that waited for the CPU in the last second. Sent only while there are any.
+/// The ranks of a job on one host that waited for the CPU in the last second. Sent only if there are any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostCpu {
     pub job: JobName,
@@ -19,13 +19,13 @@ pub struct HostCpu {
 pub struct RankCpu {
     pub rank: Rank,
     pub pid: Pid,
-    /// The time that this covers.
+    /// The time covered.
     pub interval: Nanoseconds,
-    /// How long the thread that waited longest was ready to run and had no core, and the thread's name.
+    /// The longest time that a thread was ready to run without a core, and that thread's name.
     pub waited: Nanoseconds,
     #[serde(deserialize_with = "crate::text::line")]
     pub thread: String,
-    /// How long the process's control group was held back by its CPU quota; `None` without a quota.
+    /// The time for which the CPU quota held the process's control group back; `None` without a quota.
     pub throttled: Option<Nanoseconds>,
     /// The process was stopped (SIGSTOP) at the end of the interval.
     pub stopped: bool,
@@ -39,7 +39,7 @@ impl RankCpu {
         self.stopped || self.share() >= Self::LEAST
     }
 
-    /// The share of the time for which it waited, by whichever reason took more.
+    /// The share of the time spent waiting, by the larger of the two reasons.
     pub fn share(&self) -> f64 {
         let longest = self.waited.max(self.throttled.unwrap_or_default());
         (longest.seconds() / self.interval.seconds().max(1e-9)).min(1.0)

@@ -9,24 +9,24 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// One GPU at one moment. What the library does not tell of this GPU is `None`.
+/// One GPU at one moment. `None` where the library does not report a value for this GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceReading {
     pub uuid: DeviceUuid,
     /// When it was read, by the clock of the GPU's host.
     pub read: Moment,
-    /// How old that was when the frame was sent: more than a few seconds where the library does not answer.
+    /// The reading's age when the frame was sent: more than a few seconds if the library does not answer.
     pub age: Nanoseconds,
-    /// Share of the last moments in which any kernel ran, in percent. A kernel that only waits counts as well.
+    /// Share of the recent time in which any kernel ran, in percent. A kernel that only waits counts as well.
     pub utilisation: Option<u8>,
-    /// In MHz: now, and the highest this GPU can have.
+    /// In MHz: the current value, and the GPU's maximum.
     pub sm_clock: Option<u32>,
     pub sm_clock_max: Option<u32>,
     pub memory_clock: Option<u32>,
     pub memory_clock_max: Option<u32>,
     /// What holds the clocks down now.
     pub throttle: Option<Throttle>,
-    /// In milliwatts: now, and the limit that is enforced.
+    /// In milliwatts: the current value, and the enforced limit.
     pub power: Option<u32>,
     pub power_limit: Option<u32>,
     /// In degrees Celsius.
@@ -37,16 +37,16 @@ pub struct DeviceReading {
     /// Memory errors since the driver was loaded.
     pub ecc_corrected: Option<u64>,
     pub ecc_uncorrected: Option<u64>,
-    /// Replays, recoveries and checksum errors of all its `NVLink`s, since the driver was loaded.
+    /// Replays, recoveries and checksum errors of all `NVLink`s, since the driver was loaded.
     pub nvlink_errors: Option<u64>,
-    /// Errors the driver told of since the collector started; `None` where it cannot be listened to.
+    /// Errors the driver reported since the collector started; `None` if the collector cannot receive them.
     pub xids: Option<u32>,
     /// The last of them.
     pub last_xid: Option<Xid>,
 }
 
 impl DeviceReading {
-    /// A reading older than this says nothing of now.
+    /// An older reading does not describe the present.
     pub const STALE: Duration = Duration::from_secs(10);
 
     /// A reading with nothing in it yet.
@@ -79,7 +79,7 @@ impl DeviceReading {
     }
 }
 
-/// An error the driver told of, and when the collector heard of it.
+/// An error the driver reported, and when the collector received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xid {
     pub code: u32,
@@ -87,7 +87,7 @@ pub struct Xid {
 }
 
 impl Xid {
-    /// What NVIDIA's list of Xid errors says of the more frequent ones.
+    /// NVIDIA's description of the more frequent Xid errors.
     pub fn means(self) -> Option<&'static str> {
         Some(match self.code {
             13 => "graphics engine exception",
@@ -115,12 +115,12 @@ impl Xid {
 pub struct Throttle(pub u64);
 
 impl Throttle {
-    /// Nothing runs: the clocks may rest. Not a throttle.
+    /// Nothing runs, so the clocks are low. Not a throttle.
     pub const IDLE: Self = Self(0x1);
-    /// Somebody set the clocks lower.
+    /// A user lowered the clocks.
     pub const APPLICATION_CLOCKS: Self = Self(0x2);
     pub const POWER_CAP: Self = Self(0x4);
-    /// The hardware cut the clocks to half or less: one of the two below, or a failing supply.
+    /// The hardware cut the clocks to half or less: one of the two reasons below, or a failing power supply.
     pub const HARDWARE_SLOWDOWN: Self = Self(0x8);
     pub const SYNC_BOOST: Self = Self(0x10);
     pub const SOFTWARE_THERMAL: Self = Self(0x20);
@@ -143,12 +143,12 @@ impl Throttle {
         self.0 & reason.0 != 0
     }
 
-    /// Whether anything but rest keeps the clocks low.
+    /// Whether anything but idleness keeps the clocks low.
     pub fn is_held(self) -> bool {
         self.0 & !Self::IDLE.0 != 0
     }
 
-    /// Its reasons, the weightiest first; none for a GPU that only rests.
+    /// Its reasons, the most important first; none for an idle GPU.
     pub fn words(self) -> Vec<&'static str> {
         let known = Self::WORDS.iter().filter(|(reason, _)| self.has(*reason)).map(|&(_, word)| word);
         let named = Self::WORDS.iter().fold(Self::IDLE.0, |all, (reason, _)| all | reason.0);

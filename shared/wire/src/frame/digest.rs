@@ -1,4 +1,4 @@
-//! Collector to viewers: all that is known, and a small digest of every rank each second.
+//! Collector to viewers: the full state, and a small digest of every rank each second.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,14 +35,14 @@ pub struct JobSnapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankSnapshot {
     pub info: RankInfo,
-    /// Where it stood at each digest of the last half minute, oldest first: who has just come can tell its rates from a whole
-    /// window. At most [`Progress::WINDOW`].
+    /// Its totals at each digest of the last half minute, oldest first, so that a new viewer can compute
+    /// rates over a whole window. At most [`Progress::WINDOW`].
     pub earlier: Vec<Progress>,
     pub advance: Advance,
     pub digest: RankDigest,
 }
 
-/// Totals of a [`RankDigest`] that rates over time are taken of.
+/// Totals of a [`RankDigest`] from which rates over time are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     pub heard: Moment,
@@ -56,7 +56,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Digests between which rates are taken: half a minute at the usual rate.
+    /// Digests between which rates are computed: half a minute at the usual rate.
     pub const WINDOW: usize = 30;
 
     pub fn of(digest: &RankDigest) -> Self {
@@ -71,7 +71,8 @@ impl Progress {
 pub struct HostDigest {
     pub job: JobName,
     pub ranks: Vec<RankDigest>,
-    /// Living processes that claim a rank of this job which another living process is: a second job of the same name.
+    /// Living processes that claim a rank of this job which another living process holds: a second job of the
+    /// same name.
     pub turned_away: u32,
 }
 
@@ -87,29 +88,31 @@ pub struct RankDigest {
     pub heard: Moment,
     pub step: Option<Step>,
     pub step_at: Moment,
-    /// Median and count of the single steps that were timed in this interval.
+    /// Median and count of the steps that were timed in this interval.
     pub step_median: Option<Nanoseconds>,
     pub step_count: u32,
-    /// Median and 99th percentile of those of the last half minute.
+    /// Median and 99th percentile of the timed steps of the last half minute.
     pub step_p50: Option<Nanoseconds>,
     pub step_p99: Option<Nanoseconds>,
     pub steps_timed_by: TimedBy,
-    /// Who marks the steps; `None` while nobody does.
+    /// The source of the steps; `None` while there is none.
     pub step_source: Option<StepSource>,
     /// As [`super::Steps::optimizer`].
     pub optimizer: String,
     /// As [`super::Steps::work`].
     pub work: Work,
-    /// Timed GEMMs since the rank started: their arithmetic and their time.
+    /// Timed GEMMs since the rank started: their FLOPs and their time.
     pub gemm_timed_flops: f64,
     pub gemm_timed_for: Nanoseconds,
-    /// Arithmetic of all GEMMs since the rank started.
+    /// FLOPs of all GEMMs since the rank started.
     pub gemm_flops: f64,
-    /// The time that arithmetic takes on this GPU at its peak for each data type; `None` for a GPU whose peak is not known.
+    /// The time these FLOPs take at this GPU's peak for each data type; `None` for a GPU whose peak is
+    /// unknown.
     pub gemm_at_peak: Option<Nanoseconds>,
     /// The most recently used communicators, at most [`RankDigest::COMMUNICATORS`].
     pub communicators: Vec<CommunicatorState>,
-    /// Threads that are inside a call which can block, by the ledger page, the longest first; at most [`RankDigest::INSIDE`].
+    /// Threads inside a call that can block, by the ledger page, the longest first; at most
+    /// [`RankDigest::INSIDE`].
     pub inside: Vec<Inside>,
     /// At most [`RankDigest::SAMPLES`] timed collectives of this interval, by smallest priority.
     pub samples: Vec<CollectiveSample>,
@@ -124,15 +127,15 @@ pub struct RankDigest {
     pub collective_rate: Rate,
     /// Device memory held now, in bytes.
     pub memory_held: u64,
-    /// Calls that waited for the GPU since the rank started, and the time that threads were held in them.
+    /// Calls that waited for the GPU since the rank started, and the time that threads spent in them.
     pub blocked_for: Nanoseconds,
     pub blocked_calls: u64,
     /// As [`super::Summary::exposed_for`].
     pub exposed_for: Option<Nanoseconds>,
-    /// Its GPU's health; `None` while it is not known which that is, or the management library does not tell.
+    /// Its GPU's health; `None` while the GPU is unknown, or if the management library does not report it.
     pub device: Option<DeviceReading>,
     pub enabled: bool,
-    /// What the hook cannot see, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
+    /// The hook's blind spots, as in [`HookHealth::blind`]: at most [`RankDigest::BLIND`] texts, mostly none.
     #[serde(deserialize_with = "crate::text::each")]
     pub blind: Vec<String>,
 }
@@ -145,8 +148,8 @@ impl RankDigest {
     pub const LONGEST_BLIND: usize = 120;
     pub const SAMPLES: usize = 24;
 
-    /// Whether it says nothing of the rank's work: its collector has not heard its first summary. A collector that was restarted says so
-    /// of ranks that have worked for long.
+    /// Whether it holds nothing of the rank's work, because the collector has not received its first summary.
+    /// A restarted collector sends this even for ranks that have worked for long.
     pub fn is_blank(&self) -> bool {
         self.step.is_none()
             && self.launches == Launches::default()
@@ -154,7 +157,8 @@ impl RankDigest {
             && self.gemm_flops == 0.0
     }
 
-    /// Becomes what `next` says, but for its samples; no memory is asked for where what there is holds it.
+    /// Takes over the content of `next`, except its samples; allocates nothing where the existing memory
+    /// suffices.
     pub fn follow(&mut self, next: &Self) {
         self.communicators.clone_from(&next.communicators);
         self.inside.clone_from(&next.inside);
@@ -174,24 +178,24 @@ pub struct Inside {
     /// Kernel thread id, on the rank's host.
     pub thread: u32,
     pub call: Call,
-    /// As of the digest.
+    /// At the time of the digest.
     pub waited: Nanoseconds,
 }
 
-/// Whether a rank is there.
+/// Whether a rank is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Life {
-    /// It speaks.
+    /// It sends.
     Alive,
-    /// Its process is there, and has said nothing for a while.
+    /// Its process exists, but has sent nothing for a while.
     Silent,
-    /// It said goodbye.
+    /// It sent a goodbye.
     Ended,
     /// Its process is gone without a goodbye.
     Died,
 }
 
-/// A rank's summary, whole.
+/// A rank's full summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankDetail {
     pub job: JobName,

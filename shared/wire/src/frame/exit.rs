@@ -1,4 +1,4 @@
-//! How a rank ended, where it did not end well: collector to viewers, topic `<job>/e`, and after each snapshot.
+//! How a rank failed: collector to viewers, topic `<job>/e`, and after each snapshot.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -10,20 +10,20 @@ use crate::{
     unit::Moment,
 };
 
-/// Frames named in a sentence, the innermost.
+/// The innermost frames, this many of which a sentence names.
 const NAMED: usize = 3;
 
-/// Of what an exception says, so many letters come into a sentence.
+/// Characters of an exception's message in a sentence.
 const BRIEF: usize = 160;
 
-/// An error that is not lasting is why an exception was raised, or the process aborted, so soon after it.
+/// An error that is not lasting explains an exception or an abort that follows within this time.
 const RAISED_WITHIN: Duration = Duration::from_millis(500);
 const ABORTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// `SIGABRT`
 const ABORT: i32 = 6;
 
-/// `SIGTERM`, by which launchers end the ranks that are left.
+/// `SIGTERM`, with which launchers end the remaining ranks.
 pub const TERM: i32 = 15;
 
 /// One rank's end.
@@ -32,7 +32,7 @@ pub struct RankExit {
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
-    /// By its host's clock: as it noted it, else when its process was found gone.
+    /// By its host's clock: as the rank noted it, else when its process was found gone.
     pub at: Moment,
     pub step: Option<Step>,
     pub ending: Ending,
@@ -48,12 +48,14 @@ pub enum Ending {
     Signal(FatalSignal),
     /// By the kernel, out of memory.
     OutOfMemory {
-        /// The kernel's log names this process; else somebody of its control group, or its host, was killed so.
+        /// The kernel's log names this process; otherwise some process of its control group, or its host, was
+        /// OOM-killed.
         certain: bool,
         #[serde(deserialize_with = "crate::text::line")]
         told_by: String,
     },
-    /// It noted nothing: SIGKILL, a signal its own handlers kept to themselves, or an exit past the C library.
+    /// It noted nothing: SIGKILL, a signal that its own handlers kept, or an exit that bypassed the C
+    /// library.
     Unnoted,
 }
 
@@ -63,28 +65,28 @@ pub struct FatalSignal {
     pub number: i32,
     /// `si_code` (`sigaction(2)`).
     pub code: i32,
-    /// What it could not reach, of a signal the kernel sent.
+    /// The address it could not access, if the kernel sent the signal.
     pub address: Option<u64>,
-    /// Who sent it, if it was a process.
+    /// The sender, if it was a process.
     pub sender: Option<Pid>,
     /// Kernel thread id, and its name.
     pub thread: u32,
     #[serde(deserialize_with = "crate::text::line")]
     pub thread_name: String,
-    /// Whether it is certain that this ended it: the program had a handler of its own otherwise.
+    /// Whether this certainly ended it; not so if the program had its own handler.
     pub certain: bool,
-    /// Native frames, outermost first, at most [`RankExit::FRAMES`]; none where they could not be told.
+    /// Native frames, outermost first, at most [`RankExit::FRAMES`]; none if they could not be determined.
     pub frames: Vec<StackFrame>,
 }
 
-/// An exception of Python that nobody caught.
+/// An uncaught Python exception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PythonException {
     #[serde(deserialize_with = "crate::text::line")]
     pub kind: String,
     #[serde(deserialize_with = "crate::text::lines")]
     pub message: String,
-    /// The thread's name; empty: the main thread.
+    /// The thread's name; empty for the main thread.
     #[serde(deserialize_with = "crate::text::line")]
     pub thread: String,
     /// Outermost first, at most [`RankExit::FRAMES`].
@@ -92,22 +94,22 @@ pub struct PythonException {
     pub at: Moment,
 }
 
-/// A function of CUDA, cuBLAS or NCCL that answered with an error.
+/// A function of CUDA, cuBLAS or NCCL that returned an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApiError {
     #[serde(deserialize_with = "crate::text::line")]
     pub function: String,
     pub code: i32,
-    /// After it, CUDA answers every call of the process with an error.
+    /// From then on CUDA returns an error for every call of the process.
     pub lasting: bool,
     pub at: Moment,
 }
 
-/// It was sent SIGTERM.
+/// It received SIGTERM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     pub by: Pid,
-    /// What that process is called; empty if it could not be told.
+    /// The name of that process; empty if it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     pub at: Moment,
@@ -129,7 +131,7 @@ pub enum EndCause {
 impl RankExit {
     pub const FRAMES: usize = 64;
 
-    /// What ended it, in a word.
+    /// The cause of the end, in one word.
     pub fn cause(&self) -> EndCause {
         let error = self.error.as_ref().filter(|error| error.lasting || self.explains(error));
         match (&self.ending, &self.exception) {
@@ -143,8 +145,8 @@ impl RankExit {
         }
     }
 
-    /// Whether an error that passes came so shortly before the end that it is likely why: an allocation that is tried again is not.
-    /// Programs raise an exception of it, or a watchdog aborts them.
+    /// Whether a passing error came so shortly before the end that it is likely the cause; not so for an
+    /// allocation that is tried again. Programs raise an exception for it, or a watchdog aborts them.
     fn explains(&self, error: &ApiError) -> bool {
         let (end, patience) = match (&self.exception, &self.ending) {
             (Some(exception), _) => (exception.at, RAISED_WITHIN),
@@ -154,12 +156,12 @@ impl RankExit {
         error.at <= end && end.since(error.at) < patience
     }
 
-    /// Whether it only did what it was told to, after others had ended.
+    /// Whether another process asked it to end, after other ranks had ended.
     pub fn was_asked_to_end(&self) -> bool {
         self.asked.is_some() || matches!(&self.ending, Ending::Signal(signal) if signal.number == TERM)
     }
 
-    /// Whether this is sure to have been its end.
+    /// Whether this certainly was its end.
     pub fn is_certain(&self) -> bool {
         match &self.ending {
             Ending::Code(_) | Ending::Unnoted => true,
@@ -177,7 +179,7 @@ impl RankExit {
         }
     }
 
-    /// What the rank did, as what follows its name: `raised ValueError: ...`.
+    /// The rank's end, as a sentence without its subject: `raised ValueError: ...`.
     pub fn sentence(&self) -> String {
         let mut text = match &self.ending {
             Ending::OutOfMemory { certain: true, told_by } => {
@@ -237,8 +239,8 @@ impl PythonException {
         format!("{}{colon}{brief}{more}", self.kind)
     }
 
-    /// As the hook notes it: kind, thread and message in three parts with NUL between them, then a line for each frame, of
-    /// function, file and line with tabs between them.
+    /// As the hook writes it: kind, thread and message in three parts with NUL between them, then a line for
+    /// each frame, of function, file and line with tabs between them.
     pub fn parse(text: &str, at: Moment) -> Self {
         let clean = |text: &str| -> String {
             text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
@@ -307,9 +309,9 @@ mod tests {
     fn an_exception_is_told_with_its_innermost_frames() {
         let exit = RankExit { exception: Some(raised()), ..exit(Ending::Code(1)) };
         assert_eq!(exit.cause(), EndCause::Exception);
-        let told =
+        let expected =
             "raised ValueError: bad loss and exited with code 1, in step (train.py:12) < main (train.py:30)";
-        assert_eq!(exit.sentence(), told);
+        assert_eq!(exit.sentence(), expected);
     }
 
     #[test]
@@ -333,8 +335,8 @@ mod tests {
 
     #[test]
     fn what_a_foreign_process_says_is_fit_for_a_terminal() {
-        let told = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
-        assert_eq!((told.kind.as_str(), told.message.as_str(), told.frames.len()), ("E [2J", "a ", 1));
+        let raised = PythonException::parse("E\u{1b}[2J\0t\0a\u{7}\0f\tg\tnone\nh\ti\t3", Moment(1));
+        assert_eq!((raised.kind.as_str(), raised.message.as_str(), raised.frames.len()), ("E [2J", "a ", 1));
         assert_eq!(PythonException::parse("", Moment(1)).frames, []);
     }
 }

@@ -1,4 +1,4 @@
-//! What a host published before: the past, for a viewer that has just come.
+//! What a host published before, for a new viewer.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct History {
 }
 
 impl History {
-    /// Bytes of frames in one part, so that no other answer waits long for it.
+    /// Bytes of frames in one part, so that no other answer waits long behind it.
     pub const PART: usize = 1 << 20;
 }
 
@@ -38,7 +38,7 @@ impl Packed {
         self.0.is_empty()
     }
 
-    /// The bytes of each frame. Ends early where a length leads out of them.
+    /// The bytes of each frame. Ends early where a length leads beyond the end.
     pub fn split(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
@@ -50,7 +50,8 @@ impl Packed {
         })
     }
 
-    /// The frames that decode. A past within a past is left out: nobody sends one, and it would nest without end.
+    /// The frames that decode. A history within a history is left out: no collector sends one, and it would
+    /// nest without end.
     pub fn frames(&self) -> impl Iterator<Item = Frame> {
         let decoded = self.split().filter_map(|frame| codec::decode(frame).ok());
         decoded.filter(|frame| !matches!(frame.body, Body::History(_)))

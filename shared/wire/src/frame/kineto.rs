@@ -1,4 +1,4 @@
-//! Traces by PyTorch's own profiler, Kineto: asked for from outside, written by the rank, fetched piece by piece.
+//! Traces by PyTorch's profiler, Kineto: requested from outside, written by the rank, fetched part by part.
 
 use std::fmt;
 
@@ -10,46 +10,47 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// What is wanted of the ranks' Kineto.
+/// A request to the ranks' Kineto.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KinetoWish {
-    /// To know how it stands: a [`KinetoRank`] each.
+    /// Report its state: one [`KinetoRank`] each.
     Tell,
-    /// A trace. The same order again is a question how it stands.
+    /// A trace. Repeating the order asks for its state.
     Trace(KinetoOrder),
-    /// This part of the trace that was written for this order. The part before it is needed no more.
+    /// This part of the trace that was written for this order. The part before it can be dropped.
     Part { number: u64, part: u32 },
-    /// Nothing of this order any more: what was written is removed.
+    /// End this order: the written trace is removed.
     End { number: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoOrder {
-    /// Chosen by who asks, and in all that is said of it.
+    /// Chosen by the requester, and repeated in every message about the trace.
     pub number: u64,
     pub window: KinetoWindow,
-    /// A rank that has not written its trace after so long is not waited for.
+    /// After this time nobody waits for a rank that has not written its trace.
     pub limit: Nanoseconds,
     pub options: KinetoOptions,
 }
 
-/// From when to when.
+/// When the trace begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KinetoWindow {
-    /// From the end of the step before `first`, for so many steps. A rank to which that cannot be said before it has completed step
-    /// `latest` is not asked: Kineto would take other steps.
+    /// From the end of the step before `first`, for this number of steps. A rank that cannot receive the
+    /// order before it has completed step
+    /// `latest` is not asked: Kineto would record other steps.
     Steps {
         first: Step,
         steps: u32,
         latest: Step,
-        /// What Kineto counts in a step of the program: the calls of its optimizers.
+        /// Kineto's count within one step of the program: calls of its optimizers.
         calls: u32,
     },
-    /// From this moment on, by the clock of who asks.
+    /// From this moment on, by the requester's clock.
     Time { at: Moment, length: Nanoseconds },
 }
 
-/// What a trace holds beside the usual.
+/// Optional contents of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoOptions {
     pub record_shapes: bool,
@@ -59,43 +60,43 @@ pub struct KinetoOptions {
     pub with_modules: bool,
 }
 
-/// How the Kineto of one rank stands.
+/// The state of one rank's Kineto.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoRank {
-    /// The order that this is about; 0 for none.
+    /// The order that this refers to; 0 for none.
     pub number: u64,
     pub job: JobName,
     pub rank: Rank,
     pub pid: Pid,
     pub standing: KinetoStanding,
-    /// When it last asked for something to do, and how long after the time before.
+    /// When it last polled for an order, and the time since the poll before.
     pub polled: Option<Moment>,
     pub every: Option<Nanoseconds>,
     pub count: Option<KinetoCount>,
-    /// By how much the clock of who asked was behind that of this host, the way of the message included.
+    /// How far the requester's clock was behind this host's, including the message's travel time.
     pub clock_offset: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KinetoStanding {
-    /// It never asked for something to do.
+    /// It never polled for an order.
     Unregistered {
         #[serde(deserialize_with = "crate::text::line")]
         why: String,
     },
-    /// It asks for something to do, and traces nothing.
+    /// It polls, and traces nothing.
     Idle,
-    /// A trace is under way that this order did not ask for.
+    /// A trace is in progress that this order did not start.
     Busy,
-    /// It is told when it asks the next time.
+    /// It gets the order at its next poll.
     Asked,
-    /// It was told.
+    /// It got the order.
     Told,
-    /// It traces, or writes.
+    /// It traces, or writes the trace.
     Started,
-    /// Its trace is there, with so many bytes.
+    /// Its trace of this size is ready.
     Written { bytes: u64 },
-    /// There will be none.
+    /// There will be no trace.
     Refused {
         #[serde(deserialize_with = "crate::text::line")]
         why: String,
@@ -103,13 +104,13 @@ pub enum KinetoStanding {
 }
 
 impl KinetoStanding {
-    /// Whether there will be no other.
+    /// Whether no other state follows.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Written { .. } | Self::Refused { .. } | Self::Unregistered { .. })
     }
 }
 
-/// A piece of a trace: all of them together are one file, compressed with gzip.
+/// A part of a trace: all of them together are one file, compressed with gzip.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoPart {
     pub number: u64,
@@ -127,22 +128,22 @@ impl KinetoPart {
     pub const BYTES: usize = 1 << 20;
 }
 
-/// What was seen of a trace while it was read.
+/// What was noticed while the trace was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KinetoEnd {
     /// As it was written, before it was compressed.
     pub bytes: u64,
-    /// Calls of an optimizer's `step` that it holds.
+    /// Calls of an optimizer's `step` in it.
     pub optimizer_steps: u32,
     /// When the first and the last of these began, by the clock of the rank's host.
     pub first: Option<Moment>,
     pub last: Option<Moment>,
-    /// What was wrong with it, if something was.
+    /// What was wrong with it, if anything.
     #[serde(deserialize_with = "crate::text::maybe")]
     pub wrong: Option<String>,
 }
 
-/// Bytes that are shown as their number.
+/// Bytes whose Debug form is their number.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KinetoBytes(pub Vec<u8>);
 

@@ -1,5 +1,5 @@
-//! Collector to viewer: a rank's last NCCL calls, in answer to [`super::Request::Records`], and by itself where a job stands or a rank has
-//! ended badly (topic `<job>/e`).
+//! Collector to viewer: a rank's last NCCL calls, in answer to [`super::Request::Records`], and unasked when
+//! a job hangs or a rank has failed (topic `<job>/e`).
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ pub struct RankRecord {
     pub pid: Pid,
     /// By its host's clock.
     pub read_at: Moment,
-    /// Calls that it has made in all; the last of them are here.
+    /// The number of calls it has made; the last of them are listed here.
     pub made: u64,
     pub communicators: Vec<RecordedCommunicator>,
-    /// Where calls were made, each once.
+    /// Call sites, each once.
     pub sites: Vec<CallSite>,
     /// Oldest first, at most [`RankRecord::CALLS`].
     pub calls: Vec<RecordedCall>,
-    /// Why there is none, in a sentence; empty if there is.
+    /// Why there is none, in a sentence; empty otherwise.
     #[serde(deserialize_with = "crate::text::line")]
     pub why: String,
 }
@@ -40,18 +40,18 @@ impl RankRecord {
     /// Calls of all ranks of a job that a viewer keeps: 32 MiB.
     const OF_ALL: usize = 1 << 19;
 
-    /// Calls of one rank of so many that are sent.
+    /// Calls sent per rank of a job of this size.
     pub fn share(world_size: u32) -> usize {
         (Self::OF_ALL / world_size.max(1) as usize).clamp(64, Self::CALLS)
     }
 
-    /// Without calls, and why.
+    /// A record without calls, and the reason.
     pub fn unread(job: JobName, rank: Rank, pid: Pid, why: String) -> Self {
         let (communicators, sites, calls) = (Vec::new(), Vec::new(), Vec::new());
         Self { job, rank, pid, read_at: Moment(0), made: 0, communicators, sites, calls, why }
     }
 
-    /// How long before it was read the last call was made.
+    /// Time from the last call to the reading.
     pub fn quiet_for(&self) -> Duration {
         self.calls.last().map_or(Duration::MAX, |last| self.read_at.since(last.entered))
     }
@@ -70,25 +70,25 @@ pub struct RecordedCommunicator {
     pub id: CommunicatorId,
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
-    /// The rank in it; one process may be several of its ranks.
+    /// The rank in the communicator; one process may hold several of its ranks.
     pub member: u32,
-    /// 0 where it is not known any more.
+    /// 0 if it is no longer known.
     pub size: u32,
-    /// It was ended since.
+    /// It was destroyed since.
     pub closed: bool,
 }
 
-/// Where a call was made.
+/// A call site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSite {
-    /// Frames of Python, innermost first; none outside of Python, or where they are not known.
+    /// Python frames, innermost first; none outside of Python, or if they are unknown.
     pub frames: Vec<StackFrame>,
-    /// The address that the call returns to; 0 if it is not known.
+    /// The call's return address; 0 if it is unknown.
     pub returns_to: u64,
 }
 
 impl CallSite {
-    /// The frame that is the program's own: the innermost that is not a library's, else the innermost.
+    /// The program's own frame: the innermost that is not a library's, else the innermost.
     pub fn frame(&self) -> Option<&StackFrame> {
         let is_own = |frame: &&StackFrame| !LIBRARIES.iter().any(|library| frame.file.contains(library));
         self.frames.iter().find(is_own).or_else(|| self.frames.first())
@@ -102,7 +102,7 @@ impl CallSite {
     }
 }
 
-/// In the paths of files that are not the program's own.
+/// Parts of paths of library files.
 const LIBRARIES: [&str; 7] =
     ["torch/", "site-packages/", "dist-packages/", "ctypes/", "<frozen ", "contextlib.py", "functools.py"];
 
@@ -111,9 +111,10 @@ const LIBRARIES: [&str; 7] =
 pub struct RecordedCall {
     /// Counts up by one with each call of the process.
     pub order: u64,
-    /// Its place in [`RankRecord::communicators`].
+    /// Index into [`RankRecord::communicators`].
     pub communicator: u16,
-    /// Of a collective, its number in the communicator; of a send or receive, its number between the two ranks in this direction.
+    /// For a collective, its number in the communicator; for a send or receive, its number between the two
+    /// ranks in this direction.
     pub number: Option<u64>,
     pub operation: Operation,
     pub datatype: DataType,
@@ -123,32 +124,33 @@ pub struct RecordedCall {
     pub peer: Option<u32>,
     /// As [`Operation::message_bytes`].
     pub bytes: u64,
-    /// Collectives that a CUDA graph's launch stands for, of which no more is known; 0 for a single call.
+    /// Number of collectives that a CUDA graph's launch contains, of which no more is known; 0 for a single
+    /// call.
     pub replays: u32,
-    /// The first call of its group, by its order.
+    /// The first call of its group, by its `order`.
     pub group: Option<u64>,
     pub stream: u64,
     pub entered: Moment,
     pub state: CallState,
-    /// Its place in [`RankRecord::sites`].
+    /// Index into [`RankRecord::sites`].
     pub site: Option<u16>,
 }
 
-/// How far a call has come.
+/// A call's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
     /// The call has not returned, or its group has not ended.
     Entered,
     Enqueued,
-    /// It is known to have ended on the GPU.
+    /// It has ended on the GPU.
     Done,
-    /// NCCL answered with an error.
+    /// NCCL returned an error.
     Refused,
-    /// It went into a CUDA graph, and was not launched.
+    /// It was captured into a CUDA graph, and not launched.
     Captured,
-    /// It, or its group, is launched, and its stream has not come to it.
+    /// It, or its group, is launched, but its stream has not reached it.
     Queued,
-    /// Its stream has come to it. It may have ended.
+    /// Its stream has reached it. It may have ended.
     Begun,
 }

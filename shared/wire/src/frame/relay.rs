@@ -1,4 +1,4 @@
-//! What a relay says of itself.
+//! A relay's own state.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,11 +20,11 @@ pub struct RelaySnapshot {
     pub hosts: Vec<RelayedHost>,
 }
 
-/// One host, and how the way to it is.
+/// One host, and the state of its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayedHost {
     pub endpoint: Endpoint,
     pub link: Link,
-    /// What its collector calls the host, once it has said so.
+    /// The host's name as its collector gives it, once that is known.
     pub called: Option<HostName>,
 }

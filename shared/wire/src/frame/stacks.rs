@@ -16,14 +16,14 @@ pub struct RankStacks {
     pub pid: Pid,
     /// By its host's clock.
     pub read_at: Moment,
-    /// What the kernel says of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or `None` if
-    /// it is gone or cannot be seen.
+    /// The kernel's state of the whole process: its letter (`R`, `S`, `D`, `T` stopped, `t` traced, `Z`), or
+    /// `None` if it is gone or cannot be seen.
     #[serde(deserialize_with = "crate::text::maybe_letter")]
     pub state: Option<char>,
     pub reading: Reading,
-    /// The longest that a thread was held for its native frames; `None` if these were not read.
+    /// The longest time that a thread was stopped for its native frames; `None` if these were not read.
     pub held_for_native: Option<Nanoseconds>,
-    /// How long it took, on a process of its own.
+    /// Duration of the reading, in a separate process.
     pub took: Nanoseconds,
     /// What is missing and why, each in a sentence; at most [`RankStacks::WHY`].
     #[serde(deserialize_with = "crate::text::each")]
@@ -35,7 +35,8 @@ pub struct RankStacks {
 }
 
 impl RankStacks {
-    /// Whether native frames were read as well, or it is said why something could not be read: more will not be had.
+    /// Whether native frames were read as well, or the reason is given why something could not be read:
+    /// another reading adds nothing.
     pub fn is_thorough(&self) -> bool {
         self.held_for_native.is_some() || !self.why.is_empty()
     }
@@ -49,7 +50,7 @@ impl RankStacks {
     pub const TEXT: usize = 240;
     pub const WHY: usize = 4;
 
-    /// A rank of which nothing could be read.
+    /// A rank whose stacks could not be read.
     pub fn unread(job: JobName, rank: Rank, pid: Pid, why: String) -> Self {
         Self {
             job,
@@ -67,21 +68,22 @@ impl RankStacks {
     }
 }
 
-/// How a rank was read.
+/// How a rank's stacks were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
-    /// Python frames out of its memory while it ran on: it was not stopped.
+    /// Python frames from its memory while it ran on: it was not stopped.
     Running,
-    /// Python frames while it was held for as long: the memory of a running one was in motion.
+    /// Python frames while it was stopped for this time: a running process's memory changed during the
+    /// reading.
     Held(Nanoseconds),
-    /// No Python frames, only what the kernel says of its threads.
+    /// No Python frames, only the kernel's data about its threads.
     Kernel,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadStack {
-    /// Kernel thread id; `None` where it could not be told (Python before 3.11 does not say).
+    /// Kernel thread id; `None` if it is unknown (Python before 3.11 does not provide it).
     pub thread: Option<u32>,
     /// Python's name of the thread, else the kernel's.
     #[serde(deserialize_with = "crate::text::line")]
@@ -89,12 +91,12 @@ pub struct ThreadStack {
     /// Whether it is the process's first.
     pub main: bool,
     pub owns_gil: bool,
-    /// The interposed call it is in, by the ledger page.
+    /// The interposed call it is inside, by the ledger page.
     pub inside: Option<Inside>,
     pub task: Option<TaskState>,
-    /// Outermost first: Python's, and native ones if they were read.
+    /// Outermost first: Python's frames, and native ones if they were read.
     pub frames: Vec<StackFrame>,
-    /// Outer frames left out.
+    /// Number of outer frames left out.
     pub more_frames: u32,
 }
 
@@ -104,7 +106,7 @@ pub struct StackFrame {
     pub function: String,
     #[serde(deserialize_with = "crate::text::line")]
     pub file: String,
-    /// 0 if it is not known: so of native ones.
+    /// 0 if it is unknown, as for native frames.
     pub line: u32,
 }
 
@@ -114,7 +116,7 @@ impl StackFrame {
     }
 }
 
-/// What the kernel says of one thread, as far as it may be read.
+/// The kernel's data about one thread, as far as it may be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskState {
     #[serde(deserialize_with = "crate::text::letter")]

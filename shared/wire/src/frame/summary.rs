@@ -14,7 +14,7 @@ use crate::{
     unit::{Moment, Nanoseconds},
 };
 
-/// What a rank is, and does not change while it lives.
+/// What a rank is; it does not change while the rank lives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankInfo {
     pub job: JobName,
@@ -23,7 +23,7 @@ pub struct RankInfo {
     pub world_size: u32,
     pub local_rank: Option<DeviceIndex>,
     pub pid: Pid,
-    /// When the process started, by the kernel: tells a reused pid from the old one.
+    /// The process's start time, from the kernel: distinguishes a reused pid from the old one.
     pub started: Moment,
     /// Command line, shortened.
     #[serde(deserialize_with = "crate::text::line")]
@@ -35,10 +35,10 @@ pub struct RankInfo {
     pub ledger: Option<u32>,
 }
 
-/// What a rank did: totals since it started, distributions of this interval.
+/// A rank's activity: totals since it started, distributions of this interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How long the interval was.
+    /// Length of the interval.
     pub interval: Nanoseconds,
     pub steps: Option<Steps>,
     /// Shapes that changed since the last summary (all of them after [`Command::Introduce`]).
@@ -46,27 +46,27 @@ pub struct Summary {
     /// Likewise, per communicator, operation and size.
     pub collectives: Vec<CollectiveTotals>,
     pub communicators: Vec<CommunicatorState>,
-    /// Timed collectives of this interval, at most [`Summary::SAMPLES`], those of smallest
+    /// Timed collectives of this interval: the [`Summary::SAMPLES`] of smallest
     /// [`crate::sampling::priority`].
     pub samples: Vec<CollectiveSample>,
     pub launches: Launches,
     /// CUDA graphs launched since the rank started; those that changed.
     pub graphs: Vec<GraphTotals>,
-    /// Kernels of the names asked for (`XPU_TOP_KERNELS`); those that changed.
+    /// Kernels of the requested names (`XPU_TOP_KERNELS`); those that changed.
     pub kernels: Vec<KernelTotals>,
     pub memory: MemoryTotals,
-    /// Time the program's threads were held in calls that wait for the GPU; only of calls that were made.
+    /// Time the program's threads spent in calls that wait for the GPU; only for calls that occurred.
     pub blocked: Vec<Blocked>,
-    /// Time that streams of GEMMs were held up by communication, since the rank started, estimated from a sample; `None` while
-    /// nothing tells, or where CUDA graphs hide it.
+    /// Time that GEMM streams waited for communication, since the rank started, estimated from a sample;
+    /// `None` while nothing provides it, or where CUDA graphs hide it.
     pub exposed_for: Option<Nanoseconds>,
     pub python: Option<PythonTotals>,
-    /// At most 64 names, those that ended at least once.
+    /// At most 64 names, of spans that ended at least once.
     pub spans: Vec<SpanTotals>,
-    /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is not known.
+    /// Name of the GPU this rank launches on, as CUDA gives it; empty while it is unknown.
     #[serde(deserialize_with = "crate::text::line")]
     pub device: String,
-    /// Which one it is, likewise.
+    /// UUID of that GPU, likewise.
     pub device_uuid: Option<DeviceUuid>,
     pub hook: HookHealth,
 }
@@ -84,21 +84,22 @@ pub struct Steps {
     pub completed: Step,
     /// When the last one was completed.
     pub at: Moment,
-    /// Durations of steps completed in this interval: of all by the host's clock, of a sample by the GPU's.
+    /// Durations of steps completed in this interval: of all steps by the host's clock, of a sample by the
+    /// GPU's.
     pub durations: Histogram,
     pub timed_by: TimedBy,
-    /// The optimizer that is followed, where its steps are the program's; empty otherwise.
+    /// The optimizer whose steps count as the program's, if that is the source; empty otherwise.
     pub optimizer: String,
-    /// What the program said it did in them, since the rank started.
+    /// What the program reported for these steps, since the rank started.
     pub work: Work,
 }
 
-/// Who says where a step ends.
+/// The source of step ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepSource {
     /// The program called `step()`.
     Marked,
-    /// PyTorch told that an optimizer stepped.
+    /// PyTorch reported an optimizer step.
     Optimizer,
     /// The launch sequence repeats.
     Detected,
@@ -106,13 +107,13 @@ pub enum StepSource {
     DetectedLate,
 }
 
-/// Whose clock the durations of single steps are by.
+/// The clock that times single steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimedBy {
-    /// Between the marks, when the program passes them.
+    /// The host's clock, between the marks.
     #[default]
     Host,
-    /// Between the first launches after the marks, when the GPU comes to them.
+    /// The GPU's, between the first launches after the marks.
     Gpu,
 }
 
@@ -121,7 +122,7 @@ pub struct GemmTotals {
     pub shape: GemmShape,
     /// GEMMs launched since the rank started.
     pub count: u64,
-    /// How many of them were timed, and their time in all.
+    /// How many of them were timed, and their total time.
     pub timed: u64,
     pub timed_for: Nanoseconds,
     /// The timed ones of this interval.
@@ -146,7 +147,8 @@ pub struct CollectiveTotals {
 pub struct CommunicatorState {
     pub id: CommunicatorId,
     pub parent: Option<CommunicatorId>,
-    /// What the program calls it (`commName` of its configuration, PyTorch's process group); empty if it gave no name.
+    /// The program's name for it (`commName` of its configuration, PyTorch's process group); empty if it has
+    /// none.
     #[serde(deserialize_with = "crate::text::line")]
     pub name: String,
     /// The rank in the communicator, which need not be the rank in the job.
@@ -161,7 +163,7 @@ pub struct CommunicatorState {
 }
 
 impl From<&CommunicatorReading> for CommunicatorState {
-    /// A page does not say which communicator was split, nor its name.
+    /// A page records neither the parent communicator of a split nor a name.
     fn from(line: &CommunicatorReading) -> Self {
         Self {
             id: line.id,
@@ -178,7 +180,8 @@ impl From<&CommunicatorReading> for CommunicatorState {
     }
 }
 
-/// One timed collective. All ranks of a communicator time the same ones, so these can be joined without clocks.
+/// One timed collective. All ranks of a communicator time the same ones, so these can be matched without
+/// clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectiveSample {
     /// Index into the `communicators` of the same message.
@@ -187,7 +190,7 @@ pub struct CollectiveSample {
     pub operation: Operation,
     /// Bytes over the bus ([`Operation::bus_bytes`]); of a group, the sum.
     pub bus_bytes: u64,
-    /// From the start to the end on this rank's GPU: waiting for the last rank included.
+    /// From start to end on this rank's GPU, including the wait for the last rank.
     pub duration: Nanoseconds,
 }
 
@@ -203,29 +206,31 @@ pub struct Launches {
     pub captured: u64,
 }
 
-/// How well the hook itself does.
+/// The state of the hook itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookHealth {
     pub enabled: bool,
     /// Records lost because a ring was full.
     pub dropped_records: u64,
-    /// Operations that should have been timed and were not, because no event was free or CUDA refused one.
+    /// Operations that should have been timed and were not, because no event was free or CUDA refused to
+    /// record one.
     pub untimed: u64,
-    /// Time that timing and counting took, of launching threads and of the GPU, since the start.
+    /// Time that timing and counting took, on launching threads and on the GPU, since the start.
     pub spent: Nanoseconds,
-    /// CPU time of the hook's own thread, since the start.
+    /// CPU time of the hook's thread, since the start.
     pub thread_cpu: Nanoseconds,
     /// Memory the hook holds, in bytes.
     pub memory: u64,
-    /// Share of wall time that timing may take, in millionths; `None` if nothing bounds it.
+    /// Share of wall time that timing may take, in millionths; `None` if there is no limit.
     pub budget_ppm: Option<u32>,
-    /// What a pair of events was found to cost its launching thread here, and one event the GPU; 0 while unknown.
+    /// The measured cost of a pair of events for its launching thread, and of one event for the GPU; 0 while
+    /// unknown.
     pub event_cost: Nanoseconds,
     pub event_gap: Nanoseconds,
-    /// GEMMs, and collectives of the busiest communicator, are timed one in so many now.
+    /// Current sampling rates of GEMMs, and of collectives of the busiest communicator.
     pub gemm_rate: Rate,
     pub collective_rate: Rate,
-    /// What it cannot see, in words.
+    /// Its blind spots, as texts.
     #[serde(deserialize_with = "crate::text::each")]
     pub blind: Vec<String>,
 }

@@ -11,7 +11,7 @@ const COOKIE: u32 = 0x1c84_9313;
 /// Bytes of the header: cookie, payload length, normalizing offset, digits, lowest, highest, ratio.
 const HEADER: usize = 40;
 
-/// Bytes that are no histogram of this program.
+/// Bytes that are not a histogram of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these bytes are no HdrHistogram V2 of two significant digits from 1 up to two hours")]
 pub struct BadHistogram;
@@ -43,7 +43,7 @@ pub(super) fn encode(buckets: &[Bucket]) -> Vec<u8> {
     bytes
 }
 
-/// From bytes of anybody: what they claim of themselves takes no memory, only the counts they have do.
+/// From untrusted bytes: only the counts that are present take memory, not the sizes that the header claims.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Bucket>, BadHistogram> {
     let (header, mut payload) = bytes.split_at_checked(HEADER).ok_or(BadHistogram)?;
     let word = |at: usize| header[at..].first_chunk().copied().map(u32::from_be_bytes);

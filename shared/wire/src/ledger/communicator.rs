@@ -5,14 +5,15 @@ use crate::{collective::Operation, id::CommunicatorId, unit::Moment};
 
 /// One communicator's counters. A line whose id is 0 is free.
 ///
-/// The id also guards the line: a reader that finds the same id before and after it read the rest has read what belongs to it.
-/// Each count carries a few bits of the id: a thread that comes late to a line that was closed and opened again adds nothing to
-/// another's counts. Only what it says of the last operation may stand there until the next one is entered.
+/// The id also guards the line: a reader that finds the same id before and after it read the rest has read
+/// one communicator's data. Each count carries a few bits of the id: a late thread adds nothing to the counts
+/// of a line that was closed and reopened. Only its data about the last operation may remain there until the
+/// next one is entered.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CommunicatorLine {
     id: AtomicU64,
-    /// Collectives whose call was entered, whose call returned, and that are known to have completed on the GPU.
+    /// Collectives whose call was entered, whose call returned, and that have completed on the GPU.
     entered: AtomicU64,
     enqueued: AtomicU64,
     completed: AtomicU64,
@@ -25,23 +26,23 @@ pub struct CommunicatorLine {
     point_to_point: AtomicU64,
 }
 
-/// In place of an id while a line is made another communicator's.
+/// The id of a line that is being reassigned to another communicator.
 const OPENING: u64 = u64::MAX;
 
-/// Attempts to read a line while it changes hands; that takes nanoseconds, and happens rarely.
+/// Attempts to read a line while it is reassigned; that takes nanoseconds, and happens rarely.
 const ATTEMPTS: usize = 4;
 
 /// The lower bits of a count are its number, the others are the id's.
 const COUNT_BITS: u32 = 48;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// The part of an id that is beside its counts.
+/// The part of an id that each count carries.
 fn mark(id: CommunicatorId) -> u64 {
     id.0 << COUNT_BITS
 }
 
-/// Gives a count of communicator `id` its next number, and tells the one before. Does nothing where the line has become another
-/// communicator's.
+/// Adds to a count of communicator `id`, and returns its number before. Does nothing if the line now belongs
+/// to another communicator.
 #[inline]
 fn change(count: &AtomicU64, id: CommunicatorId, next: impl Fn(u64) -> u64) -> Option<u64> {
     let mark = mark(id);
@@ -58,12 +59,12 @@ impl CommunicatorLine {
         if self.id.compare_exchange(0, OPENING, Acquire, Relaxed).is_err() {
             return false;
         }
-        // Whoever sees anything of what follows also sees that the line is no longer the one before's.
+        // A reader that sees any of the following stores also sees that the line's previous id is gone.
         fence(Release);
         for word in [&self.last, &self.last_at] {
             word.store(0, Relaxed);
         }
-        // Exchanges: what somebody counts meanwhile comes before them, or is not for this one.
+        // Exchanges: a concurrent count either precedes them, or carries another communicator's bits.
         for count in [&self.entered, &self.enqueued, &self.completed, &self.point_to_point] {
             count.swap(mark(id), Relaxed);
         }
@@ -76,8 +77,8 @@ impl CommunicatorLine {
         self.id.store(0, Release);
     }
 
-    /// `count` more collectives of communicator `id` were entered; `operation` of `bytes` was the last. Gives the number of the first,
-    /// unless the line has become another communicator's.
+    /// Adds `count` entered collectives of communicator `id`; the last was `operation` of `bytes`. Returns
+    /// the number of the first, unless the line now belongs to another communicator.
     pub fn enter(
         &self,
         id: CommunicatorId,
@@ -91,7 +92,7 @@ impl CommunicatorLine {
         change(&self.entered, id, |before| before + count)
     }
 
-    /// `count` entered ones were refused by NCCL after all.
+    /// NCCL refused the last `count` entered collectives.
     pub fn retract(&self, id: CommunicatorId, count: u64) {
         let _ = change(&self.entered, id, |before| before.saturating_sub(count));
     }
@@ -110,14 +111,15 @@ impl CommunicatorLine {
         let _ = change(&self.point_to_point, id, |before| before + count);
     }
 
-    /// `None` if it is free, or changes hands.
+    /// `None` if it is free, or is being reassigned.
     pub fn read(&self) -> Option<CommunicatorReading> {
         for _ in 0..ATTEMPTS {
             let id = self.id.load(Acquire);
             if id == 0 || id == OPENING {
                 return None;
             }
-            // In this order: what is done was enqueued, what is enqueued was entered, and the last was entered then or later.
+            // In this order: completed operations were enqueued, enqueued ones were entered, and the last was
+            // entered then or later.
             let completed = self.completed.load(Acquire) & COUNT;
             let enqueued = self.enqueued.load(Acquire) & COUNT;
             let entered = self.entered.load(Acquire) & COUNT;
@@ -152,7 +154,7 @@ pub struct CommunicatorReading {
     pub size: u32,
     pub entered: u64,
     pub enqueued: u64,
-    /// At least so many are done; more may be.
+    /// A lower bound of the completed ones.
     pub completed: u64,
     pub last_operation: Option<Operation>,
     pub last_bytes: u64,

@@ -1,7 +1,8 @@
-//! The exit note of a process: how it ends, written in signal handlers too, for the collector to read when it is gone.
+//! The exit note of a process: how it ends. Signal handlers write it too; the collector reads it when the
+//! process is gone.
 //!
-//! Each part is claimed, written, then said to be there. Nothing here takes a lock, asks for memory or makes a system
-//! call.
+//! Each part is claimed, written, then published. Nothing here takes a lock, allocates memory or makes a
+//! system call.
 
 mod bytes;
 mod fault;
@@ -12,7 +13,7 @@ pub use fault::{Claimed, Fault, FaultReading, REGISTERS};
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 use crate::unit::Moment;
 
-/// Words of an exception: its kind, what it says, and its frames.
+/// Words for an exception: its kind, message and frames.
 const EXCEPTION: usize = 1024;
 
 /// Words of the name of a function of CUDA or NCCL.
@@ -21,7 +22,7 @@ const NAME: usize = 6;
 /// Words of a process's name (`proc_pid_comm(5)`).
 const COMM: usize = 2;
 
-/// Beside a code: that one was noted.
+/// Bit beside a code: a code was noted.
 const NOTED: u64 = 1 << 32;
 
 #[repr(C)]
@@ -30,11 +31,12 @@ pub struct ExitNote {
     /// The code it is about to exit with, and since when.
     code: AtomicU64,
     code_at: AtomicU64,
-    /// Written by hooks of before that took SIGTERM: when it was asked to end, by which process, and what that is called.
+    /// Written by older hooks that handled SIGTERM: when the process was asked to end, by which process, and
+    /// that process's name.
     asked_at: AtomicU64,
     asked_by: AtomicU64,
     asker: Bytes<COMM>,
-    /// The first error after which CUDA answers nothing else, and the last of the others.
+    /// The first error after which CUDA returns only errors, and the last of the others.
     lasting: ErrorLine,
     passing: ErrorLine,
     exception_at: AtomicU64,
@@ -43,13 +45,13 @@ pub struct ExitNote {
 }
 
 impl ExitNote {
-    /// It is about to exit. The last word counts.
+    /// It is about to exit. The last call counts.
     pub fn exits(&self, code: i32, now: Moment) {
         self.code_at.store(now.0, Relaxed);
         self.code.store(NOTED | u64::from(code.cast_unsigned()), Release);
     }
 
-    /// It was asked to end. The first time counts.
+    /// It was asked to end. The first call counts.
     pub fn asked(&self, by: u32, asker: &[u8], now: Moment) {
         if self.asked_at.load(Relaxed) == 0 {
             self.asked_by.store(u64::from(by), Relaxed);
@@ -58,24 +60,24 @@ impl ExitNote {
         }
     }
 
-    /// Whether it said that it exits.
+    /// Whether it noted an exit code.
     pub fn said_exit(&self) -> bool {
         self.code.load(Relaxed) & NOTED != 0
     }
 
-    /// It goes on: a child that shares its memory (`vfork`) said so.
+    /// It does not exit: a child that shares its memory (`vfork`) did.
     pub fn stays(&self) {
         self.code.store(0, Relaxed);
     }
 
-    /// An exception of Python that nobody caught. The last one counts.
+    /// An uncaught Python exception. The last one counts.
     pub fn raised(&self, text: &[u8], now: Moment) {
         self.exception_at.store(0, Relaxed);
         self.exception.write(text);
         self.exception_at.store(now.0, Release);
     }
 
-    /// A function of CUDA or NCCL answered with an error.
+    /// A function of CUDA or NCCL returned an error.
     pub fn failed(&self, function: &[u8], code: i32, lasting: bool, now: Moment) {
         if lasting {
             self.lasting.note(function, code, now, true);
@@ -100,11 +102,11 @@ impl ExitNote {
     }
 }
 
-/// What a process noted of its end.
+/// A process's note of its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LastReading {
     pub exit: Option<(i32, Moment)>,
-    /// By which process, what that is called, when.
+    /// The requesting process, its name, and when.
     pub asked: Option<(u32, String, Moment)>,
     pub lasting: Option<ErrorReading>,
     pub passing: Option<ErrorReading>,
@@ -113,7 +115,7 @@ pub struct LastReading {
     pub fault: Option<FaultReading>,
 }
 
-/// An error of a function that was called.
+/// An error that a function returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReading {
     pub function: String,
@@ -132,7 +134,7 @@ struct ErrorLine {
 
 impl ErrorLine {
     fn note(&self, function: &[u8], code: i32, now: Moment, first: bool) {
-        // Of two threads that fail at once one is enough.
+        // If two threads fail at once, one note is enough.
         if (first && self.at.load(Relaxed) != 0) || self.busy.swap(1, Acquire) != 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! The pages a ledger lies in: made by the hook, mapped by the collector.
+//! The memory pages of a ledger: created by the hook, mapped by the collector.
 
 use std::{
     ffi::c_int,
@@ -15,14 +15,14 @@ use std::{
 use super::{Ledger, MAGIC};
 use crate::id::Pid;
 
-/// A page of this size for ever: reading beyond the end of one that was cut short is a SIGBUS.
+/// The page's size is fixed for ever: reading beyond the end of a truncated one raises SIGBUS.
 const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// A mapping of a ledger page.
 #[derive(Debug)]
 pub struct LedgerPage {
     at: NonNull<Ledger>,
-    /// Kept open by the writer, so that others can find the pages.
+    /// The writer keeps it open, so that others can find the pages.
     file: Option<OwnedFd>,
 }
 
@@ -31,10 +31,10 @@ unsafe impl Send for LedgerPage {}
 // SAFETY: all access through a shared reference is by atomics.
 unsafe impl Sync for LedgerPage {}
 
-/// Programs count on small numbers, and open what they want to find there: standard input, or the next after it.
+/// Programs rely on small descriptor numbers: standard input, or the lowest free one.
 const SMALLEST: libc::c_int = 512;
 
-/// The same file under a number that nobody counts on, where there may be one so high.
+/// The same file under a high number on which no program relies, if the limit allows one.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: the descriptor is open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SMALLEST) };
@@ -43,7 +43,7 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
 }
 
 impl LedgerPage {
-    /// A fresh page for this process.
+    /// A new page for this process.
     pub fn create() -> io::Result<Self> {
         // SAFETY: the name is NUL-terminated and 'static.
         let fd = unsafe {
@@ -69,11 +69,11 @@ impl LedgerPage {
         Ok(page)
     }
 
-    /// The page of process `pid`, which said it is at its descriptor `fd`.
+    /// The page of process `pid`, at its descriptor `fd`.
     pub fn open(pid: Pid, fd: u32) -> io::Result<Self> {
         let path = format!("/proc/{pid}/fd/{fd}");
         let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a ledger of this version");
-        // Looked at before it is opened: opening a pipe that took the descriptor's place would block.
+        // Checked before it is opened: opening a pipe with the same descriptor number would block.
         if !std::fs::read_link(&path)?.to_string_lossy().starts_with("/memfd:xpu-top-ledger") {
             return Err(foreign());
         }
@@ -171,7 +171,7 @@ mod tests {
         assert!(LedgerPage::open(Pid(std::process::id()), file.as_raw_fd() as u32).is_err());
     }
 
-    /// A page its worker could cut short would kill who reads it.
+    /// A page that its worker can truncate would kill its reader.
     #[test]
     fn a_page_that_can_be_cut_short_is_refused() {
         // SAFETY: the name is NUL-terminated and 'static.
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(unsafe { libc::ftruncate(page.descriptor().unwrap(), 0) }, -1);
     }
 
-    /// What another version wrote means something else.
+    /// Another version's page has another meaning.
     #[test]
     fn a_page_of_another_version_is_not_read() {
         let page = LedgerPage::create().unwrap();
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         assert!(std::mem::offset_of!(Ledger, record) <= 8192);
-        // Written, and with that taken, at a process's end only.
+        // Memory that is written, and so allocated, only at a process's end.
         assert!(size_of::<Ledger>() <= 448 << 10);
     }
 }

@@ -1,7 +1,7 @@
-//! The last NCCL calls of a process, over all communicators, in the order in which they were made.
+//! The last NCCL calls of a process, over all communicators, in call order.
 //!
-//! Each call takes the next place of a ring, with plain stores. A reader takes a place whose ticket is the same before and after it read
-//! the rest.
+//! Each call takes the next slot of a ring, with plain stores. A reader accepts a slot whose ticket is the
+//! same before and after it read the rest.
 
 mod pairs;
 mod site;
@@ -16,21 +16,21 @@ use crate::{collective::Operation, datatype::DataType, id::CommunicatorId, unit:
 /// Calls that are kept.
 pub const CALLS: usize = 2048;
 
-/// In place of a ticket: the call has no place in the record.
+/// The ticket of a call that has no slot in the record.
 pub const NO_TICKET: u64 = u64::MAX;
 
-/// In place of a root or a peer, in 24 bits.
+/// The value of an absent root or peer, in 24 bits.
 const NOBODY: u64 = (1 << 24) - 1;
 
-/// In place of a number, in 40 bits.
+/// The value of an absent number, in 40 bits.
 const NO_NUMBER: u64 = (1 << 40) - 1;
 
 const ADDRESS: u64 = (1 << 48) - 1;
 
-// The lower bits of the last word: what became of the call.
+// The lower bits of the last word: the call's state.
 const ENQUEUED: u64 = 1;
 const REFUSED: u64 = 2;
-// There is an event in front of it on its stream; and the stream has come to it.
+// An event precedes it on its stream; and the stream has reached that event.
 const QUEUED: u64 = 4;
 const BEGUN: u64 = 8;
 
@@ -46,12 +46,13 @@ const REPLAYED: u64 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct Calling {
     pub communicator: CommunicatorId,
-    /// The rank in it.
+    /// The rank in the communicator.
     pub member: u32,
-    /// Of a collective, its number in the communicator; of a send or receive, its number between the two ranks in this direction.
+    /// For a collective, its number in the communicator; for a send or receive, its number between the two
+    /// ranks in this direction.
     pub number: Option<u64>,
     pub operation: Operation,
-    /// By NCCL's own numbers; `reduction` is 0 where there is none.
+    /// NCCL's numbers; `reduction` is 0 if there is none.
     pub datatype: u8,
     pub reduction: u8,
     /// The root, or the peer; negative for none.
@@ -60,36 +61,36 @@ pub struct Calling {
     pub stream: u64,
     pub how: How,
     pub at: Moment,
-    /// Where the call returns to; 0 if that is not known.
+    /// The return address; 0 if it is unknown.
     pub returns_to: usize,
     /// As [`Sites::known`] gives it.
     pub site: u16,
 }
 
-/// How a call comes to the GPU.
+/// How a call reaches the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Launched,
-    /// It goes into a CUDA graph, and is not launched now.
+    /// Captured into a CUDA graph, and not launched now.
     Captured,
-    /// A graph's launch, which launches so many collectives of the communicator; they are all that is known of it.
+    /// A graph's launch, with this number of collectives of the communicator; no more is known of them.
     Replayed(u32),
 }
 
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
-    /// Calls so far: the ticket of the next.
+    /// Number of calls so far, which is the next ticket.
     next: AtomicU64,
-    /// When the events in front of calls were last asked.
+    /// When the events before calls were last queried.
     asked: AtomicU64,
     calls: [Line; CALLS],
     pub pairs: Pairs,
     pub sites: Sites,
 }
 
-/// One place. Ticket and one; communicator; number, operation, type and reduction; bytes; stream and member; where it returns to and
-/// site; moment; peer, lap, group and what became of it.
+/// One slot. Ticket plus one; communicator; number, operation, type and reduction; bytes; stream and member;
+/// return address and site; moment; peer, lap, group and state.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Line([AtomicU64; 8]);
@@ -99,13 +100,13 @@ fn lap(ticket: u64) -> u64 {
 }
 
 impl Record {
-    /// Notes a call that is about to be made; gives its ticket.
+    /// Notes a call that is about to be made; returns its ticket.
     #[inline]
     pub fn enter(&self, call: &Calling) -> u64 {
         let ticket = self.next.fetch_add(1, Relaxed);
         let words = &self.calls[ticket as usize % CALLS].0;
         words[0].store(0, Relaxed);
-        // Whoever sees anything of what follows also sees that the place is no longer the one before's.
+        // A reader that sees any of the following stores also sees that the slot's previous ticket is gone.
         fence(Release);
         let flags = match call.how {
             How::Launched => 0,
@@ -144,22 +145,22 @@ impl Record {
         self.change(ticket, |word| word | ENQUEUED);
     }
 
-    /// NCCL did not take it.
+    /// NCCL refused it.
     pub fn refused(&self, ticket: u64) {
         self.change(ticket, |word| word | REFUSED);
     }
 
-    /// Its stream, or its group's, has an event in front of it.
+    /// An event precedes it, or its group, on its stream.
     pub fn queued(&self, ticket: u64) {
         self.change(ticket, |word| word | QUEUED);
     }
 
-    /// The stream has come to that event.
+    /// The stream has reached that event.
     pub fn begun(&self, ticket: u64) {
         self.change(ticket, |word| word | BEGUN);
     }
 
-    /// All events in front of calls were asked at `now`.
+    /// All events before calls were queried at `now`.
     pub fn asked(&self, now: Moment) {
         self.asked.store(now.0, Relaxed);
     }
@@ -168,12 +169,13 @@ impl Record {
         Moment(self.asked.load(Relaxed))
     }
 
-    /// Whether it has will not be known.
+    /// The stream's progress will stay unknown.
     pub fn not_queued(&self, ticket: u64) {
         self.change(ticket, |word| word & !QUEUED);
     }
 
-    /// Nothing where the place has become another call's. The launching thread and the hook's own may change it at once.
+    /// Nothing if the slot now holds another call. The launching thread and the hook's thread may change it
+    /// at the same time.
     #[inline]
     fn change(&self, ticket: u64, to: impl Fn(u64) -> u64) {
         if ticket == NO_TICKET {
@@ -184,14 +186,14 @@ impl Record {
         let _ = word.fetch_update(Relaxed, Relaxed, |word| ours(word).then(|| to(word)));
     }
 
-    /// The calls that are kept, oldest first, at most the last `most`; and how many there were in all.
+    /// The calls in the ring, oldest first, at most the last `most`; and the total number of calls.
     pub fn read(&self, most: usize) -> (Vec<CallReading>, u64) {
         let next = self.next.load(Acquire);
         let first = next.saturating_sub(most.min(CALLS) as u64);
         ((first..next).filter_map(|ticket| self.call(ticket)).collect(), next)
     }
 
-    /// `None` where another call has taken its place, or it is written just now.
+    /// `None` if another call has taken its slot, or it is being written.
     fn call(&self, ticket: u64) -> Option<CallReading> {
         let words = &self.calls[ticket as usize % CALLS].0;
         if words[0].load(Acquire) != ticket + 1 {
@@ -219,7 +221,7 @@ impl Record {
             replays: if replayed { bytes as u32 } else { 0 },
             stream: stream >> 16,
             at: Moment(at),
-            // The group's first call is one of the last ones before it, or itself.
+            // The group's first call is one of the preceding calls, or this one.
             group: group.checked_sub(1).map(|first| ticket - (ticket.wrapping_sub(first) % CALLS as u64)),
             captured: what & CAPTURED != 0,
             enqueued: became & ENQUEUED != 0,
@@ -232,7 +234,7 @@ impl Record {
     }
 }
 
-/// A call as it is read.
+/// A call as read from the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReading {
     /// Counts up by one with each call of the process.
@@ -245,7 +247,7 @@ pub struct CallReading {
     pub reduction: u8,
     pub peer: Option<u32>,
     pub bytes: u64,
-    /// Collectives that a graph's launch stands for; 0 for a single call.
+    /// Number of collectives in a graph's launch; 0 for a single call.
     pub replays: u32,
     pub stream: u64,
     pub at: Moment,
@@ -254,7 +256,7 @@ pub struct CallReading {
     pub captured: bool,
     pub enqueued: bool,
     pub refused: bool,
-    /// There is an event in front of it, or of its group, on its stream; and the stream has come to it.
+    /// An event precedes it, or its group, on its stream; and the stream has reached that event.
     pub queued: bool,
     pub begun: bool,
     pub returns_to: u64,

@@ -1,4 +1,4 @@
-//! The atomics the lines of a ledger are made of. Models of them put others in this place (`tests/models`).
+//! The atomics of the ledger's lines. The model tests (`tests/models`) put others in their place.
 
 pub(super) use std::sync::atomic::{
     AtomicU64,

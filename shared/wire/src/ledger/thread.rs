@@ -3,7 +3,7 @@
 use super::sync::{Acquire, AtomicU64, Relaxed, Release};
 use crate::{ledger::Call, unit::Moment};
 
-/// What one thread is inside of. A line whose thread is 0 is free.
+/// The call that one thread is inside. A line whose thread is 0 is free.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ThreadLine {
@@ -12,7 +12,7 @@ pub struct ThreadLine {
     since: AtomicU64,
 }
 
-/// Attempts to read a line whose thread goes from call to call.
+/// Attempts to read a line whose thread moves from call to call.
 const ATTEMPTS: usize = 4;
 
 impl ThreadLine {
@@ -21,7 +21,7 @@ impl ThreadLine {
         self.thread_and_call.compare_exchange(0, u64::from(thread), Relaxed, Relaxed).is_ok()
     }
 
-    /// Gives the line back, whoever it belonged to.
+    /// Frees the line, whichever thread it belonged to.
     pub fn release(&self) {
         self.thread_and_call.store(0, Relaxed);
     }
@@ -31,7 +31,7 @@ impl ThreadLine {
     }
 
     pub fn enter(&self, call: Call, now: Moment) {
-        // Whoever sees this moment also sees that the call before has ended.
+        // A reader that sees this moment also sees that the call before has ended.
         self.since.store(now.0, Release);
         self.thread_and_call.store(u64::from(call as u32) << 32 | u64::from(self.thread()), Release);
     }
@@ -40,7 +40,7 @@ impl ThreadLine {
         self.thread_and_call.store(u64::from(self.thread()), Relaxed);
     }
 
-    /// `None` outside of any call, or while the thread goes from call to call: then it does not hang.
+    /// `None` outside of any call, or while the thread moves from call to call: then it does not hang.
     pub fn read(&self) -> Option<ThreadReading> {
         for _ in 0..ATTEMPTS {
             let word = self.thread_and_call.load(Acquire);

@@ -13,19 +13,19 @@ use crate::{
     unit::Nanoseconds,
 };
 
-/// Tokens of a rank's batch, and layers of its stage: every shape of a layer is launched so often in a step.
+/// Tokens of a rank's batch, and layers of its stage: a step launches every shape of a layer once per layer.
 const TOKENS: u64 = 1_024;
 const LAYERS: u64 = 8;
 
-/// Weights of a layer, and how fast GEMMs with them are compared with the others.
+/// Weights of a layer, and the relative speed of GEMMs with them.
 const WEIGHTS: [(u64, u64, f64); 4] =
     [(10_240, 8_192, 0.97), (8_192, 8_192, 0.93), (57_344, 8_192, 1.03), (8_192, 28_672, 1.0)];
 
-/// One GEMM in so many is timed.
+/// The sampling rate of GEMMs.
 const ONE_IN: u64 = 16;
 
 impl Simulation {
-    /// What the collectors publish in second number `seconds` of the ranks that somebody looks at.
+    /// The details that the collectors publish in second number `seconds` for the watched ranks.
     pub fn details(&self, seconds: u64, ranks: impl IntoIterator<Item = Rank>) -> Vec<Frame> {
         let known = ranks.into_iter().filter(|rank| rank.0 < self.world_size());
         known
@@ -70,7 +70,7 @@ impl Simulation {
         let launched = LAYERS * 1_000_000_000 / self.step_time().0;
         let mut durations = Histogram::new();
         for number in 0..launched.div_ceil(ONE_IN) {
-            // Now and then one takes much longer: so it has a tail.
+            // Occasionally one takes much longer, which gives the distribution its tail.
             let noise = self.noise(rank, seconds << 8 ^ number ^ shape.m);
             let tail = if noise > 0.97 { 1.3 } else { 1.0 };
             durations.record(Nanoseconds((each * tail * (0.99 + 0.02 * noise)) as u64));
@@ -100,7 +100,7 @@ impl Simulation {
     }
 }
 
-/// Forwards, and backwards to the activations and to the weights.
+/// The forward pass, and the backward pass for activations and for weights.
 fn shapes() -> impl Iterator<Item = (GemmShape, f64)> {
     let shape = |(m, n, k), transposed| {
         let (datatype, compute) = (DataType::Bfloat16, ComputeType::Float32);
@@ -113,7 +113,7 @@ fn shapes() -> impl Iterator<Item = (GemmShape, f64)> {
             (shape((into, out, TOKENS), (false, true)), speed * 0.91),
         ]
     });
-    // What a loss is made with: small, and in full precision.
+    // The loss: small, and in full precision.
     let loss = GemmShape { datatype: DataType::Float32, ..shape((256, TOKENS, 1_024), (true, false)) };
     layers.chain([(loss, 0.03)])
 }

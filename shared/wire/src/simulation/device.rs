@@ -1,4 +1,4 @@
-//! The health of the pretend cluster's GPUs: busy, warm and well.
+//! The health of the simulated cluster's GPUs: busy, warm and without errors.
 
 use super::Simulation;
 use crate::{

@@ -1,8 +1,8 @@
-//! Commands: a name, and what it says after it.
+//! Commands: a name and its data.
 
 use super::frame::{self, Kind};
 
-/// The longest context of a PING that comes back; libzmq, too, cuts longer ones.
+/// The longest context of a PING that is returned; libzmq, too, cuts longer ones.
 pub(super) const CONTEXT: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Command<'a> {
     Ping {
         context: &'a [u8],
     },
-    /// PONG, and what later versions may add.
+    /// PONG, and commands of later versions.
     Other,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Command<'a> {
             b"READY" => Self::Ready { socket_type: socket_type(rest)? },
             b"ERROR" => Self::Error { reason: short(rest)?.0 },
             b"PING" => {
-                // How long the peer will wait is in the first two bytes: it closes the connection itself.
+                // The first two bytes hold the peer's timeout: it closes the connection itself.
                 let (_, context) = rest.split_at_checked(2)?;
                 Self::Ping { context: &context[..context.len().min(CONTEXT)] }
             }
@@ -36,7 +36,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// That of READY's properties which must be there. All have to be whole.
+/// The one required property of READY. All properties must be complete.
 fn socket_type(mut properties: &[u8]) -> Option<&[u8]> {
     let mut found = None;
     while !properties.is_empty() {

@@ -18,7 +18,7 @@ pub(super) struct Header {
     pub(super) length: u64,
 }
 
-/// What has come of a header.
+/// The received part of a header.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBytes {
     flags: Option<u8>,
@@ -47,7 +47,7 @@ impl HeaderBytes {
     }
 }
 
-/// What has come of the bytes after a header: kept, or only counted.
+/// The received bytes after a header: kept, or only counted.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
@@ -65,7 +65,7 @@ impl Body {
         self.left == 0
     }
 
-    /// What belongs to the next frame.
+    /// Returns the bytes that belong to the next frame.
     pub(super) fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (ours, rest) = bytes.split_at(bytes.len().min(self.left));
         self.left -= ours.len();
@@ -76,7 +76,7 @@ impl Body {
         rest
     }
 
-    /// At most twice what came, never more than is claimed.
+    /// At most twice the received size, never more than the claimed one.
     fn make_room(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {

@@ -4,7 +4,7 @@ use super::{Error, printable};
 
 const LENGTH: usize = 64;
 
-/// Where the mechanism's name ends; it begins after the version, and is filled up with zeros.
+/// The mechanism's name, after the version, padded with zeros.
 const MECHANISM: std::ops::Range<usize> = 12..32;
 
 const NULL: [u8; 20] = *b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -25,7 +25,8 @@ pub(super) const OURS: [u8; LENGTH] = {
     bytes
 };
 
-/// What has come of the peer's. Each byte is judged as it comes: an older peer says no more than its version, and waits.
+/// The received part of the peer's greeting. Each byte is checked on arrival: an older peer sends no more
+/// than its version, and waits.
 #[derive(Debug, Default)]
 pub(super) struct Greeting {
     position: usize,

@@ -1,21 +1,21 @@
-//! What is to be written to the peer.
+//! Bytes to write to the peer.
 
 use super::{
     command,
     frame::{self, Kind},
 };
 
-/// Room that is kept once all is written.
+/// Capacity that is kept once all is written.
 const KEPT: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     gone: usize,
-    /// Bytes up to the end of the PONG that is unsent: there is one at a time, however many PINGs come.
+    /// Bytes up to the end of the unsent PONG: there is one at a time, however many PINGs arrive.
     pong: usize,
-    /// The context of the last PING that came meanwhile. A PONG for it goes once the one before is written; those in between get
-    /// none, and their sender hears that the line is up all the same.
+    /// The context of the last PING since then. Its PONG is sent once the one before is written; PINGs in
+    /// between get none, and their sender sees all the same that the connection is alive.
     owed: Option<Vec<u8>>,
 }
 
@@ -50,7 +50,8 @@ impl Outbox {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT);
         } else if self.gone > self.bytes.len() / 2 {
-            // What moves is no more than what went: the cost of a byte stays the same however it is written.
+            // At most as many bytes move as were sent: the cost per byte stays the same in every pattern of
+            // writes.
             self.bytes.drain(..self.gone);
             self.gone = 0;
         }

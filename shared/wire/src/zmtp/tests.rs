@@ -41,7 +41,7 @@ fn router() -> Vec<u8> {
     ready(&[property("Socket-Type", b"ROUTER"), property("Identity", b"")])
 }
 
-/// Both have greeted, and said READY; nothing is unsent.
+/// A dealer after greeting and READY of both sides; nothing is unsent.
 fn connected() -> Dealer {
     let mut dealer = Dealer::new(LARGEST);
     dealer.receive(&greeting(1)).expect("a greeting");
@@ -276,7 +276,7 @@ fn what_is_written_in_pieces_comes_whole() {
     assert!(footprint(&dealer) <= 16 * 1024, "{}", footprint(&dealer));
 }
 
-/// Frames as peers send them, and as none should.
+/// Frames as peers send them, and malformed ones.
 fn peers_bytes() -> impl Strategy<Value = Vec<u8>> {
     let body = || prop_oneof![9 => vec(any::<u8>(), 0..40), 1 => vec(any::<u8>(), 250..1_500)];
     let piece = prop_oneof![
@@ -291,7 +291,7 @@ fn peers_bytes() -> impl Strategy<Value = Vec<u8>> {
     (start, vec(piece, 0..30)).prop_map(|(start, pieces)| [start, pieces.concat()].concat())
 }
 
-/// All that can be seen of a dealer.
+/// All observable state of a dealer.
 #[derive(Debug, PartialEq)]
 struct Seen {
     result: Result<(), Error>,
@@ -301,7 +301,7 @@ struct Seen {
     unsent: Vec<u8>,
 }
 
-/// After these bytes in pieces of these lengths, and the rest at once.
+/// The state after these bytes in pieces of these lengths, and the rest at once.
 fn seen(bytes: &[u8], cuts: &[usize]) -> Seen {
     let (mut dealer, mut rest, mut result) = (Dealer::new(LARGEST), bytes, Ok(()));
     for cut in cuts {

@@ -1,4 +1,4 @@
-//! What each thing costs in each step of each rank.
+//! The cost of each thing in each step of each rank.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ type Place = (Rank, Step);
 
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// Each, and what its figures are multiplied by: those of a time are of a second.
+    /// Each, with the factor of its figures: figures of a time are per second.
     places: Vec<(Place, f64)>,
     of: HashMap<Key, BTreeMap<Place, (u64, u64)>>,
 }
@@ -76,7 +76,7 @@ impl Costs {
                 CapturedLabel::Gemm(shape) => {
                     self.add(CostKind::Gemm, format!("{shape} {}", transposed(shape)), place, took);
                 }
-                // Of NCCL's there is more to say: transfer and waiting.
+                // NCCL kernels are covered in more detail by transfer and wait.
                 CapturedLabel::Activity(name) if single.work(step.seen) == Some(Work::Compute) => {
                     self.add(CostKind::Kernel, kernel::demangled(name), place, took);
                 }
@@ -92,7 +92,8 @@ impl Costs {
         }
     }
 
-    /// Communicators have other numbers in every run: what is alike in two runs is operation, size, and how many ranks took part.
+    /// Communicators have other numbers in every run: two runs share the operation, the size and the number
+    /// of ranks.
     fn meetings(&mut self, meetings: &Meetings) {
         for (meeting, together) in
             meetings.all.iter().map(|one| (one, true)).chain(meetings.others.iter().map(|one| (one, false)))
@@ -122,14 +123,14 @@ impl Costs {
         self.places.len()
     }
 
-    /// Of each step of each rank, nanoseconds; none where it did not come.
+    /// Nanoseconds of each step of each rank; none where the thing did not occur.
     pub(super) fn samples(&self, key: &Key) -> Vec<(Place, f64)> {
         let of = self.of.get(key);
         let took = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(took, _)| took as f64);
         self.places.iter().map(|(place, scale)| (*place, took(place) * scale)).collect()
     }
 
-    /// In a step of a rank, or a second.
+    /// Per step of a rank, or per second.
     pub(super) fn count(&self, key: &Key) -> f64 {
         let of = self.of.get(key);
         let count = |place| of.and_then(|of| of.get(place)).map_or(0.0, |&(_, count)| count as f64);

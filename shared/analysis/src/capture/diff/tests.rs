@@ -16,7 +16,7 @@ fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
     capture
 }
 
-/// The GEMM of the second step takes so much longer than that of the first, and both so much longer than 10 ms.
+/// The GEMMs take 10 ms plus `longer`, the second step's plus `jitter`.
 fn gemms(rank: u32, longer: u64, jitter: u64) -> CapturePart {
     let mut new = part(rank, 0);
     for (operation, more) in new.operations.iter_mut().step_by(3).zip([longer, longer + jitter]) {
@@ -43,7 +43,7 @@ fn what_is_more_than_noise_is_real_and_the_rest_is_not() {
     assert!(row.change_ns > 1e6 && !row.real, "a step of two differs: {row:?}");
 }
 
-/// Steps of a rank that are so much longer, and in which it waits so much longer for the other.
+/// Steps of a rank that are `longer`, of which it waits `waits` more for the other.
 fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
     let mut new = part(rank, 0);
     if let Some(account) = &mut new.account {
@@ -61,7 +61,7 @@ fn later(rank: u32, longer: u64, waits: u64, jitter: u64) -> CapturePart {
     new
 }
 
-/// Rank 1 comes 4 ms later to the collective of each step: rank 0 waits for it, and its waits are what changed most.
+/// Rank 1 comes 4 ms later to the collective of each step: rank 0 waits for it, and its waits changed most.
 #[test]
 fn who_is_waited_for_is_named_and_not_who_waits() {
     let before = capture([later(0, 0, 0, MS / 100), later(1, 0, 0, MS / 100)]);

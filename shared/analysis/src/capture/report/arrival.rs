@@ -1,4 +1,5 @@
-//! Stragglers: who is last into collectives. No clock is needed: the last rank has the shortest duration.
+//! Stragglers: the ranks that are last into collectives. No clock is needed: the last rank has the shortest
+//! duration.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +11,24 @@ use super::{
     Busy,
 };
 
-/// Times of the GPU are read to half a microsecond: with less between them nobody is said to be the last.
+/// GPU times have a resolution of half a microsecond: with a smaller difference no rank counts as last.
 pub const NOISE_NS: u64 = 2_000;
 
-/// A rank, in the collectives it was in with others.
+/// A rank, in the collectives that it shared with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ArrivalRow {
     pub rank: Rank,
     pub collectives: u64,
-    /// How often it was the last, by more than 2 us.
+    /// Number of collectives it was last into, by more than 2 us.
     pub last: u64,
-    /// How long those that it kept waiting computed nothing meanwhile, a step; of those the one that waited least, so it is what a step
-    /// would be shorter, had it come with the one before it. Of a capture of a time, a second.
+    /// Straggler delay per step: the time its victims computed nothing while they waited; of those the victim
+    /// that waited least, so it is what a step would be shorter, had this rank come with the one before it.
+    /// Per second for a capture of a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_step_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_second_ns: Option<u64>,
-    /// How long all others together waited for it, a step or a second.
+    /// Total wait of all other ranks for it, per step or second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_waiting_per_step_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,18 +36,18 @@ pub struct ArrivalRow {
 }
 
 impl ArrivalRow {
-    /// A step, or a second.
+    /// Per step, or per second.
     pub fn cost_ns(&self) -> u64 {
         self.cost_per_step_ns.or(self.cost_per_second_ns).unwrap_or(0)
     }
 
-    /// A step, or a second.
+    /// Per step, or per second.
     pub fn kept_waiting_ns(&self) -> u64 {
         self.kept_waiting_per_step_ns.or(self.kept_waiting_per_second_ns).unwrap_or(0)
     }
 }
 
-/// Of how much time all is: so many steps, or nanoseconds.
+/// The denominator of all figures: a number of steps, or nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extent {
     Steps(usize),

@@ -1,30 +1,30 @@
-//! What the time of a step was spent on.
+//! Where the time of a step went.
 
 use serde::Serialize;
 use xpu_wire::unit::Moment;
 
 use super::super::{Kind, RankCapture, Single, Spans, WholeStep, Work, union};
 
-/// `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` are `took_ns` together.
+/// The sum of `compute_ns`, `exposed_ns`, `memory_ns` and `gap_ns` is `took_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     pub took_ns: u64,
-    /// At least one kernel ran that is none of NCCL's.
+    /// At least one kernel ran that is not NCCL's.
     pub compute_ns: u64,
-    /// At least one of NCCL's ran, waiting for other ranks included.
+    /// At least one NCCL kernel ran, waiting for other ranks included.
     pub communication_ns: u64,
     /// The same while nothing was computed.
     pub exposed_ns: u64,
-    /// Copies and fills on streams, beside neither.
+    /// Copies and fills on streams, while neither ran.
     pub memory_ns: u64,
-    /// None of these: where all kernels were seen, the GPU did nothing.
+    /// None of these: if all kernels were recorded, the GPU was idle.
     pub gap_ns: u64,
-    /// A thread was held by a call that waits for the GPU.
+    /// A thread was blocked by a call that waits for the GPU.
     pub blocked_ns: u64,
 }
 
 impl Summary {
-    /// Of communication, the share that was hidden behind compute.
+    /// The share of communication that was hidden behind compute.
     pub fn hidden(&self) -> Option<f64> {
         let hidden = self.communication_ns.saturating_sub(self.exposed_ns);
         super::spread::share(hidden, self.communication_ns)
@@ -45,7 +45,7 @@ impl Summary {
     }
 }
 
-/// When the GPU of a rank was at what.
+/// When a rank's GPU did which kind of work.
 #[derive(Debug)]
 pub(in crate::capture) struct Busy {
     compute: Spans,
@@ -63,7 +63,7 @@ impl Busy {
         Self { compute: at(Work::Compute), communication: at(Work::Communication), memory: at(Work::Memory) }
     }
 
-    /// How long it computed between two times.
+    /// Compute time between two times.
     pub(in crate::capture) fn computed(&self, from: Moment, to: Moment) -> u64 {
         self.compute.within(from, to).length().0
     }

@@ -14,33 +14,33 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All of one communicator, operation and power of two of bytes, of whole steps.
+/// All of one communicator, operation and power of two of bytes, over whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct CollectiveRow {
     pub communicator: String,
-    /// What the program calls the communicator, and how many ranks it has, where the file tells.
+    /// The communicator's name and number of ranks, if the file has them.
     pub name: Option<String>,
     pub size: Option<u32>,
     pub operation: String,
-    /// Messages of so many bytes up to less than twice of that; 0 of those of none.
+    /// Messages from this number of bytes up to less than twice that; 0 for empty ones.
     pub from_bytes: u64,
-    /// Ranks that are in the file.
+    /// Ranks in the file.
     pub ranks: usize,
-    /// Collectives, not calls: the same of all ranks counts once. Sends and receives count for each rank.
+    /// Collectives, not calls: the same one on all ranks counts once. Sends and receives count for each rank.
     pub count: u64,
-    /// Of all of them, each once.
+    /// Over all of them, each once.
     pub bytes: u64,
-    /// Times without waiting: of each, that of the rank which was done soonest.
+    /// Times without waiting: for each, that of the rank with the shortest duration.
     #[serde(flatten)]
     pub transfer: Spread,
-    /// How long ranks waited in them for the last to come, of all ranks together; `null` of sends and receives.
+    /// Time that ranks waited in them for the last rank, over all ranks; `null` for sends and receives.
     pub wait_ns: Option<u64>,
     pub bus_gbytes_per_s: Option<GigabytesPerSecond>,
-    /// Of the time of all steps of all ranks, transfer and waiting.
+    /// Transfer and waiting, as a share of the time of all steps of all ranks.
     pub share: Option<f64>,
 }
 
-/// The power of two a size belongs to.
+/// The power of two of a size.
 pub fn bucket(bytes: u64) -> u64 {
     if bytes == 0 { 0 } else { 1 << bytes.ilog2() }
 }

@@ -13,24 +13,24 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All copies of one direction, or all fills, of all ranks and whole steps.
+/// All copies of one direction, or all fills, over all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct CopyRow {
-    /// `HostToDevice`; `Set` of fills.
+    /// `HostToDevice`; `Set` for fills.
     pub what: String,
     pub count: u64,
     pub bytes: u64,
-    /// On the GPU: of those on a stream, and of whole steps.
+    /// GPU times: of copies on a stream, in whole steps.
     #[serde(flatten)]
     pub took: Spread,
     pub gbytes_per_s: Option<GigabytesPerSecond>,
-    /// How long threads were in the calls; `null` where these were not seen.
+    /// Time that threads spent in the calls; `null` if these were not recorded.
     pub held_ns: Option<u64>,
-    /// Of the time of all steps.
+    /// As a share of the time of all steps.
     pub share: Option<f64>,
 }
 
-/// What a copy or a fill is called, and its bytes.
+/// The name of a copy or a fill, and its bytes.
 pub fn what(label: &CapturedLabel) -> Option<(String, u64)> {
     match label {
         CapturedLabel::Copy { direction, bytes } => Some((format!("{direction:?}"), *bytes)),

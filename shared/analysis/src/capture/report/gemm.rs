@@ -14,7 +14,7 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All GEMMs of one shape, of all ranks and whole steps.
+/// All GEMMs of one shape, over all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct GemmRow {
     pub m: u64,
@@ -23,19 +23,19 @@ pub struct GemmRow {
     pub batch: u64,
     pub datatype: String,
     pub compute: String,
-    /// Of A and B, as BLAS writes it: `TN` is A transposed.
+    /// Of A and B, in BLAS notation: `TN` is A transposed.
     pub transposed: String,
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
-    /// 2·batch·m·n·k of those that were timed, over their time.
+    /// 2·batch·m·n·k of the timed ones, over their time.
     pub tflops: Option<Tflops>,
-    /// Of the time of all steps.
+    /// As a share of the time of all steps.
     pub share: Option<f64>,
 }
 
 impl GemmRow {
-    /// As people write it: `8192x28672x8192 TN bf16`.
+    /// In the usual notation: `8192x28672x8192 TN bf16`.
     pub fn shape(&self) -> String {
         let batch = if self.batch == 1 { String::new() } else { format!(" b{}", self.batch) };
         format!("{}x{}x{}{batch} {} {}", self.m, self.n, self.k, self.transposed, self.datatype)

@@ -1,4 +1,5 @@
-//! What threads did on the host: spans of the program, Python's functions, its garbage collector, data loaders, and calls that wait for the GPU.
+//! Host activity of threads: spans of the program, Python's functions, its garbage collector, data loaders,
+//! and calls that wait for the GPU.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,7 +17,7 @@ pub enum HostKind {
     Function,
     GarbageCollection,
     DataLoader,
-    /// What the program named itself.
+    /// A span that the program named.
     Span,
     /// A call that waits for the GPU.
     Blocked,
@@ -34,20 +35,20 @@ impl fmt::Display for HostKind {
     }
 }
 
-/// One function or call, of all ranks and whole steps.
+/// One function or call, over all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostRow {
     pub kind: HostKind,
     pub name: String,
     pub count: u64,
-    /// Functions within functions count to both.
+    /// Nested functions count in both.
     #[serde(flatten)]
     pub took: Spread,
-    /// Of the time of all steps.
+    /// As a share of the time of all steps.
     pub share: Option<f64>,
 }
 
-/// What a thread was in, if it is told of at all.
+/// The kind and name of a thread's activity, if it is a host activity.
 pub fn what(label: &CapturedLabel) -> Option<(HostKind, &str)> {
     Some(match label {
         CapturedLabel::Function { kind, name } => {

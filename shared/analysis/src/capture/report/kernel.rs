@@ -1,4 +1,4 @@
-//! Kernels, by name: all of them by CUPTI, else those that were asked for.
+//! Kernels, by name: all of them by CUPTI, else the requested ones.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use super::{
     spread::{Spread, share},
 };
 
-/// All launches of one kernel, of all ranks and whole steps.
+/// All launches of one kernel, over all ranks and whole steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelRow {
-    /// Whole, demangled; a pattern where they were asked for by name.
+    /// The whole demangled name; a pattern for kernels requested by name.
     pub name: String,
-    /// To be read.
+    /// For display.
     pub short: String,
     pub work: Work,
     pub count: u64,
     #[serde(flatten)]
     pub took: Spread,
-    /// Of the time of all steps.
+    /// As a share of the time of all steps.
     pub share: Option<f64>,
 }
 

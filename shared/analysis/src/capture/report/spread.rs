@@ -1,10 +1,10 @@
-//! How long things took that were done many times.
+//! Distribution of the times of repeated operations.
 
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
-    /// How many of them have times: the figures are theirs.
+    /// The number with times: the figures are theirs.
     pub timed: u64,
     pub total_ns: u64,
     pub p50_ns: Option<u64>,
@@ -27,7 +27,7 @@ impl Spread {
     }
 }
 
-/// What of a whole it is, unknown without one.
+/// A part as a share of a whole; `None` without a whole.
 pub(in crate::capture) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

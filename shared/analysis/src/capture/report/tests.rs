@@ -18,7 +18,7 @@ fn capture(parts: Vec<CapturePart>) -> Capture {
     capture
 }
 
-/// Makes the collectives of a rank so much shorter: it came later, and all end together.
+/// Makes the collectives of a rank shorter by `by`: it came later, and all end together.
 fn comes_later(part: &mut CapturePart, by: u64) {
     for operation in &mut part.operations {
         if let (Some(_), CapturedSpan::Gpu { late, took, .. }) = (operation.sequence, &mut operation.span) {
@@ -35,7 +35,7 @@ fn gemms_are_summed_by_shape() {
     assert_eq!((row.m, row.n, row.k, row.count), (8, 4, 2, 4));
     assert_eq!((row.shape().as_str(), row.compute.as_str()), ("8x4x2 TN bf16", "float32"));
     assert_eq!((row.took.timed, row.took.total_ns), (4, 40 * MS));
-    // 2*8*4*2 operations in 10 ms; of four steps of 20 ms a half.
+    // 2*8*4*2 operations in 10 ms; half of four steps of 20 ms.
     assert!((row.tflops.expect("timed").0 - 128.0 / 0.01 / 1e12).abs() < 1e-15, "{row:?}");
     assert_eq!(row.share, Some(0.5));
 }
@@ -53,14 +53,14 @@ fn of_a_collective_the_shortest_time_is_the_transfer_and_the_rest_waiting() {
     assert!((rate - 2000.0 / 0.012 / 1e9).abs() < 1e-12, "{rate}");
     let first = report.arrivals[0];
     assert_eq!((first.rank, first.last, first.collectives), (Rank(1), 2, 2));
-    // The others waited from 6 to 10, and computed all the while.
+    // The others waited from 6 to 10, and computed throughout.
     assert_eq!((first.cost_per_step_ns, first.kept_waiting_per_step_ns), (Some(0), Some(8 * MS)));
     assert!(report.arrivals[1..].iter().all(|row| row.last == 0), "{:?}", report.arrivals);
 
     let mut very_last = part(1, 0);
     comes_later(&mut very_last, 8 * MS);
     let arrivals = Report::of(&capture(vec![part(0, 0), very_last])).arrivals;
-    // From 6 to 14, with nothing to do from 11 on.
+    // From 6 to 14, idle from 11 on.
     assert_eq!((arrivals[0].rank, arrivals[0].cost_per_step_ns), (Rank(1), Some(3 * MS)));
 }
 
@@ -156,8 +156,8 @@ const GEMM: u32 = 0;
 const ALL_REDUCE: u32 = 1;
 const WAIT: u32 = 2;
 
-/// What the steps between such marks are told to have spent: all, compute, exposed and gap, milliseconds. Operations: when they were launched, and when they began
-/// and ended, on the GPU but for waits.
+/// Where the time of the steps between these marks went: total, compute, exposed and gap, milliseconds.
+/// Operations: launch, begin and end, on the GPU except for waits.
 fn spent(marks: &[u64], operations: &[(u32, u64, u64, u64)]) -> Vec<[u64; 4]> {
     let mut part = part(0, 0);
     let account = part.account.as_mut().expect("an account");

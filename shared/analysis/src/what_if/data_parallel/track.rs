@@ -1,4 +1,4 @@
-//! What each rank did in each step, from one last collective to the next.
+//! Each rank's operations in each step, from one last collective to the next.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::capture::{Capture, Kind, Seen, Single, WholeStep, Work};
 /// One step of one rank. Times are seconds since it left the last collective of the step before: from, to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cut {
-    /// What was launched before each collective, and after the one before it; `None` if nothing of that was timed.
+    /// Operations launched before each collective, and after the one before it; `None` if none was timed.
     pub(super) compute: Vec<Option<(f64, f64)>>,
     pub(super) collectives: Vec<(f64, f64)>,
 }
@@ -23,15 +23,15 @@ pub(super) struct Cut {
 pub(super) struct Tracks {
     pub(super) ranks: Vec<Rank>,
     pub(super) steps: Vec<Step>,
-    /// Step by step, of each all ranks.
+    /// Step by step, all ranks of each.
     pub(super) cuts: Vec<Cut>,
     pub(super) left_out: usize,
 }
 
-/// What makes a collective the same in all steps and on all ranks.
+/// The identity of a collective over all steps and ranks.
 type Name = (CommunicatorId, Operation, u64);
 
-/// The share of operations without times beyond which nothing is simulated.
+/// The share of untimed operations beyond which nothing is simulated.
 const UNTIMED: u64 = 4;
 
 impl Tracks {
@@ -48,7 +48,7 @@ impl Tracks {
         let ranks: Vec<Rank> = capture.ranks.keys().copied().collect();
         let all: Vec<_> =
             by_number.into_iter().filter(|(_, of_ranks)| of_ranks.len() == ranks.len()).collect();
-        // Of a step in which ranks do not do the same there is no name.
+        // A step whose ranks differ has no names.
         let names: Vec<Option<Vec<Name>>> = all.iter().map(|(_, of_ranks)| common_names(of_ranks)).collect();
         let Some(usual) = most_common(names.iter().flatten()) else {
             let what = "its ranks do not launch the same collectives (tensor or expert parallelism)";
@@ -79,7 +79,7 @@ impl Tracks {
     }
 }
 
-/// What cannot be simulated is refused, each with its name.
+/// Refuses each thing that cannot be simulated, by name.
 fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
     let refused = |what: &str| Err(Refusal::NotDataParallel(what.to_owned()));
     let (mut communicators, mut timed) = (BTreeMap::new(), 0);
@@ -120,7 +120,7 @@ fn check(capture: &Capture, steps: &[WholeStep<'_>]) -> Result<(), Refusal> {
     if all > there { Err(Refusal::RanksMissing { there, all }) } else { Ok(()) }
 }
 
-/// What is launched by itself: the members of a group have no time, the group has.
+/// Operations launched by themselves: the members of a group have no time, the group has.
 fn is_launch(single: &Single) -> bool {
     match &*single.label {
         CapturedLabel::Collective { .. } => single.meeting().is_some() && single.on_gpu().is_some(),

@@ -1,5 +1,6 @@
-//! What the operations of a pipeline wait for: one forward and one backward of each microbatch in each stage, sends and receives between
-//! neighbouring stages, and the gradients' reduction and the optimizer at the end.
+//! The dependencies of a pipeline's operations: one forward and one backward of each microbatch in each
+//! stage, sends and receives between neighbouring stages, and the gradients' reduction and the optimizer at
+//! the end.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ pub(super) struct Waits {
     pub(super) groups: Vec<Group>,
 }
 
-/// From one step of one replica, of which `names` has each operation.
+/// From one step of one replica, with all its operations in `names`.
 pub(super) fn waits(rows: &[&Row], names: &BTreeMap<Name, Index>, stages: usize) -> Result<Waits, Refusal> {
     let microbatches = microbatches(names, stages)?;
     let mut waits = Waits { after: vec![Vec::new(); rows.len()], groups: Vec::new() };
@@ -103,7 +104,7 @@ impl Waits {
     }
 }
 
-/// By their numbers.
+/// In order of their numbers.
 fn all_of(names: &BTreeMap<Name, Index>, stage: i64, kind: Kind) -> Vec<Index> {
     names.range((stage, kind, 0)..=(stage, kind, i64::MAX)).map(|(_, &index)| index).collect()
 }
@@ -126,7 +127,7 @@ fn last_to_end(rows: &[&Row], compute: &[Index]) -> Option<Index> {
     compute.iter().copied().max_by(|&one, &other| end(one).total_cmp(&end(other)))
 }
 
-/// How many there are, the same in all stages; and that every neighbour is sent to and received from as often.
+/// The number of microbatches, equal in all stages; every neighbour must have as many sends and receives.
 fn microbatches(names: &BTreeMap<Name, Index>, stages: usize) -> Result<usize, Refusal> {
     let last = stages as i64 - 1;
     let expected = all_of(names, 0, Kind::ForwardCompute).len();

@@ -16,7 +16,8 @@ use crate::{
     what_if::{Job, Refusal, WhatIf},
 };
 
-/// Of three ranks the second computes for 14 ms, the others for 10. All meet then, for 2 ms, and compute for 1 ms behind that.
+/// The second of three ranks computes for 14 ms, the others for 10. Then all meet for 2 ms, and compute for 1
+/// ms after that.
 const STEP: u64 = 17;
 
 /// One rank's steps; the clock of its host is `ahead` ms.
@@ -68,7 +69,7 @@ fn capture(parts: impl IntoIterator<Item = CapturePart>) -> Capture {
 }
 
 fn three(steps: u64) -> [CapturePart; 3] {
-    // Their clocks are seconds apart, which does not matter.
+    // Their clocks are seconds apart, without effect.
     [rank(0, steps, 0), rank(1, steps, 5000), rank(2, steps, 90_000)]
 }
 

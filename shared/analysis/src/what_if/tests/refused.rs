@@ -1,4 +1,4 @@
-//! Traces that are damaged, or of what is not simulated.
+//! Damaged traces, and traces that cannot be simulated.
 
 use super::{row, two_replicas};
 use crate::what_if::{

@@ -51,7 +51,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory that was made first by somebody else: what only root can make, others stand in for by its mode.
+/// A directory created first by somebody else. Only root could create it; a mode stands in for the owner.
 fn squat(path: &Path) {
     fs::create_dir(path).unwrap();
     mode(path, 0o777);
@@ -118,7 +118,7 @@ fn names_that_are_taken_too_are_passed_over() {
     squat(&host.usual());
     squat(&host.spare(1));
     symlink("/", host.spare(2)).unwrap();
-    // One's own, but open to all to read.
+    // The user's own, but readable by all.
     fs::create_dir(host.spare(3)).unwrap();
     mode(&host.spare(3), 0o755);
     assert_eq!((host.claimed(), host.looked()), (host.spare(4), host.spare(4)));
@@ -184,7 +184,7 @@ fn the_session_of_another_user_is_passed_over() {
     fs::create_dir(&session).unwrap();
     mode(&session, 0o700);
     assert_eq!((host.looked(), host.claimed()), (session.join("xpu-top"), session.join("xpu-top")));
-    // What root made there with the user's environment, or anybody in a session that all share.
+    // Created by root with the user's environment, or by anybody in a shared session.
     fs::remove_dir(session.join("xpu-top")).unwrap();
     mode(&session, 0o1777);
     assert_eq!(host.looked(), session.join("xpu-top"), "sticky: nobody takes it away");

@@ -1,4 +1,5 @@
-//! A capture of two steps, as ranks send it: a GEMM, and a collective that ends on all ranks at once.
+//! A capture of two steps, as ranks send it: a GEMM, and a collective that ends on all ranks at the same
+//! time.
 
 use crate::{
     collective::Operation,
@@ -14,7 +15,7 @@ use crate::{
 
 pub const MS: u64 = 1_000_000;
 
-/// The first step begins there, by a clock that is right.
+/// The begin of the first step, by a correct clock.
 pub const BEGIN: u64 = 1_000_000 * MS;
 
 pub const ORDER: CaptureOrder = CaptureOrder {
@@ -32,7 +33,8 @@ pub fn sheet(ranks: &[u32]) -> CaptureSheet {
     CaptureSheet { order: ORDER, job: "j".into(), ranks, closed: true, missing: Vec::new(), standstill: None }
 }
 
-/// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is so many milliseconds late.
+/// Steps of 20 ms: a GEMM runs from 1 to 11, a collective of all ranks from 6 to 16. The clock is `late`
+/// milliseconds late.
 pub fn part(rank: u32, late: u64) -> CapturePart {
     let begin = BEGIN - late * MS;
     let mark = |steps: u64| StepMark { completed: Step(40 + steps), at: Moment(begin + steps * 20 * MS) };
@@ -96,7 +98,8 @@ pub fn part(rank: u32, late: u64) -> CapturePart {
     }
 }
 
-/// The same with what CUPTI and Python tell: the GEMM's kernel and NCCL's, a copy from 15 to 18 ms, a run of the collector of garbage.
+/// The same with CUPTI's and Python's records: the GEMM's kernel and NCCL's, a copy from 15 to 18 ms, a
+/// garbage collection.
 pub fn with_activity(rank: u32) -> CapturePart {
     let mut new = part(rank, 0);
     let gpu = |stream, late: u64, took: u64| CapturedSpan::Gpu {

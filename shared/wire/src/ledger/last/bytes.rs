@@ -2,7 +2,7 @@
 
 use super::super::sync::{AtomicU64, Relaxed};
 
-/// Room for so many words, and how many bytes of it are used.
+/// Space for `N` words, and the number of bytes used.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Bytes<const WORDS: usize> {
@@ -22,7 +22,7 @@ impl<const WORDS: usize> Bytes<WORDS> {
         self.used.store(0, Relaxed);
     }
 
-    /// Adds what there is room for, from a word's beginning on; `false` if that is not all.
+    /// Appends as many bytes as fit, from a word boundary on; `false` if that is not all.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let from = (self.used.load(Relaxed) as usize).div_ceil(8).min(WORDS);
         let free = &self.words[from..];
@@ -44,7 +44,7 @@ impl<const WORDS: usize> Bytes<WORDS> {
         bytes
     }
 
-    /// Without what pads it.
+    /// Without padding.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.read()).trim_matches(['\0', '\n']).to_owned()
     }

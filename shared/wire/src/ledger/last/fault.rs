@@ -1,4 +1,4 @@
-//! A fatal signal: what its handler records to locate the fault once the process is gone.
+//! A fatal signal: its handler's record, to locate the fault once the process is gone.
 
 use super::{
     super::sync::{Acquire, AtomicU64, Relaxed, Release},
@@ -6,71 +6,72 @@ use super::{
 };
 use crate::unit::Moment;
 
-/// Of a stack, so many words are copied: 64 KiB.
+/// Words copied from a stack: 64 KiB.
 const STACK: usize = 8192;
 
-/// Words of the lines of `/proc/self/maps` that have code of files: a PyTorch process has about 300 of 120 bytes.
+/// Words for the lines of `/proc/self/maps` with code of files: a PyTorch process has about 300 of 120 bytes.
 const MODULES: usize = 12288;
 
 /// `rip`, `rsp`, `rbp`, `rbx`, `r12` to `r15`.
 pub const REGISTERS: usize = 8;
 
-/// Nothing was noted, or what was noted did not end it.
+/// Nothing was noted, or the process survived.
 const FREE: u64 = 0;
-/// A handler writes.
+/// A handler is writing.
 const WRITING: u64 = 1;
-/// The program's own handler has it: that may end the process, or not.
+/// The program's own handler runs: it may end the process, or not.
 const HANDED: u64 = 2;
-/// It ends the process.
+/// The process ends.
 const FINAL: u64 = 3;
 
 #[repr(C)]
 #[derive(Debug)]
 pub struct Fault {
     state: AtomicU64,
-    /// 0: not known.
+    /// 0 if unknown.
     at: AtomicU64,
     /// The signal in the low half, `si_code` in the high half.
     signal: AtomicU64,
-    /// `si_addr`, or which process sent it.
+    /// `si_addr`, or the sender's process id.
     address: AtomicU64,
     thread: AtomicU64,
     name: Bytes<2>,
     registers: [AtomicU64; REGISTERS],
-    /// Where the copy of the stack lay.
+    /// The address of the copied stack.
     stack_from: AtomicU64,
     pub stack: Bytes<STACK>,
     pub modules: Bytes<MODULES>,
 }
 
-/// The right to write it, once.
+/// The exclusive right to write it once.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'fault>(&'fault Fault);
 
 impl Fault {
-    /// `None` if another signal is being noted, or the last one is known. What the program's own handler got before gives way.
+    /// `None` if another signal is being noted, or the last one is final. A signal handed to the program's
+    /// own handler is overwritten.
     #[inline]
     pub fn claim(&self) -> Option<Claimed<'_>> {
         let take = |from| self.state.compare_exchange(from, WRITING, Acquire, Relaxed).is_ok();
         (take(FREE) || take(HANDED)).then_some(Claimed(self))
     }
 
-    /// The same, only if the program's own handler has one: to complete what was noted of that.
+    /// The same, only if the signal was handed to the program's own handler: to complete its record.
     pub fn claim_handed(&self) -> Option<Claimed<'_>> {
         self.state.compare_exchange(HANDED, WRITING, Acquire, Relaxed).ok().map(|_| Claimed(self))
     }
 
-    /// Which signal the program's own handler has.
+    /// The signal handed to the program's own handler.
     pub fn handed_signal(&self) -> Option<i32> {
         (self.state.load(Acquire) == HANDED).then(|| self.signal.load(Relaxed) as u32 as i32)
     }
 
-    /// Where the last one struck: instruction and stack.
+    /// The fault's instruction and stack address.
     pub fn place(&self) -> (u64, u64) {
         (self.registers[0].load(Relaxed), self.registers[1].load(Relaxed))
     }
 
-    /// Since when the program's own handler has one. A handler that is to be quick notes no time: that is done here.
+    /// When the signal was handed to the program's own handler. A fast handler records no time: this does.
     pub fn handed(&self, now: Moment) -> Option<Moment> {
         if self.state.load(Acquire) != HANDED {
             return None;
@@ -79,7 +80,7 @@ impl Fault {
         Some(noted.map_or_else(Moment, |_| now))
     }
 
-    /// The program lives on.
+    /// The program survived.
     pub fn survived(&self) {
         let _ = self.state.compare_exchange(HANDED, FREE, Release, Relaxed);
     }
@@ -107,7 +108,7 @@ impl Fault {
 }
 
 impl<'fault> Claimed<'fault> {
-    /// With no time yet.
+    /// Without a time.
     #[inline]
     pub fn signal(self, number: i32, code: i32, address: u64) {
         let Self(fault) = self;
@@ -131,7 +132,7 @@ impl<'fault> Claimed<'fault> {
         self.0.name.write(name);
     }
 
-    /// And where the copy of the stack, which is written next, begins.
+    /// And the begin of the stack copy, which is written next.
     #[inline]
     pub fn registers(self, registers: [u64; REGISTERS], stack_from: u64) {
         for (word, value) in self.0.registers.iter().zip(registers) {
@@ -140,7 +141,7 @@ impl<'fault> Claimed<'fault> {
         self.0.stack_from.store(stack_from, Relaxed);
     }
 
-    /// Where the copy of the stack is to begin.
+    /// The begin of the stack copy.
     pub fn stack_from(self) -> u64 {
         self.0.stack_from.load(Relaxed)
     }
@@ -149,22 +150,22 @@ impl<'fault> Claimed<'fault> {
         (&self.0.stack, &self.0.modules)
     }
 
-    /// What follows is the program's own handler.
+    /// The program's own handler runs next.
     #[inline]
     pub fn hand(self) {
         self.0.state.store(HANDED, Release);
     }
 
-    /// What follows is the end.
+    /// The process ends next.
     pub fn end(self) {
         self.0.state.store(FINAL, Release);
     }
 }
 
-/// A fatal signal as it was noted.
+/// A fatal signal as noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultReading {
-    /// Whether nothing but the end could follow; a handler of the program's had it otherwise.
+    /// Whether only the end could follow; otherwise the program's own handler got the signal.
     pub is_final: bool,
     pub at: Moment,
     pub number: i32,

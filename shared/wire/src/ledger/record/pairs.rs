@@ -1,12 +1,13 @@
-//! Sends and receives, counted by who talks to whom: the n-th send to a rank meets the n-th receive from it.
+//! Sends and receives, counted per pair: the n-th send to a rank meets the n-th receive from it.
 
 use super::super::sync::{AtomicU64, Relaxed};
 use crate::id::CommunicatorId;
 
-/// Directions that are counted: an all-to-all over two hundred ranks in sends and receives. Of more, calls have no number.
+/// Directions that are counted: an all-to-all over two hundred ranks in sends and receives. Calls beyond have
+/// no number.
 const PAIRS: usize = 512;
 
-/// Places that are looked at.
+/// Slots that are probed.
 const TRIES: usize = 8;
 
 #[repr(C)]
@@ -14,7 +15,8 @@ const TRIES: usize = 8;
 pub struct Pairs([[AtomicU64; 2]; PAIRS]);
 
 impl Pairs {
-    /// The number of the next send to `peer`, or receive from it, in a communicator as its rank `member`. `None` without room.
+    /// The number of the next send to `peer`, or receive from it, in a communicator as its rank `member`.
+    /// `None` if the table is full.
     #[inline]
     pub fn next(&self, communicator: CommunicatorId, member: u32, peer: u32, sends: bool) -> Option<u64> {
         let way = u64::from(member) << 33 | u64::from(peer) << 1 | u64::from(sends);

@@ -1,20 +1,21 @@
-//! Call sites: where in the program an NCCL call was made, noted when it is seen for the first time.
+//! Call sites: where in the program an NCCL call was made, noted at its first occurrence.
 
 use super::super::{
     last::Bytes,
     sync::{Acquire, AtomicU64, Relaxed, Release},
 };
 
-/// Sites that are kept. Of more, calls say only where they return to.
+/// Largest number of sites. Calls of further sites have only a return address.
 pub const SITES: usize = 256;
 
 /// Words of a site's text.
 const WORDS: usize = 66;
 
-/// Places that are looked at.
+/// Slots that are probed.
 const TRIES: usize = 4;
 
-/// The text of a site: `function`, `file` and `line` of a few frames of Python, innermost first, each ended by a newline.
+/// The text of a site: `function`, `file` and `line` of a few Python frames, innermost first, each ended by a
+/// newline.
 pub type SiteText = Bytes<WORDS>;
 
 #[repr(C)]
@@ -24,17 +25,17 @@ pub struct Sites([Site; SITES]);
 #[repr(C)]
 #[derive(Debug)]
 struct Site {
-    /// What the frames hash to; 0 while it is free.
+    /// The hash of the frames; 0 while it is free.
     key: AtomicU64,
-    /// Whether the text is there.
-    told: AtomicU64,
+    /// Whether the text is written.
+    written: AtomicU64,
     text: SiteText,
 }
 
 impl Sites {
-    /// The number of a site, from 1 on; 0 if there is no room. `tell` writes the text of one that is new.
+    /// The number of a site, from 1 on; 0 if the table is full. `write` writes the text of a new one.
     #[inline]
-    pub fn known(&self, key: u64, tell: impl FnOnce(&SiteText)) -> u16 {
+    pub fn known(&self, key: u64, write: impl FnOnce(&SiteText)) -> u16 {
         if key == 0 {
             return 0;
         }
@@ -45,31 +46,31 @@ impl Sites {
                 return index as u16 + 1;
             }
             if found == 0 {
-                return self.note(index, key, tell);
+                return self.note(index, key, write);
             }
         }
         0
     }
 
     #[cold]
-    fn note(&self, index: usize, key: u64, tell: impl FnOnce(&SiteText)) -> u16 {
+    fn note(&self, index: usize, key: u64, write: impl FnOnce(&SiteText)) -> u16 {
         let site = &self.0[index];
         match site.key.compare_exchange(0, key, Relaxed, Relaxed) {
             Ok(_) => {
-                tell(&site.text);
-                site.told.store(1, Release);
+                write(&site.text);
+                site.written.store(1, Release);
                 index as u16 + 1
             }
             Err(other) if other == key => index as u16 + 1,
-            // Another thread has taken it in between; the next call of this site looks further.
+            // Another thread has taken it in between; this site's next call probes further.
             Err(_) => 0,
         }
     }
 
-    /// `None` where nothing is told of it.
+    /// `None` if it has no text.
     pub fn read(&self, number: u16) -> Option<SiteReading> {
         let site = self.0.get(usize::from(number).checked_sub(1)?)?;
-        if site.told.load(Acquire) == 0 {
+        if site.written.load(Acquire) == 0 {
             return None;
         }
         let text = site.text.read();

@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// One step of two stages with three microbatches: what each rank computes, in its order, and all else of it.
+/// One step of two stages with three microbatches: each rank's compute in its order, and all other
+/// operations.
 fn rows() -> Vec<Row> {
     use Kind::{BackwardCompute as B, ForwardCompute as F};
     let first = [(F, 0), (F, 1), (F, 2), (B, 0), (B, 1), (B, 2)];
